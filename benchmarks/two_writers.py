@@ -1,0 +1,188 @@
+"""What a POS waits for its own short transactions beside an idle daemon, and while the daemon takes a poll in.
+
+    python benchmarks/two_writers.py [--orders 1000] [--rounds 5] [--database URL ...]
+
+Without an address: SQLite in a temporary file, and the servers that ORDERBRIDGE_TEST_POSTGRES_URL and
+ORDERBRIDGE_TEST_MARIADB_URL name. The daemon is the real program, the service the sandbox over TLS. A round: the POS
+writes for three seconds beside the idle daemon, then from the orders' placing to their last acknowledgement. Medians over
+the rounds. It ends by itself when a poll is not done after two minutes.
+"""
+
+import argparse
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests import databases
+
+from orderbridge.sandbox import Options, Sandbox, World
+from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
+
+COMMAND = Path(sys.executable).with_name("orderbridge")
+COOLDOWN_S = 2.0
+BETWEEN_S = 0.002  # from one transaction of the POS to the next
+LEAST_S = 3.0  # beside the idle daemon
+MOST_S = 120.0
+SETTINGS = """
+[marketplace]
+base_url = "{base_url}"
+ca_file = "{ca_file}"
+cooldown_seconds = {cooldown_s}
+[database]
+url = "{url}"
+[[accounts]]
+name = "kadikoy"
+app_secret_key = "{secret}"
+rest_secret_key = "sandbox-kadikoy-secret"
+[web]
+listen = ""
+"""
+POS = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+from tests.store.samples import Pos
+between, number = float(sys.argv[3]), 0
+with Pos.at(sys.argv[1]) as pos:
+    pos.execute("CREATE TABLE IF NOT EXISTS pos_sales (number INTEGER, price INTEGER)")
+    pos.execute("DELETE FROM pos_sales")
+    print("ready", flush=True)
+    while True:
+        number += 1
+        began = time.perf_counter()
+        pos.execute("BEGIN IMMEDIATE")
+        pos.execute("INSERT INTO pos_sales VALUES (?, 1)", (number,))
+        pos.execute("COMMIT")
+        print((time.perf_counter() - began) * 1000, flush=True)
+        time.sleep(between)
+"""
+
+
+@contextlib.contextmanager
+def address(url: str) -> Iterator[str]:
+    if url == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/pos.db"
+    else:
+        with databases.own_database(url, f"obs_writers_{os.getpid()}") as own:
+            yield own
+
+
+@contextlib.contextmanager
+def daemon(url: str, sandbox: Sandbox, folder: Path) -> Iterator[None]:
+    path = folder / "orderbridge.toml"
+    path.write_text(
+        SETTINGS.format(
+            base_url=sandbox.base_url, ca_file=sandbox.ca_file, cooldown_s=COOLDOWN_S, url=url, secret=APP_SECRET
+        )
+    )
+    path.chmod(0o600)
+    log = (folder / "log").open("wb")
+    with log, subprocess.Popen([COMMAND, "--config", path, "run"], stdout=log, stderr=log) as started:
+        try:
+            yield
+        finally:
+            started.terminate()
+
+
+class Till:
+    """The POS in its own process; what it waited comes line by line."""
+
+    def __init__(self, url: str) -> None:
+        root = str(Path(__file__).parents[1])
+        command = [sys.executable, "-c", POS, url, root, str(BETWEEN_S)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._waits: list[float] = []
+        self._ready = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+        self._ready.wait(MOST_S)
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            if line.strip() == "ready":
+                self._ready.set()
+            else:
+                self._waits.append(float(line))
+
+    def during(self, work: Callable[[], None]) -> list[float]:
+        before = len(self._waits)
+        work()
+        return self._waits[before:]
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+def until(condition: Callable[[], object]) -> None:
+    over = time.monotonic() + MOST_S
+    while not condition():
+        if time.monotonic() > over:
+            raise SystemExit("stopped: it took too long")
+        time.sleep(0.05)
+
+
+def place(world: World, number: int) -> None:
+    """All at once: the next poll brings every one of them."""
+    with world.lock:
+        placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(number)]
+    until(lambda: all(order.acknowledged for order in placed))
+
+
+def p99(waits: list[float]) -> float:
+    return statistics.quantiles(waits, n=100, method="inclusive")[98]
+
+
+def shown(label: str, found: list[list[float]]) -> str:
+    p50 = statistics.median(statistics.median(waits) for waits in found)
+    high = statistics.median(p99(waits) for waits in found)
+    longest = statistics.median(max(waits) for waits in found)
+    number = sum(map(len, found))
+    return f"{label:6} n={number:6} p50 {p50:7.2f} ms  p99 {high:7.2f} ms  max {longest:7.2f} ms"
+
+
+def measure(url: str, orders: int, rounds: int) -> None:
+    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), tell=lambda _: None)
+    idle, busy = [], []
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        sandbox = stack.enter_context(Sandbox(world, directory=folder))
+        stack.enter_context(daemon(url, sandbox, folder))
+        place(world, 1)
+        till = Till(url)
+        stack.callback(till.close)
+        for _ in range(rounds):
+            idle.append(till.during(lambda: time.sleep(LEAST_S)))
+            busy.append(till.during(lambda: place(world, orders)))
+    name = url.partition(":")[0]
+    print(f"{name:20} {shown('idle', idle)}")
+    print(f"{name:20} {shown('poll', busy)}")
+    ratios = [p99(beside) / p99(alone) for alone, beside in zip(idle, busy, strict=True)]
+    each = " ".join(f"{ratio:.1f}" for ratio in ratios)
+    print(
+        f"{name:20} p99 beside a poll of {orders} orders: {statistics.median(ratios):.1f} times the idle one ({each})"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--database", action="append", metavar="URL", dest="urls")
+    parser.add_argument("--orders", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    named = [os.environ.get(databases.POSTGRES_URL), os.environ.get(databases.MARIADB_URL)]
+    for url in asked.urls or ["sqlite", *filter(None, named)]:
+        with address(url) as own:
+            measure(own, asked.orders, asked.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""Writes what the tables and the rules say into the two POS guides.
+
+    .venv/bin/python docs/build.py            # writes docs/pos-guide.md and docs/pos-rehberi.md anew
+
+The guides are written by hand; between `<!-- made by docs/build.py: NAME -->` and `<!-- end -->` stands what is made here.
+The tables and constraints come from store/tables.py, the pictures from the rules themselves, which are asked what they
+make of each case, the codes from texts.py and the reader of documents; words.toml says in two languages what each means.
+tests/test_guide.py fails when a guide says something else.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import CheckConstraint, Column, Table
+
+from orderbridge.marketplace import fields, schema
+from orderbridge.model import STATUS_DOUBTFUL, Action, ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
+from orderbridge.rules.lifecycle import (
+    ENDS,
+    ORDER_ACTIONS,
+    STATUS_NAMES,
+    TARGETS,
+    Already,
+    Refusal,
+    is_active,
+    may_send,
+    status_name,
+)
+from orderbridge.rules.outbox import Directory, View, plan
+from orderbridge.rules.retry import MOST_RESENDS, Pace, Proof, decide, is_uncertain, proof
+from orderbridge.store import tables
+from orderbridge.store.columns import Key, LongText, Money, Utc
+from orderbridge.texts import SAME, VERDICTS
+
+HERE = Path(__file__).parent
+GUIDES = {"en": HERE / "pos-guide.md", "tr": HERE / "pos-rehberi.md"}
+WORDS = tomllib.loads((HERE / "words.toml").read_text("utf-8"))
+NEEDS_PAYMENT_ID = 17  # any id that is no other: the service has not told it
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+_MADE = re.compile(r"(<!-- made by docs/build\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_HEADS = {
+    "columns": ("| column | type | |\n|---|---|---|", "| sütun | tür | |\n|---|---|---|"),
+    "constraints": (
+        "| the error names | put right |\n|---|---|",
+        "| hata iletisindeki ad | düzeltilecek şey |\n|---|---|",
+    ),
+    "error_codes": (
+        "| `error_code` | the cashier reads | you |\n|---|---|---|",
+        "| `error_code` | kasiyerin okuduğu | siz |\n|---|---|---|",
+    ),
+    "problems": ("| code | what to do |\n|---|---|", "| kod | ne yapmalı |\n|---|---|"),
+}
+
+Arrow = tuple[str, str, str]  # from, to, the key of its words or an action
+
+
+class Language:
+    """One of the two, and the words in it."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self._index = ("en", "tr").index(code)
+
+    def __call__(self, pair: list[str] | tuple[str, str]) -> str:
+        return pair[self._index]
+
+    def sentence(self, pair: tuple[str, str]) -> str:
+        """texts.py has Turkish first."""
+        return pair[1 - self._index]
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def contract() -> list[Table]:
+    """The tables of the contract, in the order of the guide."""
+    return [tables.metadata.tables[name] for name in WORDS["tables"]]
+
+
+def make_tables(language: Language) -> Iterator[str]:
+    for table in contract():
+        said = WORDS["tables"][table.name]
+        yield f"\n### {table.name}\n\n{language(said['about'])}\n\n{language(_HEADS['columns'])}"
+        for column in table.columns:
+            name = f"**`{column.name}`**" if column.name in said.get("POS", ()) else f"`{column.name}`"
+            yield f"| {name} | {_type(column, language)} | {language(said['columns'][column.name])} |"
+
+
+def _type(column: Column[object], language: Language) -> str:
+    kind = column.type
+    if isinstance(kind, Money):
+        return language(WORDS["types"]["money"])
+    if isinstance(kind, Utc):
+        return language(WORDS["types"]["time"])
+    length = None if isinstance(kind, LongText) else getattr(kind, "length", None)
+    if isinstance(kind, Key | LongText) or length is not None:
+        return language(WORDS["types"]["text"]) + (f" {length}" if length else "")
+    return language(WORDS["types"]["integer"])
+
+
+def constraints() -> list[str]:
+    """The names that a POS can meet in an error, without the table's name, which goes before each."""
+    found = [
+        str(constraint.name).removeprefix(f"{table.name}_")
+        for table in (tables.actions, tables.orders)
+        for constraint in sorted(table.constraints, key=lambda one: one._creation_order)  # noqa: SLF001 - as written
+        if isinstance(constraint, CheckConstraint)
+    ]
+    return [*dict.fromkeys(found), "request_id"]
+
+
+def make_constraints(language: Language) -> Iterator[str]:
+    yield language(_HEADS["constraints"])
+    for name in constraints():
+        yield f"| `{name}` | {language(WORDS['constraints'][name])} |"
+
+
+# ---- codes -----------------------------------------------------------------------------------------------------------
+
+
+def make_error_codes(language: Language) -> Iterator[str]:
+    yield language(_HEADS["error_codes"])
+    for code, sentences in VERDICTS.items():
+        same = [f"`{other}`" for other, plain in SAME.items() if plain == code]
+        names = ", ".join([f"**`{code}`**", *same])
+        said = re.sub(r"\{(\w+)\}", "…", language.sentence(sentences))
+        yield f"| {names} | {said} | {language(WORDS['error_codes'][code])} |"
+
+
+def problem_codes() -> list[str]:
+    """Every code that the reader of documents can write, by its source."""
+    source = "".join(Path(module.__file__ or "").read_text("utf-8") for module in (schema, fields))
+    found = re.findall(r'Unreadable\("(\w+)"\)|note\(f?"(\w+)', source)
+    return sorted({STATUS_DOUBTFUL} | {one or other for one, other in found})
+
+
+def make_problems(language: Language) -> Iterator[str]:
+    yield language(_HEADS["problems"])
+    for code, said in WORDS["problems"].items():
+        yield f"| `{code}` | {language(said)} |"
+
+
+# ---- pictures --------------------------------------------------------------------------------------------------------
+
+
+def _stored(status_id: int | None) -> Stored:
+    return Stored("", "", status_id, status_id, 1, None, None, None, None, None)
+
+
+def order_arrows() -> Iterator[Arrow]:
+    """From where to where each action takes an order: from where the rules say that it is not done yet."""
+    ids = [*STATUS_NAMES, NEEDS_PAYMENT_ID]
+    yield "[*]", status_name(next(iter(STATUS_NAMES))), "new"
+    for action in (Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL):
+        for status_id in ids:
+            shown = proof(
+                action,
+                (),
+                _stored(status_id),
+                status_id,
+                other_end=False,
+                needs_payment=NEEDS_PAYMENT_ID,
+            )
+            if shown is Proof.NOT_DONE:
+                yield status_name(status_id, NEEDS_PAYMENT_ID), status_name(TARGETS[action]), action
+    for status_id, ended_by in ENDS.items():
+        yield status_name(status_id), "[*]", f"ended_by = {ended_by}"
+    for status_id in ids:
+        if is_active(status_id, NEEDS_PAYMENT_ID):
+            yield status_name(status_id, NEEDS_PAYMENT_ID), "[*]", "silence"
+
+
+def action_arrows() -> Iterator[Arrow]:
+    """Each state of an outbox row and what brings it to the next, as the rules decide it."""
+    yield "[*]", ActionState.PENDING, "insert"
+    yield ActionState.PENDING, ActionState.SENDING, "claim"
+    yield from _unsent_arrows()
+    for outcome in Outcome:
+        for action in Action:
+            yield ActionState.SENDING, _after(action, [Attempt(outcome)]), str(outcome)
+    for outcome in (Outcome.SERVICE_FAILED, Outcome.UNKNOWN):
+        for action in Action:
+            after = _after(action, [Attempt(outcome)] * (MOST_RESENDS + 1))
+            if after != ActionState.SENDING:
+                yield ActionState.SENDING, after, "exhausted"
+    yield ActionState.FAILED, ActionState.PENDING, "retry"
+
+
+def _after(action: Action, history: list[Attempt]) -> ActionState:
+    decision = decide(action, history, now=NOW, pace=Pace((2, 10, 60), 30, 0), retry_at=NOW)
+    if isinstance(decision, Verdict):
+        return decision.state
+    return ActionState.SENDING if is_uncertain(history) else ActionState.PENDING
+
+
+def _unsent_arrows() -> Iterator[Arrow]:
+    """What ends a row that waits, and one whose outcome is unknown, without a request."""
+    said = {Refusal: (ActionState.REFUSED, "unsent_refused"), Already: (ActionState.DONE, "already")}
+    for action in sorted(ORDER_ACTIONS):
+        for status_id in (*STATUS_NAMES, None):
+            verdict = may_send(action, None if status_id is None else _stored(status_id))
+            if verdict is not None:
+                yield ActionState.PENDING, *said[type(verdict)]
+    for state in (ActionState.PENDING, ActionState.SENDING):
+        old = NOW - timedelta(days=1)
+        cases = [
+            [_row(1, Action.CANCEL, state, withdraw=True)],
+            [_row(1, Action.CANCEL, state, created=old)],
+            [_row(1, Action.ACCEPT, state), _row(2, Action.CANCEL, ActionState.PENDING)],
+        ]
+        for rows in cases:
+            for row, verdict in plan(rows, _view()).verdicts:
+                yield row.state, verdict.state, verdict.code or ""
+
+
+def _row(
+    row_id: int, action: Action, state: ActionState, *, withdraw: bool = False, created: datetime = NOW
+) -> OutboxRow:
+    minutes = 25 if action == Action.ACCEPT else None
+    reason = 1 if action == Action.CANCEL else None
+    return OutboxRow(
+        row_id, action, state, "key", None, None, None, minutes, reason, None, withdraw, created, None, None, 0
+    )
+
+
+def _view() -> View:
+    directory = Directory(accounts=("a",), default="a", by_restaurant={}, complete=True)
+    return View(NOW, (), (), directory, accept_valid=timedelta(minutes=10), valid=timedelta(hours=2))
+
+
+def make_picture(arrows: Callable[[], Iterator[Arrow]], language: Language) -> Iterator[str]:
+    """A state picture, one arrow for each pair of states with all that leads from one to the other."""
+    labels: dict[tuple[str, str], dict[str, None]] = {}
+    for start, end, key in arrows():
+        words = WORDS["arrows"].get(key)
+        labels.setdefault((start, end), {})[language(words) if words else str(key)] = None
+    yield "```mermaid\nstateDiagram-v2"
+    for (start, end), said in labels.items():
+        yield f"    {start} --> {end} : {' / '.join(said)}"
+    yield "```"
+
+
+# ---- the guides ------------------------------------------------------------------------------------------------------
+
+MAKERS: dict[str, Callable[[Language], Iterator[str]]] = {
+    "order_picture": lambda language: make_picture(order_arrows, language),
+    "action_picture": lambda language: make_picture(action_arrows, language),
+    "constraints": make_constraints,
+    "error_codes": make_error_codes,
+    "problems": make_problems,
+    "tables": make_tables,
+}
+
+
+def built(text: str, code: str) -> str:
+    """A guide with everything between its marks made anew."""
+    language = Language(code)
+    return _MADE.sub(lambda part: part[1] + "\n".join(MAKERS[part[2]](language)) + "\n" + part[3], text)
+
+
+if __name__ == "__main__":
+    for language_code, path in GUIDES.items():
+        path.write_text(built(path.read_text("utf-8"), language_code), "utf-8")

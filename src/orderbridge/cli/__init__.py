@@ -1,0 +1,8 @@
+"""The command line. Results go to stdout, messages to stderr; exit codes are DESIGN's.
+
+Each command imports what it needs when it runs, so that `--help` and the short ones stay fast.
+"""
+
+from orderbridge.cli.main import main
+
+__all__ = ["main"]

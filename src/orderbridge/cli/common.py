@@ -1,0 +1,113 @@
+"""What the commands share: the configuration, the database, and printing a list for people or for programs."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from orderbridge.config import Settings
+    from orderbridge.store.database import Database, Work
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+
+
+class Context:
+    """The program's own options, and what is made of them when a command asks."""
+
+    def __init__(self) -> None:
+        self.config_file: str | None = None
+        self._settings: Settings | None = None
+
+    @property
+    def settings(self) -> "Settings":
+        """The checked configuration. Raises ConfigError."""
+        return self._settings or self.reload()
+
+    def reload(self) -> "Settings":
+        """The configuration as it is now, with the secrets in its files. Raises ConfigError."""
+        from orderbridge import config
+
+        path = Path(self.config_file) if self.config_file is not None else None
+        self._settings = config.load(path)
+        return self._settings
+
+    def database(self) -> "Database":
+        """The configured database, which answered. Raises StoreError."""
+        from orderbridge.store.database import open_database
+
+        chosen = self.settings.database
+        return open_database(
+            chosen.url,
+            busy_timeout_s=chosen.busy_timeout_seconds,
+            accept_unsafe_durability=chosen.accept_unsafe_durability,
+            inline=True,
+        )
+
+    def read(self, work: "Work[T]") -> T:
+        """One unit of work that only reads, on a database whose tables are current."""
+        return self._once(lambda database: database.read_now, work)
+
+    def write(self, work: "Work[T]") -> T:
+        """One unit of work, committed."""
+        return self._once(lambda database: database.write_now, work)
+
+    def _once(self, way: Callable[["Database"], Callable[["Work[T]"], T]], work: "Work[T]") -> T:
+        from orderbridge.store import schema
+
+        database = self.database()
+        try:
+            database.read_now(schema.check)
+            return way(database)(work)
+        finally:
+            database.close()
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON shows it: times as our columns write them, amounts as numbers in text."""
+    if isinstance(value, datetime):
+        from orderbridge.store.columns import time_text
+
+        return time_text(value)
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def show_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=plain))
+
+
+def show_rows(rows: Iterable[Mapping[str, Any]], *, machine: bool, empty: str) -> None:
+    """A list: a table for people, a JSON array for programs."""
+    listed = [dict(row) for row in rows]
+    if machine:
+        show_json(listed)
+    elif not listed:
+        click.echo(empty, err=True)
+    else:
+        click.echo("\n".join(_table(listed)))
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = list(rows[0])
+    cells = [[_cell(row[name]) for name in names] for row in rows]
+    widths = [max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in [names, *cells]
+    ]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, datetime):
+        return str(plain(value))[:19]
+    return " ".join(str(value).split())

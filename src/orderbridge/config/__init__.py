@@ -1,0 +1,34 @@
+"""The configuration: `load` finds, merges and checks it; `Settings` is what the rest of the program sees."""
+
+from orderbridge.config.addresses import fingerprint
+from orderbridge.config.keys import (
+    Account,
+    Actions,
+    Database,
+    Log,
+    Marketplace,
+    Orders,
+    RestaurantRule,
+    Settings,
+    Source,
+    Web,
+    shown,
+)
+from orderbridge.config.loading import find, load
+
+__all__ = [
+    "Account",
+    "Actions",
+    "Database",
+    "Log",
+    "Marketplace",
+    "Orders",
+    "RestaurantRule",
+    "Settings",
+    "Source",
+    "Web",
+    "find",
+    "fingerprint",
+    "load",
+    "shown",
+]

@@ -1,0 +1,92 @@
+"""The addresses in a configuration: the service's, the database's, ours. Text only, nothing is contacted."""
+
+import hashlib
+import hmac
+import re
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+HIGHEST_PORT = 65535
+DRIVERS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+    "mssql": "mssql+pymssql",
+}
+NOT_A_HOST = re.compile(r"[\x00-\x20\x7f\\]")
+NO_PLAIN_FILE = re.compile(r"^/?$|^[^/]|[?]|:memory:|/file:")  # what follows sqlite:// and is no file on disk
+
+
+def https_address(value: str) -> str:
+    """The service's address in the one form that fingerprints are made of.
+
+    A ValueError does not show the value: it may hold a password.
+    """
+    if NOT_A_HOST.search(value):
+        raise ValueError("holds a space, a backslash or a control character; write it like https://api.example.com")
+    parts = urlsplit(value)
+    if parts.scheme != "https":
+        raise ValueError("must begin with https://; the service is never called without TLS")
+    if "@" in parts.netloc:
+        raise ValueError("holds a user or password; the secrets belong to [[accounts]]")
+    if "?" in value or "#" in value:
+        raise ValueError("holds a '?' or '#'; leave out everything after the path")
+    if not parts.hostname:
+        raise ValueError("names no host; write it like https://api.example.com")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = "" if _port(parts.netloc) in {None, 443} else f":{_port(parts.netloc)}"
+    return f"https://{host}{port}{parts.path.rstrip('/')}"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether it can only be this machine. Names other than localhost are not looked up."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
+
+
+def database_address(value: str) -> str:
+    """A SQLAlchemy address with the driver that we ship for it, unless it names one."""
+    scheme, separator, rest = value.partition("://")
+    back_end, _, driver = scheme.partition("+")
+    if not separator or back_end not in DRIVERS:
+        known = ", ".join(f"{name}://" for name in DRIVERS)
+        raise ValueError(f"is no database address that we know; begin with one of {known}")
+    if back_end == "sqlite" and NO_PLAIN_FILE.search(rest):
+        raise ValueError("must be a plain file on disk; write sqlite:///orderbridge.db or sqlite:////folder/file.db")
+    return value if driver else f"{DRIVERS[back_end]}://{rest}"
+
+
+def without_password(url: str) -> str:
+    """A database address that may be printed. It rather hides too much: a password can hold any character."""
+    url = re.sub(r"^([^:]+://[^:/]*:).*@", r"\1***@", url)
+    return re.sub(r"(?i)(pass\w*|pwd)=[^&]*", r"\1=***", url)
+
+
+def listen_address(value: str) -> str:
+    """`host:port`, or nothing at all."""
+    if value and (not value.rpartition(":")[0] or _port(value) is None):
+        raise ValueError(f'{value!r} is no address to listen on; write host:port, or "" for none')
+    return value
+
+
+def fingerprint(base_url: str, app_secret_key: str, rest_secret_key: str) -> str:
+    """What an account is to the service: its address and its secrets, as 64 hex digits that give neither away.
+
+    The cooldown and the stored token hang on it, so it stays the same for ever: another label would forget them.
+    """
+    key = f"{app_secret_key}\0{rest_secret_key}".encode()
+    return hmac.new(key, f"orderbridge account v1\0{base_url}".encode(), hashlib.sha256).hexdigest()
+
+
+def _port(netloc: str) -> int | None:
+    """The port behind a host; None when there is none."""
+    digits = netloc.rpartition("]")[2].partition(":")[2]
+    if not digits:
+        return None
+    if not digits.isascii() or not digits.isdigit() or not 1 <= int(digits) <= HIGHEST_PORT:
+        raise ValueError(f"has a port that is no number from 1 to {HIGHEST_PORT}; correct it")
+    return int(digits)

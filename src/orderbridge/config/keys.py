@@ -1,0 +1,316 @@
+"""The keys of the configuration: their types, their defaults and what each refuses.
+
+Nothing here reads a secret's file or the environment: settings made by hand, as in a test, do not depend on the machine.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from orderbridge.config.addresses import (
+    database_address,
+    fingerprint,
+    https_address,
+    is_loopback,
+    listen_address,
+    without_password,
+)
+from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED
+
+PREFIX = "ORDERBRIDGE_"
+COOLDOWN_SECONDS = 30  # SPEC.md, Limits
+KNOWN_STATUS_IDS = frozenset({RECEIVED, CONFIRMED, COMPLETE_WITH_PAYMENT, CANCELED, IN_DELIVERY})
+SECRETS = ("app_secret_key", "rest_secret_key")
+ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential files: no slash
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+# ---- the keys --------------------------------------------------------------------------------------------------------
+
+Wait = Annotated[float, Field(ge=0, le=3600)]  # seconds
+PreparingTime = Annotated[int, Field(ge=1, le=1440)]  # minutes
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Marketplace(_Table):
+    """The service and how it is called."""
+
+    base_url: str
+    ca_file: Path | None = None
+    timezone: str = "Europe/Istanbul"
+    cooldown_seconds: Annotated[float, Field(gt=0, le=3600)] = COOLDOWN_SECONDS
+    timeout_seconds: Annotated[float, Field(gt=0, le=120)] = 20
+    needs_payment_status_id: int | None = None
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_base_url(cls, value: str) -> str:
+        return https_address(value)
+
+    @field_validator("ca_file")
+    @classmethod
+    def _check_ca_file(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            try:
+                value.open("rb").close()
+            except OSError as error:
+                remedy = "for the sandbox, start `orderbridge sandbox` first, it writes it"
+                raise ValueError(f"{value} cannot be read ({error.strerror}); {remedy}") from None
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _check_timezone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(f"{value!r} is no time zone; write one like 'Europe/Istanbul'") from None
+        return value
+
+    @field_validator("cooldown_seconds", "timeout_seconds")
+    @classmethod
+    def _check_seconds(cls, value: float, info: ValidationInfo) -> float:
+        """The short times of a test must never reach the real service."""
+        least = COOLDOWN_SECONDS if info.field_name == "cooldown_seconds" else 1
+        address = info.data.get("base_url")
+        if value < least and address and not is_loopback(address):
+            raise ValueError(f"{value:g} is accepted only for a loopback address; use {least} or more")
+        return value
+
+    @field_validator("needs_payment_status_id")
+    @classmethod
+    def _check_status_id(cls, value: int | None) -> int | None:
+        if value in KNOWN_STATUS_IDS:
+            raise ValueError(f"{value} is the id of another status; leave the key out while the id is not known")
+        return value
+
+
+class Database(_Table):
+    """Where the `delivery_` tables are."""
+
+    url: str = Field(default="sqlite:///orderbridge.db", repr=False)  # it can hold a password
+    accept_unsafe_durability: bool = False
+    busy_timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 5
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, value: str) -> str:
+        return database_address(value)
+
+
+class Actions(_Table):
+    """How the POS's outbox rows are carried out."""
+
+    retry_waits_seconds: tuple[Wait, Wait, Wait] = (2, 10, 60)
+    max_in_flight: Annotated[int, Field(ge=1, le=256)] = 16
+    accept_valid_minutes: Annotated[int, Field(ge=1, le=1440)] = 10
+    valid_minutes: Annotated[int, Field(ge=1, le=10080)] = 120
+
+
+class Orders(_Table):
+    """When an order is over and how long we keep whose it was. 0 days: for ever."""
+
+    silence_hours: Annotated[int, Field(ge=1, le=720)] = 24
+    retention_days: Annotated[int, Field(ge=0, le=36500)] = 90
+
+
+class RestaurantRule(_Table):
+    """What is different for one restaurant of an account. No minutes: it does not accept by itself."""
+
+    id: str
+    auto_accept_minutes: PreparingTime | None = None
+
+    @field_validator("id")
+    @classmethod
+    def _check_id(cls, value: str) -> str:
+        if not UUID.fullmatch(value.lower()):
+            raise ValueError(f"{value!r} is no restaurant id; `orderbridge check` lists them")
+        return value.lower()
+
+
+class Account(_Table):
+    """One pair of secrets. `load` has read the secrets' files: here both secrets are always present."""
+
+    name: str
+    app_secret_key: SecretStr
+    app_secret_key_file: Path | None = None
+    rest_secret_key: SecretStr
+    rest_secret_key_file: Path | None = None
+    default: bool = False
+    auto_accept_minutes: PreparingTime | None = None
+    auto_accept_scheduled: bool = False
+    restaurants: tuple[RestaurantRule, ...] = ()
+    _fingerprint: str = PrivateAttr(default="")
+
+    @property
+    def fingerprint(self) -> str:
+        """What the cooldown and the stored token hang on; see the function of this name."""
+        return self._fingerprint
+
+    def auto_accept(self, restaurant_id: str | None) -> int | None:
+        """The preparing time with which this restaurant's orders are accepted by themselves, or None."""
+        for rule in self.restaurants:
+            if restaurant_id is not None and rule.id == restaurant_id.lower():
+                return rule.auto_accept_minutes
+        return self.auto_accept_minutes
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, value: str) -> str:
+        if not ACCOUNT_NAME.fullmatch(value):
+            raise ValueError(
+                f"{value!r} is no account name; use 1 to 64 of a-z, 0-9, '_', '.', '-', a letter or digit first"
+            )
+        return value
+
+    @field_validator(*SECRETS)
+    @classmethod
+    def _check_secret(cls, value: SecretStr) -> SecretStr:
+        if not value.get_secret_value().strip():
+            raise ValueError("is empty; write the secret that the marketplace gave you")
+        if CONTROL.search(value.get_secret_value()):
+            raise ValueError("holds a line break or another control character; it must be the secret and nothing else")
+        return value
+
+    @field_validator("restaurants")
+    @classmethod
+    def _check_restaurants(cls, value: tuple[RestaurantRule, ...]) -> tuple[RestaurantRule, ...]:
+        if twice := _first_repeated(rule.id for rule in value):
+            raise ValueError(f"{twice} is listed twice; keep one of them")
+        return value
+
+
+class Web(_Table):
+    """The address of /livez, /readyz and /metrics. Empty: off."""
+
+    listen: str = "127.0.0.1:8480"
+
+    @field_validator("listen")
+    @classmethod
+    def _check_listen(cls, value: str) -> str:
+        return listen_address(value)
+
+
+class Log(_Table):
+    """How much is logged, and in which form."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "console", "json"] = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a configuration came from: its file, the origin of each given key, and what a technician should know."""
+
+    file: Path | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class Settings(BaseSettings):
+    """The whole configuration, checked."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,  # for the tables inside, too
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+    )
+
+    language: Literal["tr", "en"] = "tr"
+    marketplace: Marketplace
+    database: Database = Database()
+    actions: Actions = Actions()
+    orders: Orders = Orders()
+    accounts: tuple[Account, ...]
+    web: Web = Web()
+    log: Log = Log()
+    _source: Source = PrivateAttr(default=Source())
+
+    @property
+    def source(self) -> Source:
+        """Where it all came from; empty for settings made by hand."""
+        return self._source
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about what works but should be changed."""
+        return self._source.warnings
+
+    @property
+    def default_account(self) -> Account | None:
+        """The account for actions that name none: the configured one, or the only one."""
+        chosen = [account for account in self.accounts if account.default or len(self.accounts) == 1]
+        return chosen[0] if chosen else None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the base class's signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what is handed over: `load` merges, and settings made by hand must not depend on the machine."""
+        return (init_settings,)
+
+    @field_validator("accounts")
+    @classmethod
+    def _check_accounts(cls, value: tuple[Account, ...]) -> tuple[Account, ...]:
+        if not value:
+            raise ValueError("needs one account at least; add an [[accounts]] table")
+        if twice := _first_repeated(account.name for account in value):
+            raise ValueError(f"the name {twice!r} is used twice; give each account its own")
+        if len(defaults := [account.name for account in value if account.default]) > 1:
+            raise ValueError(f"{' and '.join(defaults)} are both `default`; keep one")
+        return value
+
+    @model_validator(mode="after")
+    def _tell_accounts_apart(self) -> Self:
+        """Two accounts with one fingerprint would share a cooldown and steal each other's orders."""
+        names: dict[str, str] = {}
+        for account in self.accounts:
+            secrets = (account.app_secret_key.get_secret_value(), account.rest_secret_key.get_secret_value())
+            account._fingerprint = fingerprint(self.marketplace.base_url, *secrets)  # noqa: SLF001 - only here is the address known
+            other = names.setdefault(account.fingerprint, account.name)
+            if other != account.name:
+                raise ValueError(f"accounts {other!r} and {account.name!r} have the same secrets; remove one of them")
+        return self
+
+
+def shown(settings: Settings) -> dict[str, Any]:
+    """The effective configuration as plain values, secrets as `***`. `settings.source.origins` says who set what."""
+    values: dict[str, Any] = settings.model_dump(mode="json")  # SecretStr comes out as asterisks
+    for account in values["accounts"]:
+        account.update(dict.fromkeys(SECRETS, "***"))
+    values["database"]["url"] = without_password(settings.database.url)
+    return values
+
+
+def _first_repeated(values: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None

@@ -1,0 +1,307 @@
+"""From a file, the environment and the command line to `Settings`, or to one line for each thing that is wrong.
+
+A TOML file, then `ORDERBRIDGE_…` environment variables (`__` nests, a number picks an entry of a list), then the
+command line: the later one wins, key by key. What needs the disk or the environment (the place of a relative path, the
+contents of a secret's file) is settled before the models see it.
+
+No message shows the value of a secret, and none carries pydantic's own error along, which holds its input.
+"""
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from stat import S_IROTH
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import EnvSettingsSource, SettingsError
+
+from orderbridge.config.addresses import without_password
+from orderbridge.config.keys import PREFIX, SECRETS, Database, Settings, Source
+from orderbridge.errors import ConfigError
+
+NO_KEYS = re.compile(rf"{PREFIX}(CONFIG|TEST_.*)")  # variables of ours that configure nothing
+SYSTEM_FILE = Path("/etc/orderbridge/config.toml")
+RELATIVE_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/].*)")
+
+# What pydantic finds, in our words. Each says what is right, which is the remedy.
+WORDS = {
+    "missing": "is missing; add it",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be {ge:g} or more",
+    "less_than_equal": "must be {le:g} or less",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "finite_number": "must be a number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be a text in quotes",
+    "path_type": "must be a text in quotes",
+    "tuple_type": "must be a list; in the environment, number its entries from 0 without a gap",
+    "too_long": "takes {max_length} entries, not more",
+    "model_type": "must be a table of keys",
+}
+
+Tree = dict[str, Any]
+Place = tuple[str, ...]  # ("accounts", "0", "name")
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What loading learns on the way: who set a key, and what is wrong with it."""
+
+    file: Path | None
+    origins: dict[Place, str] = field(default_factory=dict)
+    problems: dict[Place, str] = field(default_factory=dict)
+
+    def claim(self, place: Place, origin: str) -> None:
+        for below in [other for other in self.origins if other[: len(place)] == place]:
+            del self.origins[below]
+        self.origins[place] = origin
+
+    def line(self, place: Place) -> str:
+        """The key, who set it (or the nearest table around it, or where it is looked for) and the problem."""
+        around = (place[:length] for length in range(len(place), 0, -1))
+        origin = next((self.origins[table] for table in around if table in self.origins), self.file)
+        return f"{_dotted(place)}{f' ({origin})' if origin else ''}: {self.problems[place]}"
+
+
+def load(
+    path: Path | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Settings:
+    """The settings of this run, or a ConfigError with one line for each problem.
+
+    `overrides` is the command line: dotted keys (`{"log.level": "debug"}`); None means not given.
+    """
+    file = find(path, environ)
+    found = _Findings(file)
+    in_file = _read(file) if file else {}
+    for place, _ in _leaves(in_file):
+        found.claim(place, str(file))
+    tree = _merge(in_file, _from_environ(environ, found))
+    tree = _merge(tree, _from_command_line(overrides or {}, found))
+    if not tree and not found.problems:
+        raise ConfigError(
+            "No configuration file found. Copy config.example.toml to orderbridge.toml here, or name one with --config."
+        )
+    tree = _as_lists(tree)
+    _settle(tree, file.parent if file else Path.cwd(), environ, found)
+    settings = _validate(tree, found)
+    origins = {_dotted(place): origin for place, origin in found.origins.items()}
+    settings._source = Source(file, origins, tuple(_warnings(file, in_file)))  # noqa: SLF001 - only `load` knows it
+    return settings
+
+
+def find(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """The configuration file: the one named, or the first that exists in the usual places, as an absolute path."""
+    named = path or (Path(environ["ORDERBRIDGE_CONFIG"]) if environ.get("ORDERBRIDGE_CONFIG") else None)
+    if named:
+        return named.absolute()
+    usual = [Path("orderbridge.toml"), SYSTEM_FILE]
+    if home := environ.get("HOME"):
+        usual.insert(1, Path(home, ".config/orderbridge/config.toml"))
+    return next((candidate.absolute() for candidate in usual if os.path.lexists(candidate)), None)
+
+
+def _read(file: Path) -> Tree:
+    try:
+        return tomllib.loads(file.read_bytes().decode("utf-8-sig"))  # editors on Windows write a BOM
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{file}: there is no such file. Copy config.example.toml there, or name another one."
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read ({error.strerror}). Check its owner and mode.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file}: is not UTF-8. Save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: is not valid TOML: {error}. config.example.toml shows how it is written.") from None
+
+
+def _from_environ(environ: Mapping[str, str], found: _Findings) -> Tree:
+    """What `ORDERBRIDGE_…` says. pydantic-settings passes over variables that it does not know; we do not."""
+    ours = {name: value for name, value in environ.items() if name.startswith(PREFIX) and not NO_KEYS.fullmatch(name)}
+    source = EnvSettingsSource(Settings)
+    source.env_vars = {name.lower(): value for name, value in ours.items()}
+    try:
+        tree = source()
+    except SettingsError as error:
+        raise ConfigError(f"{_culprit(error, ours)}: is not valid JSON; write a list like [2, 10, 60]") from None
+    for name in ours:
+        place = tuple(name.removeprefix(PREFIX).lower().split("__"))
+        found.claim(place, name)
+        if _at(tree, place) is None:
+            found.problems[place] = _unknown_key(place)
+    return tree
+
+
+def _culprit(error: SettingsError, ours: Mapping[str, str]) -> str:
+    """The variable whose value is the document that did not parse; pydantic-settings names only its outermost key."""
+    cause = error.__cause__
+    document = cause.doc if isinstance(cause, json.JSONDecodeError) else None
+    return next((name for name, value in ours.items() if value == document), f"{PREFIX}…")
+
+
+def _from_command_line(overrides: Mapping[str, Any], found: _Findings) -> Tree:
+    tree: Tree = {}
+    for key, value in overrides.items():
+        if value is None:
+            continue
+        *tables, last = place = tuple(key.split("."))
+        table = tree
+        for name in tables:
+            table = table.setdefault(name, {})
+        table[last] = value
+        found.claim(place, "command line")
+    return tree
+
+
+def _merge(base: Any, over: Any) -> Any:
+    """`over` wins key by key. Numbered keys reach into a list; a list as a whole replaces the other."""
+    if isinstance(base, list) and isinstance(over, dict):
+        base = {str(index): value for index, value in enumerate(base)}
+    if isinstance(base, dict) and isinstance(over, dict):
+        return base | {key: _merge(base.get(key), value) for key, value in over.items()}
+    return over
+
+
+def _as_lists(tree: Any) -> Any:
+    """A copy in which tables numbered from 0 are lists. No key of ours is a number."""
+    if isinstance(tree, list):
+        return [_as_lists(value) for value in tree]
+    if not isinstance(tree, dict):
+        return tree
+    values = {key: _as_lists(value) for key, value in tree.items()}
+    numbers = [str(index) for index in range(len(values))]
+    return [values[number] for number in numbers] if values and values.keys() == set(numbers) else values
+
+
+def _settle(tree: Tree, folder: Path, environ: Mapping[str, str], found: _Findings) -> None:
+    """Relative paths hang on the configuration file's folder, the default database on systemd's state directory."""
+    marketplace = tree.get("marketplace")
+    if isinstance(marketplace, dict) and isinstance(marketplace.get("ca_file"), str):
+        marketplace["ca_file"] = str(folder / marketplace["ca_file"])
+    database = tree.setdefault("database", {})
+    if isinstance(database, dict):
+        state = environ.get("STATE_DIRECTORY", "").partition(":")[0]  # systemd may give several
+        base = Path(state) if state and "url" not in database else folder
+        url = database.setdefault("url", Database.model_fields["url"].default)
+        if isinstance(url, str) and (match := RELATIVE_SQLITE.fullmatch(url)):
+            database["url"] = f"{match[1]}{base / match[2]}"
+    accounts = tree.get("accounts")
+    for index, account in enumerate(accounts if isinstance(accounts, list) else []):
+        if isinstance(account, dict):
+            for key in SECRETS:
+                _settle_secret(account, ("accounts", str(index), key), folder, environ, found)
+
+
+def _settle_secret(account: Tree, place: Place, folder: Path, environ: Mapping[str, str], found: _Findings) -> None:
+    """Put the secret itself under its key, from the one place that has it: the key, its `_file` or a credential."""
+    key, file_key = place[-1], f"{place[-1]}_file"
+    credential = _credential(account.get("name"), key, environ)
+    sources = [name for name in (key, file_key) if name in account]
+    sources += [f"systemd credential {credential.name}"] if credential else []
+    if not sources:
+        found.problems[place] = f"is missing; give {key}, {file_key} or a systemd credential <account>.{key}"
+    elif len(sources) > 1:
+        found.problems[place] = f"is given more than once ({', '.join(sources)}); keep one"
+    elif sources != [key]:
+        file = credential or folder / str(account[file_key])
+        try:
+            account[key] = file.read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            found.problems[place] = f"{file} cannot be read ({reason}); check {file_key}, its owner and mode"
+        found.claim(place, str(file))
+
+
+def _credential(name: object, key: str, environ: Mapping[str, str]) -> Path | None:
+    folder = environ.get("CREDENTIALS_DIRECTORY")
+    if not folder or not isinstance(name, str):
+        return None
+    file = Path(folder, f"{name}.{key}")
+    return file if os.path.lexists(file) else None
+
+
+def _validate(tree: Tree, found: _Findings) -> Settings:
+    try:
+        settings = Settings(**tree)
+    except ValidationError as error:
+        for details in error.errors(include_url=False, include_input=False):
+            place = tuple(map(str, details["loc"])) or ("accounts",)  # the only check of the whole is about accounts
+            found.problems.setdefault(place, _in_words(details, place))
+    else:
+        if not found.problems:
+            return settings
+    lines = [f"  {found.line(place)}" for place in sorted(found.problems)]
+    raise ConfigError("\n".join(["The configuration cannot be used:", *lines]))
+
+
+def _in_words(details: ErrorDetails, place: Place) -> str:
+    context = details.get("ctx", {})
+    match details["type"]:
+        case "extra_forbidden":
+            return _unknown_key(place)
+        case "value_error":
+            return str(context["error"])
+        case known if known in WORDS:
+            return WORDS[known].format(**context)
+        case _:
+            return details["msg"]
+
+
+def _unknown_key(place: Place) -> str:
+    near = difflib.get_close_matches(place[-1], _key_names(Settings), 1)
+    return f"there is no such key; {f'did you mean {near[0]}?' if near else 'config.example.toml lists them all'}"
+
+
+def _key_names(model: type[BaseModel]) -> list[str]:
+    """Every key of a table and of the tables in it."""
+    names = list(model.model_fields)
+    for info in model.model_fields.values():
+        for part in (info.annotation, *getattr(info.annotation, "__args__", ())):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                names += _key_names(part)
+    return names
+
+
+def _warnings(file: Path | None, in_file: Tree) -> Iterator[str]:
+    secret = any(place[-1] in SECRETS for place, _ in _leaves(in_file))
+    url = str(_at(in_file, ("database", "url")))
+    if file and (secret or without_password(url) != url) and file.stat().st_mode & S_IROTH:
+        yield f"{file} holds secrets and everybody on this machine can read it; run: chmod o-r {file}"
+
+
+def _leaves(tree: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Every value that is no table and no list, with its place."""
+    children: Any = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
+    if children is None:
+        yield place, tree
+        return
+    for key, value in children:
+        yield from _leaves(value, (*place, str(key)))
+
+
+def _at(tree: Any, place: Place) -> Any:
+    """What is there, or None."""
+    for key in place:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+def _dotted(place: Place) -> str:
+    """The way a person writes it: accounts[0].name."""
+    return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in place).lstrip(".")

@@ -1,0 +1,81 @@
+"""The exception tree. A class answers one question: what should the caller do?
+
+`MarketplaceError` and its children are the ends that a request can have besides OK. Each names its `outcome`, so
+that a rule can decide on a value and never on an exception.
+"""
+
+from datetime import datetime
+
+from orderbridge.model import Outcome
+
+
+class OrderbridgeError(Exception):
+    """Anything this program says in plain words. The text names the remedy."""
+
+
+class ConfigError(OrderbridgeError):
+    """The configuration cannot be used; exit code 78."""
+
+
+class StoreError(OrderbridgeError):
+    """The database cannot be used as it is: unsafe settings, a newer schema, a file that is no database."""
+
+
+class MarketplaceError(OrderbridgeError):
+    """A request that did not end in OK.
+
+    `code` is stable English snake_case; `detail` is for the log and the attempts table and holds no secret and no
+    customer data.
+    """
+
+    outcome: Outcome = Outcome.UNKNOWN
+
+    def __init__(self, code: str, detail: str = "", *, http_status: int | None = None) -> None:
+        super().__init__(f"{code}: {detail}" if detail else code)
+        self.code = code
+        self.detail = detail
+        self.http_status = http_status
+
+
+class NotSent(MarketplaceError):
+    """The request certainly never left (name not resolved, connection or TLS refused): try again with backoff."""
+
+    outcome = Outcome.NOT_SENT
+
+
+class LoginRefused(NotSent):
+    """No token can be had: the service refused the credentials. Nothing was sent; try again at `until`."""
+
+    def __init__(self, code: str, detail: str = "", *, until: datetime, http_status: int | None = None) -> None:
+        super().__init__(code, detail, http_status=http_status)
+        self.until = until
+
+
+class Unauthorized(MarketplaceError):
+    """401: the token does not work. Log in once, repeat once."""
+
+    outcome = Outcome.UNAUTHORIZED
+
+
+class RateLimited(MarketplaceError):
+    """429: wait for the cooldown. It says nothing about the request itself."""
+
+    outcome = Outcome.RATE_LIMITED
+
+
+class Refused(MarketplaceError):
+    """The service's definite no (SPEC.md, Errors). Never send it again."""
+
+    outcome = Outcome.REFUSED
+
+
+class ServiceFailed(MarketplaceError):
+    """A 5xx other than 502 and 504: retry with backoff, three times at most."""
+
+    outcome = Outcome.SERVICE_FAILED
+
+
+class UnknownOutcome(MarketplaceError):
+    """Silence, a broken answer, 502 or 504, or a body without the envelope: it may have had its effect."""
+
+    outcome = Outcome.UNKNOWN

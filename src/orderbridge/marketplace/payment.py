@@ -1,0 +1,49 @@
+"""Which payment method an order's text names, and so how much is to be collected at the door. Pure.
+
+SPEC.md gives the order a display name, "for example the names in the payment method list", and writes the list's
+names with a remark: `Kredi Kartı (pre-paid)`. So a name counts with or without its remark; two different remarks are
+two different things, because a wrong guess here is money not collected.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import lru_cache
+
+_REMARK = re.compile(r"\s*\([^()]*\)$")
+_CASH = "CASH"
+_PREPAID = ("CREDIT_CARD", "DEBIT_CARD")
+
+
+def payment_code(name: str | None, codes: Mapping[str, str]) -> str | None:
+    """The code of a payment method by its name or its code; None when the list does not say. `codes`: name to code."""
+    if name is None:
+        return None
+    exact, bare = _tables(frozenset(codes.items()))
+    wanted = _normal(name)
+    if wanted in exact:
+        return exact[wanted]
+    without = _REMARK.sub("", wanted)
+    return bare.get(wanted) if without == wanted else exact.get(without)
+
+
+def amount_due(total: Decimal | None, code: str | None) -> Decimal | None:
+    """What to collect at the door: all of it in cash, nothing when prepaid, None when the till must ask."""
+    if code == _CASH:
+        return total
+    return Decimal(0) if code in _PREPAID else None
+
+
+@lru_cache(maxsize=64)
+def _tables(codes: frozenset[tuple[str, str]]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Codes by full name (and by themselves), and by name without remark where that fits one code only."""
+    exact = {code: code for _, code in codes} | {_normal(name): code for name, code in codes}
+    meanings: dict[str, set[str]] = {}
+    for name, code in exact.items():
+        meanings.setdefault(_REMARK.sub("", name), set()).add(code)
+    return exact, {name: found.pop() for name, found in meanings.items() if len(found) == 1}
+
+
+def _normal(name: str) -> str:
+    return unicodedata.normalize("NFC", name).strip()

@@ -1,0 +1,80 @@
+"""The short documents: login, restaurants, reasons, methods (SPEC.md, Resources). Bad entries are left out. Pure.
+
+Each reader takes the `data` of a success and raises UnknownOutcome("malformed_data") for another container than
+SPEC.md's, and for a list of which nothing can be used: an empty result would be believed.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from orderbridge.errors import UnknownOutcome
+from orderbridge.marketplace.fields import Reader
+from orderbridge.model import CancelReason, Grant, Method, Restaurant, Variables
+
+_STATUSES = ("Open", "Closed")
+_Entry = TypeVar("_Entry")
+
+
+def read_grant(data: object) -> Grant:
+    """SPEC.md, Access token. A token that no header can carry is none."""
+    members = data if isinstance(data, dict) else {}
+    token = Reader().text(members.get("access_token"), "access_token", limit=None)
+    if not token or not token.isascii() or not token.isprintable() or token != token.strip():
+        raise _malformed("access_token")
+    return Grant(token, Reader().text(members.get("expiration_date"), "expiration_date"))
+
+
+def read_restaurants(data: object) -> tuple[Restaurant, ...]:
+    """SPEC.md, Restaurant."""
+    return _entries(data, "restaurants", _restaurant)
+
+
+def read_restaurant_status(data: object) -> str:
+    """SPEC.md, Restaurant: `Open` or `Closed`."""
+    if isinstance(data, str) and data in _STATUSES:
+        return data
+    raise _malformed("restaurant status")
+
+
+def read_cancel_reasons(data: object) -> tuple[CancelReason, ...]:
+    """SPEC.md, Cancel reason."""
+    return _entries(data, "cancel reasons", _reason)
+
+
+def read_variables(data: object) -> Variables:
+    """SPEC.md, Payment and shipping methods. A list that is missing is empty."""
+    if not isinstance(data, dict):
+        raise _malformed("variables")
+    return Variables(
+        payment_methods=_entries(data.get("paymentMethod", []), "paymentMethod", _method),
+        shipping_methods=_entries(data.get("shippingMethod", []), "shippingMethod", _method),
+    )
+
+
+def _entries(data: object, name: str, read: Callable[[Mapping[str, Any]], _Entry | None]) -> tuple[_Entry, ...]:
+    if not isinstance(data, list):
+        raise _malformed(name)
+    read_or_none = [read(entry) for entry in data if isinstance(entry, dict)]
+    entries = tuple(entry for entry in read_or_none if entry is not None)
+    if data and not entries:
+        raise _malformed(name)
+    return entries
+
+
+def _restaurant(entry: Mapping[str, Any]) -> Restaurant | None:
+    key = Reader().text(entry.get("id"), "id")
+    return Restaurant(key, Reader().text(entry.get("name"), "name") or "") if key else None
+
+
+def _reason(entry: Mapping[str, Any]) -> CancelReason | None:
+    number = Reader().integer(entry.get("id"), "id")
+    return None if number is None else CancelReason(number, Reader().text(entry.get("reason"), "reason") or "")
+
+
+def _method(entry: Mapping[str, Any]) -> Method | None:
+    code = Reader().text(entry.get("key"), "key")
+    return Method(code, Reader().text(entry.get("name"), "name") or "") if code else None
+
+
+def _malformed(what: str) -> UnknownOutcome:
+    return UnknownOutcome("malformed_data", what)

@@ -1,0 +1,111 @@
+"""The answers as bytes on the line, whole or broken by a fault."""
+
+import asyncio
+import gzip
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from . import wire
+from .checks import Answer
+from .faults import JSON, Fault, FaultKind
+
+DROPPED: Final = "orderbridge.sandbox.dropped"
+"""Set in the scope by a reply that ends without a complete answer; app.py then drops the connection."""
+
+
+class ConnectionDropped(ConnectionResetError):
+    """The service closed the connection without a complete answer.
+
+    Over a transport that calls the application directly, this is what the client's side gets to see; the server
+    closes the socket instead.
+    """
+
+
+def reply_to(answer: Answer) -> Response:
+    """Return the answer as it should be."""
+    return Response(wire.encode(answer.envelope), status_code=answer.status, headers={"Content-Type": JSON})
+
+
+def substitute(fault: Fault) -> ASGIApp:
+    """Return what a fault puts in the place of an answer."""
+    match fault.kind:
+        case FaultKind.DROP:
+            return Cut(None, keep=0)
+        case FaultKind.HANG:
+            return hang
+        case _:
+            # An empty body has no type; a caller's own Content-Type wins.
+            kind = {"Content-Type": fault.content_type} if fault.body else {}
+            return Response(fault.body, status_code=fault.status, headers=_merged(kind, fault.headers))
+
+
+def spoiled(fault: Fault, reply: Response) -> ASGIApp:
+    """Return the true answer as a fault lets it through."""
+    match fault.kind:
+        case FaultKind.DRIP:
+            return Drip(reply, size=fault.size, seconds=fault.seconds)
+        case FaultKind.TRUNCATE:
+            return Cut(reply, keep=fault.size)
+        case FaultKind.CONTENT_TYPE:
+            reply.headers["Content-Type"] = fault.content_type
+        case FaultKind.GZIP:
+            reply.body = gzip.compress(bytes(reply.body), mtime=0)
+            reply.headers["Content-Length"] = str(len(reply.body))
+            reply.headers["Content-Encoding"] = "gzip"
+    reply.headers.update(fault.headers)
+    return reply
+
+
+async def hang(scope: Scope, receive: Receive, send: Send) -> None:
+    """Never answer: wait until the client or the server gives up."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope[DROPPED] = True
+
+
+class Cut:
+    """Sends the first bytes of a reply, or nothing at all, and leaves."""
+
+    def __init__(self, reply: Response | None, *, keep: int) -> None:
+        """Keep that many bytes of the body."""
+        self._reply = reply
+        self._keep = keep
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send an incomplete answer."""
+        if self._reply is not None:
+            await _start(self._reply, send)
+            await send({"type": "http.response.body", "body": self._reply.body[: self._keep], "more_body": True})
+        scope[DROPPED] = True
+
+
+class Drip:
+    """Sends a reply in small pieces."""
+
+    def __init__(self, reply: Response, *, size: int, seconds: float) -> None:
+        """Send `size` bytes, wait `seconds`, and so on."""
+        self._reply = reply
+        self._size = size
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the whole answer slowly."""
+        await _start(self._reply, send)
+        body = bytes(self._reply.body)
+        for position in range(0, len(body), self._size):
+            piece = body[position : position + self._size]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await asyncio.sleep(self._seconds)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _start(reply: Response, send: Send) -> None:
+    await send({"type": "http.response.start", "status": reply.status_code, "headers": reply.raw_headers})
+
+
+def _merged(first: Mapping[str, str], then: Mapping[str, str]) -> dict[str, str]:
+    given = {name.lower() for name in then}
+    return {name: value for name, value in first.items() if name.lower() not in given} | dict(then)

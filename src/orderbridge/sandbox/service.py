@@ -1,0 +1,282 @@
+"""What the service answers: the fifteen operations of SPEC.md and the menu listing.
+
+Checks come in this order: token 401, id in the path 403, body 422, existence 404, status of the order.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from . import rules
+from .checks import (
+    Answer,
+    Call,
+    Done,
+    Refused,
+    account_of,
+    check_cooldown,
+    check_uuid,
+    disallowed,
+    foods_of,
+    menus_of,
+    order_of,
+    restaurant_of,
+    wanted_status,
+)
+from .options import Coverage, ListOrder, MenuShape
+from .rules import Operation
+from .state import Account, CallRecord, Food, Order
+from .world import World
+
+OK: Final = "OK"
+
+
+def perform(world: World, call: Call, record: CallRecord) -> Answer:
+    """Do what the call asks and return the answer; the record gets what it did."""
+    with world.lock:
+        try:
+            answer = Answer.success(_OPERATIONS[call.operation](world, call, record))
+        except Done:
+            answer = Answer.success(OK)
+        except Refused as refused:
+            answer = _with_open_status(world, call.operation, refused.answer)
+        world.lock.notify_all()
+        return answer
+
+
+def _with_open_status(world: World, operation: Operation, answer: Answer) -> Answer:
+    """Apply the statuses that SPEC.md does not give ("Errors": complete, restaurant and food endpoints)."""
+    match operation:
+        case Operation.COMPLETE:
+            status = world.options.complete_error_status
+        case Operation.GET_RESTAURANT_STATUS | Operation.OPEN_RESTAURANT | Operation.CLOSE_RESTAURANT:
+            status = world.options.restaurant_error_status
+        case Operation.DEACTIVATE_FOOD | Operation.ACTIVATE_FOOD:
+            status = world.options.food_error_status
+        case _:
+            return answer
+    if status is None or (answer.error == rules.UNAUTHORIZED and world.options.token_errors_stay_401):
+        return answer
+    return replace(answer, status=status)
+
+
+# 1. Login.
+
+
+def _login(world: World, call: Call, record: CallRecord) -> dict[str, Any]:
+    app_secret, rest_secret = call.field("app_secret_key"), call.field("rest_secret_key")
+    if not (isinstance(app_secret, str) and app_secret and isinstance(rest_secret, str) and rest_secret):
+        raise Refused(422, rules.MISSING_FIELD)
+    account = world.accounts.get(rest_secret)
+    if account is None or account.app_secret_key != app_secret:
+        raise Refused(401, rules.UNAUTHORIZED, rules.INVALID_CREDENTIALS)
+    token = world.issue_token(account)
+    record.account, record.effect = account.name, True
+    expires = token.expires.astimezone(ZoneInfo(world.options.expiration_timezone))
+    return {"access_token": token.text, "expiration_date": expires.strftime(rules.TIME_FORMAT)}
+
+
+# 2 to 5. Restaurants.
+
+
+def _get_restaurants(world: World, call: Call, _record: CallRecord) -> list[dict[str, str]]:
+    account = account_of(world, call)
+    return [{"id": key, "name": world.restaurants[key].name} for key in account.restaurant_ids]
+
+
+def _get_restaurant_status(world: World, call: Call, _record: CallRecord) -> str:
+    return "Open" if restaurant_of(world, call) in world.open_restaurants else "Closed"
+
+
+def _open_restaurant(world: World, call: Call, record: CallRecord) -> str:
+    restaurant_id = restaurant_of(world, call)
+    record.effect = restaurant_id not in world.open_restaurants
+    world.open_restaurant(restaurant_id)
+    return OK
+
+
+def _close_restaurant(world: World, call: Call, record: CallRecord) -> str:
+    restaurant_id = restaurant_of(world, call)
+    record.effect = restaurant_id in world.open_restaurants
+    world.close_restaurant(restaurant_id)
+    return OK
+
+
+# 6 and 7. The list and its acknowledgement.
+
+
+def _get_current(world: World, call: Call, record: CallRecord) -> list[dict[str, Any]]:
+    account = account_of(world, call)
+    wanted = wanted_status(call)
+    check_cooldown(world, call.operation, account, world.options.cooldown_seconds)
+    orders = _listed(world, account)
+    if wanted is not None:
+        orders = [order for order in orders if order.status_id == wanted]
+    orders = _arranged(world, orders)[: world.options.list_limit]
+    record.delivered = tuple((order.key, order.status_id) for order in orders)
+    return [order.document for order in orders]
+
+
+def _listed(world: World, account: Account) -> list[Order]:
+    """Return what is due for delivery ("Acknowledgement (repetition) rules")."""
+    first_only = world.options.list_covers is Coverage.FIRST
+    covered = set(account.restaurant_ids[:1] if first_only else account.restaurant_ids)
+    hidden = {rules.COMPLETE_WITH_PAYMENT}
+    if not world.options.cancelled_are_delivered:
+        hidden.add(rules.CANCELED)
+    return [
+        order
+        for order in world.orders.values()
+        if order.restaurant_id in covered and not order.acknowledged and order.status_id not in hidden
+    ]
+
+
+def _arranged(world: World, orders: list[Order]) -> list[Order]:
+    match world.options.list_order:
+        case ListOrder.OLDEST_FIRST:
+            return orders
+        case ListOrder.NEWEST_FIRST:
+            return orders[::-1]
+        case ListOrder.SHUFFLED:
+            return world.list_random.sample(orders, k=len(orders))
+
+
+def _acknowledge(world: World, call: Call, record: CallRecord) -> str:
+    account = account_of(world, call)
+    check_uuid(call)
+    order = order_of(world, account, call)
+    record.status_before = record.status_after = order.status_id
+    record.effect = world.acknowledge(order)
+    return OK
+
+
+# 8 to 11. The lifecycle.
+
+
+def _accept(world: World, call: Call, record: CallRecord) -> str:
+    account = account_of(world, call)
+    check_uuid(call)
+    minutes = call.field("preparing_time")
+    # Bounds and the answer to a wrong type are not shown: whatever is no positive integer counts as missing.
+    if type(minutes) is not int or not 0 < minutes <= (world.options.longest_preparing_time or minutes):
+        raise Refused(422, rules.MISSING_FIELD, rules.PREPARING_TIME_REQUIRED)
+    order = order_of(world, account, call)
+    _move(world, order, Operation.ACCEPT, record)
+    order.preparing_time = minutes
+    return OK
+
+
+def _on_the_way(world: World, call: Call, record: CallRecord) -> str:
+    account = account_of(world, call)
+    check_uuid(call)
+    order = order_of(world, account, call)
+    if order.courier_type != rules.RESTAURANT_COURIER:
+        record.status_before = record.status_after = order.status_id
+        raise disallowed(world)
+    _move(world, order, Operation.ON_THE_WAY, record)
+    return OK
+
+
+def _complete(world: World, call: Call, record: CallRecord) -> str:
+    account = account_of(world, call)
+    check_uuid(call)
+    _move(world, order_of(world, account, call), Operation.COMPLETE, record)
+    return OK
+
+
+def _cancel(world: World, call: Call, record: CallRecord) -> str:
+    account = account_of(world, call)
+    check_uuid(call)
+    reason = call.field("reason_id")
+    if reason is None:
+        raise Refused(422, rules.MISSING_FIELD, rules.REASON_ID_REQUIRED)
+    # A JSON integer: neither true nor "1" nor 1.0.
+    if type(reason) is not int or reason not in rules.CANCEL_REASONS:
+        raise Refused(422, rules.MISSING_FIELD, rules.INVALID_REASON_ID)
+    order = order_of(world, account, call)
+    _move(world, order, Operation.CANCEL, record)
+    order.reason_id = reason
+    return OK
+
+
+def _move(world: World, order: Order, operation: Operation, record: CallRecord) -> None:
+    record.status_before = record.status_after = order.status_id
+    target = rules.next_status(order.status_id, operation)
+    if target is None:
+        raise disallowed(world)
+    world.move(order, target, by="pos")
+    record.status_after, record.effect = target, True
+
+
+# 12 and 13. Reference lists.
+
+
+def _get_cancel_reasons(world: World, call: Call, _record: CallRecord) -> list[dict[str, Any]]:
+    account_of(world, call)
+    return [{"id": key, "reason": text} for key, text in rules.CANCEL_REASONS.items()]
+
+
+def _get_variables(world: World, call: Call, _record: CallRecord) -> dict[str, list[dict[str, str]]]:
+    account_of(world, call)
+    return {
+        "paymentMethod": [{"key": key, "name": name} for key, name in world.payment_names().items()],
+        "shippingMethod": [{"key": key, "name": name} for key, name in rules.SHIPPING_METHODS.items()],
+    }
+
+
+# 14, 15 and the menu listing.
+
+
+def _deactivate_food(world: World, call: Call, record: CallRecord) -> str:
+    keys = set(foods_of(world, call))
+    record.effect = not keys <= world.inactive_foods
+    world.inactive_foods |= keys
+    return OK
+
+
+def _activate_food(world: World, call: Call, record: CallRecord) -> str:
+    keys = set(foods_of(world, call))
+    record.effect = bool(keys & world.inactive_foods)
+    world.inactive_foods -= keys
+    return OK
+
+
+def _get_foods(world: World, call: Call, _record: CallRecord) -> Any:
+    account = account_of(world, call)
+    check_cooldown(world, call.operation, account, world.options.menu_cooldown_seconds)
+    menus = menus_of(world, account)
+    foods = [_food_entry(world, food) for food in world.foods.values() if food.menu in menus]
+    match world.options.menu_shape:
+        case MenuShape.FLAT:
+            return foods
+        case MenuShape.WRAPPED:
+            return {"foods": foods}
+        case MenuShape.BY_CATEGORY:
+            names = dict.fromkeys(food["category"] for food in foods)
+            return [{"category": name, "foods": [f for f in foods if f["category"] == name]} for name in names]
+
+
+def _food_entry(world: World, food: Food) -> dict[str, Any]:
+    status = "INACTIVE" if (food.menu, food.id) in world.inactive_foods else "ACTIVE"
+    return {"food_id": food.id, "name": food.name, "category": food.category, "status": status}
+
+
+_OPERATIONS: Final[dict[Operation, Callable[[World, Call, CallRecord], Any]]] = {
+    Operation.LOGIN: _login,
+    Operation.GET_RESTAURANTS: _get_restaurants,
+    Operation.GET_RESTAURANT_STATUS: _get_restaurant_status,
+    Operation.OPEN_RESTAURANT: _open_restaurant,
+    Operation.CLOSE_RESTAURANT: _close_restaurant,
+    Operation.GET_CURRENT: _get_current,
+    Operation.ACKNOWLEDGE: _acknowledge,
+    Operation.ACCEPT: _accept,
+    Operation.ON_THE_WAY: _on_the_way,
+    Operation.COMPLETE: _complete,
+    Operation.CANCEL: _cancel,
+    Operation.GET_CANCEL_REASONS: _get_cancel_reasons,
+    Operation.GET_VARIABLES: _get_variables,
+    Operation.DEACTIVATE_FOOD: _deactivate_food,
+    Operation.ACTIVATE_FOOD: _activate_food,
+    Operation.GET_FOODS: _get_foods,
+}

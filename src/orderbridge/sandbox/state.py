@@ -1,0 +1,182 @@
+"""What the sandbox remembers: who exists, the orders, the tokens, the ledger of calls."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+Document: TypeAlias = dict[str, Any]
+"""An order as get-current shows it; amounts are Decimal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A credential: branch-specific with one restaurant, vendor-wide with several ("Authentication" 6)."""
+
+    name: str
+    app_secret_key: str
+    rest_secret_key: str
+    restaurant_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restaurant:
+    """A branch; branches with the same menu share its foods."""
+
+    id: str
+    name: str
+    menu: str
+    district: str = "Kadıköy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A modifier that a customer may add to a food: one element of option_groups."""
+
+    group_id: int
+    group_name: str
+    option_id: int
+    option_name: str
+    price: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Food:
+    """A menu item."""
+
+    menu: str
+    id: int
+    name: str
+    category: str
+    price: Decimal
+    choices: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenery:
+    """Everything that is there before the first call."""
+
+    accounts: tuple[Account, ...]
+    restaurants: tuple[Restaurant, ...]
+    foods: tuple[Food, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """An access token that was handed out."""
+
+    text: str
+    account: Account
+    expires: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusChange:
+    """One line of an order's status history."""
+
+    status_id: int
+    at: datetime
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """A PUT orders/success: the status that the order had at that moment."""
+
+    status_id: int
+    at: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Order:
+    """An order with its whole truth."""
+
+    key: str
+    """The payment_key in lower case: how paths find it."""
+    number: int
+    restaurant_id: str
+    placed: Document
+    """The document as it was placed."""
+    status_id: int
+    status_text: str
+    history: list[StatusChange]
+    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    acknowledged: bool = False
+    """Whether it is acknowledged for its current status."""
+    preparing_time: int | None = None
+    reason_id: int | None = None
+
+    @property
+    def document(self) -> Document:
+        """The document as get-current shows it now."""
+        if len(self.history) == 1:
+            return self.placed  # whatever status the caller wrote into it stays until the first change
+        return {**self.placed, "status_id": self.status_id, "status_text": self.status_text}
+
+    @property
+    def courier_type(self) -> object:
+        """Who brings it, as placed."""
+        return self.placed.get("courier_type")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the truth about the order for the control interface."""
+        return {
+            "payment_key": self.key,
+            "number": self.number,
+            "restaurant_id": self.restaurant_id,
+            "status_id": self.status_id,
+            "status_text": self.status_text,
+            "acknowledged": self.acknowledged,
+            "preparing_time": self.preparing_time,
+            "reason_id": self.reason_id,
+            "history": [{"status_id": h.status_id, "at": h.at.isoformat(), "by": h.by} for h in self.history],
+            "acknowledgements": [{"status_id": a.status_id, "at": a.at.isoformat()} for a in self.acknowledgements],
+            "document": self.document,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class CallRecord:
+    """One line of the ledger: a call, what it did and what was answered."""
+
+    number: int
+    at: datetime
+    operation: str
+    account: str = ""
+    """The account's name; empty when no valid credential came with the call."""
+    argument: str = ""
+    """The id in the path, or get-current's status_id."""
+    body: object = None
+    """The JSON body; never kept for a login."""
+    answered_at: datetime | None = None
+    """None while the call is under way, for ever when it got no answer."""
+    http_status: int | None = None
+    error: str = ""
+    effect: bool = False
+    """Whether the world is different after the call."""
+    status_before: int | None = None
+    status_after: int | None = None
+    """An order's status around the call."""
+    delivered: tuple[tuple[str, int], ...] = ()
+    """What a list contained: payment_key and status_id of each order, even if a fault hid the answer."""
+    fault: str = ""
+    """The kind of fault that met the call."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the line for the control interface."""
+        return {
+            "number": self.number,
+            "at": self.at.isoformat(),
+            "operation": self.operation,
+            "account": self.account,
+            "argument": self.argument,
+            "body": self.body,
+            "answered_at": self.answered_at.isoformat() if self.answered_at else None,
+            "http_status": self.http_status,
+            "error": self.error,
+            "effect": self.effect,
+            "status_before": self.status_before,
+            "status_after": self.status_after,
+            "delivered": [{"payment_key": key, "status_id": status} for key, status in self.delivered],
+            "fault": self.fault,
+        }

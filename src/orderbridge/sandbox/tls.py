@@ -1,0 +1,146 @@
+"""The sandbox's own certificate authority and the server's certificate ("All calls must use HTTPS").
+
+The authority stays the same in a directory, so that a client needs to be told once to trust it; the server's
+certificate is new at each start.
+"""
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from .clock import Clock, system_clock
+
+LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+CA_DAYS: Final = 3650
+LEAF_DAYS: Final = 397
+REUSE_DAYS: Final = 30
+"""An authority with less time left is replaced."""
+
+CA_FILE: Final = "ca.pem"
+CA_KEY_FILE: Final = "ca-key.pem"
+SERVER_FILE: Final = "server.pem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificates:
+    """Where the certificates are."""
+
+    ca_file: Path
+    """What a client must trust."""
+    server_file: Path
+    """The server's key and certificate in one file, so that two starts at once cannot mix them."""
+
+
+def make_certificates(
+    directory: Path,
+    *,
+    names: tuple[str, ...] = LOCAL_NAMES,
+    expired: bool = False,
+    clock: Clock = system_clock,
+) -> Certificates:
+    """Write a certificate for the names, and an authority if there is none; `expired` ended an hour ago."""
+    directory.mkdir(parents=True, exist_ok=True)
+    now = clock()
+    ca, ca_key = _load_authority(directory, now) or _new_authority(directory, now)
+    key = ec.generate_private_key(ec.SECP256R1())
+    end = now - timedelta(hours=1) if expired else now + timedelta(days=LEAF_DAYS)
+    leaf = (
+        _builder("orderbridge sandbox", ca.subject, key.public_key(), (now - timedelta(days=2), end))
+        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    _write(directory / SERVER_FILE, _key_pem(key) + leaf.public_bytes(serialization.Encoding.PEM), mode=0o600)
+    return Certificates(ca_file=directory / CA_FILE, server_file=directory / SERVER_FILE)
+
+
+def _load_authority(directory: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
+    try:
+        ca = x509.load_pem_x509_certificate((directory / CA_FILE).read_bytes())
+        key = serialization.load_pem_private_key((directory / CA_KEY_FILE).read_bytes(), password=None)
+    except (OSError, ValueError):
+        return None
+    valid = ca.not_valid_before_utc <= now and now + timedelta(days=REUSE_DAYS) < ca.not_valid_after_utc
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or ca.public_key() != key.public_key() or not valid:
+        return None
+    return ca, key
+
+
+def _new_authority(directory: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = "orderbridge sandbox CA"
+    ca = (
+        _builder(name, _name(name), key.public_key(), (now - timedelta(days=2), now + timedelta(days=CA_DAYS)))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    _write(directory / CA_KEY_FILE, _key_pem(key), mode=0o600)
+    _write(directory / CA_FILE, ca.public_bytes(serialization.Encoding.PEM), mode=0o644)
+    return ca, key
+
+
+def _builder(
+    subject: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, validity: tuple[datetime, datetime]
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(subject))
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(validity[0])
+        .not_valid_after(validity[1])
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _general_name(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: Path, content: bytes, *, mode: int) -> None:
+    """Write the file at once: nobody reads half of it, and a key is never readable by others."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+    draft.replace(path)

@@ -1,0 +1,327 @@
+"""The state behind the service, and what happens in it apart from the POS's calls.
+
+No I/O. Every public method takes the lock, so any thread may use a World; `wait_for` lets a test or a demo wait for
+something to become true without sleeping. What the POS may ask of the world is in service.py.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from random import Random
+from threading import Condition
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from . import rules
+from .clock import Clock, system_clock
+from .documents import Occasion, altered, draft_order, random_uuid
+from .faults import FaultScript
+from .options import Options
+from .scenery import DEFAULT_SCENERY
+from .state import Account, Acknowledgement, CallRecord, Food, Order, Restaurant, Scenery, StatusChange, Token
+
+LEDGER_SIZE: Final = 100_000
+"""Calls that the ledger remembers; older ones fall out."""
+MOST_ORDERS_PER_TICK: Final = 100
+"""A machine that slept must not wake up to thousands of orders."""
+
+_log = logging.getLogger("orderbridge.sandbox")
+
+
+class CannotOrder(Exception):
+    """A customer cannot order: the restaurant is closed or unknown, or every food is inactive."""
+
+
+class UnknownOrder(KeyError):
+    """There is no order with that payment_key."""
+
+
+class NotAllowed(Exception):
+    """The order's status does not allow that."""
+
+
+class World:
+    """Restaurants, foods, orders, tokens, cooldowns and the ledger."""
+
+    def __init__(
+        self,
+        scenery: Scenery,
+        *,
+        clock: Clock = system_clock,
+        seed: int = 1,
+        options: Options | None = None,
+        tell: Callable[[str], None] = _log.info,
+    ) -> None:
+        """Begin with the scenery; `tell` gets one short line per event, never a secret or a customer."""
+        self.scenery = scenery
+        self.clock = clock
+        self.tell = tell
+        self.lock = Condition()  # over an RLock: methods may call each other
+        self.faults = FaultScript()
+        self._first_seed = seed
+        self._first_options = options or Options()
+        self.reset()
+
+    @classmethod
+    def default(
+        cls,
+        *,
+        clock: Clock = system_clock,
+        seed: int = 1,
+        options: Options | None = None,
+        tell: Callable[[str], None] = _log.info,
+    ) -> "World":
+        """Return a world with the four restaurants and three credentials of scenery.py."""
+        return cls(DEFAULT_SCENERY, clock=clock, seed=seed, options=options, tell=tell)
+
+    def reset(self, *, seed: int | None = None) -> None:
+        """Put everything back to the start: state, options, faults, ledger and random numbers."""
+        with self.lock:
+            if seed is not None:
+                self._first_seed = seed
+            self.options = self._first_options
+            self.faults.clear()
+            # One stream each: a login more must not change the orders that follow.
+            self._order_random = Random(f"{self._first_seed} orders")  # noqa: S311 - reproducible on purpose
+            self._token_random = Random(f"{self._first_seed} tokens")  # noqa: S311 - reproducible on purpose
+            self.list_random = Random(f"{self._first_seed} lists")  # noqa: S311 - reproducible on purpose
+            self.accounts = {account.rest_secret_key: account for account in self.scenery.accounts}
+            self.restaurants = {restaurant.id: restaurant for restaurant in self.scenery.restaurants}
+            self.foods = {(food.menu, food.id): food for food in self.scenery.foods}
+            self.open_restaurants = set(self.restaurants)
+            self.inactive_foods: set[tuple[str, int]] = set()
+            self.orders: dict[str, Order] = {}
+            self.tokens: dict[str, Token] = {}
+            self.cooldown_since: dict[tuple[str, str], datetime] = {}
+            self.ledger: deque[CallRecord] = deque(maxlen=LEDGER_SIZE)
+            self._calls = 0
+            self._ticked_orders = 0
+            self._ticked_at = self.clock()
+            self.lock.notify_all()
+
+    # Time.
+
+    def local(self, moment: datetime) -> datetime:
+        """Return the moment in the service's zone."""
+        return moment.astimezone(ZoneInfo(self.options.timezone))
+
+    def wait_for(self, condition: Callable[[], bool], *, timeout: float) -> bool:
+        """Block until the condition holds, looking after each change; False when `timeout` seconds are over."""
+        with self.lock:
+            return self.lock.wait_for(condition, timeout)
+
+    # Switches.
+
+    def set_options(self, **changes: Any) -> Options:
+        """Change options; what is already there (tokens, orders) stays as it is."""
+        with self.lock:
+            self.options = self.options.changed(changes)
+            self.lock.notify_all()
+            return self.options
+
+    # Customers and the service's own people.
+
+    def place_order(
+        self,
+        *,
+        restaurant_id: str | None = None,
+        document: Mapping[str, Any] | None = None,
+        without: Collection[str] = (),
+    ) -> Order:
+        """Place an order: a random one with the caller's values put in and the fields of `without` left out.
+
+        Any JSON value is taken as it is, also unknown status ids, courier types and payment names, or nonsense. The
+        branch is restaurant_id, or the document's if it exists, or a random open one. Raises CannotOrder.
+        """
+        with self.lock:
+            given = dict(document or {})
+            restaurant = self._orderable(restaurant_id or given.get("restaurant_id"))
+            now = self.clock()
+            occasion = Occasion(
+                number=100_001 + len(self.orders),
+                at=self.local(now),
+                restaurant=restaurant,
+                foods=self.active_foods(restaurant.menu),
+                payment_names=list(self.payment_names().values()),
+            )
+            placed = altered(draft_order(self._order_random, occasion), self._with_text(given), without)
+            order = self._file(placed, restaurant, occasion.number, now)
+            self.tell(f"order.placed number={order.number} restaurant={restaurant.name!r} status={order.status_id}")
+            self.lock.notify_all()
+            return order
+
+    def cancel_by_customer(self, payment_key: str) -> Order:
+        """Cancel as the customer does; raises NotAllowed on an order that has ended."""
+        with self.lock:
+            order = self.order(payment_key)
+            if rules.next_status(order.status_id, rules.Operation.CANCEL) is None:
+                raise NotAllowed(f"order {order.number} has status {order.status_id}")
+            order.reason_id = rules.CUSTOMER_CANCELED
+            return self.change_status(payment_key, rules.CANCELED, by="customer")
+
+    def change_status(self, payment_key: str, status_id: int, text: str | None = None, *, by: str = "panel") -> Order:
+        """Move an order to any status, known or not, as the service's panel or its couriers could."""
+        with self.lock:
+            order = self.order(payment_key)
+            self.move(order, status_id, by=by, text=text)
+            self.tell(f"order.changed number={order.number} status={status_id} by={by}")
+            return order
+
+    def open_restaurant(self, restaurant_id: str) -> None:
+        """Open a restaurant."""
+        with self.lock:
+            self.open_restaurants.add(self.restaurants[restaurant_id].id)
+            self.lock.notify_all()
+
+    def close_restaurant(self, restaurant_id: str) -> None:
+        """Close a restaurant: no new orders ("Restaurant status")."""
+        with self.lock:
+            self.open_restaurants.discard(self.restaurants[restaurant_id].id)
+            self.lock.notify_all()
+
+    def end_tokens(self, account: str = "") -> int:
+        """Make the account's tokens (all, without a name) invalid at once; return how many there were."""
+        with self.lock:
+            ended = [text for text, token in self.tokens.items() if account in ("", token.account.name)]
+            for text in ended:
+                del self.tokens[text]
+            self.lock.notify_all()
+            return len(ended)
+
+    def refuse_account(self, account: str) -> None:
+        """Take a credential away: its tokens end and its logins are wrong from now on, until a reset."""
+        with self.lock:
+            self.accounts = {secret: known for secret, known in self.accounts.items() if known.name != account}
+            self.end_tokens(account)
+
+    def tick(self) -> list[Order]:
+        """Place the orders that are due by the clock since the last tick (orders_per_minute, max_orders)."""
+        with self.lock:
+            now, rate = self.clock(), self.options.orders_per_minute
+            due = int((now - self._ticked_at).total_seconds() * rate / 60) if rate > 0 else 0
+            if rate <= 0 or due > MOST_ORDERS_PER_TICK:
+                self._ticked_at = now
+            elif due > 0:
+                self._ticked_at += timedelta(seconds=due * 60 / rate)
+            if self.options.max_orders is not None:
+                due = min(due, self.options.max_orders - self._ticked_orders)
+            return [order for _ in range(min(due, MOST_ORDERS_PER_TICK)) if (order := self._order_if_possible())]
+
+    # What service.py builds on; call these under the lock.
+
+    def order(self, payment_key: str) -> Order:
+        """Return the order; raises UnknownOrder."""
+        try:
+            return self.orders[payment_key.lower()]
+        except KeyError:
+            raise UnknownOrder(payment_key) from None
+
+    def move(self, order: Order, status_id: int, *, by: str, text: str | None = None) -> None:
+        """Write the new status and its history; the order must be acknowledged again (rule 3)."""
+        if status_id == order.status_id and text in (None, order.status_text):
+            return
+        if status_id != order.status_id:
+            order.acknowledged = False
+        order.status_id = status_id
+        order.status_text = self.status_text(status_id) if text is None else text
+        order.history.append(StatusChange(status_id=status_id, at=self.clock(), by=by))
+        self.lock.notify_all()
+
+    def acknowledge(self, order: Order) -> bool:
+        """Mark whatever status the order has at this moment; return whether that is news."""
+        news = not order.acknowledged
+        order.acknowledged = True
+        order.acknowledgements.append(Acknowledgement(status_id=order.status_id, at=self.clock()))
+        return news
+
+    def active_foods(self, menu: str) -> list[Food]:
+        """Return what can be ordered from that menu."""
+        return [f for key, f in self.foods.items() if f.menu == menu and key not in self.inactive_foods]
+
+    def payment_names(self) -> dict[str, str]:
+        """Return the payment methods' names by key."""
+        if self.options.prepaid_suffix:
+            return dict(rules.PAYMENT_METHODS)
+        return {key: name.removesuffix(rules.PREPAID_SUFFIX) for key, name in rules.PAYMENT_METHODS.items()}
+
+    def status_text(self, status_id: int) -> str:
+        """Return the Turkish text of a status, also of one that SPEC.md does not know."""
+        if status_id == self.options.needs_payment_status_id:
+            return rules.NEEDS_PAYMENT_TEXT
+        return rules.STATUS_TEXTS.get(status_id, f"Durum {status_id}")
+
+    def issue_token(self, account: Account) -> Token:
+        """Hand out a token that is valid for token_seconds from now."""
+        if self.options.new_login_ends_old_token:
+            self.end_tokens(account.name)
+        text = f"{self._token_random.getrandbits(160):040x}"
+        expires = self.clock() + timedelta(seconds=self.options.token_seconds)
+        token = self.tokens[text] = Token(text=text, account=account, expires=expires)
+        return token
+
+    def account_of(self, token: str | None) -> Account | None:
+        """Return whose valid token it is."""
+        found = self.tokens.get(token or "")
+        return found.account if found and self.clock() < found.expires else None
+
+    def record(self, operation: str, account: str, argument: str, body: object) -> CallRecord:
+        """Open a line in the ledger."""
+        with self.lock:
+            self._calls += 1
+            line = CallRecord(
+                number=self._calls, at=self.clock(), operation=operation, account=account, argument=argument, body=body
+            )
+            self.ledger.append(line)
+            self.lock.notify_all()
+            return line
+
+    def calls(self, operation: str = "", *, account: str = "") -> list[CallRecord]:
+        """Return the ledger's lines, of one operation or account if named."""
+        with self.lock:
+            return [c for c in self.ledger if operation in ("", c.operation) and account in ("", c.account)]
+
+    # Details.
+
+    def _orderable(self, restaurant_id: object) -> Restaurant:
+        if isinstance(restaurant_id, str) and restaurant_id in self.restaurants:
+            if restaurant_id not in self.open_restaurants:
+                raise CannotOrder(f"restaurant {restaurant_id} is closed")
+            candidates = [self.restaurants[restaurant_id]]
+        else:
+            candidates = [r for r in self.restaurants.values() if r.id in self.open_restaurants]
+        candidates = [r for r in candidates if self.active_foods(r.menu)]
+        if not candidates:
+            raise CannotOrder("no restaurant is open and has an active food")
+        return self._order_random.choice(candidates)
+
+    def _with_text(self, given: dict[str, Any]) -> dict[str, Any]:
+        status_id = given.get("status_id")
+        if type(status_id) is int:
+            return {"status_text": self.status_text(status_id), **given}
+        return given
+
+    def _file(self, placed: dict[str, Any], restaurant: Restaurant, number: int, now: datetime) -> Order:
+        key = placed.get("payment_key")
+        status_id = placed.get("status_id")
+        order = Order(
+            # An order without a usable key can be delivered, but no path will find it.
+            key=key.lower() if isinstance(key, str) else random_uuid(self._order_random),
+            number=number,
+            restaurant_id=restaurant.id,
+            placed=placed,
+            status_id=status_id if type(status_id) is int else rules.RECEIVED,
+            status_text=str(placed.get("status_text", "")),
+            history=[],
+        )
+        order.history.append(StatusChange(status_id=order.status_id, at=now, by="customer"))
+        self.orders[order.key] = order
+        return order
+
+    def _order_if_possible(self) -> Order | None:
+        try:
+            order = self.place_order()
+        except CannotOrder:
+            return None
+        self._ticked_orders += 1
+        return order

@@ -1,0 +1,47 @@
+"""What a till holds: rows that it has written and not committed. They are left out, and nobody waits for them.
+
+SQLite's transaction holds everything; a server that cannot skip a lock waits for it, two seconds at most.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, select
+
+from orderbridge.store.tables import actions, orders
+
+BATCH = 500  # values in one IN list
+
+
+def held_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
+    """Of these outbox rows, the ones that somebody else holds. The others are held for this transaction."""
+    return _held(connection, actions.c.id, set(ids))
+
+
+def held_orders(connection: Connection, keys: Iterable[str | None]) -> set[str | None]:
+    """The same of orders. What is not there is not held."""
+    return _held(connection, orders.c.payment_key, {key for key in keys if key is not None})
+
+
+def _held(connection: Connection, column: ColumnElement[Any], wanted: Collection[Any]) -> set[Any]:
+    if not skips_locks(connection):
+        return set()
+    held, listed = set(), sorted(wanted)
+    for start in range(0, len(listed), BATCH):
+        these = select(column).where(column.in_(listed[start : start + BATCH]))
+        there = connection.execute(these).scalars().all()
+        free = connection.execute(these.with_for_update(skip_locked=True, key_share=True)).scalars().all()
+        held |= set(there) - set(free)
+    return held
+
+
+def skips_locks(connection: Connection) -> bool:
+    """Whether this server knows SKIP LOCKED."""
+    version = connection.dialect.server_version_info or (0,)
+    match connection.dialect.name:
+        case "postgresql":
+            return True
+        case "mysql" | "mariadb":
+            is_mariadb = getattr(connection.dialect, "is_mariadb", False)
+            return version >= ((10, 6) if is_mariadb else (8,))
+    return False

@@ -1,0 +1,92 @@
+"""Documents that could not become orders, kept whole, once each, with the reason."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, literal, literal_column, select, update
+
+from orderbridge.model import Document
+from orderbridge.store.columns import without_nul
+from orderbridge.store.tables import UNRESOLVED, quarantine
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A document in quarantine."""
+
+    id: int
+    account: str
+    payment_key: str | None
+    reason: str
+    last_seen_utc: datetime
+    payload: str = field(repr=False)
+
+
+def keep(connection: Connection, account: str, document: Document, reason: str, now: datetime) -> bool:
+    """Keep a document; one that is there already is counted. True when it is new."""
+    seen = connection.execute(
+        update(quarantine)
+        .where(quarantine.c.account == account, quarantine.c.payload_hash == document.digest)
+        .values(
+            last_seen_utc=now,
+            times_seen=quarantine.c.times_seen + 1,
+            reason=reason,
+            payload=without_nul(document.payload),  # retention may have emptied it
+            resolved_utc=None,
+        )
+    ).rowcount
+    if not seen:
+        connection.execute(
+            insert(quarantine).values(
+                account=account,
+                payment_key=document.payment_key,
+                payload=without_nul(document.payload),
+                payload_hash=document.digest,
+                reason=reason,
+                first_seen_utc=now,
+                last_seen_utc=now,
+            )
+        )
+    return not seen
+
+
+def unresolved(connection: Connection) -> list[dict[str, Any]]:
+    """What is still kept, oldest first, without the documents themselves."""
+    columns = (
+        quarantine.c.id,
+        quarantine.c.account,
+        quarantine.c.payment_key,
+        quarantine.c.reason,
+        quarantine.c.first_seen_utc,
+        quarantine.c.last_seen_utc,
+        quarantine.c.times_seen,
+    )
+    rows = connection.execute(select(*columns).where(literal_column(UNRESOLVED)).order_by(quarantine.c.id)).mappings()
+    return [dict(row) for row in rows]
+
+
+def read(connection: Connection, row_id: int) -> Kept | None:
+    """One document that is still kept; None when there is none, or none any more."""
+    columns = (quarantine.c[name] for name in Kept.__slots__)
+    query = select(*columns).where(quarantine.c.id == row_id, quarantine.c.resolved_utc.is_(None))
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else Kept(**row)
+
+
+def resolve(connection: Connection, account: str, keys: Sequence[str], now: datetime) -> None:
+    """These orders were taken in after all."""
+    if keys:
+        connection.execute(
+            update(quarantine)
+            .where(quarantine.c.account == account, quarantine.c.payment_key.in_(keys), literal_column(UNRESOLVED))
+            .values(resolved_utc=now)
+        )
+
+
+def blank_old(connection: Connection, before: datetime, now: datetime) -> int:
+    """Retention: empty the documents last seen before that time, and close them. Returns how many."""
+    old = update(quarantine).where(quarantine.c.last_seen_utc < before, quarantine.c.payload != "")
+    closed = func.coalesce(quarantine.c.resolved_utc, literal(now, quarantine.c.resolved_utc.type))
+    return connection.execute(old.values(payload="", resolved_utc=closed)).rowcount

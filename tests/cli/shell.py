@@ -1,0 +1,42 @@
+"""What the tests of the command line share: how a command ended, and configurations as text."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+APP, REST = "sandbox-app-secret", "sandbox-kadikoy-secret"
+NOBODY = "https://127.0.0.1:1"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The exit code, the results and the messages."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ended]
+Configure = Callable[..., None]
+
+
+def account(name: str = "kadikoy", rest: str = REST) -> str:
+    return f'[[accounts]]\nname = "{name}"\napp_secret_key = "{APP}"\nrest_secret_key = "{rest}"\n'
+
+
+def document(
+    *,
+    base_url: str = NOBODY,
+    marketplace: str = "",
+    database: str = 'url = "sqlite:///pos.db"',
+    more: str = "",
+    accounts: str = "",
+) -> str:
+    """A configuration whose service nobody plays, unless the test does."""
+    return f'[marketplace]\nbase_url = "{base_url}"\n{marketplace}\n[database]\n{database}\n{more}\n{accounts or account()}'

@@ -1,0 +1,218 @@
+"""accept and its like write the row that a POS would write; `--wait` ends with the verdict."""
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from tests.cli.shell import document
+from tests.store.samples import KEY, NOW_TEXT, RESTAURANT, Row, action_row, put_action, rows
+
+ARGUMENTS = ("payment_key", "restaurant_id", "food_id", "account", "preparing_time", "reason_id")
+ROWS: list[tuple[tuple[object, ...], Row]] = [
+    (("accept", KEY, "--minutes", 25), {"action": "accept", "payment_key": KEY, "preparing_time": 25}),
+    (("on-the-way", KEY), {"action": "on_the_way", "payment_key": KEY}),
+    (("complete", KEY), {"action": "complete", "payment_key": KEY}),
+    (("cancel", KEY, "--reason", 3), {"action": "cancel", "payment_key": KEY, "reason_id": 3}),
+    (("restaurant", "open", RESTAURANT), {"action": "open_restaurant", "restaurant_id": RESTAURANT}),
+    (("restaurant", "close", RESTAURANT), {"action": "close_restaurant", "restaurant_id": RESTAURANT}),
+    (("food", "on", 55), {"action": "activate_food", "food_id": 55}),
+    (
+        ("food", "off", 55, "--account", "kadikoy"),
+        {"action": "deactivate_food", "food_id": 55, "account": "kadikoy"},
+    ),
+]
+
+
+def outbox(pos: sqlite3.Connection) -> list[Row]:
+    return rows(pos, "SELECT * FROM delivery_actions ORDER BY id")
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments, expected", ROWS, ids=[" ".join(map(str, words[:2])) for words, _ in ROWS])
+def test_a_command_writes_its_row(arguments, expected, run, pos):
+    ended = run(*arguments)
+    assert (ended.code, ended.out, ended.err) == (0, f"1 {expected['action']}: pending\n", "")
+    (row,) = outbox(pos)
+    assert {name: row[name] for name in ("action", *ARGUMENTS)} == dict.fromkeys(ARGUMENTS) | expected
+    assert (row["created_by"], row["state"], row["withdraw"]) == ("command line", "pending", 0)
+
+
+@pytest.mark.parametrize("arguments, expected", ROWS[:6], ids=[" ".join(map(str, words[:2])) for words, _ in ROWS[:6]])
+def test_a_key_in_capitals_is_understood(arguments, expected, run, pos):
+    keys = {KEY: KEY.upper(), RESTAURANT: RESTAURANT.upper()}
+    assert run(*(keys.get(str(word), word) for word in arguments)).code == 0
+    (row,) = outbox(pos)
+    assert {name: row[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("complete", "100234"),
+        ("complete", KEY[:-1]),
+        ("restaurant", "open", "Kadıköy"),
+        ("accept", "", "--minutes", "5"),
+    ],
+    ids=" ".join,
+)
+def test_a_row_that_the_outbox_refuses_is_wrong_usage(words, run, pos):
+    ended = run(*words)
+    assert (ended.code, ended.out) == (2, "")
+    assert "Keys are UUIDs in lower case" in ended.err
+    assert outbox(pos) == []
+
+
+def test_the_row_can_be_read_by_a_program(run, pos):
+    told = run("accept", KEY, "--minutes", 25, "--json").json
+    assert (told["id"], told["action"], told["state"], told["preparing_time"]) == (1, "accept", "pending", 25)
+
+
+# ---- waiting ---------------------------------------------------------------------------------------------------------
+
+
+class Daemon:
+    """Stands for the time that a command spends waiting: in it, a second connection writes the verdict."""
+
+    def __init__(self, pos: sqlite3.Connection) -> None:
+        self.slept = 0.0
+        self.after = 0.35
+        self.verdict = ""
+        self._pos = pos
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        if self.verdict and self.slept >= self.after:
+            self._pos.execute(f"UPDATE delivery_actions SET {self.verdict}")
+
+
+@pytest.fixture
+def daemon(pos: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    daemon = Daemon(pos)
+    monkeypatch.setattr("orderbridge.cli.actions.time", SimpleNamespace(sleep=daemon.sleep))
+    return daemon
+
+
+def test_waiting_ends_with_the_verdict(run, daemon):
+    daemon.verdict = "state = 'done', known_by = 'answer'"
+    ended = run("complete", KEY, "--wait")
+    assert (ended.code, ended.out, ended.err) == (0, "1 complete: done\n", "")
+    assert daemon.after <= daemon.slept < daemon.after + 0.2  # and not later
+
+
+@pytest.mark.parametrize("state", ["refused", "failed", "expired", "superseded", "withdrawn"])
+def test_any_other_end_is_a_failure_with_the_cashiers_words(state, run, daemon):
+    daemon.verdict = f"state = '{state}', error_code = 'order_completed', error_text = 'Sipariş tamamlanmış.'"
+    ended = run("complete", KEY, "--wait")
+    assert (ended.code, ended.out) == (1, f"1 complete: {state}\n")
+    assert ended.err == "order_completed: Sipariş tamamlanmış.\n"
+    assert daemon.slept < daemon.after + 0.2
+
+
+def test_waiting_is_given_up_after_the_timeout(run, daemon):
+    ended = run("complete", KEY, "--wait", "--timeout", 5)
+    assert (ended.code, ended.out) == (1, "1 complete: pending\n")
+    assert daemon.slept == pytest.approx(5)
+
+
+def test_what_a_row_waits_for_is_said(run, daemon):
+    daemon.verdict = "error_code = 'unreachable', error_text = 'Servise ulaşılamıyor.'"
+    ended = run("complete", KEY, "--wait", "--timeout", 1)
+    assert (ended.code, ended.out) == (1, "1 complete: pending\n")
+    assert ended.err == "unreachable: Servise ulaşılamıyor.\n"
+
+
+def test_without_wait_nothing_is_waited_for(run, daemon):
+    assert run("complete", KEY).code == 0
+    assert daemon.slept == 0
+
+
+def test_the_verdict_can_be_read_by_a_program(run, daemon):
+    daemon.verdict = f"state = 'refused', error_code = 'wrong_status', http_status = 422, finished_utc = '{NOW_TEXT}'"
+    ended = run("accept", KEY, "--minutes", 25, "--wait", "--json")
+    assert ended.code == 1
+    told = ended.json
+    assert (told["state"], told["error_code"], told["http_status"]) == ("refused", "wrong_status", 422)
+    assert told["finished_utc"] == NOW_TEXT
+
+
+# ---- actions list ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, shown",
+    [((), [3, 2, 1]), (("--unfinished",), [3, 1]), (("--limit", 1), [3])],
+    ids=["all", "unfinished", "limited"],
+)
+def test_the_outbox_is_listed_the_newest_first(options, shown, run, pos):
+    put_action(pos, state="sending")
+    put_action(pos, "complete", state="done", known_by="poll")
+    put_action(pos, "deactivate_food")
+    assert [row["id"] for row in run("actions", "list", *options, "--json").json] == shown
+    assert [int(line.split()[0]) for line in run("actions", "list", *options).out.splitlines()[1:]] == shown
+
+
+def test_an_empty_outbox_is_said(run, pos):
+    ended = run("actions", "list")
+    assert (ended.code, ended.out, ended.err) == (0, "", "The outbox is empty.\n")
+
+
+# ---- actions retry, withdraw -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "action, columns, minutes",
+    [("accept", {}, 10), ("complete", {}, 120), ("accept", {"valid_minutes": 45}, 45)],
+    ids=["accept", "another", "its own validity"],
+)
+def test_a_failed_row_is_retried_and_its_expiry_counts_anew(action, columns, minutes, run, pos):
+    row_id = put_action(pos, action, state="failed", error_code="service_error", expires_utc=NOW_TEXT, **columns)
+    before = datetime.now(UTC)
+    ended = run("actions", "retry", row_id)
+    assert (ended.code, ended.out) == (0, f"{row_id} {action}: pending\n")
+    row = action_row(pos, row_id)
+    expires = datetime.fromisoformat(row["expires_utc"]).replace(tzinfo=UTC)
+    assert (row["state"], row["error_code"]) == ("pending", None)
+    late = timedelta(seconds=30)
+    assert before + timedelta(minutes=minutes, milliseconds=-1) <= expires <= before + timedelta(minutes=minutes) + late
+
+
+def test_the_configured_validity_counts_for_a_retry(run, configure, pos):
+    configure(document(more="[actions]\naccept_valid_minutes = 1000"))
+    row_id = put_action(pos, state="failed")
+    run("actions", "retry", row_id)
+    assert action_row(pos, row_id)["expires_utc"] > (datetime.now(UTC) + timedelta(minutes=990)).isoformat(" ")
+
+
+@pytest.mark.parametrize("state", ["pending", "sending", "done", "refused", "expired"])
+def test_only_a_failed_row_can_be_retried(state, run, pos):
+    row_id = put_action(pos, state=state)
+    ended = run("actions", "retry", row_id)
+    assert (ended.code, ended.out) == (1, "")
+    assert f"Row {row_id} is {state}; only a failed one can be retried" in ended.err
+    assert action_row(pos, row_id)["state"] == state
+
+
+@pytest.mark.parametrize("state", ["pending", "sending"])
+def test_an_unfinished_row_can_be_asked_back(state, run, pos):
+    row_id = put_action(pos, state=state)
+    ended = run("actions", "withdraw", row_id)
+    assert (ended.code, ended.out) == (0, f"{row_id} accept: asked back\n")
+    row = action_row(pos, row_id)
+    assert (row["withdraw"], row["state"]) == (1, state)  # the daemon ends it, when it still waits
+
+
+def test_a_finished_row_cannot_be_asked_back(run, pos):
+    row_id = put_action(pos, state="done")
+    ended = run("actions", "withdraw", row_id)
+    assert (ended.code, ended.out) == (1, "")
+    assert f"Row {row_id} is done already" in ended.err
+
+
+@pytest.mark.parametrize("verb", ["retry", "withdraw"])
+def test_a_row_that_is_not_there_is_said(verb, run, pos):
+    ended = run("actions", verb, 7)
+    assert (ended.code, ended.out) == (1, "")
+    assert "There is no row 7. See `orderbridge actions list`." in ended.err

@@ -1,0 +1,325 @@
+"""The program as a whole: where it finds its configuration, how it ends, what goes to which stream."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.shell import APP, REST, account, document
+
+from orderbridge import __version__
+from orderbridge.store import schema
+
+NAMED_IN_DESIGN = (
+    "run",
+    "demo",
+    "sandbox",
+    "check",
+    "status",
+    "orders",
+    "order",
+    "accept",
+    "on-the-way",
+    "complete",
+    "cancel",
+    "restaurant",
+    "food",
+    "foods",
+    "actions",
+    "quarantine",
+    "db",
+    "config",
+    "version",
+)
+
+
+# ---- version, help, usage --------------------------------------------------------------------------------------------
+
+
+def test_the_version_needs_no_configuration(command):
+    ended = command("version")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(f"orderbridge {__version__} (schema {schema.HEAD}, Python 3.")
+
+
+def test_the_version_can_be_read_by_a_program(command):
+    told = command("version", "--json").json
+    assert (told["version"], told["schema"]) == (__version__, schema.HEAD)
+
+
+def test_the_usual_option_tells_the_version_too(command):
+    assert command("--version").out == f"orderbridge, version {__version__}\n"
+
+
+@pytest.mark.parametrize("name", NAMED_IN_DESIGN)
+def test_every_command_explains_itself_without_a_configuration(name, command):
+    ended = command(name, "--help")
+    assert ended.code == 0
+    assert ended.out.startswith(f"Usage: orderbridge {name} ")
+    assert "--config" in ended.out
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_the_help_lists_the_commands(flag, command):
+    ended = command(flag)
+    assert ended.code == 0
+    assert [name for name in NAMED_IN_DESIGN if not re.search(rf"^  {name} ", ended.out, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("dance",),
+        ("version", "--loud"),
+        ("order",),
+        ("accept", "KEY"),
+        ("accept", "KEY", "--minutes", "0"),
+        ("accept", "KEY", "--minutes", "1441"),
+        ("accept", "KEY", "--minutes", "soon"),
+        ("accept", "--minutes", "5"),
+        ("cancel", "KEY"),
+        ("cancel", "KEY", "--reason", "9"),
+        ("cancel", "KEY", "--reason", "0"),
+        ("on-the-way",),
+        ("complete", "KEY", "KEY"),
+        ("restaurant", "burn", "KEY"),
+        ("food", "on", "köfte"),
+        ("food", "maybe", "55"),
+        ("actions", "retry", "x"),
+        ("actions", "withdraw"),
+        ("orders", "--limit", "many"),
+        ("sandbox", "--listen", "8443"),
+        ("sandbox", "--listen", "localhost:https"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_said_and_ends_with_2(arguments, run):
+    ended = run(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert "Usage: orderbridge" in ended.err
+    assert "Error: " in ended.err
+
+
+@pytest.mark.parametrize("arguments", [(), ("db",), ("actions",), ("config",), ("quarantine",)], ids=" ".join)
+def test_a_command_that_is_not_complete_shows_what_is_missing(arguments, command):
+    ended = command(*arguments)
+    assert ended.code == 2
+    assert "Commands:" in ended.out + ended.err
+
+
+# ---- finding the configuration ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--config", "FILE", "config", "show"),
+        ("config", "--config", "FILE", "show"),
+        ("config", "show", "--config", "FILE"),
+    ],
+    ids=["before the command", "in between", "after the command"],
+)
+def test_the_configuration_can_be_named_before_and_after_the_command(arguments, command, configure, config_file):
+    ended = command(*(config_file if part == "FILE" else part for part in arguments))
+    assert ended.code == 0
+    assert ended.out.startswith(f"# from {config_file}\n")
+
+
+def test_the_last_one_named_counts(command, configure, config_file, tmp_path):
+    ended = command("--config", tmp_path / "missing.toml", "config", "show", "--config", config_file)
+    assert ended.out.startswith(f"# from {config_file}\n")
+
+
+def test_the_configuration_can_be_named_by_the_environment(command, configure, config_file, monkeypatch):
+    monkeypatch.setenv("ORDERBRIDGE_CONFIG", str(config_file))
+    assert command("config", "show").out.startswith(f"# from {config_file}\n")
+
+
+NEEDS_CONFIGURATION = [
+    ("run",),
+    ("check",),
+    ("status",),
+    ("orders",),
+    ("order", "KEY"),
+    ("accept", "KEY", "--minutes", "5"),
+    ("on-the-way", "KEY"),
+    ("complete", "KEY"),
+    ("cancel", "KEY", "--reason", "1"),
+    ("restaurant", "open", "KEY"),
+    ("food", "on", "55"),
+    ("foods",),
+    ("actions", "list"),
+    ("actions", "retry", "1"),
+    ("actions", "withdraw", "1"),
+    ("quarantine", "list"),
+    ("db", "upgrade"),
+    ("db", "sql"),
+    ("config", "show"),
+]
+
+
+@pytest.mark.parametrize("arguments", NEEDS_CONFIGURATION, ids=" ".join)
+def test_without_a_configuration_a_command_ends_with_78_and_the_remedy(arguments, command):
+    ended = command(*arguments)
+    assert (ended.code, ended.out) == (78, "")
+    assert ended.err == (
+        "orderbridge: No configuration file found. Copy config.example.toml to orderbridge.toml here, or name one with --config.\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [("check",), ("status",), ("config", "show")], ids=" ".join)
+def test_a_configuration_that_is_wrong_ends_with_78_and_names_the_key(arguments, run, configure, config_file):
+    configure(document(base_url="http://api.example.com"))
+    ended = run(*arguments)
+    assert (ended.code, ended.out) == (78, "")
+    assert f"marketplace.base_url ({config_file}): must begin with https://" in ended.err
+
+
+def test_a_configuration_that_is_not_there_ends_with_78(command, tmp_path):
+    ended = command("status", "--config", tmp_path / "missing.toml")
+    assert ended.code == 78
+    assert "there is no such file" in ended.err
+
+
+# ---- config show -----------------------------------------------------------------------------------------------------
+
+
+def test_the_configuration_is_shown_without_its_secrets(run, configure):
+    configure(
+        document(
+            database='url = "postgresql://pos:hunter22@db.example/pos"', accounts=account() + account("moda", "x1y2z3")
+        )
+    )
+    for shown in (run("config", "show").out, run("config", "show", "--json").out):
+        assert [secret for secret in (APP, REST, "x1y2z3", "hunter22") if secret in shown] == []
+        assert "***" in shown
+        assert "db.example" in shown
+
+
+def test_the_configuration_is_shown_key_by_key(run, path):
+    lines = run("config", "show").out.splitlines()
+    assert "marketplace.cooldown_seconds = 30.0" in lines
+    assert f"database.url = sqlite:///{path}" in lines
+    assert "accounts[0].name = kadikoy" in lines
+    assert "accounts[0].app_secret_key = ***" in lines
+
+
+def test_the_configuration_can_be_read_by_a_program(run):
+    told = run("config", "show", "--json").json
+    assert told["accounts"][0]["name"] == "kadikoy"
+    assert told["marketplace"]["timeout_seconds"] == 20
+
+
+def test_the_environment_wins_and_is_shown(run, monkeypatch):
+    monkeypatch.setenv("ORDERBRIDGE_MARKETPLACE__COOLDOWN_SECONDS", "45")
+    assert run("config", "show", "--json").json["marketplace"]["cooldown_seconds"] == 45
+
+
+# ---- the entry point -------------------------------------------------------------------------------------------------
+
+
+def installed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("ORDERBRIDGE_")}
+    program = Path(sys.executable).with_name("orderbridge")
+    return subprocess.run(
+        [program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environ | {"HOME": str(folder)},
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments, code, out, err",
+    [
+        (("version",), 0, "orderbridge ", ""),
+        (("status", "--config", "FILE"), 1, "", "orderbridge: The database has no current orderbridge tables"),
+        (("dance",), 2, "", "Error: No such command 'dance'"),
+        (("foods", "--config", "FILE"), 69, "", "orderbridge: connection_refused"),
+        (("status", "--config", "missing.toml"), 78, "", "there is no such file"),
+    ],
+    ids=["fine", "failed", "usage", "unreachable", "configuration"],
+)
+def test_the_installed_program_ends_with_its_exit_code_and_no_traceback(
+    arguments, code, out, err, configure, config_file, tmp_path
+):
+    done = installed(*(config_file if part == "FILE" else part for part in arguments), folder=tmp_path / "here")
+    assert done.returncode == code
+    assert out in done.stdout
+    assert err in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# ---- db --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_database_is_upgraded_once(run, path):
+    first, second = run("db", "upgrade"), run("db", "upgrade")
+    assert (first.code, first.out) == (0, f"schema {schema.HEAD}: upgraded\n")
+    assert (second.code, second.out) == (0, f"schema {schema.HEAD}: was up to date\n")
+    assert path.exists()
+
+
+def test_the_database_of_a_newer_program_is_refused(run, pos):
+    pos.execute("UPDATE delivery_schema_version SET version_num = '0099'")
+    for arguments in (("db", "upgrade"), ("status",), ("orders",)):
+        ended = run(*arguments)
+        assert (ended.code, ended.out) == (1, "")
+        assert "Install the newer orderbridge" in ended.err
+        assert "nothing was changed" in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("orders",), ("status",), ("actions", "list"), ("quarantine", "list"), ("food", "on", "55")],
+    ids=" ".join,
+)
+def test_a_database_without_our_tables_names_the_command_that_makes_them(arguments, run, path):
+    ended = run(*arguments)
+    assert (ended.code, ended.out) == (1, "")
+    assert "Run `orderbridge db upgrade`" in ended.err
+
+
+def test_a_database_in_a_missing_folder_names_the_remedy(run, configure):
+    configure(document(database='url = "sqlite:///missing/pos.db"'))
+    ended = run("db", "upgrade")
+    assert ended.code == 1
+    assert "Make the folder" in ended.err
+
+
+def test_a_database_that_somebody_holds_is_said_without_a_traceback(run, configure, pos):
+    configure(document(database='url = "sqlite:///pos.db"\nbusy_timeout_seconds = 0.05'))
+    pos.execute("BEGIN IMMEDIATE")
+    ended = run("food", "on", "55")
+    assert ended.code == 1
+    assert ended.err == "orderbridge: The database failed: database is locked. See `orderbridge check`.\n"
+
+
+@pytest.mark.parametrize(
+    "url, word",
+    [
+        ("sqlite:///pos.db", "CREATE TABLE delivery_orders"),
+        ("postgresql://pos:hunter22@db.example/pos", "GENERATED BY DEFAULT AS IDENTITY"),
+        ("mariadb://pos:hunter22@db.example/pos", "ENGINE=InnoDB"),
+        ("mssql://pos:hunter22@db.example/pos", "DATETIME2(3)"),
+    ],
+    ids=["sqlite", "postgresql", "mariadb", "mssql"],
+)
+def test_the_ddl_is_printed_without_asking_the_database(url, word, run, configure, path):
+    configure(document(database=f'url = "{url}"'))
+    ended = run("db", "sql")
+    assert ended.code == 0
+    assert word in ended.out
+    assert "hunter22" not in ended.out + ended.err
+    assert not path.exists()
+
+
+def test_what_json_shows_is_one_document(run, pos):
+    for arguments in (("orders",), ("actions", "list"), ("quarantine", "list")):
+        assert json.loads(run(*arguments, "--json").out) == []

@@ -1,0 +1,36 @@
+"""Configurations as text, good ones by default, and what `load` says about bad ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from orderbridge.config import load
+from orderbridge.errors import ConfigError
+
+APP, REST = "app-secret-of-the-test", "rest-secret-of-the-test"
+URL = "https://api.example.com"
+NO_SECRETS = '[[accounts]]\nname = "kadikoy"\n'
+
+Write = Callable[..., Path]
+
+
+def account(name: str = "kadikoy", rest: str = REST, more: str = "") -> str:
+    return f'[[accounts]]\nname = "{name}"\napp_secret_key = "{APP}"\nrest_secret_key = "{rest}"\n{more}\n'
+
+
+def document(
+    *, top: str = "", marketplace: str = "", more: str = "", url: str = URL, accounts: str | None = None
+) -> str:
+    accounts = account() if accounts is None else accounts
+    return f'{top}\n[marketplace]\nbase_url = "{url}"\n{marketplace}\n{more}\n{accounts}'
+
+
+def problems(file: Path | None, environ: dict[str, str] | None = None) -> str:
+    """What a technician reads. pydantic's own error, which holds the input, must not travel along."""
+    with pytest.raises(ConfigError) as caught:
+        load(file, environ=environ or {})
+    assert not isinstance(caught.value.__context__, ValidationError)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    return str(caught.value)

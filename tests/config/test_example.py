@@ -1,0 +1,78 @@
+"""config.example.toml: it works as it stands, and it tells the truth about every key."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from tests.config.documents import URL, Write, problems
+
+from orderbridge.config import Settings, load
+
+EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
+
+
+def test_a_small_file_is_enough_and_the_rest_has_the_documented_defaults(write: Write, tmp_path: Path) -> None:
+    settings = load(write(), environ={})
+    assert settings.language == "tr"
+    assert settings.marketplace.base_url == URL
+    assert settings.marketplace.cooldown_seconds == 30
+    assert settings.marketplace.timeout_seconds == 20
+    assert settings.marketplace.timezone == "Europe/Istanbul"
+    assert settings.database.url == f"sqlite:///{tmp_path}/orderbridge.db"
+    assert settings.actions.retry_waits_seconds == (2, 10, 60)
+    assert (settings.actions.accept_valid_minutes, settings.actions.valid_minutes) == (10, 120)
+    assert (settings.orders.silence_hours, settings.orders.retention_days) == (24, 90)
+    assert settings.web.listen == "127.0.0.1:8480"
+    assert (settings.log.level, settings.log.format) == ("info", "auto")
+    assert settings.warnings == ()
+
+
+def test_the_example_works_for_the_sandbox_as_it_stands(write: Write, tmp_path: Path) -> None:
+    write("a certificate", "sandbox-data/ca.pem")
+    settings = load(write(EXAMPLE.read_text("utf-8")), environ={})
+    assert settings.marketplace.base_url == "https://127.0.0.1:8443"
+    assert settings.marketplace.ca_file == tmp_path / "sandbox-data/ca.pem"
+    secrets = [
+        (one.name, one.app_secret_key.get_secret_value(), one.rest_secret_key.get_secret_value())
+        for one in settings.accounts
+    ]
+    assert secrets == [
+        ("kadikoy", "sandbox-app-secret", "sandbox-kadikoy-secret"),
+        ("besiktas", "sandbox-app-secret", "sandbox-besiktas-secret"),
+    ]
+
+
+def test_the_example_names_the_remedy_when_the_sandbox_has_not_run_yet(write: Write) -> None:
+    said = problems(write(EXAMPLE.read_text("utf-8")))
+    assert "marketplace.ca_file" in said
+    assert "start `orderbridge sandbox` first" in said
+
+
+def keys(model: type[BaseModel]) -> dict[str, Any]:
+    """Every key with its default, tables within tables included."""
+    found: dict[str, Any] = {}
+    for name, info in model.model_fields.items():
+        found[name] = info.default
+        for part in (info.annotation, *getattr(info.annotation, "__args__", ())):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                found |= keys(part)
+    return found
+
+
+@pytest.mark.parametrize("key", sorted(keys(Settings)))
+def test_the_example_mentions_every_key(key: str) -> None:
+    lines = [line.removeprefix("# ") for line in EXAMPLE.read_text("utf-8").splitlines()]
+    assert any(line.startswith((f"{key} =", f"[{key}]", f"[[{key}]]", f"[[accounts.{key}]]")) for line in lines)
+
+
+def test_the_defaults_that_the_example_shows_are_the_defaults(write: Write) -> None:
+    """Keys without a default are shown with a sample value; all others must change nothing when they are uncommented."""
+    sample = r"\w+_file|auto_accept_minutes|needs_payment_status_id|id"
+    text = EXAMPLE.read_text("utf-8")
+    uncommented = re.sub(rf"(?m)^# (?!({sample}) )(\w+ = .*)$", r"\2", text)
+    assert uncommented.count("\n# ") < text.count("\n# ")
+    write("a certificate", "sandbox-data/ca.pem")
+    as_it_stands = load(write(text), environ={})
+    assert load(write(uncommented), environ={}).model_dump() == as_it_stands.model_dump()

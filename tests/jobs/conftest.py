@@ -1,0 +1,75 @@
+"""A shop for each test, on a file of its own, in virtual time."""
+
+import shutil
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.jobs.shop import FakeClock, Shop
+from tests.jobs.virtual import VirtualLoop
+
+from orderbridge.marketplace import http
+from orderbridge.sandbox import World
+from orderbridge.store import schema
+from orderbridge.store.database import Database
+
+OpenShop = Callable[..., Awaitable[Shop]]
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], Any]]:
+    return {"virtual": VirtualLoop}
+
+
+@pytest.fixture
+async def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def world(clock: FakeClock) -> World:
+    return World.default(clock=clock.true, tell=lambda line: None)
+
+
+@pytest.fixture(scope="session")
+def tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+@pytest.fixture(autouse=True)
+def one_tls_context(monkeypatch: pytest.MonkeyPatch, tls: ssl.SSLContext) -> None:
+    """Reading the system's authorities takes as long as a whole test, and the line to the sandbox needs none."""
+    monkeypatch.setattr(http, "_tls_context", lambda _: tls)
+
+
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with our tables and nothing in them: making them takes longer than most tests."""
+    path = tmp_path_factory.mktemp("jobs") / "empty.db"
+    database = Database(f"sqlite:///{path}", inline=True)
+    database.write_now(schema.upgrade)
+    database.close()
+    return path
+
+
+@pytest.fixture
+async def open_shop(world: World, clock: FakeClock, tmp_path: Path, empty_file: Path) -> AsyncIterator[OpenShop]:
+    """Opens a shop of the named accounts on the test's file; a second one is the first one started again."""
+    opened: list[Shop] = []
+    shutil.copy(empty_file, tmp_path / "pos.db")
+
+    async def open_shop(*names: str, **changes: Any) -> Shop:
+        shop = Shop(world, clock, tmp_path / "pos.db", *names, **changes)
+        opened.append(shop)
+        return await shop.open()
+
+    yield open_shop
+    for shop in opened:
+        await shop.close()
+
+
+@pytest.fixture
+async def shop(open_shop: OpenShop) -> Shop:
+    """The branch in Kadıköy."""
+    return await open_shop()

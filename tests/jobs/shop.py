@@ -1,0 +1,342 @@
+"""A whole shop for the tests of the jobs: the sandbox's world, a line to it, one daemon's jobs, and a till.
+
+Time is the event loop's, and that is virtual (tests.jobs.virtual): the world, the jobs, the database's own clock and
+every timeout go by it, so nothing here waits.
+"""
+
+import asyncio
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any, Self
+from zoneinfo import ZoneInfo
+
+import httpx
+from sqlalchemy import Connection, event
+from sqlalchemy.exc import OperationalError
+
+from orderbridge import config
+from orderbridge.jobs.account import Account
+from orderbridge.jobs.drain import Drained, Outbox
+from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.poll import Polled, Poller
+from orderbridge.jobs.verdicts import Verdicts
+from orderbridge.marketplace.http import Wire
+from orderbridge.sandbox import Fault, World, create_app, wire
+from orderbridge.sandbox.rules import ENDPOINTS
+from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge.sandbox.state import CallRecord, Order
+from orderbridge.store import schema
+from orderbridge.store.database import Database
+
+START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+BASE_URL = "https://sandbox.test"
+COOLDOWN_S = 30.0
+TIMEOUT_S = 20.0
+FINAL = {"done", "refused", "failed", "expired", "superseded", "withdrawn"}
+OF_ACCOUNT = ("auto_accept_minutes", "auto_accept_scheduled", "restaurants")
+NEEDED: dict[str, dict[str, int]] = {"accept": {"preparing_time": 25}, "cancel": {"reason_id": 1}}
+
+Hook = Callable[[], Awaitable[object]]
+_PATHS = [(re.compile(path.replace("{id}", "[^/]*")), method, name) for name, method, path in ENDPOINTS]
+
+
+class FakeClock:
+    """The loop's virtual time as a wall clock that a test can set, and as a monotonic one that nobody can."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        return self.true() + self.ahead
+
+    def true(self) -> datetime:
+        """What the service's clock shows, whatever happens to ours."""
+        return START + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def strftime(self, *_: object) -> str:
+        """For SQLite, whose defaults ask for the time themselves."""
+        return text_of(self.now())
+
+
+def text_of(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
+
+
+class Line(httpx.AsyncBaseTransport):
+    """The way to the sandbox. It can be cut, and a test can step in when a request leaves or its answer is made."""
+
+    def __init__(self, world: World) -> None:
+        self._service = httpx.ASGITransport(create_app(world))
+        self.cut: set[str] = set()  # operations whose connection is refused; "*": all
+        self.refused = 0
+        self._leaving: dict[str, list[Hook]] = defaultdict(list)
+        self._answered: dict[str, list[Hook]] = defaultdict(list)
+
+    def when_leaving(self, operation: str, hook: Hook) -> None:
+        """Once, before the next request of that operation reaches the service."""
+        self._leaving[operation].append(hook)
+
+    def when_answered(self, operation: str, hook: Hook) -> None:
+        """Once, when the service has made its answer and nobody has got it yet."""
+        self._answered[operation].append(hook)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        operation = next(
+            name for path, method, name in _PATHS if method == request.method and path.fullmatch(request.url.path)
+        )
+        if self.cut & {"*", operation}:
+            self.refused += 1
+            raise httpx.ConnectError("refused") from ConnectionRefusedError(111, "Connection refused")
+        if self._leaving[operation]:
+            await self._leaving[operation].pop(0)()
+        response = await self._service.handle_async_request(request)
+        if self._answered[operation]:
+            await self._answered[operation].pop(0)()
+        return response
+
+
+class Shop:
+    """One daemon's jobs, called one at a time, and the till beside them. `crash` and `reopened` make it two daemons."""
+
+    def __init__(self, world: World, clock: FakeClock, path: Path, *names: str, **changes: Any) -> None:
+        self.world = world
+        self.clock = clock
+        self.path = path
+        self.names = names or ("kadikoy",)
+        self.changes = changes
+        self.settings = settings_for(path, *self.names, **changes)
+        self.line = Line(world)
+        self.database = Database(self.settings.database.url, busy_timeout_s=0.01, inline=True)
+        event.listen(self.database.engine, "connect", self._prepare)
+        self.lanes = Lanes()
+        self._wire = Wire(
+            base_url=BASE_URL, timeout_s=TIMEOUT_S, user_agent="orderbridge/test", transport=lambda: self.line
+        )
+        zone = ZoneInfo("Europe/Istanbul")
+        common = {"wire": self._wire, "database": self.database, "clock": clock, "random": Random(0), "zone": zone}
+        self.accounts = {account.name: Account(account, **common) for account in self.settings.accounts}
+        self.verdicts = Verdicts("en", self.settings.marketplace.needs_payment_status_id)
+        self.outbox = Outbox(
+            self.accounts,
+            self.settings,
+            database=self.database,
+            lanes=self.lanes,
+            clock=clock,
+            random=Random(0),
+            verdicts=self.verdicts,
+        )
+        self.pollers = {name: self._poller(account) for name, account in self.accounts.items()}
+        self._polls_at = dict.fromkeys(self.accounts, 0.0)
+        self._till: sqlite3.Connection | None = None
+
+    def _poller(self, account: Account) -> Poller:
+        return Poller(
+            account,
+            database=self.database,
+            lanes=self.lanes,
+            clock=self.clock,
+            verdicts=self.verdicts,
+            configured=tuple(self.accounts),
+            cooldown_s=COOLDOWN_S,
+            timeout_s=TIMEOUT_S,
+            needs_payment_id=self.settings.marketplace.needs_payment_status_id,
+            may_acknowledge=self.changes.get("may_acknowledge", True),
+        )
+
+    def _prepare(self, connection: sqlite3.Connection, _: object = None) -> None:
+        connection.create_function("strftime", -1, self.clock.strftime)
+        connection.execute("PRAGMA synchronous = OFF")  # no power is cut here, and a test has hundreds of commits
+
+    async def open(self) -> Self:
+        """What the daemon does at its start."""
+        await self.database.run(schema.upgrade)
+        await self.outbox.recover()
+        for account in self.accounts.values():
+            await account.start()
+        for name, due in self.till.execute(
+            "SELECT name, next_poll_utc FROM delivery_accounts WHERE next_poll_utc > ''"
+        ):
+            wait = datetime.fromisoformat(due).replace(tzinfo=UTC) - self.clock.now()
+            self._polls_at[name] = self.clock.monotonic() + wait.total_seconds() + 0.001
+        return self
+
+    async def close(self) -> None:
+        await self.crash()
+        await self._wire.close()
+
+    async def crash(self) -> None:
+        """What was under way is never heard of again."""
+        for task in self.outbox._sending:
+            task.cancel()
+        await asyncio.gather(*self.outbox._sending, return_exceptions=True)
+        if self._till is not None:
+            self._till.close()
+            self._till = None
+        self.database.close()
+
+    # ---- the daemon --------------------------------------------------------------------------------------------------
+
+    @property
+    def account(self) -> Account:
+        return self.accounts[self.names[0]]
+
+    async def poll(self, name: str = "") -> Polled:
+        """The account's next poll, at its slot."""
+        name = name or self.names[0]
+        await asyncio.sleep(self._polls_at[name] - self.clock.monotonic())
+        return await self.tick(name)
+
+    async def tick(self, name: str = "") -> Polled:
+        """One call of the poller, whether its slot has come or not."""
+        name = name or self.names[0]
+        polled = await self.pollers[name].tick()
+        self._polls_at[name] = self.clock.monotonic() + polled.again_in
+        return polled
+
+    async def drain(self) -> Drained:
+        """The outbox, until nothing of it can leave now and what has left is answered."""
+        total = Drained()
+        while True:
+            done = await self.outbox.tick()
+            total.claimed += done.claimed
+            total.settled += done.settled
+            total.unsent += done.unsent
+            total.again_in = done.again_in
+            if self.outbox._sending:
+                await asyncio.wait(set(self.outbox._sending))
+            elif not (done.claimed or done.settled or done.unsent):
+                return total
+
+    async def verdict(self, row_id: int, *, within_s: float = 7200.0) -> dict[str, Any]:
+        """The daemon goes on as it does, polls at their slots, until the row has its end."""
+        over = self.clock.monotonic() + within_s
+        while self.clock.monotonic() < over:
+            done = await self.drain()
+            if (row := self.row(row_id))["state"] in FINAL:
+                return row
+            polls = dict(self._polls_at.items())
+            name = min(polls, key=polls.__getitem__)
+            if polls[name] <= self.clock.monotonic():
+                await self.tick(name)
+            else:
+                await asyncio.sleep(min(done.again_in, polls[name] - self.clock.monotonic()))
+        raise AssertionError(f"no verdict: {self.row(row_id)}")
+
+    # ---- the till ----------------------------------------------------------------------------------------------------
+
+    @property
+    def till(self) -> sqlite3.Connection:
+        """The POS's own connection."""
+        if self._till is None:
+            self._till = sqlite3.connect(self.path, isolation_level=None, timeout=0)
+            self._till.row_factory = sqlite3.Row
+            self._prepare(self._till)
+        return self._till
+
+    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        return [dict(row) for row in self.till.execute(sql, values)]
+
+    def one(self, sql: str, *values: object) -> dict[str, Any]:
+        (row,) = self.rows(sql, *values)
+        return row
+
+    def count(self, table: str) -> int:
+        return int(self.till.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+    def order(self, order: Order) -> dict[str, Any]:
+        return self.one("SELECT * FROM delivery_orders WHERE payment_key = ?", order.key)
+
+    def story(self, order: Order) -> list[str]:
+        rows = self.rows("SELECT event FROM delivery_order_events WHERE payment_key = ? ORDER BY id", order.key)
+        return [row["event"] for row in rows]
+
+    def act(self, action: str, order: Order | None = None, **columns: object) -> int:
+        """Write an outbox row as a POS does; what the action needs is filled in. Returns its id."""
+        values = {"action": action} | NEEDED.get(action, {}) | columns
+        if order is not None:
+            values["payment_key"] = order.key
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
+        written = self.till.execute(f"INSERT INTO delivery_actions ({names}) VALUES ({marks})", tuple(values.values()))
+        return int(written.lastrowid or 0)
+
+    def row(self, row_id: int) -> dict[str, Any]:
+        return self.one("SELECT * FROM delivery_actions WHERE id = ?", row_id)
+
+    def end(self, row_id: int) -> tuple[str, str | None, str | None]:
+        """state, error_code, known_by."""
+        row = self.row(row_id)
+        return row["state"], row["error_code"], row["known_by"]
+
+    # ---- what goes wrong ---------------------------------------------------------------------------------------------
+
+    def fail_commits(self, words: str, *tables: str) -> Callable[[], None]:
+        """From now on a commit fails that leaves something in one of the tables. Returns what ends it."""
+        full = {table: self.count(table) for table in tables}
+
+        def fail(connection: Connection) -> None:
+            for table, before in full.items():
+                if connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() > before:
+                    raise OperationalError("COMMIT", None, sqlite3.OperationalError(words))
+
+        event.listen(self.database.engine, "commit", fail)
+        return lambda: event.remove(self.database.engine, "commit", fail)
+
+    # ---- the service -------------------------------------------------------------------------------------------------
+
+    def place(self, **changes: Any) -> Order:
+        """A customer orders in Kadıköy, paid in cash, brought by the restaurant's courier, at once."""
+        plain = {"courier_type": "restaurant", "shipping_method": "delivery", "scheduled_date": ""}
+        restaurant = changes.pop("restaurant_id", KADIKOY)
+        return self.world.place_order(restaurant_id=restaurant, document=plain | changes)
+
+    async def taken_in(self, **changes: Any) -> Order:
+        """An order that was delivered, stored and acknowledged."""
+        order = self.place(**changes)
+        polled = await self.poll()
+        assert polled.acknowledged, polled
+        return order
+
+    def calls(self, operation: str) -> list[CallRecord]:
+        return self.world.calls(operation)
+
+    def told(self, *operations: str) -> list[str]:
+        """The names of these operations' calls, in the order of their arrival."""
+        return [call.operation for call in self.world.calls() if call.operation in operations]
+
+
+def settings_for(path: Path, *names: str, **changes: Any) -> config.Settings:
+    """The configuration for these accounts of the sandbox. `secrets`: the ones whose secret is another's."""
+    own = {name: changes[name] for name in OF_ACCOUNT if name in changes}
+    secrets = changes.get("secrets", {})
+    return config.Settings(
+        language="en",
+        marketplace={
+            "base_url": BASE_URL,
+            "cooldown_seconds": COOLDOWN_S,
+            "timeout_seconds": TIMEOUT_S,
+            "needs_payment_status_id": changes.get("needs_payment_status_id"),
+        },
+        database={"url": f"sqlite:///{path}"},
+        actions=changes.get("actions", {}),
+        orders=changes.get("orders", {}),
+        accounts=[
+            {"name": name, "app_secret_key": APP_SECRET, "rest_secret_key": secrets.get(name, f"sandbox-{name}-secret")}
+            | own
+            for name in names
+        ],
+    )
+
+
+def listing(*documents: object, **more: Any) -> Fault:
+    """A get-current answer with exactly these documents; bytes stand for themselves."""
+    parts = [part if isinstance(part, bytes) else wire.encode(part) for part in documents]
+    body = b'{"status": true, "data": [' + b", ".join(parts) + b"]}"
+    return Fault(operation="get_current", status=200, body=body, **more)

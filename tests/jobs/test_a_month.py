@@ -1,0 +1,39 @@
+"""A month of one shop, six orders a day: what is kept in memory is the same at its end as after its first day."""
+
+import asyncio
+
+from tests.jobs.shop import Shop
+
+from orderbridge.observe import logs
+
+DAYS, A_DAY = 30, 6
+
+
+def kept(shop: Shop) -> dict[str, int]:
+    """The size of everything that lives as long as the daemon."""
+    sizes = {"secrets": len(logs._secrets), "hidden": len(logs._hidden)}
+    owners: dict[str, object] = {"lanes": shop.lanes, "outbox": shop.outbox, "wire": shop._wire}
+    for name, poller in shop.pollers.items():
+        account = shop.accounts[name]
+        owners |= {f"poller {name}": poller, f"intake {name}": poller._intake, f"account {name}": account}
+        owners |= {f"session {name}": account.session, f"client {name}": account.client}
+    for owner, one in owners.items():
+        for attribute, value in vars(one).items():
+            if isinstance(value, dict | list | set | frozenset | tuple | str | bytes):
+                sizes[f"{owner}.{attribute}"] = len(value)
+    return sizes
+
+
+async def test_a_month_leaves_nothing_behind_in_memory(shop: Shop):
+    sizes = []
+    for round_ in range(DAYS * A_DAY):
+        order = shop.place()
+        await shop.poll()
+        rows = [shop.act(action, order) for action in ("accept", "on_the_way", "complete")]
+        await shop.drain()
+        if round_ % A_DAY == A_DAY - 1:
+            sizes.append(kept(shop))
+        assert {shop.row(row)["state"] for row in rows} == {"done"}, round_
+        await asyncio.sleep(24 * 3600 / A_DAY)
+    assert sizes[0] == sizes[-1]
+    assert len(shop.calls("login")) >= 29  # and its tokens came and went

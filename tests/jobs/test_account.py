@@ -1,0 +1,234 @@
+"""One account against the sandbox: one login for many calls, growing waits after a refusal, a token that is kept."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import START, Shop
+
+from orderbridge.sandbox import Fault
+from orderbridge.sandbox.scenery import BESIKTAS
+
+DAY_S = 86_400.0
+
+
+def kept_token(shop: Shop) -> str:
+    token = shop.account.session.current
+    assert token is not None
+    return token.access_token
+
+
+# ---- logging in ------------------------------------------------------------------------------------------------------
+
+
+async def test_many_calls_at_once_share_one_login(shop: Shop):
+    placed = [shop.place() for _ in range(12)]
+    await shop.poll()
+    shop.world.end_tokens()
+    for order in placed:
+        shop.act("accept", order)
+    await shop.drain()
+    assert {order.status_id for order in placed} == {2}
+    assert len(shop.calls("login")) == 2
+
+
+async def test_a_shop_that_does_nothing_but_poll_logs_in_once(shop: Shop):
+    for _ in range(10):
+        await shop.poll()
+    assert len(shop.calls("login")) == 1
+
+
+async def test_wrong_credentials_are_tried_with_growing_waits(shop: Shop):
+    shop.world.refuse_account("kadikoy")
+    with capture_logs() as lines:
+        waits = [round((await shop.poll()).again_in) for _ in range(7)]
+    assert waits == [60, 120, 300, 600, 900, 900, 900]
+    assert len(shop.calls("login")) == 7
+    assert shop.calls("get_current") == []
+    alarms = [line for line in lines if line["event"] == "login.refused"]
+    assert {line["log_level"] for line in alarms} == {"error"}
+    account = shop.one("SELECT state, last_error, next_poll_utc FROM delivery_accounts")
+    assert (account["state"], account["next_poll_utc"]) == ("login_refused", None)
+    assert account["last_error"]
+
+
+async def test_a_login_whose_token_never_works_is_tried_with_growing_waits_too(shop: Shop):
+    shop.world.faults.add(Fault.unauthorized("get_current", times=None))
+    with capture_logs() as lines:
+        for _ in range(14):
+            await shop.poll()
+    waits = [line["wait_s"] for line in lines if line["event"] == "login.refused"]
+    assert waits[:5] == [60, 120, 300, 600, 900]
+
+
+async def test_nothing_of_the_account_leaves_while_its_login_is_refused(shop: Shop):
+    order = await shop.taken_in()
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    calls = len(shop.world.calls())
+    for action in ("accept", "on_the_way", "cancel"):
+        shop.act(action, order)
+    for _ in range(5):
+        await shop.drain()
+        assert (await shop.tick()).again_in > 0
+        await asyncio.sleep(10)
+    assert len(shop.world.calls()) == calls
+
+
+async def test_another_account_goes_on_while_one_is_refused(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    shop.world.refuse_account("kadikoy")
+    await shop.poll("kadikoy")
+    order = shop.place(restaurant_id=BESIKTAS)
+    assert (await shop.poll("besiktas")).acknowledged == 1
+    row = shop.act("accept", order)
+    await shop.drain()
+    assert shop.row(row)["state"] == "done"
+    states = {row["name"]: row["state"] for row in shop.rows("SELECT name, state FROM delivery_accounts")}
+    assert states == {"kadikoy": "login_refused", "besiktas": "ok"}
+
+
+async def test_credentials_that_work_again_end_the_refusal(shop: Shop):
+    known = dict(shop.world.accounts)
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    await shop.poll()
+    shop.world.accounts = known
+    order = shop.place()
+    with capture_logs() as lines:
+        assert (await shop.poll()).acknowledged == 1
+    assert "poll.recovered" in [line["event"] for line in lines]
+    assert (shop.order(order)["revision"], shop.account.paused() <= 0) == (1, True)
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    assert shop.account.paused() == pytest.approx(60)  # the waits begin anew
+
+
+async def test_a_service_without_a_working_login_is_asked_again_soon(shop: Shop):
+    shop.world.faults.add(Fault(operation="login", status=500, times=2))
+    while not (await shop.poll()).ok:
+        assert shop.clock.monotonic() < 10
+    assert len(shop.calls("login")) == 3
+
+
+# ---- the token -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_token_is_kept_over_a_restart(open_shop: OpenShop):
+    first = await open_shop()
+    await first.poll()
+    await first.crash()
+    shop = await open_shop()
+    assert (await shop.poll()).ok
+    assert len(shop.calls("login")) == 1
+
+
+async def test_no_column_shows_the_token_or_a_secret(shop: Shop):
+    await shop.poll()
+    dump = "\n".join(shop.till.iterdump())
+    for secret in (kept_token(shop), "sandbox-app-secret", "sandbox-kadikoy-secret"):
+        assert secret not in dump
+    assert shop.count("delivery_tokens") == 1
+
+
+async def test_a_kept_token_that_has_run_out_is_not_used(open_shop: OpenShop):
+    first = await open_shop()
+    await first.poll()
+    await first.crash()
+    await asyncio.sleep(DAY_S + 1)
+    shop = await open_shop()
+    assert (await shop.poll()).ok
+    assert shop.told("login", "get_current") == ["login", "get_current", "login", "get_current"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("UPDATE delivery_tokens SET ciphertext = 'nonsense'", id="nonsense"),
+        pytest.param("UPDATE delivery_tokens SET ciphertext = ''", id="empty"),
+        pytest.param("UPDATE delivery_tokens SET issued_utc = '2026-03-02 08:00:00.000'", id="another time of issue"),
+        pytest.param("UPDATE delivery_tokens SET issued_utc = 'yesterday'", id="no time"),
+    ],
+)
+async def test_a_kept_token_that_cannot_be_opened_costs_a_login(open_shop: OpenShop, change: str):
+    first = await open_shop()
+    await first.poll()
+    first.till.execute(change)
+    await first.crash()
+    shop = await open_shop()
+    assert (await shop.poll()).ok
+    assert len(shop.calls("login")) == 2
+
+
+@pytest.mark.parametrize(
+    "zone, trusted_for_h",
+    [
+        pytest.param("Europe/Istanbul", 24, id="as it should be"),
+        pytest.param("UTC", 21, id="three hours too early"),
+        pytest.param("Asia/Tokyo", 24, id="six hours too late"),
+    ],
+)
+async def test_a_wrong_time_zone_of_the_service_does_not_lock_us_out(shop: Shop, zone: str, trusted_for_h: int):
+    shop.world.set_options(expiration_timezone=zone)
+    await shop.poll()
+    token = shop.account.session.current
+    assert token is not None
+    assert token.expires_utc == START + timedelta(hours=trusted_for_h)
+    renewal = shop.account.renew_in()
+    assert renewal == pytest.approx(trusted_for_h * 3600 * 23 / 24)
+
+
+@pytest.mark.parametrize("expires", ["2020-01-01 00:00:00", "soon", ""], ids=["past", "no time", "empty"])
+async def test_an_expiration_that_makes_no_sense_is_ignored(shop: Shop, expires: str):
+    body = b'{"status": true, "data": {"access_token": "abcdefgh", "expiration_date": "%s"}}' % expires.encode()
+    shop.world.faults.add(Fault(operation="login", status=200, body=body))
+    token = await shop.account.session.token()
+    assert token.expires_utc == START + timedelta(hours=24)
+
+
+async def test_a_renewed_token_takes_the_place_of_the_old_one_without_a_gap(shop: Shop):
+    await shop.poll()
+    old = kept_token(shop)
+    await asyncio.sleep(23 * 3600)
+    assert shop.account.renew_in() == pytest.approx(0, abs=1)
+    await shop.account.renew()
+    assert kept_token(shop) != old
+    assert shop.one("SELECT token_expires_utc FROM delivery_accounts")["token_expires_utc"] == "2026-03-04 08:00:00.000"
+    assert datetime.fromisoformat("2026-03-04 08:00:00").replace(tzinfo=UTC) == START + timedelta(hours=47)
+
+
+async def test_a_renewal_that_fails_leaves_the_old_token_in_use(shop: Shop):
+    await shop.poll()
+    old = kept_token(shop)
+    shop.world.faults.add(Fault(operation="login", status=500))
+    await shop.account.renew()
+    assert kept_token(shop) == old
+    assert (await shop.poll()).ok
+
+
+async def test_a_login_that_ends_the_old_token_costs_no_call_its_answer(shop: Shop):
+    shop.world.set_options(new_login_ends_old_token=True)
+    order = await shop.taken_in()
+    await shop.account.renew()
+    row = shop.act("accept", order)
+    await shop.drain()
+    assert shop.row(row)["state"] == "done"
+    assert (await shop.poll()).acknowledged == 1
+
+
+# ---- the line --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_line_that_is_down_is_tried_with_growing_waits_and_its_recovery_is_told(shop: Shop):
+    await shop.poll()
+    shop.line.cut = {"*"}
+    await asyncio.sleep(60)
+    waits = [(await shop.poll()).again_in for _ in range(6)]
+    usual = [1, 2, 4, 8, 15, 15]
+    assert [least <= wait <= least * 1.25 for least, wait in zip(usual, waits, strict=True)] == [True] * 6
+    shop.line.cut = set()
+    with capture_logs() as lines:
+        assert (await shop.poll()).ok
+    assert [line["event"] for line in lines].count("account.line_recovered") == 1

@@ -1,0 +1,383 @@
+"""What SPEC.md leaves open, whichever way it turns out: one day of a chain under each setting of each switch.
+
+The day is the same each time. What may differ is how the service words a no, never what becomes of an order, whether
+each of its statuses is acknowledged, or when the list is asked for.
+"""
+
+import itertools
+import json
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop
+
+from orderbridge.errors import MarketplaceError
+from orderbridge.jobs.reference import read_lists
+from orderbridge.sandbox import Fault, Options, When, World
+from orderbridge.sandbox.options import Coverage
+from orderbridge.sandbox.rules import ORDER_NOT_FOUND
+from orderbridge.sandbox.scenery import ATASEHIR, USKUDAR
+from orderbridge.sandbox.state import Order
+
+NO_RESTAURANT = "99999999-9999-4999-8999-999999999999"
+NO_FOOD = 999_999
+FOOD = 3005
+NO_OPEN_POINTS = {"orders_per_minute", "max_orders", "cooldown_seconds"}  # the pace, and a limit that SPEC.md gives
+MOST_POLLS = 60  # until a list of one order at a time has nothing left
+TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
+TEXTS = ["shipping_method", "payment_method", "note", "restaurant_id", "restaurant_name", "courier_type"]
+AMOUNTS = ["total", "discount", "courier_fee", "order_tip"]
+STATUSES = [200, 400, 401, 403, 404, 422, 429, 500, 502]
+TROUBLED = [
+    "get_current",
+    "acknowledge",
+    "accept",
+    "on_the_way",
+    "complete",
+    "cancel",
+    "open_restaurant",
+    "activate_food",
+]
+BODIES = {
+    "no body": b"",
+    "a page": b"<html>500</html>",
+    "an envelope": b'{"status": false, "error": "hata"}',
+    "half an envelope": b'{"status": fal',
+    "a success": b'{"status": true, "data": "OK"}',
+    "no object": b"[]",
+}
+
+# What becomes of a row that the service does not allow: its answer, and nothing else, tells.
+A_PLAIN_NO = ("refused", "refused")
+NOT_FOUND = ("refused", "order_not_found")
+ALLOWED = ("done", None)
+NEVER_CLEAR = ("failed", "outcome_unknown")
+UNTIL_TOO_LATE = ("expired", "expired")
+MISSING = ("refused", "missing_field")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """How the service is, what the daemon was told of it, and what the two rows end in that SPEC.md says nothing about."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    ours: dict[str, Any] = field(default_factory=dict)
+    out_of_turn: tuple[str, str | None] = A_PLAIN_NO
+    in_a_day: tuple[str, str | None] = ALLOWED
+
+
+def settings() -> dict[str, Setting]:
+    return {
+        "as the sandbox is": Setting(),
+        **needs_payment(),
+        **errors_without_a_status(),
+        **out_of_turn(),
+        **errors_of_the_server(),
+        **plain_switches(),
+        "no longer than an hour": Setting(options={"longest_preparing_time": 60}, in_a_day=MISSING),
+    }
+
+
+def needs_payment() -> dict[str, Setting]:
+    of = {
+        f"needs payment is {number}": Setting(
+            options={"needs_payment_status_id": number}, ours={"needs_payment_status_id": number}
+        )
+        for number in (0, 3, 7, 17)
+    }
+    of["needs payment is not configured"] = Setting(options={"needs_payment_status_id": 8})
+    of["needs payment is configured wrongly"] = Setting(
+        options={"needs_payment_status_id": 8}, ours={"needs_payment_status_id": 9}
+    )
+    return of
+
+
+def errors_without_a_status() -> dict[str, Setting]:
+    ends = {401: UNTIL_TOO_LATE, 429: UNTIL_TOO_LATE, 500: NEVER_CLEAR, 502: NEVER_CLEAR}
+    of = {}
+    for name in ("complete", "restaurant", "food"):
+        for status in STATUSES:
+            end = ends.get(status, A_PLAIN_NO) if name == "complete" else A_PLAIN_NO
+            options: dict[str, Any] = {f"{name}_error_status": status}
+            of[f"errors of {name} come under {status}"] = Setting(options=options, out_of_turn=end)
+            if status in {200, 403, 500}:
+                options = options | {"token_errors_stay_401": False}
+                of[f"a bad token at {name} comes under {status}"] = Setting(options=options, out_of_turn=end)
+    return of
+
+
+def out_of_turn() -> dict[str, Setting]:
+    of = {
+        f"out of turn is a no under {status}": Setting(options={"disallowed_status": status})
+        for status in (200, 400, 403, 404, 409, 422)
+    }
+    for status in (500, 502, 503):
+        of[f"out of turn is an error of the server, {status}"] = Setting(
+            options={"disallowed_status": status}, out_of_turn=NEVER_CLEAR
+        )
+    for status in (401, 429):  # in other words than SPEC.md's, a bad token or a limit
+        of[f"out of turn is a no under {status}"] = Setting(
+            options={"disallowed_status": status}, out_of_turn=UNTIL_TOO_LATE
+        )
+    of["out of turn is not found"] = Setting(options={"disallowed": "not_found"}, out_of_turn=NOT_FOUND)
+    of["out of turn is not found, under 200"] = Setting(
+        options={"disallowed_status": 200, "disallowed_error": ORDER_NOT_FOUND}, out_of_turn=NOT_FOUND
+    )
+    of["out of turn is OK without effect"] = Setting(options={"disallowed": "ok"}, out_of_turn=ALLOWED)
+    return of
+
+
+def errors_of_the_server() -> dict[str, Setting]:
+    """Each operation meets one; and each has a limit of its own."""
+    of = {
+        f"an error of the server has {name}": Setting(
+            faults=tuple(Fault(operation=operation, status=500, body=body) for operation in TROUBLED)
+        )
+        for name, body in BODIES.items()
+    }
+    others = [operation for operation in TROUBLED if operation != "get_current"]
+    of["each operation has a limit"] = Setting(faults=tuple(map(Fault.too_many, others)))
+    return of
+
+
+def plain_switches() -> dict[str, Setting]:
+    switches: dict[str, tuple[Any, ...]] = {
+        "new_login_ends_old_token": (True, False),
+        "cancelled_are_delivered": (True, False),
+        "cooldown_restarts_on_429": (True, False),
+        "list_covers": ("all", "first"),
+        "list_order": ("oldest_first", "newest_first", "shuffled"),
+        "list_limit": (1, 2, 5),
+        "menu_shape": ("flat", "by_category", "wrapped"),
+        "menu_cooldown_seconds": (0.0, 60.0, 1800.0),
+        "token_message": ("Token expired or invalid", "Invalid or expired access token"),
+        "token_seconds": (300.0, 3600.0),
+        "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"),
+        "timezone": ("UTC",),
+        "prepaid_suffix": (True, False),
+    }
+    return {f"{name} {value}": Setting(options={name: value}) for name, values in switches.items() for value in values}
+
+
+SETTINGS = settings()
+
+
+class Day:
+    """The day's orders and rows, each row with the end that it must come to."""
+
+    def __init__(self, shop: Shop, setting: Setting) -> None:
+        self.shop = shop
+        self.setting = setting
+        self.ends: dict[int, tuple[str, str | None]] = {}
+        self.placed: list[Order] = []
+
+    def place(self, **changes: Any) -> Order:
+        self.placed.append(self.shop.place(**{"restaurant_id": USKUDAR} | changes))
+        return self.placed[-1]
+
+    def act(self, action: str, order: Order | None = None, end: tuple[str, str | None] = ALLOWED, **more: Any) -> int:
+        row = self.shop.act(action, order, **more)
+        self.ends[row] = end
+        return row
+
+    async def quiet(self) -> None:
+        """The daemon goes on as it does, what waits leaves, then the next poll, until the service has nothing to tell."""
+        for _ in range(MOST_POLLS):
+            await self.shop.drain()
+            polled = await self.shop.poll()
+            if polled.ok and not polled.delivered:
+                break
+        else:
+            raise AssertionError("the list is never empty")
+        await self.shop.drain()
+
+    async def play(self) -> None:
+        await read_lists(self.shop.account, self.shop.database, tuple(self.shop.accounts))
+        await self.quiet()
+        await self.morning()
+        await self.noon()
+        await self.evening()
+        for row in self.ends:
+            await self.shop.verdict(row)
+        await self.quiet()
+
+    async def morning(self) -> None:
+        """Orders of each kind, and some go the whole way."""
+        cash = self.place(payment_method="Nakit")
+        prepaid = self.place(payment_method=self.shop.world.payment_names()["CREDIT_CARD"])
+        pickup = self.place(courier_type="come_get", shipping_method="pickup")
+        platform = self.place(courier_type="platform_courier", scheduled_date="2026-03-02 21:00:00")
+        for _ in range(3):
+            self.place(restaurant_id=ATASEHIR)
+        await self.quiet()
+        for order in (cash, prepaid, platform):
+            self.act("accept", order)
+        self.act("accept", pickup, ("superseded", "superseded"))
+        for order in (cash, prepaid):
+            self.act("on_the_way", order)
+            self.act("complete", order)
+        self.act("on_the_way", platform, ("refused", "courier_not_restaurant"))
+        self.act("cancel", pickup, reason_id=8)
+        await self.quiet()
+
+    async def noon(self) -> None:
+        """Others change orders, some go where SPEC.md shows no way, and some are asked for what is not their turn."""
+        world = self.shop.world
+        strange, owing, gone, cancelled, early, late = (self.place(note=str(number)) for number in range(6))
+        await self.quiet()
+        world.change_status(strange.key, 42, "Hazırlanıyor")
+        world.change_status(owing.key, world.options.needs_payment_status_id)
+        world.cancel_by_customer(cancelled.key)
+        self.act("accept", late, self.setting.in_a_day, preparing_time=1440)
+        out_of_turn = self.act("complete", early, self.setting.out_of_turn, valid_minutes=5)
+        await self.quiet()
+        del world.orders[gone.key]
+        self.act("complete", gone, NOT_FOUND)
+        await self.quiet()
+        self.act("cancel", owing)
+        await self.quiet()
+        await self.shop.verdict(out_of_turn)
+
+    async def evening(self) -> None:
+        """Foods and restaurants, a token that ends, and somebody else who asks for the list."""
+        world, shop = self.shop.world, self.shop
+        shop.till.execute("INSERT INTO delivery_restaurants (account, id) VALUES ('chain', ?)", (NO_RESTAURANT,))
+        order = self.place()
+        await self.quiet()
+        for action in ("accept", "on_the_way"):
+            self.act(action, order)
+        await self.quiet()
+        for action, about in (
+            ("complete", {"order": order}),
+            ("close_restaurant", {"restaurant_id": USKUDAR}),
+            ("deactivate_food", {"food_id": FOOD}),
+        ):
+            world.end_tokens()
+            self.act(action, **about)
+            await shop.drain()
+        assert USKUDAR not in world.open_restaurants
+        assert ("chain", FOOD) in world.inactive_foods
+        self.act("open_restaurant", restaurant_id=USKUDAR)
+        self.act("activate_food", food_id=FOOD)
+        self.act("open_restaurant", restaurant_id=NO_RESTAURANT, end=("refused", "restaurant_not_found"))
+        self.act("deactivate_food", food_id=NO_FOOD, end=("refused", "food_not_found"))
+        await self.quiet()
+        await shop.account.renew()
+        await self.look_at_the_menu()
+        self.place()
+        await self.meet_a_stranger()
+
+    async def meet_a_stranger(self) -> None:
+        """Another program with our secrets asked a moment ago, so that ours is a 429 although we kept the cooldown."""
+        world, shop = self.shop.world, self.shop
+        (secret,) = [account.rest_secret_key for account in world.accounts.values() if account.name == "chain"]
+
+        async def ask() -> None:
+            world.cooldown_since["get_current", secret] = shop.clock.true() - timedelta(seconds=10)
+
+        shop.line.when_leaving("get_current", ask)
+        assert not (await shop.poll()).ok
+
+    async def look_at_the_menu(self) -> None:
+        """Any shape is shown as it came; a second look too soon is a 429 and harms nothing."""
+        menu = await self.shop.account.client.foods()
+        assert str(FOOD) in json.dumps(json.loads(menu)["data"])
+        try:
+            await self.shop.account.client.foods()
+        except MarketplaceError as error:
+            assert error.code == "rate_limited"
+
+
+def test_each_switch_of_the_sandbox_is_turned() -> None:
+    """A switch that comes new to the sandbox is an open point that the daemon must survive."""
+    turned = {name for setting in SETTINGS.values() for name in setting.options}
+    assert {field.name for field in fields(Options)} - turned == NO_OPEN_POINTS
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+async def test_a_day_comes_out_the_same(open_shop: OpenShop, world: World, setting: Setting):
+    world.set_options(**setting.options)
+    world.faults.add(*setting.faults)
+    shop = await open_shop("chain", **setting.ours)
+    day = Day(shop, setting)
+    await day.play()
+    assert {row: shop.end(row)[:2] for row in day.ends} == day.ends
+    assert_each_order_is_stored_as_the_service_showed_it(day)
+    assert_each_status_is_acknowledged_after_it_was_delivered(day)
+    assert_the_list_is_never_asked_for_in_its_cooldown(day)
+
+
+def covered(day: Day) -> list[Order]:
+    """The orders that the list is about."""
+    first_only = day.shop.world.options.list_covers is Coverage.FIRST
+    return [order for order in day.placed if order.restaurant_id == USKUDAR or not first_only]
+
+
+def told(day: Day) -> dict[str, int]:
+    """The service's last word about each order's status: in a list, or by its OK to an action."""
+    words: dict[str, int] = {}
+    for call in day.shop.world.calls():
+        words.update(call.delivered)
+        if call.operation in TARGETS and call.http_status == 200 and not call.error:
+            words[call.argument] = TARGETS[call.operation]
+    return words
+
+
+def assert_each_order_is_stored_as_the_service_showed_it(day: Day) -> None:
+    words = told(day)
+    assert day.shop.count("delivery_orders") == len(covered(day)) == len(words)
+    for order in covered(day):
+        stored = day.shop.order(order)
+        assert (stored["status_id"], stored["service_status_id"]) == (words[order.key], words[order.key])
+        document = order.document
+        assert [stored[name] for name in TEXTS] == [document[name] for name in TEXTS]
+        assert [Decimal(str(stored[name])) for name in AMOUNTS] == [Decimal(document[name]) for name in AMOUNTS]
+        assert stored["payment_code"] in {"CASH", "CREDIT_CARD", "DEBIT_CARD"}
+        foods = day.shop.rows("SELECT * FROM delivery_order_items WHERE payment_key = ?", order.key)
+        assert [food["item_id"] for food in foods] == [food["id"] for food in document["foods"]]
+        assert stored["problem"] in {None, "status_doubtful"}
+    assert day.shop.count("delivery_quarantine") == 0
+
+
+def assert_each_status_is_acknowledged_after_it_was_delivered(day: Day) -> None:
+    world = day.shop.world
+    listed: dict[str, int] = {}
+    for call in world.calls():
+        if call.operation == "get_current":
+            listed = dict(call.delivered)
+        if call.operation == "acknowledge" and call.http_status == 200:
+            assert call.status_before == listed[call.argument]
+    hidden = {5} if world.options.cancelled_are_delivered else {5, 6}
+    still_there = [order for order in covered(day) if order.key in world.orders]
+    assert all(order.acknowledged for order in still_there if order.status_id not in hidden)
+
+
+def assert_the_list_is_never_asked_for_in_its_cooldown(day: Day) -> None:
+    calls = day.shop.calls("get_current")
+    for before, after in itertools.pairwise(calls):
+        assert before.answered_at is not None
+        assert (after.at - before.answered_at).total_seconds() >= 30
+    assert [call.http_status for call in calls].count(429) == 1, "the stranger's, and no other"
+
+
+@pytest.mark.parametrize("when", When)
+@pytest.mark.parametrize("action, before", [("accept", 1), ("on_the_way", 2), ("complete", 16), ("cancel", 1)])
+@pytest.mark.parametrize("list_order", ["oldest_first", "newest_first"])
+async def test_a_short_list_makes_no_verdict_wrong(shop: Shop, list_order: str, action: str, before: int, when: When):
+    """An answer is lost, and the next list has only room for others: that proves less, and never the contrary."""
+    shop.world.set_options(list_limit=1, list_order=list_order)
+    order = await shop.taken_in(status_id=before)
+    for _ in range(5):
+        shop.place()
+    shop.world.faults.add(Fault.drop(action, when=when))
+    row = await shop.verdict(shop.act(action, order))
+    assert (row["state"], row["error_code"]) in {ALLOWED, NEVER_CLEAR}
+    assert order.status_id == TARGETS[action]
+    for _ in range(10):
+        await shop.poll()
+    assert shop.order(order)["status_id"] == TARGETS[action]

@@ -1,0 +1,828 @@
+"""The poll against the sandbox: nothing is lost, nothing is acknowledged too early, the cooldown is kept."""
+
+import asyncio
+import contextlib
+import json
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import START, Shop, listing, text_of
+
+from orderbridge.sandbox import Fault, FaultKind, When, World
+from orderbridge.sandbox.scenery import DEFAULT_SCENERY, KADIKOY
+from orderbridge.sandbox.state import Account, Order, Scenery
+
+LOCKED = "database is locked"
+FULL = "database or disk is full"
+SLOT_S = 30.05
+
+
+def due(shop: Shop) -> str:
+    return str(shop.one("SELECT next_poll_utc FROM delivery_accounts")["next_poll_utc"])
+
+
+def from_start(seconds: float) -> str:
+    return text_of(START + timedelta(seconds=seconds))
+
+
+def deliver_again(order: Order) -> None:
+    """As if the acknowledgement had never come."""
+    order.acknowledged = False
+
+
+# ---- bringing in -----------------------------------------------------------------------------------------------------
+
+
+async def test_an_order_comes_in_whole(shop: Shop):
+    order = await shop.taken_in(note="Zil bozuk 🔔", payment_method="Nakit", scheduled_date="2026-03-02 18:00:00")
+    document = json.loads(json.dumps(order.document, default=str))
+    stored = shop.order(order)
+    assert stored["order_number"] == document["id"]
+    assert (stored["status_id"], stored["status"], stored["service_status_id"]) == (1, "RECEIVED", 1)
+    same = [
+        "status_text",
+        "shipping_method",
+        "payment_method",
+        "note",
+        "restaurant_id",
+        "restaurant_name",
+        "courier_type",
+    ]
+    assert {name: stored[name] for name in same} == {name: document[name] for name in same}
+    assert {name: Decimal(str(stored[name])) for name in ("total", "courier_fee", "order_tip", "discount")} == {
+        name: Decimal(document[name]) for name in ("total", "courier_fee", "order_tip", "discount")
+    }
+    assert (stored["payment_code"], stored["amount_due"]) == ("CASH", stored["total"])
+    assert (stored["ordered_at"], stored["scheduled_for"]) == (document["date"], "2026-03-02 18:00:00")
+    assert (stored["customer_name"], stored["customer_phone"]) == tuple(document["customer"].values())
+    assert {name: stored[name] for name in document["address"] if name != "description"} == {
+        name: value for name, value in document["address"].items() if name != "description"
+    }
+    assert stored["address_description"] == document["address"]["description"]
+    assert json.loads(stored["payload"])["payment_key"] == order.key
+    assert (stored["revision"], stored["last_change"], stored["problem"]) == (1, "new", None)
+
+
+async def test_items_and_options_come_in_whole(shop: Shop):
+    for _ in range(8):
+        shop.place()
+    await shop.poll()
+    for order in shop.world.orders.values():
+        items = shop.rows("SELECT * FROM delivery_order_items WHERE payment_key = ? ORDER BY line_no", order.key)
+        foods = order.document["foods"]
+        assert [(item["item_id"], item["food_id"], item["name"], item["note"], item["quantity"]) for item in items] == [
+            (food["id"], food["food_id"], food["name"], food["note"], food["quantity"]) for food in foods
+        ]
+        assert [Decimal(str(item["total"])) for item in items] == [food["total"] for food in foods]
+        options = shop.rows(
+            "SELECT * FROM delivery_order_item_options WHERE payment_key = ? ORDER BY line_no, option_no", order.key
+        )
+        assert [(one["line_no"], one["group_id"], one["option_id"], one["option_name"]) for one in options] == [
+            (line, group["id"], group["options"]["id"], group["options"]["name"])
+            for line, food in enumerate(foods, start=1)
+            for group in food["option_groups"]
+        ]
+    assert shop.count("delivery_order_item_options") > 0
+
+
+async def test_every_order_of_a_long_list_comes_in_and_is_acknowledged_once(shop: Shop):
+    placed = [shop.place() for _ in range(230)]
+    polled = await shop.poll()
+    assert (polled.new, polled.acknowledged) == (230, 230)
+    assert sorted(call.argument for call in shop.calls("acknowledge")) == sorted(order.key for order in placed)
+    assert (await shop.poll()).delivered == 0
+
+
+async def test_an_acknowledgement_is_marked_with_its_status_and_told_in_the_story(shop: Shop):
+    order = await shop.taken_in()
+    stored = shop.order(order)
+    assert (stored["acknowledged_status_id"], stored["acknowledged_utc"]) == (1, from_start(0))
+    assert shop.story(order) == ["received", "acknowledged"]
+
+
+async def test_the_status_is_told_in_the_services_own_words(shop: Shop):
+    order = await shop.taken_in()
+    shop.world.change_status(order.key, 16)
+    await shop.poll()
+    assert shop.order(order)["status_text"] == "Restoran Kuryeye Verildi"
+
+
+async def test_an_acknowledged_order_stays_away_until_its_status_changes(shop: Shop):
+    order = await shop.taken_in()
+    assert (await shop.poll()).delivered == 0
+    for status_id in (2, 16):
+        shop.world.change_status(order.key, status_id)
+        assert (await shop.poll()).acknowledged == 1
+        assert shop.order(order)["acknowledged_status_id"] == status_id
+        assert (await shop.poll()).delivered == 0
+
+
+async def test_an_order_is_on_disk_before_its_acknowledgement_leaves(shop: Shop):
+    order = shop.place()
+    seen: list[int] = []
+
+    async def look() -> None:
+        seen.append(shop.order(order)["revision"])
+
+    shop.line.when_leaving("acknowledge", look)
+    await shop.poll()
+    assert seen == [1]
+
+
+@pytest.mark.parametrize(
+    "words, tables",
+    [
+        pytest.param(LOCKED, ["delivery_orders"], id="somebody holds the database"),
+        pytest.param(FULL, ["delivery_orders", "delivery_quarantine"], id="the disk is full"),
+    ],
+)
+async def test_without_a_commit_nothing_is_acknowledged_and_the_next_poll_brings_it(
+    shop: Shop, words: str, tables: list[str]
+):
+    order = shop.place()
+    mend = shop.fail_commits(words, *tables)
+    with contextlib.suppress(OperationalError):
+        await shop.poll()
+    assert shop.calls("acknowledge") == []
+    assert shop.count("delivery_orders") == 0
+    mend()
+    await asyncio.sleep(SLOT_S)
+    assert (await shop.tick()).acknowledged == 1
+    assert shop.order(order)["revision"] == 1
+
+
+async def test_an_order_that_is_known_is_not_acknowledged_either_when_its_change_cannot_be_written(shop: Shop):
+    order = await shop.taken_in()
+    shop.world.change_status(order.key, 2)
+    mend = shop.fail_commits(LOCKED, "delivery_order_events")
+    await shop.poll()
+    assert len(shop.calls("acknowledge")) == 1
+    mend()
+    await shop.poll()
+    assert (shop.order(order)["status_id"], len(shop.calls("acknowledge"))) == (2, 2)
+
+
+async def test_where_a_commit_may_be_lost_nothing_is_acknowledged(open_shop: OpenShop):
+    shop = await open_shop(may_acknowledge=False)
+    order = shop.place()
+    await shop.poll()
+    assert (shop.order(order)["acknowledged_utc"], shop.calls("acknowledge")) == (None, [])
+    await shop.poll()
+    row = shop.act("accept", order)
+    await shop.drain()
+    assert shop.row(row)["state"] == "done"  # the lane was given back
+
+
+# ---- acknowledging ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault.too_many("acknowledge"), id="429"),
+        pytest.param(Fault(operation="acknowledge", status=500), id="500"),
+        pytest.param(Fault.page("acknowledge"), id="502"),
+        pytest.param(Fault.drop("acknowledge"), id="dropped"),
+        pytest.param(Fault.hang("acknowledge"), id="silence"),
+        pytest.param(Fault.error("acknowledge", 404, "sipariş bulunamadı"), id="404"),
+        pytest.param(Fault.page("acknowledge", 200), id="a page"),
+    ],
+)
+async def test_an_acknowledgement_is_sent_once_and_the_next_poll_delivers_again(shop: Shop, fault: Fault):
+    order = shop.place()
+    shop.world.faults.add(fault)
+    polled = await shop.poll()
+    assert (polled.acknowledged, polled.dropped) == (0, 1)
+    assert shop.clock.monotonic() <= 5
+    assert len(shop.calls("acknowledge")) == 1
+    assert shop.order(order)["acknowledged_utc"] is None
+    polled = await shop.poll()
+    assert (polled.acknowledged, polled.unchanged) == (1, 1)
+    assert len(shop.calls("acknowledge")) == 2
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault.drop("acknowledge", when=When.AFTER), id="dropped"),
+        pytest.param(Fault.hang("acknowledge", when=When.AFTER), id="silence"),
+        pytest.param(Fault.delay("acknowledge", 6), id="late"),
+    ],
+)
+async def test_an_acknowledgement_whose_answer_is_lost_is_not_repeated(shop: Shop, fault: Fault):
+    order = shop.place()
+    shop.world.faults.add(fault)
+    await shop.poll()
+    assert shop.clock.monotonic() <= 5
+    assert (await shop.poll()).delivered == 0
+    assert (len(order.acknowledgements), shop.order(order)["acknowledged_utc"]) == (1, None)
+
+
+async def test_an_acknowledgement_is_repeated_once_after_a_401(shop: Shop):
+    order = shop.place()
+    shop.world.faults.add(Fault.unauthorized("acknowledge"))
+    assert (await shop.poll()).acknowledged == 1
+    assert shop.told("login", "acknowledge") == ["login", "acknowledge", "login", "acknowledge"]
+    assert shop.order(order)["acknowledged_status_id"] == 1
+
+
+async def test_no_acknowledgement_leaves_later_than_ten_seconds_after_the_answer(shop: Shop):
+    placed = [shop.place() for _ in range(40)]
+    shop.world.faults.add(Fault.hang("acknowledge", times=None))
+    polled = await shop.poll()
+    assert polled.dropped == len(placed)
+    assert 0 < len(shop.calls("acknowledge")) < len(placed)
+    assert max(call.at for call in shop.calls("acknowledge")) <= START + timedelta(seconds=10)
+    shop.world.faults.clear()
+    assert (await shop.poll()).acknowledged == len(placed)
+
+
+async def test_the_next_poll_leaves_when_the_acknowledgements_are_over(shop: Shop):
+    shop.place()
+    shop.world.faults.add(Fault.delay("acknowledge", 4))
+    await shop.poll()
+    (acknowledged,) = shop.calls("acknowledge")
+    assert acknowledged.answered_at == shop.clock.now()
+
+
+async def test_an_unchanged_delivery_writes_nothing_and_is_acknowledged(shop: Shop):
+    order = await shop.taken_in()
+    before = shop.order(order)
+    deliver_again(order)
+    polled = await shop.poll()
+    assert (polled.unchanged, polled.changed, polled.acknowledged) == (1, 0, 1)
+    assert shop.order(order) == before | {"acknowledged_utc": from_start(SLOT_S)}
+    assert shop.story(order) == ["received", "acknowledged", "acknowledged"]
+
+
+async def test_an_acknowledgement_goes_before_a_row_that_waits(shop: Shop):
+    order = shop.place()
+    rows: list[int] = []
+
+    async def the_till_is_quick() -> None:
+        rows.append(shop.act("accept", order))
+        assert (await shop.outbox.tick()).claimed == 0
+
+    shop.line.when_leaving("acknowledge", the_till_is_quick)
+    await shop.poll()
+    await shop.drain()
+    assert shop.told("acknowledge", "accept") == ["acknowledge", "accept"]
+    assert order.acknowledgements[0].status_id == 1
+    assert shop.row(rows[0])["state"] == "done"
+
+
+async def test_an_acknowledgement_without_an_answer_keeps_only_its_own_lane(shop: Shop):
+    silent, answered = shop.place(), shop.place()
+    shop.world.faults.add(Fault.hang("acknowledge", argument=silent.key))
+    polling = asyncio.create_task(shop.poll())
+    await asyncio.sleep(1)
+    held, free = shop.act("accept", silent), shop.act("accept", answered)
+    await shop.drain()
+    assert (shop.row(held)["state"], shop.row(free)["state"]) == ("pending", "done")
+    await polling
+    await shop.drain()
+    assert shop.row(held)["state"] == "done"
+
+
+async def test_an_acknowledgement_goes_before_the_automatic_accept(open_shop: OpenShop):
+    shop = await open_shop(auto_accept_minutes=20)
+    order = shop.place()
+
+    async def the_outbox_is_quick() -> None:
+        assert shop.count("delivery_actions") == 1
+        assert (await shop.outbox.tick()).claimed == 0
+
+    shop.line.when_leaving("acknowledge", the_outbox_is_quick)
+    await shop.poll()
+    await shop.drain()
+    assert shop.told("acknowledge", "accept") == ["acknowledge", "accept"]
+    assert (order.status_id, order.preparing_time) == (2, 20)
+
+
+# ---- our actions and the poll's word ---------------------------------------------------------------------------------
+
+
+async def test_a_list_made_before_our_action_and_read_after_it_does_not_overwrite_it(shop: Shop):
+    order = await shop.taken_in()
+    deliver_again(order)
+    order.placed["note"] = "changed"
+
+    async def accept() -> None:
+        shop.act("accept", order)
+        await shop.drain()
+
+    shop.line.when_answered("get_current", accept)
+    polled = await shop.poll()
+    stored = shop.order(order)
+    assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
+    assert (stored["status_id"], stored["service_status_id"], stored["note"]) == (2, 2, "changed")
+    assert stored["payload_hash"] is None
+    assert len(shop.calls("acknowledge")) == 1
+    assert (await shop.poll()).acknowledged == 1
+    assert [known.status_id for known in order.acknowledgements] == [1, 2]
+
+
+async def test_an_action_on_the_wire_when_the_list_arrives_withholds_the_status(shop: Shop):
+    order = await shop.taken_in()
+    await asyncio.sleep(SLOT_S)
+    deliver_again(order)
+    row = shop.act("accept", order)
+    shop.world.faults.add(Fault.delay("accept", 3))
+    await shop.outbox.tick()
+    polled = await shop.poll()
+    assert (polled.withheld, polled.acknowledged, shop.row(row)["state"]) == (1, 0, "sending")
+    await shop.drain()
+    assert (shop.order(order)["status_id"], shop.row(row)["state"]) == (2, "done")
+    assert (await shop.poll()).acknowledged == 1
+
+
+async def test_an_unresolved_row_keeps_its_order_unacknowledged(shop: Shop):
+    order = shop.place()
+    shop.world.faults.add(Fault(operation="acknowledge", status=500), Fault(operation="cancel", status=500, times=3))
+    await shop.poll()
+    row = shop.act("cancel", order)
+    await shop.drain()
+    polled = await shop.poll()
+    assert (polled.withheld, polled.acknowledged, shop.row(row)["state"]) == (1, 0, "sending")
+    assert (await shop.verdict(row))["state"] == "done"
+    assert (await shop.poll()).acknowledged == 1
+    assert [known.status_id for known in order.acknowledgements] == [6]
+
+
+async def test_a_withheld_delivery_leaves_the_doubt_about_the_status(shop: Shop):
+    order = shop.place()
+    shop.world.faults.add(
+        Fault(operation="acknowledge", status=500),
+        Fault.error("accept", 422, "eksik alan"),
+        Fault(operation="cancel", status=500, times=3),
+    )
+    await shop.poll()
+    shop.act("accept", order)
+    await shop.drain()
+    shop.act("cancel", order)
+    await shop.drain()
+    assert shop.order(order)["problem"] == "status_doubtful"
+    assert (await shop.poll()).withheld == 1
+    assert shop.order(order)["problem"] == "status_doubtful"
+
+
+# ---- what a delivery changes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "status_id, status, last_change, ended_by",
+    [
+        pytest.param(2, "CONFIRMED", "status", None, id="confirmed"),
+        pytest.param(16, "IN_DELIVERY", "status", None, id="in delivery"),
+        pytest.param(5, "COMPLETE_WITH_PAYMENT", "ended", "completed", id="completed"),
+        pytest.param(6, "CANCELED", "cancelled", "cancelled", id="cancelled"),
+        pytest.param(7, "COMPLETE_NEEDS_PAYMENT", "status", None, id="needs payment"),
+        pytest.param(99, "UNKNOWN", "status", None, id="unknown"),
+    ],
+)
+async def test_another_status_is_a_new_revision(
+    open_shop: OpenShop, status_id: int, status: str, last_change: str, ended_by: str | None
+):
+    shop = await open_shop(needs_payment_status_id=7)
+    order = await shop.taken_in()
+    shop.world.change_status(order.key, status_id, "text of the service")
+    shop.world.faults.add(listing(order.document))
+    polled = await shop.poll()
+    stored = shop.order(order)
+    assert (polled.changed, polled.acknowledged) == (1, 1)
+    assert (stored["status_id"], stored["status"], stored["status_text"]) == (status_id, status, "text of the service")
+    assert (stored["revision"], stored["last_change"], stored["ended_by"]) == (2, last_change, ended_by)
+    assert stored["ended_utc"] == (stored["changed_utc"] if ended_by else None)
+    assert stored["acknowledged_status_id"] == status_id
+    assert shop.story(order) == ["received", "acknowledged", last_change, "acknowledged"]
+
+
+async def test_a_status_that_goes_back_is_believed(shop: Shop):
+    order = await shop.taken_in(status_id=16)
+    shop.world.change_status(order.key, 2)
+    await shop.poll()
+    assert (shop.order(order)["status_id"], shop.order(order)["revision"]) == (2, 2)
+
+
+async def test_other_contents_are_a_new_revision_and_replace_the_items(shop: Shop):
+    order = await shop.taken_in()
+    order.placed["foods"] = order.placed["foods"][:1]
+    order.placed["note"] = "changed"
+    deliver_again(order)
+    await shop.poll()
+    stored = shop.order(order)
+    assert (stored["revision"], stored["last_change"], stored["note"]) == (2, "contents", "changed")
+    assert [row["line_no"] for row in shop.rows("SELECT line_no FROM delivery_order_items")] == [1]
+    assert shop.story(order)[2:] == ["contents", "acknowledged"]
+
+
+async def test_an_order_that_ended_can_come_back(shop: Shop):
+    order = await shop.taken_in()
+    shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    shop.world.change_status(order.key, 1)
+    await shop.poll()
+    stored = shop.order(order)
+    assert (stored["ended_utc"], stored["ended_by"], stored["status_id"]) == (None, None, 1)
+    assert (stored["revision"], stored["last_change"]) == (3, "status")
+
+
+async def test_the_echo_of_our_own_action_is_no_new_revision(shop: Shop):
+    order = await shop.taken_in()
+    shop.act("accept", order)
+    await shop.drain()
+    assert shop.order(order)["revision"] == 2
+    polled = await shop.poll()
+    assert (polled.acknowledged, shop.order(order)["revision"]) == (1, 2)
+
+
+async def test_an_order_twice_in_one_list_counts_once_with_the_later_status(shop: Shop):
+    order = shop.place()
+    later = order.document | {"status_id": 16, "status_text": "Restoran Kuryeye Verildi"}
+    shop.world.faults.add(listing(later, order.document))
+    polled = await shop.poll()
+    assert (polled.new, polled.acknowledged, shop.order(order)["status_id"]) == (1, 1, 16)
+
+
+async def test_the_columns_and_views_of_the_till_are_left_alone(shop: Shop):
+    order = await shop.taken_in()
+    assert shop.count("delivery_new_orders") == 1
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = 1, pos_reference = 'A-1042'")
+    assert (shop.count("delivery_new_orders"), shop.count("delivery_changed_orders")) == (0, 0)
+    shop.world.change_status(order.key, 2)
+    await shop.poll()
+    assert (shop.order(order)["pos_revision"], shop.order(order)["pos_reference"]) == (1, "A-1042")
+    assert (shop.count("delivery_changed_orders"), shop.count("delivery_open_orders")) == (1, 1)
+
+
+# ---- bad documents ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param({"payment_key": "nonsense"}, id="no uuid"),
+        pytest.param({"id": 1, "note": "no key"}, id="no key"),
+        pytest.param(17, id="no object"),
+        pytest.param(b'{"id": 1, "payment_key": }', id="no json"),
+    ],
+)
+async def test_a_bad_document_is_kept_and_the_good_ones_of_its_list_go_through(shop: Shop, bad: object):
+    before, after = shop.place(), shop.place()
+    answer = listing(before.document, bad, after.document, times=2)
+    shop.world.faults.add(answer)
+    with capture_logs() as lines:
+        polled = await shop.poll()
+        await shop.poll()
+    assert (polled.new, polled.acknowledged, polled.quarantined) == (2, 2, 1)
+    assert {call.argument for call in shop.calls("acknowledge")} == {before.key, after.key}
+    kept = shop.one("SELECT * FROM delivery_quarantine")
+    assert (kept["times_seen"], kept["resolved_utc"]) == (2, None)
+    assert kept["payload"]
+    assert [line["event"] for line in lines].count("order.quarantined") == 1
+
+
+async def test_an_order_that_can_be_shown_at_all_is_stored_with_its_problem(shop: Shop):
+    order = shop.place(status_id="what", total="cheap", foods="none")
+    assert (await shop.poll()).acknowledged == 1
+    stored = shop.order(order)
+    assert (stored["status"], stored["total"]) == ("UNKNOWN", None)
+    assert stored["problem"]
+
+
+async def test_an_order_that_the_database_refuses_harms_only_itself(shop: Shop):
+    good, bad, also_good = shop.place(), shop.place(), shop.place()
+    shop.till.execute(
+        f"CREATE TRIGGER no BEFORE INSERT ON delivery_orders WHEN NEW.payment_key = '{bad.key}'"
+        " BEGIN SELECT raise(ABORT, 'no'); END"
+    )
+    polled = await shop.poll()
+    assert {row["payment_key"] for row in shop.rows("SELECT payment_key FROM delivery_orders")} == {
+        good.key,
+        also_good.key,
+    }
+    kept = shop.one("SELECT * FROM delivery_quarantine")
+    assert (kept["payment_key"], kept["reason"]) == (bad.key, "database_refused")
+    assert json.loads(kept["payload"])["payment_key"] == bad.key
+    assert polled.acknowledged == 3  # the raw document is kept, and the service need not repeat it
+
+
+async def test_a_quarantined_order_that_comes_in_after_all_is_resolved(shop: Shop):
+    order = shop.place()
+    shop.till.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'no'); END")
+    await shop.poll()
+    shop.till.execute("DROP TRIGGER no")
+    deliver_again(order)
+    await shop.poll()
+    assert shop.order(order)["revision"] == 1
+    assert shop.one("SELECT resolved_utc FROM delivery_quarantine")["resolved_utc"] is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"status": true, "data": {"a": 1}}', id="data is no list"),
+        pytest.param(b'{"status": true, "data": [}', id="no json"),
+        pytest.param(b"<html>hello</html>", id="a page"),
+        pytest.param(b'{"status": false, "error": "bakim"}', id="a refusal"),
+    ],
+)
+async def test_an_answer_that_is_no_list_is_a_failed_poll(shop: Shop, body: bytes):
+    shop.world.faults.add(Fault(operation="get_current", status=200, body=body))
+    polled = await shop.poll()
+    assert (polled.ok, polled.delivered, shop.count("delivery_quarantine")) == (False, 0, 0)
+    account = shop.one("SELECT state, last_error, last_poll_ok_utc FROM delivery_accounts")
+    assert account["state"] == "failing"
+    assert account["last_error"]
+    assert account["last_poll_ok_utc"] is None
+
+
+# ---- several accounts ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def shared_branch(world: World) -> World:
+    """A second credential that reaches the branch in Kadıköy too."""
+    first = DEFAULT_SCENERY.accounts[0]
+    second = Account(
+        name="second",
+        app_secret_key=first.app_secret_key,
+        rest_secret_key="sandbox-second-secret",
+        restaurant_ids=(KADIKOY,),
+    )
+    world.scenery = Scenery(
+        accounts=(first, second), restaurants=DEFAULT_SCENERY.restaurants, foods=DEFAULT_SCENERY.foods
+    )
+    world.reset()
+    return world
+
+
+async def test_a_delivery_by_another_account_is_neither_merged_nor_acknowledged(
+    shared_branch: World, open_shop: OpenShop
+):
+    shop = await open_shop("kadikoy", "second")
+    order = await shop.taken_in()
+    before = shop.order(order)
+    shop.world.change_status(order.key, 2)
+    with capture_logs() as lines:
+        polled = await shop.poll("second")
+        await shop.poll("second")
+    assert (polled.foreign, polled.acknowledged) == (1, 0)
+    assert shop.order(order) == before
+    assert [line["event"] for line in lines].count("order.foreign_delivery") == 1
+    assert (await shop.poll("kadikoy")).acknowledged == 1
+    assert shop.order(order)["status_id"] == 2
+
+
+async def test_the_next_account_takes_over_when_the_owner_has_left_the_configuration(
+    shared_branch: World, open_shop: OpenShop
+):
+    first = await open_shop("kadikoy")
+    order = await first.taken_in()
+    await first.crash()
+    shop = await open_shop("second")
+    shop.world.change_status(order.key, 2)
+    assert (await shop.poll()).acknowledged == 1
+    assert (shop.order(order)["account"], shop.order(order)["status_id"]) == ("second", 2)
+
+
+async def test_an_account_in_trouble_does_not_harm_another(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    shop.world.faults.add(Fault(operation="get_current", account="kadikoy", times=None))
+    order = shop.place(restaurant_id="22222222-2222-4222-8222-222222222222")
+    assert not (await shop.poll("kadikoy")).ok
+    assert (await shop.poll("besiktas")).acknowledged == 1
+    assert shop.order(order)["account"] == "besiktas"
+
+
+# ---- the cooldown ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_cooldown_is_noted_before_the_request_leaves_and_again_after_the_answer(shop: Shop):
+    noted: list[str] = []
+
+    async def look() -> None:
+        noted.append(due(shop))
+        await asyncio.sleep(3)
+
+    shop.line.when_leaving("get_current", look)
+    await shop.poll()
+    assert noted == [from_start(20 + SLOT_S)]
+    assert due(shop) == from_start(3 + SLOT_S)
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "with the answer on its way"])
+async def test_after_a_crash_in_the_middle_of_a_poll_the_cooldown_is_kept(open_shop: OpenShop, answered: bool):
+    first = await open_shop()
+    order = first.place()
+    there = asyncio.Event()
+
+    async def crash_here() -> None:
+        there.set()
+        await asyncio.Event().wait()
+
+    (first.line.when_answered if answered else first.line.when_leaving)("get_current", crash_here)
+    polling = asyncio.create_task(first.tick())
+    await there.wait()
+    polling.cancel()
+    await asyncio.gather(polling, return_exceptions=True)
+    await first.crash()
+    shop = await open_shop()
+    early = await shop.tick()
+    assert early.again_in == pytest.approx(20 + SLOT_S, abs=0.01)
+    assert (await shop.poll()).acknowledged == 1
+    assert shop.order(order)["revision"] == 1
+    assert "429" not in {str(call.http_status) for call in shop.calls("get_current")}
+
+
+async def test_after_a_restart_the_cooldown_is_kept(open_shop: OpenShop):
+    first = await open_shop()
+    await first.poll()
+    await asyncio.sleep(10)
+    await first.crash()
+    shop = await open_shop()
+    assert (await shop.tick()).again_in == pytest.approx(SLOT_S - 10, abs=0.01)
+    assert len(shop.calls("get_current")) == 1
+    assert (await shop.poll()).ok
+
+
+async def test_an_account_keeps_its_cooldown_under_another_name(open_shop: OpenShop):
+    first = await open_shop()
+    await first.poll()
+    await first.crash()
+    shop = await open_shop("renamed", secrets={"renamed": "sandbox-kadikoy-secret"})
+    assert (await shop.tick()).again_in == pytest.approx(SLOT_S, abs=0.01)
+    assert [row["name"] for row in shop.rows("SELECT name FROM delivery_accounts")] == ["renamed"]
+
+
+async def test_of_two_daemons_on_one_database_only_one_polls(open_shop: OpenShop):
+    first, second = await open_shop(), await open_shop()
+    for _ in range(5):
+        await asyncio.gather(first.tick(), second.tick())
+        await asyncio.sleep(SLOT_S)
+    assert len(first.calls("get_current")) == 5
+    assert {call.http_status for call in first.calls("get_current")} == {200}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault.unauthorized("get_current"), id="401"),
+        pytest.param(Fault.too_many("get_current"), id="429"),
+        pytest.param(Fault(operation="get_current", status=500), id="500"),
+        pytest.param(Fault.page("get_current"), id="502"),
+        pytest.param(Fault.page("get_current", 404), id="404 page"),
+        pytest.param(Fault.redirect("get_current", "https://sandbox.test/elsewhere"), id="redirect"),
+        pytest.param(Fault.drop("get_current"), id="dropped before"),
+        pytest.param(Fault.drop("get_current", when=When.AFTER), id="dropped after"),
+        pytest.param(Fault.hang("get_current"), id="silence"),
+        pytest.param(Fault.hang("get_current", when=When.AFTER), id="silence after"),
+        pytest.param(Fault(kind=FaultKind.TRUNCATE, operation="get_current", size=30), id="cut off"),
+    ],
+)
+async def test_a_failed_poll_is_not_repeated_and_the_next_one_keeps_the_cooldown(shop: Shop, fault: Fault):
+    order = shop.place()
+    shop.world.faults.add(fault)
+    failed = await shop.poll()
+    ended = shop.clock.now()
+    assert (failed.ok, len(shop.calls("get_current"))) == (False, 1)
+    await asyncio.sleep(29)
+    assert not (await shop.tick()).ok
+    assert len(shop.calls("get_current")) == 1
+    assert (await shop.poll()).ok
+    first, second = shop.calls("get_current")
+    assert second.at - ended >= timedelta(seconds=30)
+    assert second.at - first.at <= timedelta(seconds=20 + SLOT_S + 0.1)
+    assert shop.order(order)["acknowledged_status_id"] == 1
+
+
+async def test_a_refused_connection_does_not_use_up_the_slot(shop: Shop):
+    order = shop.place()
+    await shop.account.session.token()
+    shop.line.cut = {"*"}
+    waits = [(await shop.poll()).again_in for _ in range(4)]
+    assert waits[0] <= 1.25
+    assert waits == sorted(waits)
+    assert shop.one("SELECT state FROM delivery_accounts")["state"] == "unreachable"
+    shop.line.cut = set()
+    assert (await shop.poll()).acknowledged == 1
+    assert shop.clock.monotonic() < 20
+    assert shop.order(order)["revision"] == 1
+
+
+async def test_the_end_of_a_failure_is_told_once(shop: Shop):
+    shop.world.faults.add(Fault(operation="get_current", status=500, times=3))
+    with capture_logs() as lines:
+        for _ in range(5):
+            await shop.poll()
+    told = [line["event"] for line in lines if line["event"].startswith("poll.")]
+    assert told == ["poll.failed", "poll.recovered"]
+
+
+async def test_a_login_before_the_poll_does_not_use_up_the_slot(shop: Shop):
+    shop.line.cut = {"login"}
+    assert not (await shop.poll()).ok
+    assert shop.one("SELECT next_poll_utc FROM delivery_accounts")["next_poll_utc"] is None
+    shop.line.cut = set()
+    assert (await shop.poll()).ok
+    assert shop.clock.monotonic() < 2
+
+
+async def test_a_401_logs_in_now_and_polls_at_the_next_slot(shop: Shop):
+    order = await shop.taken_in()
+    shop.world.change_status(order.key, 2)
+    shop.world.end_tokens()
+    failed = await shop.poll()
+    assert not failed.ok
+    assert shop.told("login", "get_current") == ["login", "get_current", "get_current", "login"]
+    assert shop.calls("login")[-1].at == shop.calls("get_current")[-1].at
+    assert failed.again_in == pytest.approx(SLOT_S)
+    assert (await shop.poll()).acknowledged == 1
+    assert len(shop.calls("login")) == 2
+
+
+async def test_a_second_401_of_the_poll_is_a_refused_login(shop: Shop):
+    shop.world.faults.add(Fault.unauthorized("get_current", times=2))
+    await shop.poll()
+    await shop.poll()
+    assert shop.account.paused() == pytest.approx(60)
+    await shop.poll()
+    assert (await shop.poll()).ok
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=-1), timedelta(days=1)], ids=["back", "forward"])
+async def test_a_clock_that_jumps_breaks_no_cooldown_and_blocks_no_longer_than_timeout_and_cooldown(
+    shop: Shop, jump: timedelta
+):
+    await shop.poll()
+    started = shop.clock.monotonic()
+    shop.clock.ahead = jump
+    assert not (await shop.tick()).ok
+    while not (await shop.poll()).ok:
+        assert len(shop.calls("get_current")) == 1
+    assert 30 <= shop.clock.monotonic() - started <= 20 + 2 * SLOT_S
+    assert {call.http_status for call in shop.calls("get_current")} == {200}
+
+
+# ---- accepting by itself ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rules, document, minutes",
+    [
+        pytest.param({"auto_accept_minutes": 20}, {}, 20, id="set for the account"),
+        pytest.param({}, {}, None, id="not set"),
+        pytest.param({"auto_accept_minutes": 20}, {"status_id": 2}, None, id="confirmed already"),
+        pytest.param({"auto_accept_minutes": 20}, {"scheduled_date": "2026-03-02 18:00:00"}, None, id="scheduled"),
+        pytest.param(
+            {"auto_accept_minutes": 20, "auto_accept_scheduled": True},
+            {"scheduled_date": "2026-03-02 18:00:00"},
+            20,
+            id="scheduled, and set for that",
+        ),
+        pytest.param({"auto_accept_minutes": 20}, {"total": "cheap"}, None, id="with a problem"),
+        pytest.param(
+            {"auto_accept_minutes": 20, "restaurants": [{"id": KADIKOY, "auto_accept_minutes": 45}]},
+            {},
+            45,
+            id="the restaurant's own time",
+        ),
+        pytest.param(
+            {"auto_accept_minutes": 20, "restaurants": [{"id": KADIKOY}]}, {}, None, id="not in this restaurant"
+        ),
+    ],
+)
+async def test_an_account_can_accept_by_itself(
+    open_shop: OpenShop, rules: dict[str, Any], document: dict[str, Any], minutes: int | None
+):
+    shop = await open_shop(**rules)
+    order = await shop.taken_in(**document)
+    rows = shop.rows("SELECT preparing_time, request_id FROM delivery_actions")
+    expected = [] if minutes is None else [{"preparing_time": minutes, "request_id": f"auto:{order.key}"}]
+    assert rows == expected
+    await shop.drain()
+    assert order.preparing_time == minutes
+
+
+async def test_an_order_is_accepted_by_itself_only_when_it_is_first_seen(open_shop: OpenShop):
+    shop = await open_shop(auto_accept_minutes=20)
+    order = shop.place()
+    shop.world.faults.add(Fault(operation="acknowledge", status=500, times=2))
+    await shop.poll()
+    await shop.poll()
+    assert (shop.count("delivery_actions"), shop.order(order)["acknowledged_utc"]) == (1, None)
+
+
+async def test_the_services_own_words_are_kept_for_the_technician_and_out_of_the_log(shop: Shop):
+    shop.world.faults.add(Fault.error("get_current", 500, "hata", "Ayşe Yılmaz 0532 000 00 00"))
+    with capture_logs() as lines:
+        await shop.poll()
+    assert "Ayşe" in shop.one("SELECT last_error FROM delivery_accounts")["last_error"]
+    failed = next(line for line in lines if line["event"] == "poll.failed")
+    assert failed["error"] == "service_error: HTTP 500"
+    assert "Ayşe" not in str(lines)

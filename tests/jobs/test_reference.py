@@ -1,0 +1,132 @@
+"""The lists that change rarely, read from the sandbox."""
+
+import asyncio
+
+import pytest
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop, text_of
+
+from orderbridge.jobs.reference import read_lists, read_statuses
+from orderbridge.sandbox import Fault, World
+from orderbridge.sandbox.scenery import ATASEHIR, DEFAULT_SCENERY, KADIKOY, USKUDAR
+from orderbridge.sandbox.state import Account, Scenery
+
+LISTS = ("delivery_restaurants", "delivery_cancel_reasons", "delivery_payment_methods", "delivery_shipping_methods")
+
+
+async def lists(shop: Shop, name: str = "") -> bool:
+    return await read_lists(shop.accounts[name or shop.names[0]], shop.database, tuple(shop.accounts))
+
+
+async def test_all_lists_are_there_after_one_reading(open_shop: OpenShop):
+    shop = await open_shop("chain")
+    assert await lists(shop)
+    assert [shop.count(table) for table in LISTS] == [2, 8, 3, 2]
+    assert {(row["account"], row["id"]) for row in shop.rows("SELECT account, id FROM delivery_restaurants")} == {
+        ("chain", USKUDAR),
+        ("chain", ATASEHIR),
+    }
+    assert shop.one("SELECT reason FROM delivery_cancel_reasons WHERE id = 1") == {"reason": "Ürün tükendi"}
+    assert shop.one("SELECT name FROM delivery_payment_methods WHERE code = 'CASH'") == {"name": "Nakit"}
+    assert shop.one("SELECT name FROM delivery_shipping_methods WHERE code = 'pickup'") == {"name": "Gel Al"}
+
+
+async def test_a_second_reading_changes_nothing(shop: Shop):
+    await lists(shop)
+    await read_statuses(shop.account, shop.database, shop.clock)
+    before = [shop.rows(f"SELECT * FROM {table}") for table in LISTS]
+    assert await lists(shop)
+    assert [shop.rows(f"SELECT * FROM {table}") for table in LISTS] == before
+    assert before[0][0]["status"] == "Open"
+
+
+@pytest.mark.parametrize("operation", ["get_restaurants", "get_cancel_reasons", "get_variables", "login"])
+async def test_what_could_not_be_read_keeps_what_was_there(shop: Shop, operation: str):
+    await lists(shop)
+    before = [shop.rows(f"SELECT * FROM {table}") for table in LISTS]
+    shop.world.faults.add(Fault(operation=operation, status=500))
+    if operation == "login":
+        shop.world.end_tokens()
+    assert not await lists(shop)
+    assert [shop.rows(f"SELECT * FROM {table}") for table in LISTS] == before
+    await asyncio.sleep(60)
+    assert await lists(shop)
+
+
+async def test_a_restaurant_that_is_gone_is_taken_off_the_list(open_shop: OpenShop):
+    shop = await open_shop("chain")
+    await lists(shop)
+    body = b'{"status": true, "data": [{"id": "%s", "name": "New name"}]}' % USKUDAR.encode()
+    shop.world.faults.add(Fault(operation="get_restaurants", status=200, body=body))
+    await lists(shop)
+    assert shop.rows("SELECT id, name FROM delivery_restaurants") == [{"id": USKUDAR, "name": "New name"}]
+
+
+async def test_the_status_of_each_restaurant_is_read(open_shop: OpenShop):
+    shop = await open_shop("chain")
+    await lists(shop)
+    shop.world.close_restaurant(ATASEHIR)
+    assert await read_statuses(shop.account, shop.database, shop.clock) == 2
+    stored = {row["id"]: row for row in shop.rows("SELECT id, status, status_utc FROM delivery_restaurants")}
+    assert {key: row["status"] for key, row in stored.items()} == {USKUDAR: "Open", ATASEHIR: "Closed"}
+    assert {row["status_utc"] for row in stored.values()} == {text_of(shop.clock.now())}
+
+
+async def test_a_status_that_cannot_be_read_harms_no_other(open_shop: OpenShop):
+    shop = await open_shop("chain")
+    await lists(shop)
+    shop.world.faults.add(Fault(operation="get_restaurant_status", status=500, argument=USKUDAR))
+    assert await read_statuses(shop.account, shop.database, shop.clock) == 1
+    stored = {row["id"]: row["status"] for row in shop.rows("SELECT id, status FROM delivery_restaurants")}
+    assert stored == {USKUDAR: None, ATASEHIR: "Open"}
+
+
+async def test_an_account_asks_only_about_its_own_restaurants(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "chain")
+    await lists(shop, "kadikoy")
+    await lists(shop, "chain")
+    assert await read_statuses(shop.accounts["kadikoy"], shop.database, shop.clock) == 1
+    assert [call.argument for call in shop.calls("get_restaurant_status")] == [KADIKOY]
+
+
+async def test_the_payment_names_of_the_service_decide_the_codes(shop: Shop):
+    shop.world.set_options(prepaid_suffix=False)
+    await lists(shop)
+    order = await shop.taken_in(payment_method="Kredi Kartı")
+    unknown = shop.place(payment_method="Yemek kartı")
+    await shop.poll()
+    assert (shop.order(order)["payment_code"], shop.order(order)["amount_due"]) == ("CREDIT_CARD", 0)
+    assert (shop.order(unknown)["payment_code"], shop.order(unknown)["amount_due"]) == (None, None)
+
+
+async def test_the_account_that_reaches_the_restaurant_takes_over_what_another_left(world: World, open_shop: OpenShop):
+    first, *others = DEFAULT_SCENERY.accounts
+    second = Account(
+        name="second",
+        app_secret_key=first.app_secret_key,
+        rest_secret_key="sandbox-second-secret",
+        restaurant_ids=(KADIKOY,),
+    )
+    world.scenery = Scenery(
+        accounts=(first, second, *others), restaurants=DEFAULT_SCENERY.restaurants, foods=DEFAULT_SCENERY.foods
+    )
+    world.reset()
+    before = await open_shop("kadikoy")
+    order = await before.taken_in()
+    await before.crash()
+    shop = await open_shop("besiktas", "second")
+    row = shop.act("accept", order)
+    await lists(shop, "besiktas")
+    await shop.drain()
+    assert (shop.order(order)["account"], shop.row(row)["state"]) == ("kadikoy", "pending")
+    await lists(shop, "second")
+    await shop.drain()
+    assert (shop.order(order)["account"], shop.row(row)["state"]) == ("second", "done")
+    assert shop.calls("accept")[0].account == "second"
+
+
+async def test_a_login_that_failed_is_not_tried_again_for_the_lists(shop: Shop):
+    shop.world.faults.add(Fault(operation="login", status=500))
+    assert not (await shop.poll()).ok
+    assert not await lists(shop)
+    assert len(shop.calls("login")) == 1

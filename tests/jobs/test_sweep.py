@@ -1,0 +1,177 @@
+"""What only time brings about: the end of an order by silence, and customers' data kept long enough."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop, listing, text_of
+
+from orderbridge.jobs.sweep import sweep
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+PRIVATE = (
+    "customer_name",
+    "customer_phone",
+    "address",
+    "address_description",
+    "apartment_no",
+    "building_no",
+    "payload",
+)
+
+
+async def swept(shop: Shop) -> tuple[int, int]:
+    """How many orders ended, and of how many the customer was forgotten."""
+    done = await sweep(shop.database, shop.settings, shop.clock)
+    return done.ended, done.blanked
+
+
+# ---- silence ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_order_without_news_for_a_day_ends_and_keeps_its_status(shop: Shop):
+    order = await shop.taken_in(status_id=2)
+    await asyncio.sleep(DAY_S)
+    assert await swept(shop) == (0, 0)
+    await asyncio.sleep(1)
+    assert await swept(shop) == (1, 0)
+    stored = shop.order(order)
+    assert (stored["ended_by"], stored["ended_utc"]) == ("silence", text_of(shop.clock.now()))
+    assert (stored["status"], stored["revision"], stored["last_change"]) == ("CONFIRMED", 2, "ended")
+    assert shop.story(order)[-1] == "ended"
+    assert (shop.count("delivery_open_orders"), shop.count("delivery_new_orders")) == (0, 0)
+
+
+async def test_news_count_from_their_own_time(shop: Shop):
+    order = await shop.taken_in()
+    await asyncio.sleep(DAY_S - HOUR_S)
+    shop.act("accept", order)
+    await shop.drain()
+    await asyncio.sleep(2 * HOUR_S)
+    assert await swept(shop) == (0, 0)
+    await asyncio.sleep(DAY_S)
+    assert await swept(shop) == (1, 0)
+
+
+async def test_a_scheduled_order_is_waited_for_until_a_day_after_its_time(shop: Shop):
+    await shop.taken_in(scheduled_date="2026-03-04 20:00:00")  # 17:00 UTC, 56 hours from the start
+    await asyncio.sleep((56 + 24) * HOUR_S - 60)
+    assert await swept(shop) == (0, 0)
+    await asyncio.sleep(120)
+    assert await swept(shop) == (1, 0)
+
+
+async def test_an_order_that_ended_does_not_end_again(shop: Shop):
+    order = await shop.taken_in()
+    shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    await asyncio.sleep(2 * DAY_S)
+    assert await swept(shop) == (0, 0)
+    assert shop.order(order)["ended_by"] == "cancelled"
+
+
+async def test_the_hours_are_configured(open_shop: OpenShop):
+    shop = await open_shop(orders={"silence_hours": 2})
+    await shop.taken_in()
+    await asyncio.sleep(2 * HOUR_S + 1)
+    assert await swept(shop) == (1, 0)
+
+
+@pytest.mark.parametrize("status_id", [1, 2], ids=["the same", "another status"])
+async def test_a_later_delivery_takes_the_silence_back(shop: Shop, status_id: int):
+    order = await shop.taken_in()
+    await asyncio.sleep(DAY_S + 1)
+    await swept(shop)
+    order.acknowledged = False
+    shop.world.change_status(order.key, status_id)
+    await shop.account.renew()  # a day is longer than a token lasts
+    assert (await shop.poll()).acknowledged == 1
+    stored = shop.order(order)
+    assert (stored["ended_utc"], stored["ended_by"], stored["status_id"]) == (None, None, status_id)
+    assert (stored["revision"], stored["last_change"]) == (3, "status")
+
+
+async def test_an_order_that_ended_by_silence_is_completed_as_asked(shop: Shop):
+    order = await shop.taken_in(status_id=16)
+    await asyncio.sleep(DAY_S + 1)
+    await swept(shop)
+    row = shop.act("complete", order)
+    await shop.drain()
+    stored = shop.order(order)
+    assert (shop.row(row)["state"], stored["ended_by"], stored["status_id"]) == ("done", "completed", 5)
+
+
+async def test_many_silent_orders_end_in_several_sweeps(shop: Shop):
+    for _ in range(450):
+        shop.place()
+    await shop.poll()
+    await asyncio.sleep(DAY_S + 1)
+    assert sum([(await swept(shop))[0] for _ in range(3)]) == 450
+    assert shop.count("delivery_open_orders") == 0
+
+
+# ---- retention -------------------------------------------------------------------------------------------------------
+
+
+async def ended_order(shop: Shop, **document: Any) -> Any:
+    order = await shop.taken_in(note="Ring twice", **document)
+    shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    return order
+
+
+async def test_customers_are_forgotten_ninety_days_after_the_end(shop: Shop):
+    order = await ended_order(shop)
+    before = shop.order(order)
+    await asyncio.sleep(90 * DAY_S - HOUR_S)
+    assert await swept(shop) == (0, 0)
+    await asyncio.sleep(2 * HOUR_S)
+    assert await swept(shop) == (0, 1)
+    after = shop.order(order)
+    assert {name: after[name] for name in PRIVATE} == dict.fromkeys(PRIVATE)
+    assert after["note"] is None
+    assert {row["note"] for row in shop.rows("SELECT note FROM delivery_order_items")} == {None}
+    kept = ("order_number", "total", "status_id", "revision", "ended_utc", "restaurant_name")
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    assert await swept(shop) == (0, 0)
+
+
+async def test_an_open_order_keeps_its_customer(open_shop: OpenShop):
+    shop = await open_shop(orders={"retention_days": 1})
+    order = await shop.taken_in(scheduled_date="2026-06-01 12:00:00")
+    await asyncio.sleep(10 * DAY_S)
+    assert await swept(shop) == (0, 0)
+    assert shop.order(order)["customer_name"]
+
+
+async def test_with_zero_days_everything_is_kept(open_shop: OpenShop):
+    shop = await open_shop(orders={"retention_days": 0})
+    order = await ended_order(shop)
+    await asyncio.sleep(3650 * DAY_S)
+    assert await swept(shop) == (0, 0)
+    assert shop.order(order)["customer_name"]
+
+
+async def test_a_delivery_after_the_customer_was_forgotten_brings_the_order_back_whole(shop: Shop):
+    order = await ended_order(shop)
+    await asyncio.sleep(91 * DAY_S)
+    await swept(shop)
+    shop.world.change_status(order.key, 1)
+    await shop.account.renew()
+    await shop.poll()
+    assert shop.order(order)["customer_name"] == order.document["customer"]["name"]
+
+
+async def test_documents_in_quarantine_are_blanked_and_closed_too(open_shop: OpenShop):
+    shop = await open_shop(orders={"retention_days": 90})
+    shop.world.faults.add(listing({"payment_key": "7", "customer": {"name": "Ayşe"}}))
+    await shop.poll()
+    await asyncio.sleep(90 * DAY_S)
+    assert await swept(shop) == (0, 0)
+    await asyncio.sleep(1)
+    assert await swept(shop) == (0, 1)
+    kept = shop.one("SELECT * FROM delivery_quarantine")
+    assert (kept["payload"], kept["resolved_utc"]) == ("", text_of(shop.clock.now()))
+    assert await swept(shop) == (0, 0)

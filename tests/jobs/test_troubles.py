@@ -1,0 +1,266 @@
+"""Troubles that hit in the middle: each once brought down more than the order, row or account it concerned."""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop, listing
+
+from orderbridge.jobs import intake
+from orderbridge.jobs.drain import FLOOR_S, STUCK_S
+from orderbridge.model import Stored
+from orderbridge.sandbox import Fault, FaultKind, wire
+from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
+from orderbridge.store import actions, orders, quarantine
+
+
+async def test_many_401s_of_one_moment_count_as_one_refused_login(shop: Shop):
+    rows = [shop.act("accept", await shop.taken_in()) for _ in range(8)]
+    shop.world.faults.add(Fault.unauthorized("accept", times=None))
+    await shop.drain()
+    assert 0 < shop.account.paused() <= 60
+    shop.world.faults.clear()
+    assert {(await shop.verdict(row))["state"] for row in rows} == {"done"}
+
+
+async def test_a_refused_account_says_so_in_the_database(shop: Shop):
+    shop.act("accept", await shop.taken_in())
+    shop.world.faults.add(Fault.unauthorized("accept", times=None))
+    await shop.drain()
+    await shop.poll()
+    assert shop.one("SELECT state FROM delivery_accounts")["state"] == "login_refused"
+
+
+async def test_a_login_refused_at_the_renewal_leaves_the_good_token_in_use(shop: Shop):
+    await shop.poll()
+    shop.world.faults.add(Fault.error("login", 401, "yetkisiz erişim", "Invalid credentials"))
+    await shop.account.renew()
+    assert (await shop.poll()).ok
+
+
+async def test_trouble_of_the_database_is_no_refusal_of_an_order(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    order = shop.place()
+
+    def disk_full(*_: Any, **__: Any) -> None:
+        raise OperationalError("INSERT", None, sqlite3.OperationalError("database or disk is full"))
+
+    with monkeypatch.context() as full:
+        full.setattr(orders, "insert_new", disk_full)
+        await shop.poll()
+    assert (shop.calls("acknowledge"), shop.count("delivery_quarantine")) == ([], 0)
+    await shop.poll()
+    assert shop.order(order)["acknowledged_status_id"] == 1
+
+
+async def test_a_document_that_not_even_quarantine_takes_harms_only_itself(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    good = shop.place()
+
+    def refuse(*_: Any, **__: Any) -> bool:
+        raise OperationalError("INSERT", None, sqlite3.OperationalError("no"))
+
+    monkeypatch.setattr(quarantine, "keep", refuse)
+    shop.world.faults.add(listing(7, good.document))
+    assert (await shop.poll()).ok
+    assert shop.order(good)["acknowledged_status_id"] == 1
+
+
+async def test_a_zero_byte_in_a_document_is_stored_as_a_mark_that_every_database_takes(shop: Shop):
+    order = shop.place()
+    document = {**order.document, "note": "before|after"}
+    shop.world.faults.add(listing(_with_raw_zero(document)))
+    await shop.poll()
+    assert "before\ufffdafter" in shop.order(order)["payload"]
+    assert shop.order(order)["note"] == "before\ufffdafter"
+
+
+def _with_raw_zero(document: dict[str, Any]) -> bytes:
+    return wire.encode(document).replace(b"before|after", b"before\0after")
+
+
+async def test_an_acknowledgement_on_the_wire_is_waited_for_when_the_intake_fails(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    known = await shop.taken_in()
+    new = shop.place()
+    shop.world.change_status(known.key, 2)
+    shop.world.faults.add(Fault.delay("acknowledge", 3))
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(orders, "update_delivered", broken)
+    with pytest.raises(RuntimeError):
+        await shop.poll()
+    assert shop.order(new)["acknowledged_status_id"] == 1
+    assert shop.lanes.taken() == frozenset()
+
+
+async def test_an_order_that_another_account_brought_in_meanwhile_is_no_refused_one(
+    open_shop: OpenShop, monkeypatch: pytest.MonkeyPatch
+):
+    shop = await open_shop("kadikoy", "besiktas")
+    order = shop.place()
+    await shop.poll("kadikoy")
+    shop.world.faults.add(listing(order.document, account="besiktas"))
+    true, looks = orders.stored, 0
+
+    def too_early(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
+        nonlocal looks
+        wanted = list(keys)
+        looks += bool(wanted)
+        return {} if wanted and looks == 1 else true(connection, wanted)
+
+    monkeypatch.setattr(orders, "stored", too_early)
+    await shop.poll("besiktas")
+    assert (shop.count("delivery_orders"), shop.count("delivery_quarantine")) == (1, 0)
+    assert [call.account for call in shop.calls("acknowledge")] == ["kadikoy"]
+
+
+async def test_a_clock_set_back_does_not_hold_a_row_that_waits(shop: Shop):
+    row = shop.act("accept", await shop.taken_in())
+    shop.world.faults.add(Fault.error("accept", 500, "hata"))
+    await shop.drain()
+    shop.clock.ahead -= timedelta(hours=1)
+    began = shop.clock.monotonic()
+    assert (await shop.verdict(row))["state"] == "done"
+    assert shop.clock.monotonic() - began < 60
+
+
+async def test_one_account_that_hangs_leaves_places_to_the_others(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas", actions={"max_in_flight": 4})
+    mine = [await shop.taken_in() for _ in range(4)]
+    other = shop.place(restaurant_id=BESIKTAS)
+    await shop.poll("besiktas")
+    shop.world.faults.add(Fault(kind=FaultKind.HANG, operation="accept", account="kadikoy", times=None))
+    for order in mine:
+        shop.act("accept", order)
+    free = shop.act("accept", other)
+    await shop.outbox.tick()
+    await asyncio.sleep(1)
+    await shop.outbox.tick()
+    assert shop.row(free)["state"] == "done"
+
+
+async def test_a_list_with_a_document_without_a_key_proves_no_absence(shop: Shop):
+    row = shop.act("accept", await shop.taken_in())
+    shop.world.faults.add(Fault.drop("accept"), listing({"note": "whose order is this?"}))
+    await shop.drain()
+    await shop.poll()
+    await shop.drain()
+    assert len(shop.calls("accept")) == 1, "absence would have sent it again at once"
+    assert shop.row(row)["state"] == "sending"
+
+
+async def test_a_lost_token_row_costs_no_action_its_outcome(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    row = shop.act("accept", await shop.taken_in())
+
+    def busy(*_: Any, **__: Any) -> None:
+        raise OperationalError("UPDATE", None, sqlite3.OperationalError("database is locked"))
+
+    monkeypatch.setattr(shop.account._vault, "save", busy)
+    shop.world.end_tokens("kadikoy")
+    await shop.drain()
+    assert shop.end(row) == ("done", None, "answer")
+
+
+async def test_a_till_that_holds_the_file_is_waited_for_once_and_not_for_each_order(shop: Shop):
+    placed = [shop.place() for _ in range(5)]
+
+    async def hold() -> None:
+        shop.till.execute("BEGIN IMMEDIATE")
+
+    shop.line.when_answered("get_current", hold)
+    # The account's state cannot be written either, so the tick ends in an error, and the daemon makes another one.
+    with capture_logs() as logs, contextlib.suppress(OperationalError):
+        await shop.poll()
+    shop.till.execute("ROLLBACK")
+    assert [line["event"] for line in logs].count("poll.chunk_failed") == 1
+    assert shop.calls("acknowledge") == []
+    await asyncio.sleep(60)
+    await shop.poll()
+    assert {shop.order(order)["acknowledged_status_id"] for order in placed} == {1}
+
+
+async def test_an_ok_that_could_not_be_noted_is_noted_at_the_next_poll(shop: Shop):
+    order = shop.place()
+
+    async def lock() -> None:
+        shop.till.execute("BEGIN IMMEDIATE")
+
+    shop.line.when_answered("acknowledge", lock)
+    with capture_logs() as logs, contextlib.suppress(OperationalError):
+        await shop.poll()
+    shop.till.execute("ROLLBACK")
+    assert "database.mark_failed" in [line["event"] for line in logs]
+    assert (order.acknowledged, shop.order(order)["acknowledged_status_id"]) == (True, None)
+    await asyncio.sleep(60)
+    assert (await shop.poll()).delivered == 0
+    assert shop.order(order)["acknowledged_status_id"] == 1
+    assert shop.story(order) == ["received", "acknowledged"]
+
+
+def test_the_limits_of_an_intake_are_what_the_contract_says() -> None:
+    assert (intake.CHUNK, intake.ACKNOWLEDGE_WITHIN_S) == (100, 8.0)
+
+
+async def test_a_failed_opening_that_is_retried_by_hand_is_sent_again(shop: Shop):
+    shop.world.close_restaurant(KADIKOY)
+    shop.world.faults.add(Fault.error("open_restaurant", 500, "hata", times=4))
+    row = shop.act("open_restaurant", restaurant_id=KADIKOY)
+    assert (await shop.verdict(row))["state"] == "failed"
+    expires = shop.clock.now() + timedelta(hours=1)
+    assert await shop.database.run(lambda tx: actions.retry(tx, row, expires))
+    assert (await shop.verdict(row))["state"] == "done"
+    assert KADIKOY in shop.world.open_restaurants
+
+
+async def test_a_till_that_holds_the_file_for_minutes_is_told_once_and_so_is_its_end(shop: Shop):
+    rows = [shop.act("accept", await shop.taken_in()) for _ in range(2)]
+    with capture_logs() as logs:
+        shop.till.execute("BEGIN IMMEDIATE")
+        for _ in range(20):
+            await shop.outbox._safe_tick()
+            await asyncio.sleep(FLOOR_S)
+        shop.till.execute("ROLLBACK")
+        for row in rows:
+            assert (await shop.verdict(row))["state"] == "done"
+    alarms = [line for line in logs if line["log_level"] in {"warning", "error"}]
+    assert [(line["event"], line["log_level"]) for line in alarms] == [("database.failed", "error")]
+    assert "Another program holds the database" in alarms[0]["remedy"]
+    assert [line["failures"] for line in logs if line["event"] == "database.recovered"] == [20]
+
+
+async def test_verdicts_that_a_till_keeps_from_being_written_are_told_once_and_tried_together(shop: Shop):
+    rows = [shop.act("accept", await shop.taken_in()) for _ in range(3)]
+    await shop.outbox.tick()
+    await asyncio.wait(set(shop.outbox._sending))
+    shop.till.execute("BEGIN IMMEDIATE")
+    with capture_logs() as logs:
+        for _ in range(5):
+            await shop.outbox.tick()
+            await asyncio.sleep(STUCK_S)
+    shop.till.execute("ROLLBACK")
+    assert sorted(line["id"] for line in logs if line["event"] == "action.verdict_waits") == rows
+    assert shop.database.trouble._failures == 5, "each of the three alone would wait as long again"
+    await shop.drain()
+    assert {shop.end(row) for row in rows} == {("done", None, "answer")}
+    assert len(shop.calls("accept")) == 3
+
+
+async def test_many_oks_are_noted_in_few_transactions(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    placed = [shop.place() for _ in range(50)]
+    shop.world.faults.add(Fault.delay("acknowledge", 0.02, times=None))  # eight answers, again and again
+    batches, true = [], orders.mark_acknowledged
+    monkeypatch.setattr(orders, "mark_acknowledged", lambda tx, marks: (batches.append(len(marks)), true(tx, marks)))
+    await shop.poll()
+    assert sum(batches) == 50
+    assert len(batches) <= 3, "a till on the same file waits for each"
+    assert {shop.order(order)["acknowledged_status_id"] for order in placed} == {1}

@@ -1,0 +1,272 @@
+"""The table of unknown outcomes (DESIGN, section 4), row by row in the whole outbox: what `test_drain.py` leaves out."""
+
+import pytest
+from structlog.testing import capture_logs
+from tests.jobs.shop import Shop
+from tests.jobs.test_drain import ABOUT, BEFORE, RESTAURANT_ACTIONS, TARGET, asked, effects, is_so
+
+from orderbridge.sandbox import Fault, When
+from orderbridge.sandbox.faults import FaultKind
+from orderbridge.sandbox.state import Order
+
+NO = "sipariş durumu uygun değil"
+LOOKED_FOR = ["accept", "on_the_way"]
+
+
+async def without_our_ok(shop: Shop, action: str) -> Order:
+    """An order that the service took as acknowledged and whose OK never came: its absence will prove nothing."""
+    shop.world.faults.add(Fault.drop("acknowledge", when=When.AFTER))
+    order = shop.place(status_id=BEFORE[action])
+    await shop.poll()
+    assert (order.acknowledged, shop.order(order)["acknowledged_status_id"]) == (True, None)
+    return order
+
+
+async def still_listed(shop: Shop, action: str) -> Order:
+    """An order whose acknowledgement came to nothing: the list goes on showing it."""
+    shop.world.faults.add(Fault(operation="acknowledge", status=500))
+    order = shop.place(status_id=BEFORE[action])
+    await shop.poll()
+    assert not order.acknowledged
+    return order
+
+
+def gap(shop: Shop, action: str) -> float:
+    first, second = shop.calls(action)
+    return (second.at - first.at).total_seconds()
+
+
+# ---- accept and on_the_way -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", LOOKED_FOR)
+async def test_a_look_that_shows_the_status_before_sends_it_again_at_once(shop: Shop, action: str):
+    order = await still_listed(shop, action)
+    shop.world.faults.add(Fault.drop(action))
+    row = shop.act(action, order)
+    await shop.verdict(row)
+    assert (shop.end(row), order.status_id) == (("done", None, "answer"), TARGET[action])
+    assert 29 <= gap(shop, action) <= 32
+
+
+@pytest.mark.parametrize("action", LOOKED_FOR)
+async def test_an_absence_that_no_acknowledgement_explains_proves_nothing(shop: Shop, action: str):
+    order = await without_our_ok(shop, action)
+    shop.world.faults.add(Fault.drop(action))
+    row = shop.act(action, order)
+    await shop.drain()
+    await shop.poll()
+    await shop.drain()
+    assert (shop.row(row)["state"], len(shop.calls(action))) == ("sending", 1)
+    await shop.verdict(row)
+    assert (shop.end(row), order.status_id) == (("done", None, "answer"), TARGET[action])
+    assert 60 <= gap(shop, action) <= 61  # two cooldowns
+
+
+@pytest.mark.parametrize("action", LOOKED_FOR)
+async def test_a_look_that_shows_another_status_proves_nothing(shop: Shop, action: str):
+    row = await asked(shop, action)
+    (order,) = shop.world.orders.values()
+    shop.world.faults.add(Fault.drop(action))
+    await shop.drain()
+    shop.world.change_status(order.key, 99)
+    await shop.poll()
+    await shop.drain()
+    assert (shop.row(row)["state"], len(shop.calls(action))) == ("sending", 1)
+    await shop.verdict(row)
+    assert shop.end(row) == ("failed", "outcome_unknown", "poll")  # sent again and refused, and never seen
+    assert 60 <= gap(shop, action) <= 61
+
+
+@pytest.mark.parametrize("action", LOOKED_FOR)
+async def test_one_that_is_refused_and_not_seen_is_an_alarm_that_names_the_panel(shop: Shop, action: str):
+    row = await asked(shop, action)
+    shop.world.faults.add(Fault(operation=action, status=500), Fault.error(action, 422, NO))
+    with capture_logs() as lines:
+        await shop.verdict(row)
+    assert shop.end(row) == ("failed", "outcome_unknown", "poll")
+    assert "panel" in shop.row(row)["error_text"]
+    (told,) = [line for line in lines if line["event"] == "action.failed"]
+    assert (told["log_level"], told["action"], told["code"]) == ("error", action, "outcome_unknown")
+
+
+@pytest.mark.parametrize("action", LOOKED_FOR)
+async def test_a_resend_that_is_refused_because_it_was_done_is_seen_by_the_look(shop: Shop, action: str):
+    row = await asked(shop, action)
+    shop.world.faults.add(Fault(operation=action, status=500, when=When.AFTER))
+    await shop.verdict(row)
+    (order,) = shop.world.orders.values()
+    assert (shop.end(row), effects(shop, action)) == (("done", None, "poll"), 1)
+    assert (shop.order(order)["status_id"], shop.order(order)["problem"]) == (TARGET[action], None)
+
+
+# ---- complete --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_complete_whose_order_was_never_shown_on_its_way_is_not_proved_by_absence(shop: Shop):
+    order = await shop.taken_in(status_id=2, courier_type="come_get")
+    shop.world.faults.add(Fault.drop("complete"))
+    row = shop.act("complete", order)
+    await shop.verdict(row)
+    assert (shop.end(row), order.status_id) == (("failed", "outcome_unknown", "poll"), 2)
+    assert len(shop.calls("complete")) == 2
+
+
+async def test_an_ok_to_on_the_way_counts_as_the_services_own_word(shop: Shop):
+    order = await shop.taken_in(status_id=2)
+    shop.act("on_the_way", order)
+    await shop.drain()
+    shop.world.faults.add(Fault.drop("complete", when=When.AFTER))
+    row = shop.act("complete", order)
+    await shop.verdict(row)
+    assert (shop.end(row), order.status_id) == (("done", None, "refusal"), 5)
+
+
+async def test_a_complete_that_a_look_shows_undone_keeps_the_time_of_its_resend(shop: Shop):
+    order = await still_listed(shop, "complete")
+    shop.world.faults.add(Fault.hang("complete", times=2))
+    row = shop.act("complete", order)
+    await shop.verdict(row)
+    assert (shop.end(row), order.status_id) == (("done", None, "answer"), 5)
+    times = [call.at for call in shop.calls("complete")]
+    assert 30 <= (times[2] - times[1]).total_seconds() <= 33  # 20 s of silence, and ten to twelve and a half
+
+
+async def test_an_absence_without_a_refusal_does_not_prove_a_complete(shop: Shop):
+    row = await asked(shop, "complete")
+    shop.world.faults.add(Fault.drop("complete", when=When.AFTER), Fault.drop("complete", times=None))
+    await shop.verdict(row)
+    assert shop.end(row) == ("failed", "outcome_unknown", "poll")
+    assert len(shop.calls("complete")) == 4
+
+
+@pytest.mark.parametrize("action", ["accept", "on_the_way", "complete"])
+@pytest.mark.parametrize("refused", [False, True], ids=["in doubt", "after a refused resend"])
+async def test_a_look_that_shows_the_order_cancelled_refuses_what_is_in_doubt(shop: Shop, action: str, refused: bool):
+    row = await asked(shop, action)
+    (order,) = shop.world.orders.values()
+    shop.world.faults.add(Fault(operation=action, status=500), *[Fault.error(action, 422, NO)] * refused)
+    shop.world.faults.add(Fault(operation=action, status=500, times=None))
+    await shop.drain()
+    shop.world.cancel_by_customer(order.key)
+    await shop.verdict(row)
+    assert shop.end(row) == ("refused", "order_cancelled", "poll")
+    assert shop.order(order)["ended_by"] == "cancelled"
+
+
+# ---- cancel ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_cancel_is_not_proved_by_absence_after_a_complete_of_ours(shop: Shop):
+    completed = await asked(shop, "complete")
+    shop.world.faults.add(Fault.drop("complete", when=When.AFTER))
+    await shop.verdict(completed)
+    assert shop.end(completed) == ("done", None, "refusal")
+    (order,) = shop.world.orders.values()
+    shop.world.faults.add(Fault.drop("cancel"))
+    row = shop.act("cancel", order)
+    await shop.verdict(row)
+    assert (shop.end(row), order.status_id) == (("failed", "outcome_unknown", "poll"), 5)
+
+
+async def test_a_cancel_that_a_look_shows_ends_before_its_resend(shop: Shop):
+    row = await asked(shop, "cancel")
+    shop.world.faults.add(Fault(operation="cancel", status=500, when=When.AFTER, times=None))
+    await shop.verdict(row)
+    assert shop.end(row) == ("done", None, "poll")
+    assert len(shop.calls("cancel")) == 3  # the look came between the ten seconds and the sixty
+
+
+@pytest.mark.parametrize("status_id", [2, 16])
+async def test_a_refused_cancel_whose_order_is_shown_active_is_refused(shop: Shop, status_id: int):
+    row = await asked(shop, "cancel")
+    (order,) = shop.world.orders.values()
+    shop.world.faults.add(Fault(operation="cancel", status=500), Fault.error("cancel", 422, NO))
+    await shop.drain()
+    shop.world.change_status(order.key, status_id)
+    await shop.verdict(row)
+    assert shop.end(row) == ("refused", "refused", "poll")
+    assert shop.order(order)["status_id"] == status_id
+
+
+# ---- restaurants -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", When)
+@pytest.mark.parametrize(
+    "mute",
+    [
+        pytest.param({"status": 500}, id="500"),
+        pytest.param({"status": 404, "body": b"<html></html>"}, id="page"),
+        pytest.param({"status": 200, "body": b'{"status": true, "data": "Maybe"}'}, id="neither"),
+        pytest.param({"status": 429}, id="429"),
+        pytest.param({"kind": FaultKind.HANG}, id="hang"),
+    ],
+)
+@pytest.mark.parametrize("action", RESTAURANT_ACTIONS)
+async def test_a_restaurant_whose_status_cannot_be_read_is_sent_to_again(
+    shop: Shop, action: str, mute: dict[str, object], when: When
+):
+    row = await asked(shop, action)
+    shop.world.faults.add(Fault.drop(action, when=when), Fault(operation="get_restaurant_status", **mute))
+    ended = await shop.verdict(row)
+    assert (ended["state"], is_so(shop.world, action)) == ("done", True)
+    assert effects(shop, action) == 1
+    assert len(shop.calls(action)) <= 2
+
+
+@pytest.mark.parametrize("action", RESTAURANT_ACTIONS)
+async def test_a_restaurant_that_stays_mute_stays_unknown(shop: Shop, action: str):
+    row = await asked(shop, action)
+    shop.world.faults.add(
+        Fault.drop(action, times=None, when=When.AFTER),
+        Fault(operation="get_restaurant_status", status=500, times=None),
+    )
+    await shop.verdict(row)
+    assert (shop.end(row), len(shop.calls(action))) == (("failed", "outcome_unknown", None), 4)
+
+
+@pytest.mark.parametrize("action", ABOUT)
+async def test_what_can_be_repeated_leaves_no_order_in_doubt(shop: Shop, action: str):
+    order = await shop.taken_in()
+    row = shop.act(action, **ABOUT[action])
+    shop.world.faults.add(Fault(operation=action, status=500), Fault.error(action, 403, "URL hatalı"))
+    await shop.verdict(row)
+    assert (shop.row(row)["state"], shop.order(order)["problem"]) == ("refused", None)
+
+
+# ---- the doubt about an order's status -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", LOOKED_FOR)
+async def test_the_doubt_that_an_unknown_outcome_leaves_is_healed_by_the_next_ok(shop: Shop, action: str):
+    row = await asked(shop, action)
+    (order,) = shop.world.orders.values()
+    shop.world.faults.add(Fault(operation=action, status=500), Fault.error(action, 422, NO))
+    await shop.verdict(row)
+    assert (shop.row(row)["error_code"], shop.order(order)["problem"]) == ("outcome_unknown", "status_doubtful")
+    again = shop.act(action, order)
+    await shop.drain()
+    assert shop.end(again) == ("done", None, "answer")
+    assert (shop.order(order)["problem"], shop.order(order)["status_id"]) == (None, TARGET[action])
+
+
+@pytest.mark.parametrize("action", LOOKED_FOR)
+async def test_the_doubt_that_an_unknown_outcome_leaves_is_healed_by_the_next_delivery(shop: Shop, action: str):
+    row = await asked(shop, action)
+    (order,) = shop.world.orders.values()
+    shop.world.faults.add(Fault(operation=action, status=500), Fault.error(action, 422, NO))
+    await shop.verdict(row)
+    shop.world.change_status(order.key, TARGET[action])
+    await shop.poll()
+    assert (shop.order(order)["problem"], shop.order(order)["status_id"]) == (None, TARGET[action])
+
+
+async def test_a_proof_by_refusal_leaves_the_doubt_until_the_service_says_more(shop: Shop):
+    row = await asked(shop, "complete")
+    (order,) = shop.world.orders.values()
+    shop.world.faults.add(Fault.drop("complete", when=When.AFTER))
+    await shop.verdict(row)
+    stored = shop.order(order)
+    assert (shop.end(row), stored["status_id"]) == (("done", None, "refusal"), 5)
+    assert (stored["service_status_id"], stored["problem"]) == (16, "status_doubtful")

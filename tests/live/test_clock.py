@@ -1,0 +1,87 @@
+"""The machine's clock is set while the daemon runs, by an hour to either side; only its own process sees it."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.test_daemon import Till, ended, process, until
+
+from orderbridge.sandbox import World
+from orderbridge.sandbox.scenery import KADIKOY
+
+LIBRARY = "faketime/libfaketimeMT.so.1"
+PLACES = ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib")
+
+pytestmark = pytest.mark.timeout(180)
+
+Set = Callable[[int], None]
+
+
+@pytest.fixture
+def set_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Set:
+    """The wall clock of the processes that start from now on; the monotonic one is nobody's to set."""
+    found = [path for place in PLACES if (path := Path(place, LIBRARY)).is_file()]
+    if not found:
+        pytest.skip("libfaketime is not installed (Debian: apt-get install libfaketime)")
+    file = tmp_path / "clock"
+
+    def set_clock(ahead_s: int) -> None:
+        new = file.with_suffix(".new")
+        new.write_text(f"{ahead_s:+d}")
+        new.replace(file)
+
+    set_clock(0)
+    monkeypatch.setenv("LD_PRELOAD", str(found[0]))
+    monkeypatch.setenv("FAKETIME_TIMESTAMP_FILE", str(file))
+    monkeypatch.setenv("FAKETIME_CACHE_DURATION", "1")  # seconds; to read the file at each call takes all the time
+    monkeypatch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+    monkeypatch.setenv("NO_FAKE_STAT", "1")
+    monkeypatch.setenv("FAKETIME_DISABLE_SHM", "1")
+    return set_clock
+
+
+def told(configuration: Path, event: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (configuration.parent / "log").read_text().splitlines()]
+    return [line for line in lines if line["event"] == event]
+
+
+async def test_a_clock_that_is_set_forward_and_back_stops_nothing(
+    configuration: Path, till: Till, world: World, set_clock: Set
+):
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: first.acknowledged)
+        for jumps, ahead_s in ((1, 3600), (2, 0)):
+            set_clock(ahead_s)
+            late = world.place_order(restaurant_id=KADIKOY)
+            await until(lambda late=late: late.acknowledged)
+            # The till's own clock is as it was: an accept of it would be an hour old, and expire.
+            row = till.run("INSERT INTO delivery_actions (action, food_id) VALUES ('deactivate_food', 1001)")
+            await until(lambda row=row: till.state(row) == "done")
+            await until(lambda jumps=jumps: len(told(configuration, "clock.jumped")) == jumps)
+            polls = len(world.calls("get_current"))
+            await until(lambda polls=polls: len(world.calls("get_current")) >= polls + 2)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert [round(line["seconds"], -1) for line in told(configuration, "clock.jumped")] == [3600, -3600]
+    assert {call.http_status for call in world.calls()} <= {200, None}
+    assert len(world.calls("login")) == 1, "the token has a day, and its hour of spare is not up"
+    assert told(configuration, "job.crashed") == []
+
+
+async def test_a_clock_that_is_a_day_ahead_costs_a_login_and_no_more(
+    configuration: Path, till: Till, world: World, set_clock: Set
+):
+    """By our clock the token is over; the new one counts from now on."""
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: first.acknowledged)
+        set_clock(25 * 3600)
+        await until(lambda: len(world.calls("login")) == 2)
+        late = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: late.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert len(world.calls("login")) == 2
+    assert 429 not in {call.http_status for call in world.calls()}

@@ -1,0 +1,116 @@
+"""A file system that is full, or read-only: a small one in memory, where this machine lets us mount one."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.test_daemon import Till, ended, process, until
+
+from orderbridge.sandbox import World
+from orderbridge.sandbox.scenery import KADIKOY
+
+SIZE_MB = 4
+
+pytestmark = pytest.mark.timeout(180)
+
+
+class Disk:
+    """A file system of a few MB."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._ballast = place / "ballast"
+
+    def mount(self, options: str) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.place)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
+
+    def fill(self) -> None:
+        with self._ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"\0" * 4096)
+
+    def empty(self) -> None:
+        self._ballast.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root mounts a file system")
+    place = tmp_path / "disk"
+    place.mkdir()
+    disk = Disk(place)
+    disk.mount(f"size={SIZE_MB}m")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.fixture
+def till(disk: Disk) -> Till:
+    return Till(disk.place / "pos.db")
+
+
+def log_of(configuration: Path) -> str:
+    return (configuration.parent / "log").read_text()
+
+
+def told(configuration: Path, event: str) -> list[dict[str, str]]:
+    """The lines of one kind."""
+    lines = [json.loads(line) for line in log_of(configuration).splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == event]
+
+
+async def test_a_full_disk_is_told_once_and_loses_nothing(configuration: Path, disk: Disk, till: Till, world: World):
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: first.acknowledged)
+        disk.fill()
+        late = [world.place_order(restaurant_id=KADIKOY, document={"note": "x" * 20_000}) for _ in range(20)]
+        await until(lambda: told(configuration, "database.failed"))
+        stored = {row["payment_key"] for row in till.rows("SELECT payment_key FROM delivery_orders")}
+        assert {order.key for order in late if order.acknowledged} <= stored
+        assert not all(order.acknowledged for order in late)
+        disk.empty()
+        await until(lambda: all(order.acknowledged for order in late))
+        row = till.accept(late[-1])
+        await until(lambda: till.state(row) == "done")
+        await until(lambda: told(configuration, "database.recovered"))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert len(till.rows("SELECT 1 FROM delivery_orders")) == 21
+    assert {line["remedy"] for line in told(configuration, "database.failed")} == {
+        "The disk is full or failing: make room."
+    }
+
+
+async def test_a_read_only_file_system_is_said_at_the_start_and_nothing_is_asked(
+    configuration: Path, disk: Disk, till: Till, world: World
+):
+    """As after a fault of the disk and a reboot."""
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: first.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    late = world.place_order(restaurant_id=KADIKOY)
+    asked = len(world.calls())
+    disk.mount("remount,ro")
+    async with process(configuration) as daemon:
+        await until(lambda: daemon.returncode is not None)
+    said = log_of(configuration).splitlines()[-1]
+    assert daemon.returncode == 1
+    assert "let this user write" in said.lower()
+    assert "Traceback" not in log_of(configuration)
+    assert (len(world.calls()), late.acknowledged) == (asked, False)
+    disk.mount("remount,rw")
+    async with process(configuration) as daemon:
+        await until(lambda: late.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert {till.status(first), till.status(late)} == {1}

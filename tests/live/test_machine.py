@@ -1,0 +1,209 @@
+"""What a machine can do to the daemon: a full disk, no descriptors, a dead line, a damaged file, a kill."""
+
+import asyncio
+import resource
+import signal
+import socket
+import sqlite3
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.test_daemon import Till, ended, process, until
+
+from orderbridge.sandbox import Sandbox, World
+from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge.store.tables import SCHEMA_VERSION_TABLE
+
+pytestmark = pytest.mark.timeout(180)
+
+FINAL = ("done", "refused", "failed", "expired", "superseded", "withdrawn")
+
+
+def limit(pid: int, kind: int, soft: int) -> tuple[int, int]:
+    """Set one limit of a running process; returns what it was."""
+    before = resource.prlimit(pid, kind)
+    resource.prlimit(pid, kind, (soft, before[1]))
+    return before
+
+
+def log_of(configuration: Path) -> str:
+    return (configuration.parent / "log").read_text()
+
+
+async def polls(world: World, more: int) -> None:
+    """Wait until so many more polls were made."""
+    wanted = len(world.calls("get_current")) + more
+    await until(lambda: len(world.calls("get_current")) >= wanted)
+
+
+async def test_a_full_disk_loses_no_order_and_is_survived(configuration: Path, till: Till, world: World):
+    """The file cannot grow: nothing is acknowledged that is not stored."""
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: first.acknowledged)
+        grown = till.path.with_name("pos.db-wal").stat().st_size
+        before = limit(daemon.pid, resource.RLIMIT_FSIZE, grown)
+        late = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: "database.failed" in log_of(configuration))
+        assert not late.acknowledged
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, before)
+        await until(lambda: late.acknowledged)
+        row = till.accept(late)
+        await until(lambda: till.state(row) == "done")
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert {till.status(first), till.status(late)} == {1, 2}
+
+
+async def test_without_descriptors_it_waits_and_goes_on(configuration: Path, till: Till, world: World):
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: first.acknowledged and till.one("SELECT state FROM delivery_accounts")["state"] == "ok")
+        before = limit(daemon.pid, resource.RLIMIT_NOFILE, 3)
+        await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
+        late = world.place_order(restaurant_id=KADIKOY)
+        resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, before)
+        await until(lambda: late.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert till.status(late) == 1
+    assert "poll.recovered" in log_of(configuration)
+
+
+async def test_a_line_that_is_cut_and_comes_back(configuration: Path, till: Till, world: World, sandbox: Sandbox):
+    port = sandbox.port
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: first.acknowledged)
+        sandbox.stop()
+        row = till.accept(first)
+        await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
+        assert till.state(row) == "pending"
+        again = Sandbox(world, directory=sandbox.ca_file.parent, port=port)
+        again.start()
+        try:
+            await until(lambda: till.state(row) == "done")
+            await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "ok")
+            assert await ended(daemon, signal.SIGTERM) == 0
+        finally:
+            again.stop()
+    assert "poll.recovered" in log_of(configuration)
+
+
+async def test_a_line_that_swallows_everything(configuration: Path, till: Till, world: World, sandbox: Sandbox):
+    """Somebody takes the connection and never says a word."""
+    port = sandbox.port
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: first.acknowledged)
+        sandbox.stop()
+        with socket.create_server(("127.0.0.1", port)):
+            await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
+        again = Sandbox(world, directory=sandbox.ca_file.parent, port=port)
+        again.start()
+        try:
+            late = world.place_order(restaurant_id=KADIKOY)
+            await until(lambda: late.acknowledged)
+            assert await ended(daemon, signal.SIGTERM) == 0
+        finally:
+            again.stop()
+    assert till.status(late) == 1
+
+
+def damage(path: Path, table: str) -> bytes:
+    """Overwrite the first page of one table with rubbish. Returns the file as it is now."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+        root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xa5" * size)
+    return path.read_bytes()
+
+
+async def test_a_damaged_file_is_told_at_the_start_and_left_as_it_is(configuration: Path, till: Till, world: World):
+    order = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: order.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    damaged = damage(till.path, "delivery_orders")
+    asked = len(world.calls())
+    async with process(configuration) as daemon:
+        async with asyncio.timeout(60):
+            assert await daemon.wait() == 1
+    said = log_of(configuration).splitlines()[-1]
+    assert "is damaged" in said
+    assert "copy" in said
+    assert till.path.read_bytes() == damaged
+    assert len(world.calls()) == asked
+
+
+async def test_a_schema_newer_than_the_program_is_refused_and_left_as_it_is(
+    configuration: Path, till: Till, world: World
+):
+    order = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: order.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    till.run(f"UPDATE {SCHEMA_VERSION_TABLE} SET version_num = '9999'")
+    till.run("ALTER TABLE delivery_orders ADD COLUMN of_the_future TEXT")
+    with till.connection() as connection:
+        before = list(connection.iterdump())
+    asked = len(world.calls())
+    async with process(configuration) as daemon:
+        async with asyncio.timeout(60):
+            assert await daemon.wait() == 1
+    said = log_of(configuration).splitlines()[-1]
+    assert said.startswith("orderbridge: The database has schema 9999")
+    assert "Install the newer orderbridge" in said
+    with till.connection() as connection:
+        assert list(connection.iterdump()) == before
+    assert len(world.calls()) == asked
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_kills_at_random_moments_lose_nothing(seed: int, configuration: Path, till: Till, world: World):
+    random = Random(seed)
+    placed = []
+    for _ in range(4):
+        placed += [world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"}) for _ in range(15)]
+        async with process(configuration) as daemon:
+            await until(till.path.exists)
+            if len(placed) > 15:
+                for order in placed[-30:-15]:
+                    if till.status(order) is not None:
+                        till.accept(order)
+            await asyncio.sleep(0.5 + 2 * random.random())  # the moment is the point
+            await ended(daemon, signal.SIGKILL)
+        stored = {row["payment_key"] for row in till.rows("SELECT payment_key FROM delivery_orders")}
+        assert {order.key for order in placed if order.acknowledged} <= stored
+    async with process(configuration) as daemon:
+        await until(lambda: all(order.acknowledged for order in placed))
+        await until(lambda: not till.rows("SELECT 1 FROM delivery_actions WHERE state IN ('pending', 'sending')"))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert len(till.rows("SELECT 1 FROM delivery_orders")) == len(placed)
+    for row in till.rows("SELECT * FROM delivery_actions"):
+        order = world.order(row["payment_key"])
+        assert (row["state"], order.status_id) == ("done", 2), row
+    assert [call.http_status for call in world.calls("get_current") if call.http_status == 429] == []
+    accepted = [call.argument for call in world.calls("accept") if call.effect]
+    assert len(accepted) == len(set(accepted))
+
+
+async def test_a_sigterm_under_load_leaves_nothing_half_done(configuration: Path, till: Till, world: World):
+    placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(60)]
+    async with process(configuration) as daemon:
+        await until(lambda: sum(order.acknowledged for order in placed) >= 20)
+        for order in placed:
+            if till.status(order) is not None:
+                till.accept(order)
+        await until(lambda: world.calls("accept"))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert till.rows("SELECT 1 FROM delivery_actions WHERE state = 'sending'") == []
+    stored = {row["payment_key"]: row for row in till.rows("SELECT * FROM delivery_orders")}
+    for order in placed:
+        if order.acknowledged:
+            assert stored[order.key]["acknowledged_status_id"] is not None
+    for row in till.rows("SELECT * FROM delivery_actions WHERE state = 'done'"):
+        assert world.order(row["payment_key"]).status_id == 2

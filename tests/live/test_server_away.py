@@ -1,0 +1,241 @@
+"""The database's server is restarted, is away for a while, says nothing, or takes no writes: the daemon outlives it."""
+
+import asyncio
+import contextlib
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import NullPool, create_engine, text
+from tests import databases
+from tests.databases import Server
+from tests.test_daemon import ended, process, until
+
+from orderbridge import config, daemon
+from orderbridge.daemon import Daemon
+from orderbridge.sandbox import Fault, World
+from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge.sandbox.state import Order
+from orderbridge.store import database
+
+AWAY_S = 6.5  # longer than any job waits after a failure; the length is the point, so it is slept through
+POSTGRESQL, MARIADB = databases.SERVERS
+
+pytestmark = pytest.mark.timeout(240)
+
+
+class Pos:
+    """What a POS does on the server, with a connection for each statement: it outlives the server, too."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+
+    def run(self, sql: str, **values: object) -> None:
+        with self._engine.connect() as connection:
+            connection.execute(text(sql), values)
+
+    def rows(self, sql: str, **values: object) -> list[dict[str, Any]]:
+        with self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(text(sql), values).mappings()]
+
+    def accept(self, order: Order) -> None:
+        insert = "INSERT INTO delivery_actions (action, payment_key, preparing_time) VALUES ('accept', :key, 25)"
+        self.run(insert, key=order.key)
+
+    def state(self, order: Order) -> str | None:
+        """Of the order's accept."""
+        rows = self.rows("SELECT state FROM delivery_actions WHERE payment_key = :key", key=order.key)
+        return str(rows[0]["state"]) if rows else None
+
+    def stored(self) -> dict[str, int]:
+        return {row["payment_key"]: row["status_id"] for row in self.rows("SELECT * FROM delivery_orders")}
+
+
+@pytest.fixture(scope="module", params=[POSTGRESQL, MARIADB])
+def kind_of_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    make: Callable[[], contextlib.AbstractContextManager[Server]]
+    make = databases.own_mariadb_server if request.param == databases.MARIADB else databases.own_postgresql_server
+    with make() as server:
+        yield server
+
+
+@pytest.fixture
+def server(kind_of_server: Server) -> Server:
+    return kind_of_server
+
+
+@pytest.fixture
+def pos(server: Server) -> Iterator[Pos]:
+    """A database of its own for each test."""
+    with databases.own_database(server.url, "pos") as url:
+        yield Pos(url)
+
+
+@pytest.fixture
+def settled(configuration: Path, pos: Pos, server: Server) -> Path:
+    """The configuration with the server's database in it."""
+    lines = configuration.read_text().splitlines()
+    address = json.dumps(pos._engine.url.render_as_string(hide_password=False))
+    configuration.write_text(
+        "\n".join(f"url = {address}" if line.strip().startswith("url =") else line for line in lines)
+    )
+    return configuration
+
+
+def log_of(configuration: Path) -> str:
+    return (configuration.parent / "log").read_text()
+
+
+def told(configuration: Path, event: str) -> list[dict[str, Any]]:
+    """The lines of one kind."""
+    lines = [json.loads(line) for line in log_of(configuration).splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == event]
+
+
+def stop(server: Server) -> None:
+    server.stop(signal.SIGINT if server.url.startswith("postgresql") else signal.SIGTERM)
+
+
+async def test_a_server_that_is_restarted_again_and_again_loses_nothing(
+    settled: Path, server: Server, pos: Pos, world: World
+):
+    placed: list[Order] = []
+    async with process(settled) as daemon:
+        for _ in range(3):
+            batch = [world.place_order(restaurant_id=KADIKOY) for _ in range(10)]
+            placed += batch
+            await until(lambda batch=batch: any(order.acknowledged for order in batch))
+            for order in batch:
+                if order.key in pos.stored():
+                    pos.accept(order)
+            stop(server)
+            taken = {order.key for order in placed if order.acknowledged}
+            server.start()
+            assert taken <= pos.stored().keys()
+        await until(lambda: all(order.acknowledged for order in placed))
+        await until(lambda: not pos.rows("SELECT 1 FROM delivery_actions WHERE state IN ('pending', 'sending')"))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    for order in placed:
+        assert pos.stored()[order.key] == order.status_id
+        assert pos.state(order) in {None, "done"}
+    assert 429 not in {call.http_status for call in world.calls()}
+
+
+async def test_a_server_that_is_away_for_a_while_is_told_twice(settled: Path, server: Server, pos: Pos, world: World):
+    """Once when it goes, once when it is back. What the service answered meanwhile is not forgotten."""
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(settled) as daemon:
+        await until(lambda: first.acknowledged and not pos.rows("SELECT 1 FROM delivery_accounts WHERE state <> 'ok'"))
+        world.faults.add(Fault.delay("accept", 1.0))
+        pos.accept(first)
+        await until(lambda: world.calls("accept"))
+        stop(server)
+        polls = len(world.calls("get_current"))
+        late = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: told(settled, "database.failed"))
+        await asyncio.sleep(AWAY_S)
+        assert len(world.calls("get_current")) <= polls + 1
+        assert not late.acknowledged
+        server.start()
+        await until(lambda: late.acknowledged)
+        await until(lambda: pos.state(first) == "done")
+        await until(lambda: told(settled, "database.recovered"))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert pos.stored() == {first.key: 2, late.key: 1}
+    assert len(world.calls("accept")) == 1
+    assert 429 not in {call.http_status for call in world.calls()}
+    (line,) = told(settled, "database.failed")
+    assert "that the server runs" in line["remedy"]
+    assert [len(told(settled, event)) for event in ("wake.lost", "database.recovered")] == [1, 1]
+    assert len(told(settled, "action.verdict_waits")) <= 1
+    assert [line for line in log_of(settled).splitlines() if "Traceback" in line] == []
+
+
+async def test_a_stop_while_the_server_is_away_is_a_stop_in_order(
+    settled: Path, server: Server, pos: Pos, world: World
+):
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(settled) as daemon:
+        await until(lambda: first.acknowledged)
+        stop(server)
+        await until(lambda: told(settled, "database.failed"))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert told(settled, "daemon.stopped")
+    server.start()
+    assert pos.stored() == {first.key: 1}
+
+
+async def test_without_its_server_the_daemon_does_not_start_and_says_why(settled: Path, server: Server, pos: Pos):
+    stop(server)
+    async with process(settled) as daemon:
+        async with asyncio.timeout(60):
+            assert await daemon.wait() == 1
+    assert "does not answer" in log_of(settled)
+    assert "that the server runs" in log_of(settled)
+    server.start()
+
+
+async def test_who_waits_goes_on_waiting_while_the_server_is_away(
+    settled: Path, server: Server, pos: Pos, world: World
+):
+    """And of the two one works when it is back: the right is asked for again."""
+    async with process(settled) as first, process(settled) as second:
+        await until(lambda: told(settled, "daemon.started") and told(settled, "daemon.waiting"))
+        stop(server)
+        await until(lambda: told(settled, "database.failed"))
+        await asyncio.sleep(AWAY_S)
+        server.start()
+        order = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: order.acknowledged)
+        assert (first.returncode, second.returncode) == (None, None)
+        assert {await ended(first, signal.SIGTERM), await ended(second, signal.SIGTERM)} == {0}
+    assert pos.stored() == {order.key: 1}
+    assert 429 not in {call.http_status for call in world.calls()}
+
+
+@pytest.mark.parametrize("kind_of_server", [POSTGRESQL], indirect=True)
+async def test_a_server_that_takes_no_writes_is_told_with_the_remedy(
+    settled: Path, server: Server, pos: Pos, world: World
+):
+    """As after a failover, when the address still leads to what has become a standby."""
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(settled) as daemon:
+        await until(lambda: first.acknowledged)
+        pos.run("ALTER SYSTEM SET default_transaction_read_only = on")
+        pos.run("SELECT pg_reload_conf()")
+        late = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: told(settled, "database.failed"))
+        pos.run("ALTER SYSTEM RESET default_transaction_read_only")
+        was_acknowledged = late.acknowledged and late.key not in pos.stored()
+        pos.run("SELECT pg_reload_conf()")
+        await until(lambda: late.acknowledged)
+        await until(lambda: told(settled, "database.recovered"))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert not was_acknowledged
+    assert pos.stored() == {first.key: 1, late.key: 1}
+    assert "takes no writes" in told(settled, "database.failed")[0]["remedy"]
+
+
+async def test_a_server_that_says_nothing_does_not_keep_the_daemon_from_ending(
+    settled: Path, server: Server, pos: Pos, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(daemon, "STOP_S", 0.5)
+    monkeypatch.setattr(database, "LEAVE_WITHIN_S", 0.5)
+    first = world.place_order(restaurant_id=KADIKOY)
+    running = Daemon(config.load(settled, environ={}))
+    task = asyncio.create_task(running.run())
+    await until(lambda: first.acknowledged)
+    threads = [*running.database._writers._threads]  # type: ignore[union-attr]
+    pool = running.database.engine.pool
+    with server.frozen():
+        running.outbox.wake()
+        running.stop()
+        async with asyncio.timeout(60):
+            await task
+    for thread in threads:  # they end with the silence
+        await asyncio.to_thread(thread.join, 30)
+    pool.dispose()
+    assert pos.stored() == {first.key: 1}

@@ -1,0 +1,206 @@
+"""All operations against the service as the sandbox plays it, over TLS: two readings of SPEC.md that share no code."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.marketplace.samples import OTHER_KEY
+
+from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFailed, Unauthorized, UnknownOutcome
+from orderbridge.marketplace.client import Client, login
+from orderbridge.marketplace.http import Wire
+from orderbridge.marketplace.schema import read_order
+from orderbridge.marketplace.session import Session
+from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, Document, Token
+from orderbridge.sandbox import Fault, FaultKind, Sandbox, When, World
+from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+FOOD = 1007
+
+
+class Till:
+    """The service's truth beside the client that talks to it."""
+
+    def __init__(self, world: World, wire: Wire) -> None:
+        self.world = world
+        self.wire = wire
+        self.now = NOW
+        self.logins = 0
+        self.client = Client(wire, Session(self.log_in))
+
+    async def log_in(self) -> Token:
+        self.logins += 1
+        grant = await login(self.wire, app_secret_key=APP_SECRET, rest_secret_key="sandbox-kadikoy-secret")
+        return Token(grant.access_token, NOW, NOW)
+
+    async def poll(self) -> tuple[Document, ...]:
+        self.now += timedelta(seconds=31)
+        return await self.client.current_orders()
+
+    def place(self, status_id: int = RECEIVED) -> str:
+        key = self.world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"}).key
+        if status_id != RECEIVED:
+            self.world.change_status(key, status_id)
+        return key
+
+    def status(self, key: str) -> int:
+        return self.world.order(key).status_id
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with Sandbox(World.default(), directory=Path(tmp_path_factory.mktemp("sandbox")), prefix="/api") as running:
+        yield running
+
+
+@pytest.fixture
+async def till(sandbox: Sandbox) -> AsyncIterator[Till]:
+    world = sandbox.world
+    wire = Wire(base_url=sandbox.base_url, timeout_s=10, ca_file=sandbox.ca_file, user_agent="test")
+    till = Till(world, wire)
+    world.clock = lambda: till.now
+    world.reset()
+    yield till
+    await wire.close()
+
+
+async def error_of(call: object) -> MarketplaceError:
+    with pytest.raises(MarketplaceError) as caught:
+        await call  # type: ignore[misc]
+    return caught.value
+
+
+async def test_the_life_of_an_order(till: Till) -> None:
+    key = till.place()
+    steps = [
+        (lambda: till.client.accept(key, preparing_time=25), CONFIRMED),
+        (lambda: till.client.on_the_way(key), IN_DELIVERY),
+        (lambda: till.client.complete(key), COMPLETE_WITH_PAYMENT),
+    ]
+    for step, status_id in steps:
+        (document,) = await till.poll()
+        assert document.payment_key == key
+        assert document.status_id == till.status(key)
+        await till.client.acknowledge(key)
+        assert await till.poll() == ()
+        await step()
+        assert till.status(key) == status_id
+    assert till.world.order(key).preparing_time == 25
+    assert await till.poll() == ()
+    assert till.logins == 1
+
+
+async def test_a_cancelled_order(till: Till) -> None:
+    key = till.place(CONFIRMED)
+    await till.client.cancel(key, reason_id=1)
+    assert (till.status(key), till.world.order(key).reason_id) == (CANCELED, 1)
+
+
+async def test_fifty_orders_are_read_without_a_problem(till: Till) -> None:
+    keys = {till.place() for _ in range(50)}
+    variables = await till.client.variables()
+    codes = {method.name: method.code for method in variables.payment_methods}
+    orders = [read_order(document, payment_codes=codes) for document in await till.poll()]
+    assert {order.payment_key for order in orders} == keys
+    assert {order.problems for order in orders} == {()}
+    assert {order.facts.payment_code for order in orders} <= {"CASH", "CREDIT_CARD", "DEBIT_CARD"}
+    assert all(order.facts.items and order.facts.customer_name and order.facts.total for order in orders)
+
+
+async def test_the_filter_by_status(till: Till) -> None:
+    till.place()
+    confirmed = till.place(CONFIRMED)
+    till.now += timedelta(seconds=31)
+    assert [document.payment_key for document in await till.client.current_orders(CONFIRMED)] == [confirmed]
+
+
+async def test_restaurants(till: Till) -> None:
+    assert [restaurant.id for restaurant in await till.client.restaurants()] == [KADIKOY]
+    await till.client.close_restaurant(KADIKOY)
+    assert await till.client.restaurant_status(KADIKOY) == "Closed"
+    await till.client.open_restaurant(KADIKOY)
+    assert await till.client.restaurant_status(KADIKOY) == "Open"
+
+
+async def test_foods(till: Till) -> None:
+    await till.client.deactivate_food(FOOD)
+    assert ("kadikoy", FOOD) in till.world.inactive_foods
+    await till.client.activate_food(FOOD)
+    assert ("kadikoy", FOOD) not in till.world.inactive_foods
+    assert str(FOOD) in await till.client.foods()
+
+
+async def test_reference_lists(till: Till) -> None:
+    reasons = await till.client.cancel_reasons()
+    assert [reason.id for reason in reasons] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert reasons[0].reason == "Ürün tükendi"
+    variables = await till.client.variables()
+    assert [method.code for method in variables.payment_methods] == ["CASH", "CREDIT_CARD", "DEBIT_CARD"]
+    assert [method.code for method in variables.shipping_methods] == ["delivery", "pickup"]
+
+
+async def test_what_is_not_there(till: Till) -> None:
+    for call, code in [
+        (till.client.accept(OTHER_KEY, preparing_time=5), "order_not_found"),
+        (till.client.complete("no-uuid"), "bad_url_id"),
+        (till.client.cancel(till.place(), reason_id=9), "missing_field"),
+        (till.client.restaurant_status(OTHER_KEY), "restaurant_not_found"),
+        (till.client.activate_food(99), "food_not_found"),
+    ]:
+        caught = await error_of(call)
+        assert (type(caught), caught.code) == (Refused, code)
+
+
+async def test_a_poll_inside_the_cooldown(till: Till) -> None:
+    await till.poll()
+    assert type(await error_of(till.client.current_orders())) is RateLimited
+
+
+async def test_a_token_that_ended(till: Till) -> None:
+    key = till.place()
+    await till.poll()
+    till.world.end_tokens()
+    await till.client.acknowledge(key)
+    assert till.world.order(key).acknowledged
+    assert till.logins == 2
+
+
+async def test_wrong_credentials(till: Till) -> None:
+    caught = await error_of(login(till.wire, app_secret_key=APP_SECRET, rest_secret_key="wrong"))
+    assert (type(caught), caught.code) == (Unauthorized, "invalid_credentials")
+
+
+@pytest.mark.parametrize(
+    "fault, kind, code",
+    [
+        (Fault(kind=FaultKind.DROP, when=When.AFTER), UnknownOutcome, "connection_lost"),
+        (Fault(kind=FaultKind.HANG, when=When.AFTER), UnknownOutcome, "timeout"),
+        (Fault(kind=FaultKind.TRUNCATE, when=When.AFTER), UnknownOutcome, "connection_lost"),
+        (Fault.page("*", when=When.AFTER), UnknownOutcome, "bad_gateway"),
+        (Fault(status=500), ServiceFailed, "service_error"),
+    ],
+    ids=["drop", "hang", "truncate", "page", "500"],
+)
+async def test_an_action_that_goes_wrong_on_the_way(
+    fault: Fault, kind: type[MarketplaceError], code: str, till: Till, sandbox: Sandbox
+) -> None:
+    """Sent once, whatever the end; the service may have done it."""
+    key = till.place(CONFIRMED)
+    await till.client.restaurants()
+    till.world.faults.add(fault)
+    wire = Wire(base_url=sandbox.base_url, timeout_s=0.5, ca_file=sandbox.ca_file, user_agent="test")
+    caught = await error_of(Client(wire, Session(till.log_in, token=till.client._session.current)).on_the_way(key))
+    await wire.close()
+    assert (type(caught), caught.code) == (kind, code)
+    assert len([call for call in till.world.calls() if call.argument == key]) == 1
+    assert till.status(key) == (IN_DELIVERY if fault.when is When.AFTER else CONFIRMED)
+
+
+@pytest.mark.parametrize("kind", [FaultKind.GZIP, FaultKind.CONTENT_TYPE, FaultKind.DRIP], ids=str)
+async def test_an_answer_in_another_form_is_the_same_answer(kind: FaultKind, till: Till) -> None:
+    key = till.place()
+    await till.client.restaurants()
+    till.world.faults.add(Fault(kind=kind, content_type="text/plain", size=200, when=When.AFTER))
+    assert [document.payment_key for document in await till.poll()] == [key]

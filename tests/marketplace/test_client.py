@@ -1,0 +1,486 @@
+"""Each operation as SPEC.md has it, and the rules around a 401."""
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+from tests.marketplace.samples import KEY, failure, listing, order, success, text
+
+from orderbridge.errors import (
+    LoginRefused,
+    MarketplaceError,
+    NotSent,
+    RateLimited,
+    Refused,
+    ServiceFailed,
+    Unauthorized,
+    UnknownOutcome,
+)
+from orderbridge.marketplace.client import Client, login
+from orderbridge.marketplace.http import Wire
+from orderbridge.marketplace.session import Session
+from orderbridge.model import CancelReason, Grant, Method, Restaurant, Token, Variables
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+REST = "77c1f0de-54a3-4b0e-9d7c-2f6b1a8e4c33"
+DENIED = (401, failure("yetkisiz erişim", "Invalid or expired access token"))
+Served = tuple[int, bytes] | Exception
+
+
+@dataclass
+class Service:
+    """Gives each request the next answer, and logs in as it is told."""
+
+    answers: list[Served] = field(default_factory=list)
+    logins: list[Exception] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
+    bodies: list[Any] = field(default_factory=list)
+    logged_in: int = 0
+    before_answer: Callable[[], Awaitable[object]] | None = None
+    before_login: Callable[[], Awaitable[object]] | None = None
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.seen.append(f"{request.method} {request.url.raw_path.decode()} {request.headers.get('access-token')}")
+        self.bodies.append(json.loads(request.content) if request.content else None)
+        if self.before_answer:
+            await self.before_answer()
+        served = self.answers.pop(0)
+        if isinstance(served, Exception):
+            raise served
+        return httpx.Response(served[0], content=served[1])
+
+    async def log_in(self) -> Token:
+        self.logged_in += 1
+        if self.before_login:
+            await self.before_login()
+        if self.logins:
+            raise self.logins.pop(0)
+        return Token(f"t{self.logged_in}", NOW, NOW)
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+async def wire(service: Service) -> AsyncIterator[Wire]:
+    wire = Wire(
+        base_url="https://service.test/api",
+        timeout_s=5,
+        user_agent="test",
+        transport=lambda: httpx.MockTransport(service),
+    )
+    yield wire
+    await wire.close()
+
+
+@pytest.fixture
+def session(service: Service) -> Session:
+    return Session(service.log_in, token=Token("t0", NOW, NOW))
+
+
+@pytest.fixture
+def client(wire: Wire, session: Session) -> Client:
+    return Client(wire, session)
+
+
+async def error_of(call: Awaitable[Any]) -> MarketplaceError:
+    with pytest.raises(MarketplaceError) as caught:
+        await call
+    return caught.value
+
+
+# ---- the operations
+
+ACTIONS: dict[str, tuple[Callable[[Client], Awaitable[None]], str, Any]] = {
+    "open": (lambda c: c.open_restaurant(REST), f"restaurants/status/open/{REST}", None),
+    "close": (lambda c: c.close_restaurant(REST), f"restaurants/status/close/{REST}", None),
+    "acknowledge": (lambda c: c.acknowledge(KEY), f"orders/success/{KEY}", None),
+    "accept": (lambda c: c.accept(KEY, preparing_time=25), f"orders/accept/{KEY}", {"preparing_time": 25}),
+    "on_the_way": (lambda c: c.on_the_way(KEY), f"orders/ontheway/{KEY}", None),
+    "complete": (lambda c: c.complete(KEY), f"orders/complete/{KEY}", None),
+    "cancel": (lambda c: c.cancel(KEY, reason_id=4), f"orders/cancel/{KEY}", {"reason_id": 4}),
+    "deactivate_food": (lambda c: c.deactivate_food(55), "foods/status-passive/55", None),
+    "activate_food": (lambda c: c.activate_food(55), "foods/status-active/55", None),
+}
+READS: dict[str, tuple[Callable[[Client], Awaitable[Any]], str, Any, Any]] = {
+    "restaurants": (lambda c: c.restaurants(), "restaurants/get", [{"id": "a", "name": "A"}], (Restaurant("a", "A"),)),
+    "status": (lambda c: c.restaurant_status(REST), f"restaurants/status/get/{REST}", "Closed", "Closed"),
+    "reasons": (lambda c: c.cancel_reasons(), "orders/cancel-reasons", [{"id": 8, "reason": "Diğer"}], (CancelReason(8, "Diğer"),)),
+    "variables": (
+        lambda c: c.variables(),
+        "orders/variables",
+        {"paymentMethod": [{"key": "CASH", "name": "Nakit"}], "shippingMethod": []},
+        Variables((Method("CASH", "Nakit"),), ()),
+    ),
+}  # fmt: skip
+REPEATED = {name: call for name, (call, *_) in (ACTIONS | READS).items()} | {"foods": lambda c: c.foods()}
+
+every_action = pytest.mark.parametrize("name", ACTIONS)
+every_read = pytest.mark.parametrize("name", READS)
+every_repeated = pytest.mark.parametrize("name", REPEATED)
+
+
+@every_action
+async def test_an_action_is_a_put(name: str, client: Client, service: Service) -> None:
+    call, path, body = ACTIONS[name]
+    service.answers = [(200, success("OK"))]
+    with capture_logs() as logs:
+        await call(client)
+    assert (service.seen, service.bodies, logs) == ([f"PUT /api/{path} t0"], [body], [])
+
+
+@every_read
+async def test_a_list_is_a_get(name: str, client: Client, service: Service) -> None:
+    call, path, data, expected = READS[name]
+    service.answers = [(200, success(data))]
+    assert await call(client) == expected
+    assert service.seen == [f"GET /api/{path} t0"]
+
+
+@every_read
+async def test_a_list_of_another_shape_is_no_answer_and_knows_its_status(
+    name: str, client: Client, service: Service
+) -> None:
+    service.answers = [(200, success(5))]
+    caught = await error_of(READS[name][0](client))
+    assert (type(caught), caught.code, caught.http_status) == (UnknownOutcome, "malformed_data", 200)
+
+
+async def test_the_current_orders(client: Client, service: Service) -> None:
+    element = text(order())
+    service.answers = [(200, listing(element)), (200, listing())]
+    (document,) = await client.current_orders()
+    assert document.payload == element
+    assert await client.current_orders(status_id=16) == ()
+    assert service.seen == ["GET /api/orders/get-current t0", "GET /api/orders/get-current?status_id=16 t0"]
+
+
+async def test_the_client_has_the_sixteen_operations_and_no_other() -> None:
+    """An operation to revoke a token, a callback to register: SPEC.md shows none."""
+    methods = {name for name in vars(Client) if not name.startswith("_")}
+    assert methods == {
+        "restaurants", "restaurant_status", "open_restaurant", "close_restaurant", "current_orders", "acknowledge",
+        "accept", "on_the_way", "complete", "cancel", "cancel_reasons", "variables", "deactivate_food", "activate_food",
+        "foods",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REPEATED)
+async def test_no_path_names_a_version(name: str, client: Client, service: Service) -> None:
+    service.answers = [(200, success("OK"))]
+    with contextlib.suppress(MarketplaceError):
+        await REPEATED[name](client)
+    (seen,) = service.seen
+    assert not re.search(r"\bv?[0-9]+(\.[0-9]+)*/", seen.split()[1])
+
+
+@every_action
+async def test_no_request_is_longer_than_a_line(name: str, client: Client, service: Service) -> None:
+    service.answers = [(200, success("OK"))]
+    await ACTIONS[name][0](client)
+    assert len(json.dumps(service.bodies)) < 80
+
+
+async def test_a_login_carries_no_token(wire: Wire, service: Service) -> None:
+    service.answers = [(200, success({"access_token": "abc", "expiration_date": "2026-11-22 12:00:00"}))]
+    assert await login(wire, app_secret_key="a", rest_secret_key="b") == Grant("abc", "2026-11-22 12:00:00")
+    assert service.seen == ["POST /api/auth/login None"]
+    assert service.bodies == [{"app_secret_key": "a", "rest_secret_key": "b"}]
+
+
+@pytest.mark.parametrize(
+    "served, kind, code",
+    [
+        ((401, failure("yetkisiz erişim", "Invalid credentials")), Unauthorized, "invalid_credentials"),
+        ((422, failure("eksik alan")), Refused, "missing_field"),
+        ((500, b""), ServiceFailed, "service_error"),
+        ((200, success({"access_token": ""})), UnknownOutcome, "malformed_data"),
+        ((200, success("OK")), UnknownOutcome, "malformed_data"),
+        (httpx.ConnectError("x"), NotSent, "unreachable"),
+        (httpx.ReadError("x"), UnknownOutcome, "connection_lost"),
+    ],
+)
+async def test_a_login_that_fails_says_how_and_is_not_repeated(
+    served: Served, kind: type[MarketplaceError], code: str, wire: Wire, service: Service
+) -> None:
+    service.answers = [served]
+    caught = await error_of(login(wire, app_secret_key="geheim", rest_secret_key="geheim"))
+    assert (type(caught), caught.code) == (kind, code)
+    assert "geheim" not in repr(caught)
+    assert len(service.seen) == 1
+
+
+@pytest.mark.parametrize(
+    "body", [success([{"food_id": 1}]), b'{"foods": 5}', b"\xef\xbb\xbf[1.10]", b"anything", b""], ids=repr
+)
+async def test_the_menu_is_text_as_it_came(body: bytes, client: Client, service: Service) -> None:
+    service.answers = [(200, body)]
+    assert await client.foods() == body.decode("utf-8-sig")
+    assert service.seen == ["GET /api/foods/get-foods t0"]
+
+
+@pytest.mark.parametrize(
+    "served, kind",
+    [
+        ((429, b""), RateLimited),
+        ((200, failure("çok fazla istek")), RateLimited),
+        ((404, b"<html>"), UnknownOutcome),
+        ((302, b""), UnknownOutcome),
+        ((500, b""), ServiceFailed),
+        ((200, failure("başka")), Refused),
+    ],
+)
+async def test_the_menu_fails_like_any_other_call(served: Served, kind: type, client: Client, service: Service) -> None:
+    service.answers = [served]
+    assert type(await error_of(client.foods())) is kind
+
+
+# ---- ends that are not OK
+
+
+@every_action
+@pytest.mark.parametrize(
+    "served, kind, code",
+    [
+        ((404, failure("sipariş bulunamadı")), Refused, "order_not_found"),
+        ((403, failure("URL hatalı")), Refused, "bad_url_id"),
+        ((429, b""), RateLimited, "rate_limited"),
+        ((500, b""), ServiceFailed, "service_error"),
+        ((502, b""), UnknownOutcome, "bad_gateway"),
+        ((200, b"<html>"), UnknownOutcome, "no_envelope"),
+        (httpx.ReadTimeout("x"), UnknownOutcome, "timeout"),
+        (httpx.ConnectError("x"), NotSent, "unreachable"),
+    ],
+)
+async def test_nothing_but_a_401_is_repeated(
+    name: str, served: Served, kind: type[MarketplaceError], code: str, client: Client, service: Service
+) -> None:
+    service.answers = [served]
+    caught = await error_of(ACTIONS[name][0](client))
+    assert (type(caught), caught.code) == (kind, code)
+    assert (len(service.seen), service.logged_in) == (1, 0)
+
+
+async def test_success_with_other_data_is_success_and_said_once_per_operation(client: Client, service: Service) -> None:
+    service.answers = [(200, success({"phone": "123"})), (200, success({"phone": "123"})), (200, success(None))]
+    with capture_logs() as logs:
+        await client.complete(KEY)
+        await client.complete(KEY)
+        await client.on_the_way(KEY)
+    assert [(entry["event"], entry["operation"]) for entry in logs] == [
+        ("client.unexpected_data", "complete"),
+        ("client.unexpected_data", "on_the_way"),
+    ]
+    assert "123" not in str(logs)
+
+
+@pytest.mark.parametrize(
+    "key, segment",
+    [
+        ("..", "%2E%2E"),
+        ("a/b", "a%2Fb"),
+        ("a?b#c", "a%3Fb%23c"),
+        ("a b", "a%20b"),
+        ("%2F", "%252F"),
+        ("ş", "%C5%9F"),
+        ("\ud800", "%3F"),
+        ("a\r\nb", "a%0D%0Ab"),
+    ],
+)
+async def test_an_id_stays_one_segment_of_the_path(key: str, segment: str, client: Client, service: Service) -> None:
+    service.answers = [(403, failure("URL hatalı"))] * 2
+    assert (await error_of(client.complete(key))).code == "bad_url_id"
+    assert (await error_of(client.restaurant_status(key))).code == "bad_url_id"
+    assert service.seen == [f"PUT /api/orders/complete/{segment} t0", f"GET /api/restaurants/status/get/{segment} t0"]
+
+
+async def test_an_empty_id_is_refused_here(client: Client, service: Service) -> None:
+    """It would be another path."""
+    caught = await error_of(client.complete(""))
+    assert (type(caught), caught.code, service.seen) == (Refused, "bad_url_id", [])
+
+
+# ---- 401
+
+
+@every_repeated
+async def test_after_a_401_one_login_and_one_repeat(name: str, client: Client, service: Service) -> None:
+    data = READS[name][2] if name in READS else "OK"
+    service.answers = [DENIED, (200, success(data))]
+    with capture_logs() as logs:
+        await REPEATED[name](client)
+    first, second = service.seen
+    assert first.endswith(" t0")
+    assert second == first.removesuffix("t0") + "t1"
+    assert service.bodies[0] == service.bodies[1]
+    assert service.logged_in == 1
+    assert [entry["event"] for entry in logs] == ["client.unauthorized"]
+
+
+@every_repeated
+async def test_a_second_401_ends_it(name: str, client: Client, service: Service) -> None:
+    service.answers = [DENIED, DENIED]
+    caught = await error_of(REPEATED[name](client))
+    assert (type(caught), caught.code, caught.http_status) == (Unauthorized, "unauthorized_again", 401)
+    assert service.logged_in == 1
+
+
+async def test_the_words_of_a_401_count_under_any_status(client: Client, service: Service) -> None:
+    service.answers = [(200, DENIED[1]), (200, success("OK"))]
+    await client.complete(KEY)
+    assert service.logged_in == 1
+
+
+async def test_many_401s_at_once_are_one_login(client: Client, service: Service) -> None:
+    service.answers = [*[DENIED] * 10, *[(200, success("OK"))] * 10]
+    together = asyncio.Barrier(10)
+
+    async def all_at_once() -> None:
+        if len(service.seen) <= 10:
+            await together.wait()
+
+    service.before_answer = all_at_once
+    await asyncio.gather(*[client.complete(KEY) for _ in range(10)])
+    assert service.logged_in == 1
+
+
+@pytest.mark.parametrize(
+    "served, kind",
+    [
+        ((404, failure("sipariş bulunamadı")), Refused),
+        (httpx.ReadError("x"), UnknownOutcome),
+        ((500, b""), ServiceFailed),
+    ],
+)
+async def test_the_repeat_ends_as_it_ends(served: Served, kind: type, client: Client, service: Service) -> None:
+    service.answers = [DENIED, served]
+    assert type(await error_of(client.complete(KEY))) is kind
+
+
+LOGIN_ENDS = [
+    UnknownOutcome("timeout"),
+    ServiceFailed("service_error", http_status=500),
+    Refused("missing_field", http_status=422),
+    RateLimited("rate_limited", http_status=429),
+    Unauthorized("invalid_credentials", http_status=401),
+]
+
+
+@pytest.mark.parametrize("denied_first", [True, False], ids=["after a 401", "before the first"])
+@pytest.mark.parametrize("error", LOGIN_ENDS, ids=repr)
+@every_repeated
+async def test_the_end_of_a_login_is_never_the_end_of_the_call(
+    name: str, error: MarketplaceError, denied_first: bool, client: Client, session: Session, service: Service
+) -> None:
+    service.logins = [error]
+    if denied_first:
+        service.answers = [DENIED]
+    else:
+        session.forget()
+    caught = await error_of(REPEATED[name](client))
+    assert (type(caught), caught.code, caught.http_status) == (NotSent, "login_failed", None)
+    assert len(service.seen) == denied_first
+
+
+@pytest.mark.parametrize("error", [NotSent("dns_failed"), LoginRefused("login_refused", until=NOW)], ids=repr)
+@pytest.mark.parametrize("denied_first", [True, False])
+async def test_a_login_that_was_not_sent_or_was_refused_comes_out_as_it_is(
+    error: NotSent, denied_first: bool, client: Client, session: Session, service: Service
+) -> None:
+    service.logins = [error]
+    service.answers = [DENIED]
+    if not denied_first:
+        session.forget()
+    assert await error_of(client.complete(KEY)) is error
+
+
+# ---- the poll
+
+
+async def test_the_poll_is_not_repeated_but_the_next_has_a_good_token(client: Client, service: Service) -> None:
+    service.answers = [DENIED, (200, listing())]
+    caught = await error_of(client.current_orders())
+    assert (type(caught), caught.code, caught.http_status) == (Unauthorized, "unauthorized", 401)
+    assert (service.seen, service.logged_in) == (["GET /api/orders/get-current t0"], 1)
+    assert await client.current_orders() == ()
+    assert service.seen[1:] == ["GET /api/orders/get-current t1"]
+
+
+@pytest.mark.parametrize(
+    "error", [*LOGIN_ENDS, NotSent("dns_failed"), LoginRefused("login_refused", until=NOW)], ids=repr
+)
+async def test_a_poll_that_was_answered_401_is_never_not_sent(
+    error: MarketplaceError, client: Client, service: Service
+) -> None:
+    """Its cooldown runs, whatever becomes of the login."""
+    service.answers = [DENIED]
+    service.logins = [error]
+    caught = await error_of(client.current_orders())
+    assert (type(caught), caught.code, caught.http_status) == (Unauthorized, "unauthorized", 401)
+    assert error.code in caught.detail
+    assert caught.__cause__ is error
+
+
+async def test_a_poll_without_a_token_is_not_sent(client: Client, session: Session, service: Service) -> None:
+    session.forget()
+    service.logins = [UnknownOutcome("timeout")]
+    caught = await error_of(client.current_orders())
+    assert (type(caught), caught.code, service.seen) == (NotSent, "login_failed", [])
+
+
+@pytest.mark.parametrize(
+    "served", [(429, b""), (500, b""), (502, b""), (200, b"<html>"), httpx.ReadError("x")], ids=repr
+)
+async def test_a_poll_that_fails_is_not_repeated(served: Served, client: Client, service: Service) -> None:
+    service.answers = [served]
+    await error_of(client.current_orders())
+    assert (len(service.seen), service.logged_in) == (1, 0)
+
+
+# ---- the acknowledgement's five seconds
+
+
+async def test_an_acknowledgement_has_its_own_time(client: Client, service: Service) -> None:
+    service.before_answer = asyncio.Event().wait  # for ever
+    caught = await error_of(client.acknowledge(KEY, timeout_s=0.05))
+    assert (type(caught), caught.code) == (UnknownOutcome, "timeout")
+
+
+async def test_its_time_is_for_the_repeat_too(client: Client, service: Service) -> None:
+    service.answers = [DENIED]
+    served: Iterator[Awaitable[object]] = iter([asyncio.sleep(0), asyncio.Event().wait()])
+    service.before_answer = lambda: next(served)
+    start = asyncio.get_running_loop().time()
+    caught = await error_of(client.acknowledge(KEY, timeout_s=0.1))
+    assert (type(caught), caught.code) == (UnknownOutcome, "timeout")
+    assert asyncio.get_running_loop().time() - start < 1
+    assert len(service.seen) == 2
+
+
+async def test_its_time_is_for_the_login_too_and_others_keep_that_login(
+    client: Client, session: Session, service: Service
+) -> None:
+    go_on = asyncio.Event()
+    service.before_login = go_on.wait
+    service.answers = [DENIED, (200, success("OK"))]
+    caught = await error_of(client.acknowledge(KEY, timeout_s=0.05))
+    assert (type(caught), caught.code) == (NotSent, "login_timeout")
+    other = asyncio.create_task(client.complete(KEY))
+    go_on.set()
+    await other
+    assert service.logged_in == 1
+
+
+async def test_without_time_left_it_is_not_sent(client: Client, service: Service) -> None:
+    caught = await error_of(client.acknowledge(KEY, timeout_s=0))
+    assert (type(caught), service.seen) == (NotSent, [])

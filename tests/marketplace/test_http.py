@@ -1,0 +1,752 @@
+"""The wire against real sockets: what certainly never left, what may have, and what becomes of the connection."""
+
+import asyncio
+import contextlib
+import gc
+import gzip
+import socket
+import threading
+import traceback
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.marketplace.servers import Certificates, Line, Server, Talk, http_answer, serving
+
+from orderbridge.errors import ConfigError, MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.marketplace.http import Answer, Wire, _Trail
+
+OK = b'{"status": true, "data": "OK"}'
+TOKEN = "the-secret-token"
+CUSTOMER = "Müşteri"
+PROXY_PASSWORD = "geheim"
+
+MakeWire = Callable[..., Wire]
+Serve = Callable[..., contextlib.AbstractAsyncContextManager[Server]]
+
+
+@pytest.fixture
+async def make_wire(certificates: Certificates) -> AsyncIterator[MakeWire]:
+    wires: list[Wire] = []
+
+    def make(server: Server | str, **options: Any) -> Wire:
+        url = server if isinstance(server, str) else server.url
+        settings: dict[str, Any] = {"timeout_s": 5.0, "ca_file": certificates.ca_file, "user_agent": "test/1"}
+        wires.append(Wire(base_url=url, **settings | options))
+        return wires[-1]
+
+    yield make
+    for wire in wires:
+        await wire.close()
+
+
+@pytest.fixture
+def serve(certificates: Certificates) -> Serve:
+    return lambda talk: serving(talk, certificates.good)
+
+
+def answering(*answers: bytes) -> tuple[Talk, list[bytes]]:
+    """A talk that gives each request the next answer, on as few connections as the client likes."""
+    left, seen = list(answers), []
+
+    async def talk(line: Line) -> None:
+        while head := await line.request():
+            seen.append(head)
+            await line.send(left.pop(0))
+
+    return talk, seen
+
+
+async def put(wire: Wire, **options: Any) -> Answer:
+    return await wire.request("PUT", "/orders/success/1", headers={"Access-Token": TOKEN}, **options)
+
+
+async def error_of(call: Awaitable[Answer]) -> MarketplaceError:
+    with pytest.raises(MarketplaceError) as caught:
+        await call
+    assert "\n" not in str(caught.value)
+    logged = "".join(traceback.format_exception(caught.value.with_traceback(None)))
+    assert not [word for word in (TOKEN, CUSTOMER, repr(CUSTOMER.encode())[2:-1], PROXY_PASSWORD) if word in logged]
+    return caught.value
+
+
+async def not_sent(call: Awaitable[Answer]) -> str:
+    caught = await error_of(call)
+    assert type(caught) is NotSent
+    return caught.code
+
+
+async def unknown(call: Awaitable[Answer]) -> str:
+    caught = await error_of(call)
+    assert type(caught) is UnknownOutcome
+    return caught.code
+
+
+# ---- requests and answers
+
+
+async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWire) -> None:
+    talk, seen = answering(http_answer(OK, head="Content-Type: application/json\r\n"))
+    async with serve(talk) as server:
+        answer = await make_wire(server.url + "/api/v1/").request(
+            "PUT",
+            "/orders/accept/a%2Fb",
+            headers={"Access-Token": TOKEN},
+            json={"preparing_time": 5},
+            params={"x": "1"},
+        )
+    assert answer == Answer(200, "application/json", OK)
+    head = seen[0].decode().split("\r\n")
+    assert head[0] == "PUT /api/v1/orders/accept/a%2Fb?x=1 HTTP/1.1"
+    assert head[-1] == '{"preparing_time":5}'
+    headers = dict(line.lower().split(": ", 1) for line in head[1:-2])
+    assert headers.pop("host") == f"127.0.0.1:{server.port}"
+    assert headers == {
+        "accept": "application/json",
+        "accept-encoding": "gzip",
+        "user-agent": "test/1",
+        "access-token": TOKEN,
+        "content-type": "application/json",
+        "content-length": "20",
+    }
+
+
+async def test_a_put_without_a_body_says_so(serve: Serve, make_wire: MakeWire) -> None:
+    talk, seen = answering(http_answer(OK))
+    async with serve(talk) as server:
+        await put(make_wire(server))
+    assert b"content-length: 0\r\n" in seen[0].lower()
+    assert b"content-type" not in seen[0].lower()
+
+
+@pytest.mark.parametrize("status", ["200 OK", "404 Not Found", "500 Oops", "204 No Content"])
+async def test_any_status_is_an_answer(status: str, serve: Serve, make_wire: MakeWire) -> None:
+    body = b"" if status.startswith("204") else b"x"
+    talk, _ = answering(http_answer(body, status=status))
+    async with serve(talk) as server:
+        assert (await put(make_wire(server))).status == int(status[:3])
+
+
+async def test_a_redirect_is_an_answer_and_not_followed(serve: Serve, make_wire: MakeWire) -> None:
+    talk, seen = answering(http_answer(b"", status="302 Found", head="Location: /elsewhere\r\n"))
+    async with serve(talk) as server:
+        assert (await put(make_wire(server))).status == 302
+    assert len(seen) == 1
+
+
+async def test_no_cookie_is_kept(serve: Serve, make_wire: MakeWire) -> None:
+    """Accounts share the wire: a cookie would join them."""
+    talk, seen = answering(http_answer(OK, head="Set-Cookie: a=b; Path=/\r\n"), http_answer(OK))
+    async with serve(talk) as server:
+        wire = make_wire(server)
+        await put(wire)
+        await put(wire)
+    assert b"cookie" not in seen[1].lower()
+
+
+async def test_a_body_in_chunks_and_packed_is_unpacked(serve: Serve, make_wire: MakeWire) -> None:
+    packed = gzip.compress(OK)
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in packed) + b"0\r\n\r\n"
+    talk, _ = answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n" + chunks)
+    async with serve(talk) as server:
+        assert (await put(make_wire(server))).body == OK
+
+
+async def test_an_empty_packed_body_is_empty(serve: Serve, make_wire: MakeWire) -> None:
+    talk, _ = answering(http_answer(b"", head="Content-Encoding: gzip\r\n"))
+    async with serve(talk) as server:
+        assert (await put(make_wire(server))).body == b""
+
+
+async def test_the_largest_body_is_32_megabytes(serve: Serve, make_wire: MakeWire) -> None:
+    limit = 32 * 1024 * 1024
+    talk, _ = answering(http_answer(b" " * limit), http_answer(b" " * (limit + 1)))
+    async with serve(talk) as server:
+        wire = make_wire(server)
+        assert len((await put(wire)).body) == limit
+        assert await unknown(put(wire)) == "body_too_large"
+
+
+async def test_a_packed_body_counts_unpacked(serve: Serve, make_wire: MakeWire) -> None:
+    bomb = gzip.compress(b" " * (50 * 1024 * 1024))
+    assert len(bomb) < 100_000
+    talk, _ = answering(http_answer(bomb, head="Content-Encoding: gzip\r\n"))
+    async with serve(talk) as server:
+        assert await unknown(put(make_wire(server))) == "body_too_large"
+
+
+async def test_an_endless_body_is_left(serve: Serve, make_wire: MakeWire) -> None:
+    async def talk(line: Line) -> None:
+        await line.request()
+        await line.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            await line.send(b" " * 1024 * 1024)
+
+    async with serve(talk) as server:
+        assert await unknown(put(make_wire(server, timeout_s=60))) == "body_too_large"
+
+
+# ---- what certainly never left
+
+
+async def test_nobody_listens(make_wire: MakeWire) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        assert await not_sent(put(make_wire(f"https://127.0.0.1:{free.getsockname()[1]}"))) == "connection_refused"
+
+
+async def test_nobody_listens_at_any_address(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: found)
+        assert await not_sent(put(make_wire(f"https://service.invalid:{port}"))) == "connection_refused"
+
+
+async def test_a_name_that_nobody_knows(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown_name(*args: Any, **kwargs: Any) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown_name)
+    assert await not_sent(put(make_wire("https://service.invalid"))) == "dns_failed"
+
+
+async def test_a_name_that_is_looked_up_for_ever(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: over.wait(30) and [])
+    try:
+        assert await not_sent(put(make_wire("https://service.invalid", timeout_s=0.1))) == "connect_timeout"
+    finally:
+        over.set()
+
+
+@pytest.mark.parametrize("which", ["wrong_name", "expired", "unknown_authority"])
+async def test_a_certificate_that_proves_nothing(which: str, certificates: Certificates, make_wire: MakeWire) -> None:
+    talk, seen = answering(http_answer(OK))
+    async with serving(talk, getattr(certificates, which)) as server:
+        caught = await error_of(put(make_wire(server)))
+    assert type(caught) is NotSent
+    assert caught.code == "tls_failed"
+    assert "certificate verify failed" in caught.detail
+    assert seen == []
+
+
+async def test_without_the_extra_authority_nothing_is_sent(serve: Serve, make_wire: MakeWire) -> None:
+    talk, seen = answering(http_answer(OK))
+    async with serve(talk) as server:
+        assert await not_sent(put(make_wire(server, ca_file=None))) == "tls_failed"
+    assert seen == []
+
+
+async def test_a_server_without_tls(make_wire: MakeWire) -> None:
+    async def talk(line: Line) -> None:
+        await line.reader.read(1)
+        await line.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with serving(talk, None) as server:
+        assert await not_sent(put(make_wire(server))) == "tls_failed"
+
+
+async def test_a_server_that_closes_in_the_handshake(make_wire: MakeWire) -> None:
+    async def talk(line: Line) -> None:
+        await line.reader.read(1)
+        line.reset()
+
+    async with serving(talk, None) as server:
+        assert await not_sent(put(make_wire(server))) == "tls_failed"
+
+
+async def test_a_server_that_hangs_in_the_handshake(make_wire: MakeWire) -> None:
+    async with serving(Line.until_closed, None) as server:
+        assert await not_sent(put(make_wire(server, timeout_s=0.1))) == "connect_timeout"
+
+
+async def test_a_handshake_cut_off_from_outside_leaves_no_connection(make_wire: MakeWire) -> None:
+    """Cancelled there, the library forgets its socket: only the garbage collector would close it."""
+    greeted, closed = asyncio.Event(), asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        await line.reader.read(1)
+        greeted.set()
+        await line.until_closed()
+        closed.set()
+
+    async with serving(talk, None) as server:
+        task = asyncio.create_task(put(make_wire(server)))
+        await greeted.wait()
+        gc.disable()
+        try:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with asyncio.timeout(5):
+                await closed.wait()
+        finally:
+            gc.enable()
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\x00b", "şifre", "a\ud800"], ids=["line", "nul", "letters", "surrogate"])
+async def test_a_header_that_cannot_be_written(value: str, serve: Serve, make_wire: MakeWire) -> None:
+    talk, seen = answering(http_answer(OK))
+    async with serve(talk) as server:
+        call = make_wire(server).request("PUT", "/x", headers={"Access-Token": TOKEN + value})
+        assert await not_sent(call) == "bad_request"
+    assert seen == []
+
+
+@pytest.mark.parametrize("url", ["https://", "https://.", "https://" + "x" * 70, "https://[", "https://a:99999"])
+async def test_an_address_that_is_none(url: str, make_wire: MakeWire) -> None:
+    assert await not_sent(put(make_wire(url))) in ("bad_request", "unreachable", "dns_failed")
+
+
+async def test_a_rule_broken_after_the_head_went_out_is_no_excuse() -> None:
+    trail = _Trail(left=False)
+    await trail("http11.send_request_headers.started", {"request": httpx.Request("PUT", "https://x")})
+    assert type(trail.failure(httpx.LocalProtocolError("x"))) is NotSent
+    await trail("http11.send_request_headers.complete", {})
+    assert type(trail.failure(httpx.LocalProtocolError("x"))) is UnknownOutcome
+
+
+async def test_no_time_left(make_wire: MakeWire) -> None:
+    assert await not_sent(put(make_wire("https://127.0.0.1:1"), timeout_s=0)) == "connect_timeout"
+
+
+async def test_after_the_end_nothing_is_sent(make_wire: MakeWire) -> None:
+    wire = make_wire("https://127.0.0.1:1")
+    await wire.close()
+    assert await not_sent(put(wire)) == "closed"
+
+
+# ---- what may have left
+
+
+async def test_a_reset_before_the_answer(serve: Serve, make_wire: MakeWire) -> None:
+    async def talk(line: Line) -> None:
+        await line.request()
+        line.reset()
+
+    async with serve(talk) as server:
+        assert await unknown(put(make_wire(server))) == "connection_lost"
+        assert server.connections == 1  # and nothing was tried again
+
+
+async def test_an_end_before_the_answer(serve: Serve, make_wire: MakeWire) -> None:
+    async def talk(line: Line) -> None:
+        await line.request()
+
+    async with serve(talk) as server:
+        assert await unknown(put(make_wire(server))) == "connection_lost"
+        assert server.connections == 1
+
+
+async def test_an_answer_cut_off(serve: Serve, make_wire: MakeWire) -> None:
+    async def talk(line: Line) -> None:
+        await line.request()
+        await line.send(http_answer(OK)[:-3])
+
+    async with serve(talk) as server:
+        assert await unknown(put(make_wire(server))) == "connection_lost"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"{CUSTOMER} in no HTTP\r\n\r\n".encode(),
+        f"HTTP/1.1 200 OK\r\n{CUSTOMER}\r\n\r\n".encode(),
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        http_answer(OK, head="Content-Encoding: gzip\r\n"),
+        http_answer(gzip.compress(OK)[:-9], head="Content-Encoding: gzip\r\n"),
+        http_answer(zlib.compress(OK), head="Content-Encoding: deflate\r\n"),
+        http_answer(OK, head="Content-Encoding: br\r\n"),
+    ],
+    ids=["no http", "no header", "no length", "no chunk", "not packed", "packed and cut", "deflate", "br"],
+)
+async def test_an_answer_that_is_none(answer: bytes, serve: Serve, make_wire: MakeWire) -> None:
+    talk, _ = answering(answer)
+    async with serve(talk) as server:
+        assert await unknown(put(make_wire(server))) == "broken_answer"
+
+
+async def test_a_server_that_never_answers(serve: Serve, make_wire: MakeWire) -> None:
+    async with serve(Line.until_closed) as server:
+        assert await unknown(put(make_wire(server, timeout_s=0.2))) == "timeout"
+
+
+async def test_the_timeout_of_one_request_goes_before_the_wires(serve: Serve, make_wire: MakeWire) -> None:
+    async with serve(Line.until_closed) as server:
+        assert await unknown(put(make_wire(server, timeout_s=60), timeout_s=0.2)) == "timeout"
+
+
+async def test_an_answer_that_drips(serve: Serve, make_wire: MakeWire) -> None:
+    """Each byte comes in time; the whole does not."""
+
+    async def talk(line: Line) -> None:
+        await line.request()
+        while True:
+            await line.send(b"HTTP/1.1 200 OK\r\nX: y\r\n" if not line.reader.at_eof() else b"")
+            await asyncio.sleep(0.02)
+
+    async with serve(talk) as server:
+        assert await unknown(put(make_wire(server, timeout_s=0.3))) == "timeout"
+
+
+async def test_a_body_that_drips(serve: Serve, make_wire: MakeWire) -> None:
+    async def talk(line: Line) -> None:
+        await line.request()
+        await line.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            await line.send(b" ")
+            await asyncio.sleep(0.02)
+
+    async with serve(talk) as server:
+        assert await unknown(put(make_wire(server, timeout_s=0.3))) == "timeout"
+
+
+# ---- connections
+
+
+async def test_one_after_the_other_use_one_connection(serve: Serve, make_wire: MakeWire) -> None:
+    talk, _ = answering(*[http_answer(OK)] * 5)
+    async with serve(talk) as server:
+        wire = make_wire(server)
+        for _ in range(5):
+            await put(wire)
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["in one piece", "in two pieces"])
+async def test_what_comes_after_an_answer_is_not_taken_for_the_next_one(
+    apart: bool, serve: Serve, make_wire: MakeWire
+) -> None:
+    """Bytes behind a whole answer, in its TLS record or in one of their own."""
+    stale, right = http_answer(b'{"status": true, "data": "stale"}'), http_answer(OK)
+
+    async def talk(line: Line) -> None:
+        while await line.request():
+            if apart:
+                await line.send(right)
+                await line.send(stale)
+            else:
+                await line.send(right + stale)
+
+    async with serve(talk) as server:
+        wire = make_wire(server)
+        assert [(await put(wire)).body for _ in range(4)] == [OK] * 4
+
+
+async def test_at_the_same_time_use_one_each_and_keep_a_few(serve: Serve, make_wire: MakeWire) -> None:
+    together = asyncio.Barrier(5)
+    closed = asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        await line.request()
+        await together.wait()
+        await line.send(http_answer(OK))
+        await line.until_closed()
+        closed.set()
+
+    async with serve(talk) as server:
+        wire = make_wire(server, max_idle=2)
+        await asyncio.gather(*[put(wire) for _ in range(5)])
+        await closed.wait()
+        assert server.connections == 5
+        assert len(wire._idle) == 2
+
+
+@pytest.mark.parametrize("end", ["timeout", "cancelled", "too large", "broken"])
+async def test_a_connection_that_ended_badly_is_closed_and_not_used_again(
+    end: str, serve: Serve, make_wire: MakeWire
+) -> None:
+    asked, closed = asyncio.Event(), asyncio.Event()
+    first = {"too large": http_answer(b" " * 34_000_000), "broken": http_answer(OK, head="Content-Encoding: br\r\n")}
+
+    async def talk(line: Line) -> None:
+        await line.request()
+        if asked.is_set():
+            await line.send(http_answer(OK))
+            return
+        asked.set()
+        with contextlib.suppress(OSError):
+            await line.send(first.get(end, b""))
+            await line.until_closed()
+        closed.set()
+
+    async with serve(talk) as server:
+        wire = make_wire(server, timeout_s=0.3 if end == "timeout" else 30)
+        task = asyncio.create_task(put(wire))
+        await asked.wait()
+        if end == "cancelled":
+            task.cancel()
+        with pytest.raises((asyncio.CancelledError, UnknownOutcome)):
+            await task
+        await closed.wait()
+        assert wire._idle == []
+        assert (await put(wire)).body == OK
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("polite", [True, False], ids=["closed", "reset"])
+async def test_a_connection_closed_while_idle_is_made_anew(polite: bool, serve: Serve, make_wire: MakeWire) -> None:
+    answered, closed = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def talk(line: Line) -> None:
+        await line.request()
+        await line.send(http_answer(OK))
+        await answered.acquire()
+        if polite:
+            line.writer.close()
+        line.reset()
+        await line.writer.wait_closed()
+        closed.release()
+
+    async with serve(talk) as server:
+        wire = make_wire(server)
+        for _ in range(3):
+            assert (await put(wire)).body == OK
+            answered.release()
+            await closed.acquire()
+        assert server.connections == 3
+
+
+async def test_a_connection_closed_under_a_request_is_not_tried_again(serve: Serve, make_wire: MakeWire) -> None:
+    seen = []
+
+    async def talk(line: Line) -> None:
+        seen.append(await line.request())
+        await line.send(http_answer(OK))
+        seen.append(await line.request())
+
+    async with serve(talk) as server:
+        wire = make_wire(server)
+        await put(wire)
+        assert await unknown(put(wire)) == "connection_lost"
+        assert len(seen) == 2
+        assert server.connections == 1
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_a_hundred_cancelled_requests_leave_a_wire_that_works(serve: Serve, make_wire: MakeWire) -> None:
+    """The library's own pool loses its slots for good under this.
+
+    A request cancelled in the very tick in which its socket connects leaves the socket to the garbage collector,
+    which closes it and says so: that is anyio's, and is collected here, so that no other test hears of it.
+    """
+
+    async def talk(line: Line) -> None:
+        while await line.request():
+            await line.send(http_answer(OK))
+
+    async with serve(talk) as server:
+        wire = make_wire(server)
+        for turn in range(20):
+            tasks = [asyncio.create_task(put(wire)) for _ in range(5)]
+            for _ in range(turn):
+                await asyncio.sleep(0)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        answers = await asyncio.gather(*[put(wire) for _ in range(10)])
+        assert {answer.status for answer in answers} == {200}
+    gc.collect()
+
+
+async def test_closing_ends_idle_connections(serve: Serve, make_wire: MakeWire) -> None:
+    closed = asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        await line.request()
+        await line.send(http_answer(OK))
+        await line.until_closed()
+        closed.set()
+
+    async with serve(talk) as server:
+        wire = make_wire(server)
+        await put(wire)
+        await wire.close()
+        await closed.wait()
+        assert wire._idle == []
+
+
+async def test_a_request_under_way_survives_closing(serve: Serve, make_wire: MakeWire) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def talk(line: Line) -> None:
+        await line.request()
+        asked.set()
+        await go_on.wait()
+        await line.send(http_answer(OK))
+        await line.until_closed()
+
+    async with serve(talk) as server:
+        wire = make_wire(server)
+        task = asyncio.create_task(put(wire))
+        await asked.wait()
+        await wire.close()
+        go_on.set()
+        assert (await task).body == OK
+        assert wire._idle == []
+        await wire.close()
+
+
+# ---- proxies
+
+
+@contextlib.asynccontextmanager
+async def proxy(monkeypatch: pytest.MonkeyPatch, talk: Talk) -> AsyncIterator[Server]:
+    async with serving(talk, None) as server:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://user:geheim@127.0.0.1:{server.port}")
+        yield server
+
+
+async def tunnel(line: Line) -> None:
+    head = await line.request()
+    host, port = head.split(b" ")[1].split(b":")
+    reader, writer = await asyncio.open_connection(host.decode(), int(port))
+    await line.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+    async def forward(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            target.write(data)
+            await target.drain()
+        target.close()
+
+    try:
+        await asyncio.gather(forward(line.reader, writer), forward(reader, line.writer))
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def test_a_proxy_of_the_machine_is_used(
+    serve: Serve, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk, seen = answering(http_answer(OK))
+    async with serve(talk) as server, proxy(monkeypatch, tunnel) as between:
+        wire = make_wire(server)
+        assert (await put(wire)).body == OK
+        assert between.connections == 1
+        assert b"proxy-authorization" not in seen[0].lower()
+        await wire.close()
+
+
+async def test_what_fails_behind_a_proxy_may_have_left(
+    serve: Serve, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(Line.until_closed) as server, proxy(monkeypatch, tunnel):
+        wire = make_wire(server, timeout_s=0.5)
+        assert await unknown(put(wire)) == "timeout"
+        await wire.close()
+
+
+@pytest.mark.parametrize(
+    "answer, code",
+    [
+        (b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "proxy_refused"),
+        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "proxy_refused"),
+        (b"", "unreachable"),
+        (b"no http\r\n\r\n", "unreachable"),
+        (None, "connect_timeout"),
+    ],
+    ids=["407", "502", "closes", "no http", "hangs"],
+)
+async def test_what_a_proxy_refuses_never_left(
+    answer: bytes | None, code: str, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk(line: Line) -> None:
+        await line.request()
+        if answer is None:
+            await line.until_closed()
+        else:
+            await line.send(answer)
+
+    async with proxy(monkeypatch, talk):
+        caught = await error_of(put(make_wire("https://service.invalid", timeout_s=0.3 if answer is None else 5)))
+    assert type(caught) is NotSent
+    assert caught.code == code
+    assert "geheim" not in str(caught)
+
+
+@pytest.mark.parametrize("url", ["ftp://user:geheim@127.0.0.1:1", "socks5://user:geheim@127.0.0.1:1", "http://[geheim"])
+async def test_a_proxy_that_cannot_be_used(url: str, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", url)
+    caught = await error_of(put(make_wire("https://127.0.0.1:1")))
+    assert type(caught) is NotSent
+    assert "geheim" not in str(caught)
+
+
+# ---- settings, and transports of a test's own
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1", "HTTP://x", "ftp://x", "127.0.0.1", ""])
+def test_only_https(url: str) -> None:
+    with pytest.raises(ValueError, match="https"):
+        Wire(base_url=url, timeout_s=1, user_agent="x")
+
+
+@pytest.mark.parametrize("content", [None, "", "no certificate"], ids=["missing", "empty", "text"])
+def test_an_authority_file_that_is_none(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match="ca_file"):
+        Wire(base_url="https://x", timeout_s=1, user_agent="x", ca_file=path)
+
+
+@pytest.mark.parametrize(
+    "error, kind, code",
+    [
+        (httpx.ConnectError("x"), NotSent, "unreachable"),
+        (httpx.ConnectTimeout("x"), NotSent, "connect_timeout"),
+        (httpx.PoolTimeout("x"), NotSent, "connect_timeout"),
+        (httpx.ReadTimeout("x"), UnknownOutcome, "timeout"),
+        (httpx.WriteTimeout("x"), UnknownOutcome, "timeout"),
+        (httpx.ReadError("x"), UnknownOutcome, "connection_lost"),
+        (httpx.WriteError("x"), UnknownOutcome, "connection_lost"),
+        (
+            httpx.RemoteProtocolError("Server disconnected without sending a response."),
+            UnknownOutcome,
+            "connection_lost",
+        ),
+        (httpx.RemoteProtocolError("illegal"), UnknownOutcome, "broken_answer"),
+        (httpx.LocalProtocolError("x"), UnknownOutcome, "connection_lost"),
+        (OSError("x"), UnknownOutcome, "connection_lost"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
+)
+async def test_with_another_transport_everything_has_left_that_did_not_fail_to_connect(
+    error: Exception, kind: type[MarketplaceError], code: str, make_wire: MakeWire
+) -> None:
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    caught = await error_of(put(make_wire("https://x", transport=lambda: httpx.MockTransport(fail))))
+    assert (type(caught), caught.code) == (kind, code)
+
+
+async def test_a_cause_is_looked_for_in_the_error_not_in_what_was_handled_before(make_wire: MakeWire) -> None:
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("x")
+
+    wire = make_wire("https://x", transport=lambda: httpx.MockTransport(fail))
+    try:
+        raise ConnectionRefusedError  # noqa: TRY301 -- it must be raised and handled here
+    except ConnectionRefusedError:
+        assert await not_sent(put(wire)) == "unreachable"
+
+
+async def test_a_mistake_in_the_program_stays_one(make_wire: MakeWire) -> None:
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        await put(make_wire("https://x", transport=lambda: httpx.MockTransport(fail)))
+
+
+def test_an_answer_does_not_show_its_body() -> None:
+    assert CUSTOMER not in repr(Answer(200, "", CUSTOMER.encode()))

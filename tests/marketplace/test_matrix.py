@@ -1,0 +1,600 @@
+"""Every operation meets every answer, over real TLS sockets.
+
+The table says by hand what SPEC.md and DESIGN.md (section 4) make of an answer; nothing in it is asked of the code
+under test. Around each case the same promises are checked: no redirect is followed, nothing goes over plain HTTP,
+nothing but a login goes without a token, no request is made again but once after a 401, and no error or log line
+holds a secret or a customer.
+"""
+
+import asyncio
+import codecs
+import contextlib
+import gzip
+import traceback
+import tracemalloc
+import unicodedata
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+from tests.marketplace.samples import KEY, failure, order, text
+from tests.marketplace.servers import Certificates, Line, Server, http_answer, serving
+
+from orderbridge.errors import (
+    MarketplaceError,
+    NotSent,
+    RateLimited,
+    Refused,
+    ServiceFailed,
+    Unauthorized,
+    UnknownOutcome,
+)
+from orderbridge.marketplace.client import Client, login
+from orderbridge.marketplace.http import Wire
+from orderbridge.marketplace.session import Session
+from orderbridge.model import Token
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+REST = "77c1f0de-54a3-4b0e-9d7c-2f6b1a8e4c33"
+APP_SECRET, REST_SECRET = "app-geheim", "rest-geheim"
+OLD_TOKEN, NEW_TOKEN = "token/alt", "token/neu"
+CUSTOMER = "Ayşe"
+PATIENCE_S = 20.0  # for answers that come
+HASTE_S = 0.1  # for answers that never do; the connection is there already
+MEGABYTE = 1024 * 1024
+KINDS: dict[type[MarketplaceError], str] = {
+    Refused: "refused",
+    Unauthorized: "401",
+    RateLimited: "429",
+    ServiceFailed: "failed",
+    UnknownOutcome: "unknown",
+    NotSent: "unsent",
+}
+
+
+# ---- the operations --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A call, and the `data` of its success. In `holding` the mark @ stands for what the answer wants to smuggle in."""
+
+    column: str
+    request: str
+    call: Callable[["Scene"], Awaitable[object]]
+    data: str
+    holding: str
+
+
+def put(path: str, call: Callable[["Scene"], Awaitable[object]]) -> Operation:
+    return Operation("put", f"PUT {path}", call, '"OK"', "@")
+
+
+def get(path: str, call: Callable[["Scene"], Awaitable[object]], data: str, holding: str) -> Operation:
+    return Operation("get", f"GET {path}", call, data, holding)
+
+
+ORDER = text(order())
+METHODS = '"paymentMethod": [{"key": "CASH", "name": "Nakit"}], "shippingMethod": []'
+GRANT = f'"access_token": "{NEW_TOKEN}", "expiration_date": "2026-11-22 12:00:00"'
+OPERATIONS = {
+    "login": Operation("login", "POST /auth/login", lambda s: s.log_in(), f"{{{GRANT}}}", f'{{{GRANT}, "x": @}}'),
+    "restaurants": get(
+        "/restaurants/get",
+        lambda s: s.client.restaurants(),
+        '[{"id": "a", "name": "A"}]',
+        '[{"id": "a", "name": "A", "x": @}]',
+    ),
+    "restaurant_status": get(
+        f"/restaurants/status/get/{REST}", lambda s: s.client.restaurant_status(REST), '"Open"', '"Open", "x": @'
+    ),
+    "open_restaurant": put(f"/restaurants/status/open/{REST}", lambda s: s.client.open_restaurant(REST)),
+    "close_restaurant": put(f"/restaurants/status/close/{REST}", lambda s: s.client.close_restaurant(REST)),
+    "current_orders": Operation(
+        "poll", "GET /orders/get-current", lambda s: s.client.current_orders(), f"[{ORDER}]", f'[{ORDER}, {{"x": @}}]'
+    ),
+    "acknowledge": put(f"/orders/success/{KEY}", lambda s: s.client.acknowledge(KEY, min(s.timeout_s, 5.0))),
+    "accept": put(f"/orders/accept/{KEY}", lambda s: s.client.accept(KEY, preparing_time=25)),
+    "on_the_way": put(f"/orders/ontheway/{KEY}", lambda s: s.client.on_the_way(KEY)),
+    "complete": put(f"/orders/complete/{KEY}", lambda s: s.client.complete(KEY)),
+    "cancel": put(f"/orders/cancel/{KEY}", lambda s: s.client.cancel(KEY, reason_id=4)),
+    "cancel_reasons": get(
+        "/orders/cancel-reasons",
+        lambda s: s.client.cancel_reasons(),
+        '[{"id": 8, "reason": "Diğer"}]',
+        '[{"id": 8, "reason": "Diğer", "x": @}]',
+    ),
+    "variables": get("/orders/variables", lambda s: s.client.variables(), f"{{{METHODS}}}", f'{{{METHODS}, "x": @}}'),
+    "deactivate_food": put("/foods/status-passive/55", lambda s: s.client.deactivate_food(55)),
+    "activate_food": put("/foods/status-active/55", lambda s: s.client.activate_food(55)),
+    "foods": Operation("menu", "GET /foods/get-foods", lambda s: s.client.foods(), "[]", '[{"x": @}]'),
+}
+LOGIN = OPERATIONS["login"]
+FEW = ["login", "current_orders", "accept", "cancel_reasons", "foods"]  # one of each column
+
+
+# ---- the answers -----------------------------------------------------------------------------------------------------
+
+Give = Callable[[Line, Operation], Awaitable[None]]
+Body = bytes | Callable[[Operation], bytes]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How the server answers, and what that is to each kind of call: ok, or the error's kind."""
+
+    give: Give
+    says: dict[str, str]
+    status: int | None = None
+    ends: bool = True
+    at: str = "good"
+    few: bool = False
+
+
+def answer(says: str, give: Give, **more: Any) -> Answer:
+    """`says`: five words for PUT, GET, poll, menu and login, or one for all."""
+    words = says.split() if " " in says else [says] * 5
+    return Answer(give, dict(zip(("put", "get", "poll", "menu", "login"), words, strict=True)), **more)
+
+
+def whole(says: str, status: int, body: Body = b"", head: str = "Content-Type: application/json\r\n") -> Answer:
+    """A complete answer."""
+
+    async def give(line: Line, operation: Operation) -> None:
+        content = body if isinstance(body, bytes) else body(operation)
+        await line.send(http_answer(content, status=f"{status} Any", head=head))
+
+    return answer(says, give, status=status)
+
+
+def wire(says: str, *pieces: Body, closes: bool = True, **more: Any) -> Answer:
+    """Whatever bytes, one piece after the other; after what is no whole answer the connection is closed."""
+
+    async def give(line: Line, operation: Operation) -> None:
+        for piece in pieces:
+            await line.send(piece if isinstance(piece, bytes) else piece(operation))
+        if closes:
+            raise asyncio.IncompleteReadError(b"", None)
+
+    return answer(says, give, **more)
+
+
+def true(operation: Operation) -> bytes:
+    return f'{{"status": true, "data": {operation.data}}}'.encode()
+
+
+def holding(raw: str | bytes) -> Callable[[Operation], bytes]:
+    """A success with something odd inside its data; for a PUT it is all of the data."""
+    inside = raw if isinstance(raw, bytes) else raw.encode()
+    return lambda operation: f'{{"status": true, "data": {operation.holding}}}'.encode().replace(b"@", inside)
+
+
+def packed(operation: Operation) -> bytes:
+    return gzip.compress(true(operation), mtime=0)
+
+
+def chunked(operation: Operation) -> bytes:
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in true(operation))
+    return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+
+
+async def reset(line: Line, operation: Operation) -> None:
+    line.reset()
+    raise asyncio.IncompleteReadError(b"", None)
+
+
+async def hang(line: Line, operation: Operation) -> None:
+    await line.until_closed()
+
+
+async def hang_in_the_body(line: Line, operation: Operation) -> None:
+    await line.send(http_answer(true(operation))[:-1])
+    await line.until_closed()
+
+
+async def drip(line: Line, operation: Operation) -> None:
+    """Byte by byte, but in time."""
+    for byte in http_answer(true(operation)):
+        await line.send(bytes([byte]))
+
+
+async def drip_for_ever(line: Line, operation: Operation) -> None:
+    """Each byte comes in time for a limit on reads, the whole never."""
+    await line.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while True:
+        await line.send(b" ")
+        await asyncio.sleep(HASTE_S / 10)
+
+
+async def fifty_megabytes(line: Line, operation: Operation) -> None:
+    await line.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (50 * MEGABYTE))
+    block = b" " * (64 * 1024)
+    for _ in range(50 * MEGABYTE // len(block)):
+        await line.send(block)
+
+
+def redirect(status: int, to: str) -> Answer:
+    async def give(line: Line, operation: Operation) -> None:
+        path = operation.request.partition(" ")[2]
+        location = getattr(HOUSES, to) + path
+        await line.send(http_answer(b"", status=f"{status} Moved", head=f"Location: {location}\r\n"))
+
+    return answer("unknown", give, status=status)
+
+
+async def unheard(line: Line, operation: Operation) -> None:
+    """No request comes this far; the case would see it."""
+
+
+def quoting(operation: Operation) -> bytes:
+    """An error that quotes the secrets of the request, in both ways of JSON, and where its words are cut off."""
+    body = failure("olmaz", f"{HOUSES.shown} @ {'-' * (170 - len(HOUSES.shown))} {HOUSES.shown}")
+    return body.replace(b"@", HOUSES.shown.replace("/", "\\/").replace('"', '\\"').encode())
+
+
+PAGE = b"<html><body><h1>Sorry</h1></body></html>"
+HTML = "Content-Type: text/html\r\n"
+OTHER_WORDS = failure("olmaz", "başka bir sebep")
+DEEP = 20_000  # levels; more than any decoder takes
+ANY_TEXT = "unknown unknown unknown ok unknown"  # the menu's shape is not shown: any text under 2xx will do
+
+# SPEC.md, Errors; DESIGN.md, section 4.                           PUT GET poll menu login, or one word for all
+ANSWERS: dict[str, Answer] = {
+    # -- a success
+    "200 OK": whole("ok", 200, true),
+    "201 OK": whole("ok", 201, true),
+    "200 data of another shape": whole("ok unknown unknown ok unknown", 200, b'{"status": true, "data": 5}'),
+    "200 without data": whole("ok unknown unknown ok unknown", 200, b'{"status": true}'),
+    "200 text/html around JSON": whole("ok", 200, true, HTML),
+    "200 no content type": whole("ok", 200, true, ""),
+    "200 gzip": whole("ok", 200, packed, "Content-Encoding: gzip\r\n"),
+    "200 chunked": wire("ok", chunked, closes=False),
+    "200 after 103": wire("ok", b"HTTP/1.1 103 Early Hints\r\n\r\n", lambda o: http_answer(true(o)), closes=False),
+    "200 drip": answer("ok", drip),
+    "200 BOM": whole("ok", 200, lambda o: codecs.BOM_UTF8 + true(o)),
+    "200 invalid UTF-8": whole("ok", 200, holding(b'"\xff\xfe\xc3"')),
+    "200 lone surrogate": whole("ok", 200, holding('"\\ud800"')),
+    "200 NaN": whole("ok", 200, holding("NaN")),
+    "200 Infinity": whole("ok", 200, holding("-Infinity")),
+    "200 beyond 64 bits": whole("ok", 200, holding(str(2**64 + 1))),
+    "200 5,000 digits": whole("ok", 200, holding("9" * 5000)),
+    "200 nested deeply": whole("unknown unknown ok ok unknown", 200, holding("[" * DEEP + "]" * DEEP)),
+    # -- 200 with an error
+    "200 status false": whole("refused", 200, OTHER_WORDS),
+    "200 status false, no words": whole("refused", 200, b'{"status": false}'),
+    "200 sipariş bulunamadı": whole("refused", 200, failure("sipariş bulunamadı")),
+    "200 yetkisiz erişim": whole("401", 200, failure("yetkisiz erişim", "Token expired or invalid")),
+    "200 çok fazla istek": whole("429", 200, failure("çok fazla istek")),
+    # -- 200 that is not the service's word
+    "200 no envelope": whole(ANY_TEXT, 200, b'{"ok": 1}'),
+    "200 status in words": whole(ANY_TEXT, 200, b'{"status": "true", "data": "OK"}'),
+    "200 page": whole(ANY_TEXT, 200, PAGE, HTML),
+    "200 no body": whole(ANY_TEXT, 200),
+    "204": wire(ANY_TEXT, b"HTTP/1.1 204 No Content\r\n\r\n", closes=False, status=204),
+    "200 invalid JSON": whole(ANY_TEXT, 200, lambda o: true(o).replace(b'"data":', b'"data" ')),
+    "200 truncated JSON": whole(ANY_TEXT, 200, lambda o: true(o)[:-1]),
+    "200 text after the end": whole(ANY_TEXT, 200, lambda o: true(o) + b"<!-- 3 ms -->"),
+    "200 UTF-16": whole(ANY_TEXT, 200, lambda o: true(o).decode().encode("utf-16")),
+    # -- 4xx
+    "400 other words": whole("refused", 400, OTHER_WORDS),
+    "400 page": whole("unknown", 400, PAGE, HTML),
+    "401 Token expired or invalid": whole("401", 401, failure("yetkisiz erişim", "Token expired or invalid")),
+    "401 Invalid or expired access token": whole(
+        "401", 401, failure("yetkisiz erişim", "Invalid or expired access token")
+    ),
+    "401 Invalid credentials": whole("401", 401, failure("yetkisiz erişim", "Invalid credentials")),
+    "401 decomposed letters": whole("401", 401, unicodedata.normalize("NFD", failure("yetkisiz erişim").decode()).encode()),
+    "401 other words": whole("401", 401, OTHER_WORDS),
+    "401 quoting secrets": whole("401", 401, quoting),
+    "401 page": whole("401", 401, PAGE, HTML),
+    "401 no body": whole("401", 401),
+    "403 URL hatalı": whole("refused", 403, failure("URL hatalı")),
+    "403 other words": whole("refused", 403, OTHER_WORDS),
+    "403 quoting secrets": whole("refused", 403, quoting),
+    "403 page": whole("unknown", 403, PAGE, HTML),
+    "404 sipariş bulunamadı": whole("refused", 404, failure("sipariş bulunamadı")),
+    "404 ürün bulunamadı": whole("refused", 404, failure("ürün bulunamadı")),
+    "404 restoran bulunamadı": whole("refused", 404, failure("restoran bulunamadı")),
+    "404 page": whole("unknown", 404, PAGE, HTML),
+    "404 no body": whole("unknown", 404),
+    "409 other words": whole("refused", 409, OTHER_WORDS),
+    "409 no body": whole("unknown", 409),
+    "422 preparing_time": whole("refused", 422, failure("eksik alan", "preparing_time is required")),
+    "422 reason_id": whole("refused", 422, failure("eksik alan", "Invalid reason_id")),
+    "422 eksik alan": whole("refused", 422, failure("eksik alan")),
+    "429 çok fazla istek": whole("429", 429, failure("çok fazla istek", "Lütfen 30 saniye bekleyin")),
+    "429 other words": whole("429", 429, OTHER_WORDS),
+    "429 page": whole("429", 429, PAGE, HTML),
+    "429 no body": whole("429", 429),
+    # -- 5xx
+    "500 JSON": whole("failed", 500, OTHER_WORDS),
+    "500 status true": whole("failed", 500, true),
+    "500 quoting secrets": whole("failed", 500, quoting),
+    "500 page": whole("failed", 500, PAGE, HTML),
+    "500 no body": whole("failed", 500),
+    "500 eksik alan": whole("refused", 500, failure("eksik alan")),
+    "500 yetkisiz erişim": whole("401", 500, failure("yetkisiz erişim")),
+    "502 page": whole("unknown", 502, PAGE, HTML),
+    "502 JSON": whole("unknown", 502, OTHER_WORDS),
+    "502 ürün bulunamadı": whole("refused", 502, failure("ürün bulunamadı")),
+    "503 page": whole("failed", 503, PAGE, HTML),
+    "503 no body": whole("failed", 503),
+    "503 çok fazla istek": whole("429", 503, failure("çok fazla istek")),
+    "504 page": whole("unknown", 504, PAGE, HTML),
+    "504 no body": whole("unknown", 504),
+    "507 no body": whole("failed", 507),
+    # -- broken on the way
+    "no HTTP": wire("unknown", b"Ay\xc5\x9fe\r\n\r\n"),
+    "closed without a word": wire("unknown"),
+    "truncated": wire("unknown", lambda o: http_answer(true(o))[:-1]),
+    "truncated in the head": wire("unknown", b"HTTP/1.1 200 OK\r\nContent-Le"),
+    "gzip cut off": wire("unknown", lambda o: http_answer(packed(o)[:-5], head="Content-Encoding: gzip\r\n")),
+    "gzip that is none": wire("unknown", lambda o: http_answer(true(o), head="Content-Encoding: gzip\r\n")),
+    "packed unasked": wire("unknown", lambda o: http_answer(true(o), head="Content-Encoding: br\r\n")),
+    "reset": answer("unknown", reset),
+    "hang": answer("unknown", hang, ends=False),
+    "hang in the body": answer("unknown", hang_in_the_body, ends=False),
+    "drip for ever": answer("unknown", drip_for_ever, ends=False),
+    "50 MB": answer("unknown", fifty_megabytes, few=True),
+    "50 MB packed": wire(
+        "unknown",
+        http_answer(gzip.compress(b" " * (50 * MEGABYTE), mtime=0), head="Content-Encoding: gzip\r\n"),
+        few=True,
+    ),
+    # -- redirects
+    **{
+        f"{status} to {to}": redirect(status, to)
+        for status in (301, 302, 303, 307, 308)
+        for to in ("elsewhere", "plain_http")
+    },
+    "302 restoran bulunamadı": whole("refused", 302, failure("restoran bulunamadı"), "Location: /login\r\n"),
+    # -- never left
+    "TLS untrusted": answer("unsent", unheard, at="unknown_authority"),
+    "TLS wrong name": answer("unsent", unheard, at="wrong_name"),
+    "TLS expired": answer("unsent", unheard, at="expired"),
+    "no TLS": answer("unsent", unheard, at="plain"),
+}  # fmt: skip
+
+CASES = [
+    pytest.param(name, kind, id=f"{name}-{kind}")
+    for kind in OPERATIONS
+    for name, given in ANSWERS.items()
+    if not given.few or kind in FEW
+]
+
+
+# ---- the stage -------------------------------------------------------------------------------------------------------
+
+
+class Houses:
+    """Where a redirect points to, and nobody may ever knock; and what the last request showed at the door."""
+
+    elsewhere = ""
+    plain_http = ""
+    shown = ""
+
+
+HOUSES = Houses()
+
+
+@dataclass
+class Service:
+    """What the servers share: the script of this case and what they have seen."""
+
+    operation: Operation = LOGIN
+    script: list[Answer] = field(default_factory=list)  # the last one for ever
+    seen: list[str] = field(default_factory=list)
+    tokens: list[str | None] = field(default_factory=list)
+
+    async def talk(self, line: Line) -> None:
+        while head := await line.request():
+            request, _, rest = head.decode().partition(" HTTP/1.1\r\n")
+            fields = dict(row.lower().split(": ", 1) for row in rest.partition("\r\n\r\n")[0].split("\r\n"))
+            self.seen.append(request)
+            self.tokens.append(fields.get("access-token"))
+            HOUSES.shown = self.tokens[-1] or rest.partition("\r\n\r\n")[2]
+            if request == self.operation.request:
+                given = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+                await given.give(line, self.operation)
+            elif request == LOGIN.request:
+                await line.send(http_answer(true(LOGIN)))
+            else:
+                return  # the case will see it
+
+
+@dataclass
+class Stage:
+    """The servers and a wire to each: they live as long as the module."""
+
+    service: Service
+    wires: dict[str, Wire]
+    forbidden: list[Server]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(certificates: Certificates) -> AsyncIterator[Stage]:
+    service = Service()
+
+    async def nobody(line: Line) -> None:
+        await line.until_closed()
+
+    async def no_tls(line: Line) -> None:
+        await line.reader.read(1)
+        await line.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with contextlib.AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        urls = {}
+        for name in ("good", "wrong_name", "expired", "unknown_authority"):
+            urls[name] = (await enter(serving(service.talk, getattr(certificates, name)))).url
+        urls["plain"] = (await enter(serving(no_tls, None))).url
+        elsewhere, plain_http = await enter(serving(nobody, certificates.good)), await enter(serving(nobody, None))
+        HOUSES.elsewhere, HOUSES.plain_http = elsewhere.url, plain_http.url.replace("https://", "http://")
+        wires = {
+            name: Wire(base_url=url, timeout_s=PATIENCE_S, user_agent="test/1", ca_file=certificates.ca_file)
+            for name, url in urls.items()
+        }
+        yield Stage(service, wires, [elsewhere, plain_http])
+        for one in wires.values():
+            await one.close()
+
+
+class Scene:
+    """One case: a client with a token of yesterday, and what it did."""
+
+    def __init__(self, stage: Stage, operation: Operation, *script: Answer, token: str | None = OLD_TOKEN) -> None:
+        self.service = stage.service
+        self.operation = operation
+        self.wire = stage.wires[script[-1].at]
+        self.timeout_s = PATIENCE_S if script[-1].ends else HASTE_S
+        self.service.operation, self.service.script = operation, list(script)
+        self.service.seen, self.service.tokens = [], []
+        self.session = Session(self._obtain, token=Token(token, NOW, NOW) if token else None)
+        self.client = Client(self.wire, self.session)
+
+    async def log_in(self) -> str:
+        grant = await login(self.wire, app_secret_key=APP_SECRET, rest_secret_key=REST_SECRET)
+        return grant.access_token
+
+    async def _obtain(self) -> Token:
+        return Token(await self.log_in(), NOW, NOW)
+
+    async def said(self, call: Callable[["Scene"], Awaitable[object]]) -> tuple[str, MarketplaceError | None]:
+        """ok or the kind of the error; the promises about words are checked on the way."""
+        await self._connect()
+        with capture_logs() as lines, self._in_haste():
+            try:
+                await call(self)
+            except MarketplaceError as error:
+                caught = error
+            else:
+                return "ok", None
+        words = "".join(traceback.format_exception(caught.with_traceback(None))) + repr(lines)
+        assert not [w for w in (APP_SECRET, REST_SECRET, OLD_TOKEN, NEW_TOKEN, CUSTOMER, "Ay\\xc5") if w in words]
+        assert "\n" not in str(caught)
+        return KINDS[type(caught)], caught
+
+    async def _connect(self) -> None:
+        """A short time limit is for the answer: the handshake has been before."""
+        if self.timeout_s == HASTE_S:
+            operation, self.service.operation = self.service.operation, OPERATIONS["foods"]
+            script, self.service.script = self.service.script, [ANSWERS["200 OK"]]
+            await self.client.foods() if self.session.current else await self.log_in()
+            self.service.operation, self.service.script = operation, script
+            self.service.seen, self.service.tokens = [], []
+
+    @contextlib.contextmanager
+    def _in_haste(self) -> Iterator[None]:
+        self.wire._timeout_s = self.timeout_s
+        try:
+            yield
+        finally:
+            self.wire._timeout_s = PATIENCE_S
+
+    @property
+    def seen(self) -> list[str]:
+        return self.service.seen
+
+
+@pytest.fixture(autouse=True)
+def promises(stage: Stage) -> Iterator[None]:
+    """After each case: no redirect was followed, nothing left without a token but logins."""
+    yield
+    assert [server.connections for server in stage.forbidden] == [0, 0]
+    service = stage.service
+    assert [(seen == LOGIN.request) for seen in service.seen] == [token is None for token in service.tokens]
+
+
+# ---- the cases -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, kind", CASES)
+async def test_an_answer_is_what_the_table_says_and_asked_for_once(name: str, kind: str, stage: Stage) -> None:
+    operation, given = OPERATIONS[kind], ANSWERS[name]
+    scene = Scene(stage, operation, given)
+    said, error = await scene.said(operation.call)
+    assert said == given.says[operation.column]
+    once, new_login = operation.request, LOGIN.request
+    if said == "unsent":
+        assert scene.seen == []
+    elif said != "401" or operation is LOGIN:
+        assert scene.seen == [once]
+    elif operation.column == "poll":
+        assert scene.seen == [once, new_login]  # a call inside its cooldown would cost another one
+    else:
+        assert scene.seen == [once, new_login, once]
+    if error is not None and given.status is not None:
+        assert error.http_status == given.status
+
+
+@pytest.mark.parametrize("name", [name for name, given in ANSWERS.items() if given.says["put"] == "401"])
+@pytest.mark.parametrize("kind", [kind for kind in OPERATIONS if kind not in ("login", "current_orders")])
+async def test_after_a_401_one_login_and_one_repeat_do(kind: str, name: str, stage: Stage) -> None:
+    operation = OPERATIONS[kind]
+    scene = Scene(stage, operation, ANSWERS[name], ANSWERS["200 OK"])
+    assert await scene.said(operation.call) == ("ok", None)
+    assert scene.seen == [operation.request, LOGIN.request, operation.request]
+    assert scene.service.tokens == [OLD_TOKEN, None, NEW_TOKEN]
+
+
+async def test_after_a_401_the_next_poll_has_the_new_token(stage: Stage) -> None:
+    poll = OPERATIONS["current_orders"]
+    scene = Scene(stage, poll, ANSWERS["401 no body"], ANSWERS["200 OK"])
+    assert (await scene.said(poll.call))[0] == "401"
+    assert await scene.said(poll.call) == ("ok", None)
+    assert scene.seen == [poll.request, LOGIN.request, poll.request]
+    assert scene.service.tokens == [OLD_TOKEN, None, NEW_TOKEN]
+
+
+@pytest.mark.parametrize("name", [name for name, given in ANSWERS.items() if given.at == "good" and not given.few])
+@pytest.mark.parametrize("kind", ["accept", "foods"])
+async def test_the_repeat_after_a_401_is_the_last_request_whatever_it_ends_in(
+    kind: str, name: str, stage: Stage
+) -> None:
+    operation, given = OPERATIONS[kind], ANSWERS[name]
+    scene = Scene(stage, operation, ANSWERS["401 no body"], given)
+    said, error = await scene.said(operation.call)
+    assert said == given.says[operation.column]
+    assert scene.seen == [operation.request, LOGIN.request, operation.request]
+    assert said != "401" or (error is not None and error.code == "unauthorized_again")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, given in ANSWERS.items() if not given.few and given.says["login"] != "ok"]
+)
+@pytest.mark.parametrize("kind", ["accept", "current_orders"])
+async def test_without_a_login_nothing_is_sent(kind: str, name: str, stage: Stage) -> None:
+    """Whatever the login ends in, the call that wanted it was not carried out and says so."""
+    given = ANSWERS[name]
+    scene = Scene(stage, LOGIN, given, token=None)
+    said, _ = await scene.said(OPERATIONS[kind].call)
+    assert said == "unsent"
+    assert scene.seen == ([] if given.at != "good" else [LOGIN.request])
+
+
+@pytest.mark.parametrize(
+    "name, megabytes",
+    [
+        pytest.param("50 MB", 42, id="plain"),  # 32 MB are allowed, and the buffer for them grows by steps
+        pytest.param("50 MB packed", 64, id="packed"),  # one piece may unpack to all that is allowed
+    ],
+)
+@pytest.mark.parametrize("kind", ["accept", "current_orders"])
+async def test_a_body_without_measure_takes_no_memory_without_measure(
+    kind: str, name: str, megabytes: int, stage: Stage
+) -> None:
+    scene = Scene(stage, OPERATIONS[kind], ANSWERS[name])
+    tracemalloc.start()
+    try:
+        assert (await scene.said(OPERATIONS[kind].call))[0] == "unknown"
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < megabytes * MEGABYTE
+    assert kept < 2 * MEGABYTE

@@ -1,0 +1,417 @@
+"""An order from a document: whatever can be read is read, the rest is NULL and a problem."""
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.marketplace.samples import CODES, KEY, food, listing, order, text
+
+from orderbridge.marketplace.schema import read_listing, read_order
+from orderbridge.model import Facts, Item, Option, Order
+
+
+def read(value: dict[str, Any] | str) -> Order:
+    element = value if isinstance(value, str) else text(value)
+    (document,) = read_listing(listing(element))
+    return read_order(document, payment_codes=CODES)
+
+
+def test_an_order_as_documented_is_read_whole() -> None:
+    delivered = read(order())
+    assert delivered.problems == ()
+    assert (delivered.payment_key, delivered.status_id, delivered.status_text) == (KEY, 1, "Onay Bekliyor")
+    assert delivered.facts == Facts(
+        order_number=100234,
+        restaurant_id="77c1f0de-54a3-4b0e-9d7c-2f6b1a8e4c33",
+        restaurant_name="Kadıköy",
+        shipping_method="delivery",
+        payment_method="Nakit",
+        payment_code="CASH",
+        amount_due=Decimal("235.5"),
+        note="Zile basmayın",
+        total=Decimal("235.5"),
+        discount=Decimal(10),
+        courier_type="restaurant",
+        courier_fee=Decimal(0),
+        order_tip=Decimal(5),
+        ordered_at="2026-11-21 12:30:00",
+        scheduled_for=None,
+        customer_name="Ayşe Yılmaz",
+        customer_phone="+905550001122",
+        address="Moda Caddesi",
+        address_description="mavi kapı",
+        apartment_no="4",
+        building_no="12",
+        neighborhood_name="Caferağa",
+        district_name="Kadıköy",
+        city_name="İstanbul",
+        items=(
+            Item(
+                item_id="9a3e6f7c-2b1d-4e5f-8a9b-0c1d2e3f4a5b",
+                food_id=55,
+                name="Adana Dürüm",
+                note="acısız",
+                price=Decimal("110.25"),
+                quantity=2,
+                total=Decimal("235.5"),
+                options=(
+                    Option(
+                        group_id=3,
+                        group_name="İçecek",
+                        type="multi",
+                        operation="+",
+                        option_id=7,
+                        option_name="Ayran",
+                        price=Decimal(15),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+def test_an_order_of_nothing_but_its_key_is_an_order() -> None:
+    delivered = read({"payment_key": KEY})
+    assert delivered.problems == ("status_unreadable", "missing:foods")
+    facts = {name: getattr(delivered.facts, name) for name in Facts.__slots__}
+    assert facts.pop("items") == ()
+    assert set(facts.values()) == {None}
+
+
+def test_null_is_missing_and_no_problem() -> None:
+    delivered = read(dict.fromkeys(order()) | {"payment_key": KEY, "status_id": 1})
+    assert delivered.problems == ()
+    assert delivered.facts.customer_name is None
+    assert delivered.facts.items == ()
+
+
+def test_a_document_set_aside_is_no_order() -> None:
+    (document,) = read_listing(listing("5"))
+    with pytest.raises(ValueError, match="not_an_object"):
+        read_order(document, payment_codes=CODES)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"status_id": 16}, {"status_text": "Restoran Kuryeye Verildi"}, {"new_field": {"a": [1]}}, {"status_id": None}],
+    ids=["status", "text", "unknown field", "unreadable"],
+)
+def test_the_status_and_unknown_fields_are_no_facts(change: dict[str, Any]) -> None:
+    assert read(order(**change)).facts == read(order()).facts
+
+
+def test_another_spelling_of_a_number_is_the_same_fact() -> None:
+    assert read(text(order()).replace('"total": 235.5,', '"total": "235.50",')).facts == read(order()).facts
+
+
+AMOUNTS = [
+    ("12.5", "12.5", None),
+    ("0", "0", None),
+    ("-3.25", "-3.25", None),
+    ("1E+2", "100", None),
+    ("12.50000", "12.5", None),
+    ('"12.50"', "12.5", None),
+    ('"12,50"', "12.5", None),
+    ('" 12 "', "12", None),
+    ('"+7"', "7", None),
+    ('"-0,5"', "-0.5", None),
+    ('"1.234,50"', "1234.5", None),
+    ('"1,234.50"', "1234.5", None),
+    ('"1.234.567"', "1234567", None),
+    ('"1,234,567"', "1234567", None),
+    ('"1.234.567,8"', "1234567.8", None),
+    ('"1 234,50"', "1234.5", None),
+    ('"1\u00a0234"', "1234", None),
+    ('"0.125"', "0.125", None),
+    ('"1234.125"', "1234.125", None),
+    ('"-0,125"', "-0.125", None),
+    ('"1.234"', "1.234", None),
+    ('"12,345"', None, "ambiguous_number"),
+    ('"1.234.56"', None, "not_a_number"),
+    ('"1.234.5678"', None, "not_a_number"),
+    ('"1,234,56"', None, "not_a_number"),
+    ('"12,34,567"', None, "not_a_number"),
+    ('"12.50 TL"', None, "not_a_number"),
+    ('"1e5"', "100000", None),
+    ('"1_000"', None, "not_a_number"),
+    ('"١٢"', None, "not_a_number"),
+    ('"abc"', None, "not_a_number"),
+    ('"NaN"', None, "not_a_number"),
+    ("NaN", None, "not_a_number"),
+    ("Infinity", None, "not_a_number"),
+    ("true", None, "not_a_number"),
+    ("[1]", None, "not_a_number"),
+    ("{}", None, "not_a_number"),
+    ("null", None, None),
+    ('""', None, None),
+    ('"  "', None, None),
+    ("9999999999.9999", "9999999999.9999", None),
+    ("-9999999999.9999", "-9999999999.9999", None),
+    ("10000000000", None, "amount_out_of_range"),
+    ("9999999999.99995", None, "amount_out_of_range"),
+    ("1e400", None, "amount_out_of_range"),
+    ("1e999999", None, "amount_out_of_range"),
+    ("9" * 5000, None, "not_a_number|amount_out_of_range"),
+    ("0.00005", "0.0000", "amount_rounded"),
+    ("0.00015", "0.0002", "amount_rounded"),
+    ("0.00025", "0.0002", "amount_rounded"),
+    ("1.23456", "1.2346", "amount_rounded"),
+    ("1e-999999", "0", "amount_rounded"),
+    ("0e999999", "0", None),
+    ("-0.0", "0", None),
+    ("1." + "0" * 9000, "1", None),
+    ("1." + "3" * 9000, "1.3333", "amount_rounded"),
+]
+
+
+@pytest.mark.parametrize("served, amount, problem", AMOUNTS, ids=[served[:20] for served, _, _ in AMOUNTS])
+@pytest.mark.parametrize("field", ["total", "discount", "courier_fee", "order_tip"])
+def test_amounts(field: str, served: str, amount: str | None, problem: str | None) -> None:
+    delivered = read('{"payment_key": "%s", "status_id": 1, "foods": [], "%s": %s}' % (KEY, field, served))
+    found = getattr(delivered.facts, field)
+    assert found == (None if amount is None else Decimal(amount))
+    assert len(str(found)) <= 16
+    allowed = [()] if problem is None else [(f"{code}:{field}",) for code in problem.split("|")]
+    assert delivered.problems in allowed
+
+
+INTEGERS = [
+    ("5", 5, None),
+    ("-5", -5, None),
+    ("5.0", 5, None),
+    ("5e2", 500, None),
+    ('"5"', 5, None),
+    ('"5.0"', 5, None),
+    ("0e999999", 0, None),
+    ("null", None, None),
+    ('""', None, None),
+    ("5.5", None, "not_an_integer"),
+    ("1e-999999", None, "not_an_integer"),
+    ("true", None, "not_a_number"),
+    ('"five"', None, "not_a_number"),
+    ('"1.000"', 1, None),
+    ('"1,000"', None, "ambiguous_number"),
+    ("{}", None, "not_a_number"),
+    ("9223372036854775807", 2**63 - 1, None),
+    ("-9223372036854775808", -(2**63), None),
+    ("9223372036854775808", None, "integer_out_of_range"),
+    ("-9223372036854775809", None, "integer_out_of_range"),
+    ("9223372036854775808.0", None, "integer_out_of_range"),
+    ("1e999999", None, "integer_out_of_range"),
+    ('"99999999999999999999"', None, "integer_out_of_range"),
+]
+
+
+@pytest.mark.parametrize("served, number, problem", INTEGERS, ids=[served for served, _, _ in INTEGERS])
+def test_integers(served: str, number: int | None, problem: str | None) -> None:
+    element = text(order(foods=[food(quantity="HERE")])).replace('"HERE"', served)
+    delivered = read(element)
+    assert delivered.facts.items[0].quantity == number
+    assert delivered.problems == (() if problem is None else (f"{problem}:foods.quantity",))
+
+
+TEXTS = [
+    ('"Ayşe"', "Ayşe", None),
+    ('""', "", None),
+    ("5", "5", None),
+    ("12.50", "12.50", None),
+    ("9" * 50, "9" * 50, None),
+    ("NaN", "NaN", None),
+    ("null", None, None),
+    ("true", None, "not_text"),
+    ('["x"]', None, "not_text"),
+    ('{"x": 1}', None, "not_text"),
+    ('"a\\u0000b"', "a\ufffdb", None),
+    ('"a\\ud800b\\udc00"', "a\ufffdb\ufffd", None),
+    ('"\\ud83c\\udf5d"', "\N{SPAGHETTI}", None),
+    ('"' + "x" * 255 + '"', "x" * 255, None),
+    ('"' + "ş" * 256 + '"', "ş" * 255, "text_cut"),
+]
+
+
+@pytest.mark.parametrize("served, expected, problem", TEXTS, ids=[served[:20] for served, _, _ in TEXTS])
+@pytest.mark.parametrize(
+    "field, column",
+    [
+        ("restaurant_id", "restaurant_id"),
+        ("restaurant_name", "restaurant_name"),
+        ("shipping_method", "shipping_method"),
+        ("payment_method", "payment_method"),
+        ("courier_type", "courier_type"),
+        ("date", "ordered_at"),
+    ],
+)
+def test_texts(field: str, column: str, served: str, expected: str | None, problem: str | None) -> None:
+    delivered = read('{"payment_key": "%s", "status_id": 1, "foods": [], "%s": %s}' % (KEY, field, served))
+    assert getattr(delivered.facts, column) == expected
+    assert delivered.problems == (() if problem is None else (f"{problem}:{field}",))
+
+
+def test_notes_and_directions_are_never_cut() -> None:
+    long = "ş" * 70_000
+    address = order()["address"] | {"description": long}
+    delivered = read(order(note=long, address=address, foods=[food(note=long)]))
+    assert delivered.problems == ()
+    facts = delivered.facts
+    assert facts.note == facts.address_description == facts.items[0].note == long
+
+
+@pytest.mark.parametrize(
+    "field", ["address", "apartment_no", "building_no", "neighborhood_name", "district_name", "city_name"]
+)
+def test_a_long_part_of_the_address_is_cut(field: str) -> None:
+    delivered = read(order(address={field: "x" * 300}))
+    assert getattr(delivered.facts, field) == "x" * 255
+    assert delivered.problems == (f"text_cut:address.{field}",)
+
+
+@pytest.mark.parametrize("name, column", [("name", "customer_name"), ("phone", "customer_phone")])
+def test_a_long_part_of_the_customer_is_cut(name: str, column: str) -> None:
+    delivered = read(order(customer={name: "x" * 300}))
+    assert getattr(delivered.facts, column) == "x" * 255
+    assert delivered.problems == (f"text_cut:customer.{name}",)
+
+
+@pytest.mark.parametrize("field", ["customer", "address"])
+@pytest.mark.parametrize("served", [5, "Moda", ["x"], True], ids=["number", "text", "list", "true"])
+def test_a_customer_or_an_address_that_is_no_object_is_a_problem(field: str, served: Any) -> None:
+    delivered = read(order(**{field: served}))
+    assert delivered.problems == (f"not_an_object:{field}",)
+    assert delivered.facts.total == Decimal("235.5")
+
+
+@pytest.mark.parametrize(
+    "served, expected",
+    [("", None), (" ", None), (None, None), ("2026-11-22 19:00:00", "2026-11-22 19:00:00"), ("yarın", "yarın")],
+)
+def test_an_empty_schedule_is_none(served: str | None, expected: str | None) -> None:
+    assert read(order(scheduled_date=served)).facts.scheduled_for == expected
+
+
+@pytest.mark.parametrize(
+    "foods, count, problems",
+    [
+        (None, 0, ()),
+        ([], 0, ()),
+        ([food(), food()], 2, ()),
+        ([food(), None, "x", 5, food()], 2, ("not_an_object:foods",)),
+        (food(), 1, ()),
+        ("x", 0, ("not_a_list:foods",)),
+        (5, 0, ("not_a_list:foods",)),
+        ([{}], 1, ()),
+        ([[food()]], 0, ("not_an_object:foods",)),
+    ],
+)
+def test_foods(foods: Any, count: int, problems: tuple[str, ...]) -> None:
+    delivered = read(order(foods=foods))
+    assert len(delivered.facts.items) == count
+    assert delivered.problems == problems
+
+
+def test_an_item_of_which_nothing_can_be_read_is_an_item() -> None:
+    wrong: dict[str, Any] = {name: [] for name in food()} | {"option_groups": 5}
+    (item,) = read(order(foods=[wrong])).facts.items
+    assert item == Item(None, None, None, None, None, None, None, ())
+
+
+GROUP = food()["option_groups"][0]
+AYRAN = GROUP["options"]
+
+
+@pytest.mark.parametrize(
+    "groups, names, problems",
+    [
+        ([GROUP], ["Ayran"], ()),
+        (None, [], ()),
+        ([], [], ()),
+        (GROUP, ["Ayran"], ()),
+        ([GROUP, GROUP], ["Ayran", "Ayran"], ()),
+        ([GROUP | {"options": [AYRAN, {"name": "Kola"}]}], ["Ayran", "Kola"], ()),
+        ([GROUP | {"options": None}], [None], ()),
+        ([GROUP | {"options": []}], [None], ()),
+        ([{name: GROUP[name] for name in ("id", "name")}], [None], ()),
+        ([GROUP | {"options": "x"}], [None], ("not_a_list:foods.option_groups.options",)),
+        ([GROUP | {"options": [AYRAN, 5]}], ["Ayran"], ("not_an_object:foods.option_groups.options",)),
+        ([GROUP | {"options": [5]}], [None], ("not_an_object:foods.option_groups.options",)),
+        ([5, GROUP], ["Ayran"], ("not_an_object:foods.option_groups",)),
+        ("x", [], ("not_a_list:foods.option_groups",)),
+    ],
+)
+def test_options_may_be_an_object_a_list_or_nothing(
+    groups: Any, names: list[str | None], problems: tuple[str, ...]
+) -> None:
+    delivered = read(order(foods=[food(option_groups=groups)]))
+    options = delivered.facts.items[0].options
+    assert [option.option_name for option in options] == names
+    assert {option.group_name for option in options} <= {"İçecek"}
+    assert delivered.problems == problems
+
+
+def test_a_problem_is_told_once_however_often_it_occurs() -> None:
+    assert read(order(foods=[food(price="x", quantity="y")] * 50)).problems == (
+        "not_a_number:foods.price",
+        "not_a_number:foods.quantity",
+    )
+
+
+@pytest.mark.parametrize(
+    "method, code, due",
+    [
+        ("Nakit", "CASH", Decimal("235.5")),
+        ("Kredi Kartı (pre-paid)", "CREDIT_CARD", Decimal(0)),
+        ("Banka Kartı", "DEBIT_CARD", Decimal(0)),
+        ("Yemek Kartı", None, None),
+        (None, None, None),
+    ],
+)
+def test_what_is_collected_at_the_door(method: str | None, code: str | None, due: Decimal | None) -> None:
+    facts = read(order(payment_method=method)).facts
+    assert (facts.payment_code, facts.amount_due) == (code, due)
+
+
+def test_cash_without_a_total_must_be_asked_for() -> None:
+    assert read(order(total="x")).facts.amount_due is None
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["1.234,5", "9" * 30, "\x00\ud800"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*order(), *food(), *GROUP]), inner, max_size=4)
+    ),
+    max_leaves=15,
+)
+
+
+@given(changes=st.dictionaries(st.sampled_from([*order()]), JSON), foods=JSON)
+def test_any_document_with_a_key_is_an_order(changes: dict[str, Any], foods: Any) -> None:
+    """And what came out of it is what a database takes."""
+    value = order(foods=[food(option_groups=foods), foods]) | changes | {"payment_key": KEY}
+    delivered = read(json.dumps(value))
+    for found in _leaves(delivered.facts):
+        if isinstance(found, str):
+            found.encode()
+            assert "\x00" not in found
+        elif isinstance(found, Decimal):
+            assert abs(found) < 10**10
+            assert found == round(found, 4)
+        elif found is not None:
+            assert -(2**63) <= found < 2**63
+    assert all("," not in problem and " " not in problem for problem in delivered.problems)
+    assert replace(delivered, problems=()).payload == json.dumps(value)
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, tuple):
+        return [leaf for entry in value for leaf in _leaves(entry)]
+    if hasattr(value, "__slots__") and not isinstance(value, Decimal):
+        return [leaf for name in value.__slots__ for leaf in _leaves(getattr(value, name))]
+    return [value]

@@ -1,0 +1,63 @@
+"""A payment method by its display name. A wrong guess is money not collected."""
+
+from decimal import Decimal
+
+import pytest
+from tests.marketplace.samples import CODES
+
+from orderbridge.marketplace.payment import amount_due, payment_code
+
+LOOSE = {
+    "Kart (kapıda)": "DOOR",
+    "Kart (pre-paid)": "CREDIT_CARD",
+    "Havale": "TRANSFER",
+    "Çek (x)": "A",
+    "Çek (y)": "A",
+}
+
+
+@pytest.mark.parametrize(
+    "name, code",
+    [
+        ("Nakit", "CASH"),
+        (" Nakit ", "CASH"),
+        ("CASH", "CASH"),
+        ("DEBIT_CARD", "DEBIT_CARD"),
+        ("Kredi Kartı (pre-paid)", "CREDIT_CARD"),
+        ("Kredi Kartı", "CREDIT_CARD"),
+        ("Kredi Kartı".replace("ı", "i\u0307"), None),
+        ("Nakit (kapıda)", "CASH"),
+        ("Kredi Kartı (kapıda)", None),
+        ("nakit", None),
+        ("Yemek Kartı", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_name_counts_with_or_without_its_remark_but_not_with_another(name: str | None, code: str | None) -> None:
+    assert payment_code(name, CODES) == code
+
+
+@pytest.mark.parametrize(
+    "name, code",
+    [("Kart", None), ("Kart (kapıda)", "DOOR"), ("Kart (pre-paid)", "CREDIT_CARD"), ("Çek", "A"), ("DOOR", "DOOR")],
+)
+def test_a_bare_name_of_two_methods_is_neither(name: str, code: str | None) -> None:
+    assert payment_code(name, LOOSE) == code
+
+
+def test_a_decomposed_name_is_the_same_name() -> None:
+    assert payment_code("C\u0327ek", {"Çek": "CHEQUE"}) == "CHEQUE"
+    assert payment_code("Çek", {"C\u0327ek": "CHEQUE"}) == "CHEQUE"
+
+
+def test_without_a_list_nothing_is_known() -> None:
+    assert payment_code("Nakit", {}) is None
+
+
+@pytest.mark.parametrize(
+    "code, due",
+    [("CASH", Decimal(7)), ("CREDIT_CARD", Decimal(0)), ("DEBIT_CARD", Decimal(0)), ("TRANSFER", None), (None, None)],
+)
+def test_the_amount_due(code: str | None, due: Decimal | None) -> None:
+    assert amount_due(Decimal(7), code) == due

@@ -1,0 +1,222 @@
+"""One token for all, one login however many ask, and nobody's giving up is anybody else's."""
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, ServiceFailed
+from orderbridge.marketplace.session import Session
+from orderbridge.model import Token
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def token(name: str) -> Token:
+    return Token(name, NOW, NOW)
+
+
+class Login:
+    """A login that waits until it is told how to end."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.running = 0
+        self.go_on = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def __call__(self) -> Token:
+        self.calls += 1
+        self.running += 1
+        assert self.running == 1, "one login at a time"
+        self.begun.set()
+        try:
+            await self.go_on.wait()
+        finally:
+            self.running -= 1
+        if self.error is not None:
+            raise self.error
+        return token(f"t{self.calls}")
+
+
+@pytest.fixture
+async def login() -> Login:
+    return Login()
+
+
+async def test_there_is_none_until_somebody_asks(login: Login) -> None:
+    session = Session(login)
+    assert session.current is None
+    assert login.calls == 0
+
+
+async def test_the_token_is_obtained_once_and_kept(login: Login) -> None:
+    login.go_on.set()
+    session = Session(login)
+    assert [await session.token() for _ in range(3)] == [token("t1")] * 3
+    assert session.current == token("t1")
+    assert login.calls == 1
+
+
+async def test_a_token_from_before_needs_no_login(login: Login) -> None:
+    assert await Session(login, token=token("old")).token() == token("old")
+    assert login.calls == 0
+
+
+ASK: dict[str, Callable[[Session], Awaitable[Token]]] = {
+    "token": lambda session: session.token(),
+    "replace": lambda session: session.replace(token("old")),
+    "renew": lambda session: session.renew(),
+}
+
+
+async def test_ten_at_once_are_one_login(login: Login) -> None:
+    session = Session(login)
+    tasks = [asyncio.ensure_future(ask(session)) for ask in ASK.values() for _ in range(4)]
+    await login.begun.wait()
+    login.go_on.set()
+    assert await asyncio.gather(*tasks) == [token("t1")] * 12
+    assert login.calls == 1
+
+
+async def test_ten_refused_with_the_same_token_are_one_login(login: Login) -> None:
+    session = Session(login, token=token("old"))
+    login.go_on.set()
+    assert await asyncio.gather(*[session.replace(token("old")) for _ in range(10)]) == [token("t1")] * 10
+    assert await session.replace(token("old")) == token("t1")  # one who comes late
+    assert login.calls == 1
+
+
+async def test_a_new_token_that_is_refused_is_replaced_too(login: Login) -> None:
+    session = Session(login, token=token("old"))
+    login.go_on.set()
+    first = await session.replace(token("old"))
+    assert await session.replace(first) == token("t2")
+
+
+async def test_a_refused_token_is_given_to_nobody_else(login: Login) -> None:
+    session = Session(login, token=token("old"))
+    login.error = NotSent("dns_failed")
+    login.go_on.set()
+    with pytest.raises(NotSent):
+        await session.replace(token("old"))
+    assert session.current is None
+    login.error = None
+    assert await session.token() == token("t2")
+
+
+async def test_while_it_is_renewed_the_old_one_stays_in_use(login: Login) -> None:
+    session = Session(login, token=token("old"))
+    renewal = asyncio.create_task(session.renew())
+    await login.begun.wait()
+    assert await session.token() == token("old")
+    login.go_on.set()
+    assert await renewal == token("t1") == await session.token()
+
+
+async def test_a_renewal_that_fails_leaves_the_old_one(login: Login) -> None:
+    session = Session(login, token=token("old"))
+    login.error = ServiceFailed("service_error")
+    login.go_on.set()
+    with pytest.raises(ServiceFailed):
+        await session.renew()
+    assert await session.token() == token("old")
+
+
+async def test_one_refused_during_a_renewal_joins_it(login: Login) -> None:
+    session = Session(login, token=token("old"))
+    renewal = asyncio.create_task(session.renew())
+    await login.begun.wait()
+    replacement = asyncio.create_task(session.replace(token("old")))
+    login.go_on.set()
+    assert await renewal == await replacement == token("t1")
+    assert login.calls == 1
+
+
+async def test_forgetting_means_a_login(login: Login) -> None:
+    login.go_on.set()
+    session = Session(login, token=token("old"))
+    session.forget()
+    assert session.current is None
+    assert await session.token() == token("t1")
+
+
+@pytest.mark.parametrize(
+    "error", [NotSent("dns_failed"), LoginRefused("x", until=NOW), ServiceFailed("x"), RuntimeError("x")], ids=repr
+)
+async def test_a_failure_goes_to_everybody_and_the_next_one_tries_again(error: Exception, login: Login) -> None:
+    session = Session(login)
+    tasks = [asyncio.create_task(session.token()) for _ in range(3)]
+    await login.begun.wait()
+    login.error = error
+    login.go_on.set()
+    assert await asyncio.gather(*tasks, return_exceptions=True) == [error] * 3
+    login.error = None
+    assert await session.token() == token("t2")
+
+
+async def test_one_who_gives_up_does_not_take_the_login_along(login: Login) -> None:
+    session = Session(login)
+    first, second = (asyncio.create_task(session.token()) for _ in range(2))
+    await login.begun.wait()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    login.go_on.set()
+    assert await second == token("t1")
+    assert login.calls == 1
+
+
+async def test_a_login_that_everybody_left_is_kept_all_the_same(login: Login) -> None:
+    session = Session(login)
+    only = asyncio.create_task(session.token())
+    await login.begun.wait()
+    only.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await only
+    login.go_on.set()
+    assert await session.token() == token("t1")
+    assert login.calls == 1
+
+
+async def test_a_login_that_fails_with_nobody_left_is_no_news(login: Login, caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise the event loop complains of an exception that was never retrieved."""
+    session = Session(login)
+    only = asyncio.create_task(session.token())
+    await login.begun.wait()
+    only.cancel()
+    login.error = NotSent("dns_failed")
+    login.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await only
+    assert session._login is not None
+    await asyncio.wait([session._login])
+    gc.collect()
+    assert caplog.records == []
+
+
+async def test_closing_ends_the_login_and_tells_those_who_wait(login: Login) -> None:
+    session = Session(login)
+    waiting = asyncio.create_task(session.token())
+    await login.begun.wait()
+    await session.close()
+    with pytest.raises(NotSent) as caught:
+        await waiting
+    assert caught.value.code == "login_stopped"
+    assert isinstance(caught.value, MarketplaceError)
+    assert login.running == 0
+    await session.close()
+
+
+async def test_one_cancelled_together_with_the_login_is_cancelled(login: Login) -> None:
+    session = Session(login)
+    waiting = asyncio.create_task(session.token())
+    await login.begun.wait()
+    assert session._login is not None
+    session._login.cancel()  # first: it has ended when the other wakes up
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

@@ -1,0 +1,669 @@
+"""One order, its service, the daemon and the till as a machine of small steps.
+
+What decides is the daemon itself: rules.lifecycle, rules.outbox and rules.retry, and of the jobs everything that runs
+within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, Outbox._take, _write,
+_recover, _end_row, Chooser.survey, Verdicts, Lanes). They work on `Books` in place of a database. Only the order of
+these pieces is written down here, each piece being one step, so that anything else can happen between any two.
+
+What the steps leave out, and why nothing is lost by it:
+- Time. A wait is over when the machine says so, in any order; so is the age of a row. Cooldowns do not exist.
+- What happens between the end of a piece and the start of the next where no other piece could tell the difference:
+  an answer of an action and its settling, holding the lane and resolving, a claim's commit and its request.
+- Contents of the order, other orders, other accounts, restaurants and foods.
+- 404 and 403 beside `refused`: the rules do not tell refusals apart.
+"""
+
+from collections.abc import Coroutine, Iterator
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from tests.model import books
+from tests.model.books import ACCOUNT, KEY, LATER, LONG_AGO, NOW, Books, Row, new_row
+
+from orderbridge.errors import ServiceFailed, UnknownOutcome
+from orderbridge.jobs import choose, drain, intake, verdicts, writing
+from orderbridge.jobs.carry import Claim, Result
+from orderbridge.jobs.intake import Intake, Polled, Sorted
+from orderbridge.jobs.lanes import Lanes
+from orderbridge.model import (
+    CANCELED,
+    COMPLETE_WITH_PAYMENT,
+    CONFIRMED,
+    IN_DELIVERY,
+    RECEIVED,
+    Action,
+    ActionState,
+    Attempt,
+    Document,
+    Facts,
+    Order,
+    OutboxRow,
+    Outcome,
+    Stored,
+    Verdict,
+)
+from orderbridge.rules import lifecycle
+from orderbridge.rules.lifecycle import ORDER_ACTIONS
+from orderbridge.rules.outbox import Head, order_lane
+from orderbridge.rules.retry import next_step
+
+ACTIVE = frozenset({RECEIVED, CONFIRMED, IN_DELIVERY})
+# SPEC.md, Order transitions; not the table of the code that is tried.
+MOVES = {
+    (RECEIVED, Action.ACCEPT): CONFIRMED,
+    (CONFIRMED, Action.ON_THE_WAY): IN_DELIVERY,
+    (IN_DELIVERY, Action.COMPLETE): COMPLETE_WITH_PAYMENT,
+} | {(status, Action.CANCEL): CANCELED for status in ACTIVE}
+ACTIONS = (Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL)
+LANE = order_lane(KEY)
+
+
+class Scene(NamedTuple):
+    """What may happen in a trace, at most how often, and what kind of service it is."""
+
+    rows: int = 2  # of the till, the automatic accept included
+    faults: int = 1  # requests or answers lost, 5xx, 401, 429, connections refused
+    crashes: int = 1
+    others: int = 0  # changes by somebody else
+    all_faults: bool = True  # False: no 401, no 429, no connection refused
+    expiries: int = 0  # rows that get too old
+    withdrawals: int = 0
+    retries: int = 0  # `actions retry`
+    late: int = 0  # requests that land after we gave up on them
+    actions: tuple[Action, ...] = ACTIONS
+    status: int = RECEIVED  # in which we first hear of the order
+    auto_accept: bool = False
+    lists_cancelled: bool = False  # SPEC.md does not count them among the active ones
+    when_not_allowed: str = "refused"  # or "failed", a 500; or "ok", an OK without any effect
+
+
+class Poll(NamedTuple):
+    """asked, listed, sorted, acking, landed: how far the poll has come, and what it holds on the way."""
+
+    stage: str
+    shown: int | None = None
+    held: bool = False
+    known: Stored | None = None
+    kind: str = ""
+    overtaken: bool = False  # somebody else changed the order after the list was made
+
+
+class Survey(NamedTuple):
+    """What the outbox found and has not yet acted upon."""
+
+    ready: tuple[tuple[Head, str, tuple[Attempt, ...]], ...]
+    ends: tuple[tuple[OutboxRow, Verdict], ...]
+
+
+class Wire(NamedTuple):
+    """A row's request. `said`: what the service made of it; "" while it is under way."""
+
+    row: OutboxRow
+    history: tuple[Attempt, ...]
+    number: int
+    said: str = ""
+
+
+class Left(NamedTuple):
+    """What may still happen."""
+
+    faults: int
+    crashes: int
+    others: int
+    expiries: int
+    withdrawals: int
+    retries: int
+    late: int
+
+
+class State(NamedTuple):
+    """Everything there is."""
+
+    status: int  # the service's
+    acked: bool  # the service's: not returned again while the status stays
+    been: frozenset[int]  # every status that the service has had
+    order: Stored | None
+    rows: tuple[Row, ...]
+    taken: bool
+    began: int  # Lanes: the poll under way, 0 for none
+    used: int
+    poll: Poll | None
+    survey: Survey | None
+    wire: Wire | None
+    late: tuple[int, ...]  # rows whose request is still somewhere
+    late_ack: bool
+    lied: bool  # the service said OK and did nothing
+    ended_by_others: bool
+    left: Left
+
+
+LATE = "an acknowledgement that was given up arrives after all, when the order has moved on"
+BETWEEN = "somebody else changes the order between the list and its acknowledgement"
+
+Step = tuple[str, State, str]
+"""What happened, what is then, and what is wrong with it ("" when nothing is)."""
+
+
+def first(scene: Scene) -> State:
+    """A customer has ordered; nobody else knows yet."""
+    left = Left(*(getattr(scene, name) for name in Left._fields))
+    return State(
+        status=scene.status,
+        acked=False,
+        been=frozenset(status for status in (RECEIVED, CONFIRMED, IN_DELIVERY) if status <= scene.status),
+        order=None,
+        rows=(),
+        taken=False,
+        began=0,
+        used=0,
+        poll=None,
+        survey=None,
+        wire=None,
+        late=(),
+        late_ack=False,
+        lied=False,
+        ended_by_others=False,
+        left=left,
+    )
+
+
+# ---- the daemon's own pieces -----------------------------------------------------------------------------------------
+
+
+def at_once(piece: Coroutine[Any, Any, Any]) -> Any:
+    """Run a piece of a job that has nothing to wait for."""
+    try:
+        piece.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("this piece waits for something: it is no single step")
+
+
+@cache
+def document(status_id: int) -> Document:
+    return Document(payload="{}", digest=f"shows {status_id}", payment_key=KEY, status_id=status_id)
+
+
+@cache
+def order_shown(status_id: int | None) -> Order:
+    facts = Facts(**dict.fromkeys(Facts.__dataclass_fields__) | {"items": ()})  # type: ignore[arg-type]
+    return Order(KEY, status_id, "", facts, (), "{}", f"shows {status_id}")
+
+
+class _NoTasks:
+    """Stands for asyncio in the intake: an acknowledgement is a step of its own."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+        import asyncio
+
+        self.Semaphore, self.Lock, self.Task = asyncio.Semaphore, asyncio.Lock, asyncio.Task
+
+    async def sleep(self, seconds: float) -> None:
+        """Time is no step of the model's."""
+
+    def create_task(self, work: Coroutine[Any, Any, Any]) -> None:
+        work.close()
+        self.tasks += 1
+
+
+class Daemon:
+    """The jobs of one account, on books in place of a database. `put` brings a state in, `take` reads one out."""
+
+    def __init__(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        silent = SimpleNamespace(**dict.fromkeys(("debug", "info", "warning", "error", "exception"), books.nothing))
+        silent.bind = lambda **_: silent
+        for module in (choose, drain, intake, verdicts, writing):
+            doubles = {
+                "actions": books.ACTIONS,
+                "orders": books.ORDERS,
+                "reference": books.REFERENCE,
+                "quarantine": books.QUARANTINE,
+                "locks": books.LOCKS,
+                "_log": silent,
+                "tell_verdict": books.nothing,
+            }
+            for name, double in doubles.items():
+                if hasattr(module, name):
+                    monkeypatch.setattr(module, name, double)
+        monkeypatch.setattr(books.ORDERS, "Mark", tuple, raising=False)
+        self.tasks = _NoTasks()
+        monkeypatch.setattr(intake, "asyncio", self.tasks)
+        monkeypatch.setattr(intake, "read_order", lambda shown, payment_codes: order_shown(shown.status_id))
+        monkeypatch.setattr(writing, "_facts_differ", lambda *_: False)
+        monkeypatch.setattr(verdicts.Verdicts, "_words", lambda *_: None)
+        self.answer_to_acknowledgement: Exception | None = None
+        account = SimpleNamespace(
+            name=ACCOUNT,
+            paused=lambda: 0.0,
+            retry_at=lambda: NOW,
+            heard=books.nothing,
+            restaurants_known=True,
+            client=SimpleNamespace(acknowledge=self._acknowledge),
+            settings=SimpleNamespace(
+                auto_accept_scheduled=False, auto_accept=lambda _: 25 if scene.auto_accept else None
+            ),
+        )
+        clock: Any = SimpleNamespace(now=lambda: NOW, monotonic=lambda: 0.0)
+        settings: Any = SimpleNamespace(
+            actions=SimpleNamespace(
+                retry_waits_seconds=(2.0, 10.0, 60.0), max_in_flight=8, accept_valid_minutes=10, valid_minutes=120
+            ),
+            marketplace=SimpleNamespace(cooldown_seconds=30.0),
+            default_account=None,
+        )
+        self._account: Any = account
+        self._surveys: dict[object, Survey] = {}
+        self.lanes = Lanes()
+        self.books: Any = Books(None, ())
+        judge = verdicts.Verdicts("en", None)
+        common: Any = {"database": self.books, "lanes": self.lanes, "clock": clock, "verdicts": judge}
+        accounts: Any = {ACCOUNT: account}
+        self.outbox = drain.Outbox(
+            accounts,
+            settings,
+            random=SimpleNamespace(random=lambda: 0.0),
+            **common,  # type: ignore[arg-type]
+        )
+        self.intake = Intake(account, configured=(ACCOUNT,), **common)
+
+    async def _acknowledge(self, key: str) -> None:
+        if self.answer_to_acknowledgement is not None:
+            raise self.answer_to_acknowledgement
+
+    def put(self, state: State) -> None:
+        self.lanes = lanes = Lanes()
+        lanes._moment = max(state.began, state.used)
+        lanes._taken = {LANE} if state.taken else set()
+        lanes._used = {LANE: state.used} if state.used else {}
+        lanes._polls = {state.began} if state.began else set()
+        self.books = Books(state.order, state.rows)
+        self.intake._lanes = self.outbox._lanes = lanes
+        self.intake._database = self.outbox._database = self.books
+        self.outbox._on_wire = {state.wire.row.id: ACCOUNT} if state.wire else {}
+
+    def take(self, state: State, **changes: Any) -> State:
+        """The state after a piece. Moments are only ever compared, so their order is all that is kept."""
+        began = max(self.lanes._polls, default=0)
+        used = self.lanes._used.get(LANE, 0)
+        moments = sorted({began, used} - {0})
+        return state._replace(
+            order=self.books.order,
+            rows=tuple(self.books.rows[number] for number in sorted(self.books.rows)),
+            taken=LANE in self.lanes._taken,
+            began=moments.index(began) + 1 if began else 0,
+            used=moments.index(used) + 1 if used and began else 0,  # a poll yet to begin begins after it
+            **changes,
+        )
+
+    # ---- the poll
+
+    def _answer(self, state: State, poll: Poll) -> intake._Answer:
+        good = lifecycle.latest([] if poll.shown is None else [document(poll.shown)])
+        answer = intake._Answer(good, state.began, 10.0, Polled())
+        answer.held = {KEY} if poll.held else set()
+        return answer
+
+    def ask(self, state: State) -> State:
+        self.put(state)
+        self.lanes.begin_poll()
+        return self.take(state, poll=Poll("asked"))
+
+    def sort(self, state: State, poll: Poll) -> State:
+        """The list is here: the lane, the look, what is new."""
+        self.put(state)
+        answer = self._answer(state, poll)
+        answer.held = {key for key in answer.good if self.lanes.hold_for_poll(key, state.began)}
+        at_once(self.intake._resolve(answer, complete=True))
+        listed: Sorted = at_once(self.intake._sort(answer))
+        kinds = [name for name in ("new", "changed", "unchanged") if getattr(listed, name)]
+        if not kinds:
+            return self._over(state, answer)
+        known = listed.known.get(KEY)
+        after = self.take(
+            state, poll=poll._replace(stage="sorted", held=KEY in answer.held, known=known, kind=kinds[0])
+        )
+        return self.store(after, after.poll) if kinds[0] == "unchanged" and after.poll else after
+
+    def store(self, state: State, poll: Poll) -> State:
+        """What was delivered goes to disk; then its acknowledgement leaves, if it may."""
+        self.put(state)
+        answer = self._answer(state, poll)
+        listed: dict[str, list[Document]] = {"new": [], "changed": [], "unchanged": []}
+        listed[poll.kind] = list(answer.good.values())
+        self.tasks.tasks = 0
+        known = {} if poll.known is None else {KEY: poll.known}
+        at_once(self.intake._store(answer, Sorted(known, **listed)))
+        if self.tasks.tasks:
+            return self.take(state, poll=poll._replace(stage="acking", known=None, kind=""))
+        return self._over(state, answer)
+
+    def acknowledged(self, state: State, poll: Poll, error: Exception | None) -> State:
+        self.put(state)
+        answer = self._answer(state, poll)
+        self.answer_to_acknowledgement = error
+        at_once(self.intake._acknowledge(answer, KEY, poll.shown))
+        return self._over(state, answer)
+
+    def _over(self, state: State, answer: intake._Answer) -> State:
+        self.intake._release(answer.held)
+        self.lanes.end_poll(answer.began)
+        return self.take(state, poll=None)
+
+    # ---- the outbox
+
+    def survey(self, state: State) -> Survey:
+        seen = (state.order, state.rows, state.taken, state.wire and state.wire.row.id)
+        if seen not in self._surveys:
+            self._surveys[seen] = self._survey(state)
+        return self._surveys[seen]
+
+    def _survey(self, state: State) -> Survey:
+        self.put(state)
+        on_wire = dict(self.outbox._on_wire)
+        found = self.outbox._chooser.survey(self.books, 8, on_wire, self.lanes.taken())
+        return Survey(tuple(found.ready), tuple(found.plan.verdicts))
+
+    def start(self, state: State, survey: Survey) -> State:
+        """Claim, mark as sent, send."""
+        self.put(state)
+        plan = SimpleNamespace(ready=list(survey.ready))
+        claims = self.outbox._take(plan)  # type: ignore[arg-type]
+        after = survey._replace(ready=())
+        started = at_once(self.outbox._start(claims))
+        wire = state.wire
+        for claim in started:
+            wire = Wire(claim.row, claim.history, claim.number)
+        return self.take(state, wire=wire, survey=after if after.ends else None)
+
+    def end_unsent(self, state: State, survey: Survey) -> State:
+        self.put(state)
+        found: Any = SimpleNamespace(plan=SimpleNamespace(verdicts=list(survey.ends)), unreadable=[])
+        at_once(self.outbox._end_unsent(found))
+        for row, _ in survey.ends:
+            if row.state == ActionState.SENDING:
+                self.lanes.touch(LANE)
+        return self.take(state, survey=None)
+
+    def settle(self, state: State, wire: Wire, attempt: Attempt) -> State:
+        self.put(state)
+        step = next_step(wire.row.action, wire.history)
+        claim = Claim(wire.row, LANE, self._account, step, wire.history, wire.number)
+        self.outbox._results = [Result(claim, attempt)]
+        at_once(self.outbox._settle())
+        return self.take(state, wire=None)
+
+    def restart(self, state: State) -> State:
+        """What was only in memory is gone."""
+        gone = state._replace(taken=False, began=0, used=0, poll=None, survey=None, wire=None)
+        self.put(gone)
+        at_once(self.outbox.recover())
+        return self.take(gone)
+
+
+# ---- the steps -------------------------------------------------------------------------------------------------------
+
+
+class Machine:
+    """All that can happen next."""
+
+    def __init__(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.scene = scene
+        self.daemon = Daemon(scene, monkeypatch)
+
+    def steps(self, state: State) -> Iterator[Step]:
+        yield from self._asking_back(state)
+        yield from self._outbox(state)
+        yield from self._crash(state)
+        if state.survey is None or (state.poll is not None and state.poll.stage != "asked"):
+            yield from self._poll(state)
+        if state.survey is None:  # what these do would be the same before the outbox was read, or after it acted
+            yield from self._till(state)
+            yield from self._others(state)
+            yield from self._time(state)
+            yield from self._service(state)
+
+    def tidied(self, state: State) -> State:
+        """Without what no step and no property asks for any more: how a row came to its end."""
+        if state.left.retries or state.late:
+            return state
+        return state._replace(rows=tuple(_archived(row) for row in state.rows))
+
+    def listed(self, state: State) -> bool:
+        """Whether a list made now has the order (SPEC.md, Acknowledgement rules)."""
+        shown = state.status in ACTIVE or (state.status == CANCELED and self.scene.lists_cancelled)
+        return shown and not state.acked
+
+    # ---- the people
+
+    def _asking_back(self, state: State) -> Iterator[Step]:
+        for row in state.rows:
+            waits = row.row.state in books.UNFINISHED
+            if state.left.withdrawals and waits and not row.row.withdraw:
+                after = _row(state, row, withdraw=True)
+                yield f"the till asks row {row.row.id} back", _spend(after, "withdrawals"), ""
+
+    def _till(self, state: State) -> Iterator[Step]:
+        if state.order is not None and len(state.rows) < self.scene.rows:
+            for action in self.scene.actions:
+                row = new_row(len(state.rows) + 1, action)
+                yield f"the till writes row {row.row.id}: {action}", state._replace(rows=(*state.rows, row)), ""
+        for row in state.rows:
+            if state.left.retries and row.row.state == ActionState.FAILED:
+                again = Books(state.order, state.rows)
+                books.retry(again, row.row.id)
+                after = state._replace(rows=tuple(again.rows[number] for number in sorted(again.rows)))
+                yield f"somebody retries row {row.row.id}", _spend(after, "retries"), ""
+
+    def _others(self, state: State) -> Iterator[Step]:
+        if state.left.others:
+            for action in ACTIONS:
+                became = MOVES.get((state.status, action))
+                if became is not None:
+                    after = _spend(_moved(state, became), "others")._replace(ended_by_others=became not in ACTIVE)
+                    if after.poll is not None and after.poll.stage != "asked":
+                        after = after._replace(poll=after.poll._replace(overtaken=True))
+                    yield f"somebody else does {action}: the order is in {became}", after, ""
+
+    def _time(self, state: State) -> Iterator[Step]:
+        for row in state.rows:
+            if row.row.next_attempt_utc == LATER:
+                yield f"row {row.row.id} has waited", _row(state, row, next_attempt_utc=NOW), ""
+            if state.left.expiries and row.row.state in books.UNFINISHED:
+                retried = row.row.expires_utc is not None
+                after = _row(state, row, **({"expires_utc": NOW} if retried else {"created_utc": LONG_AGO}))
+                yield f"row {row.row.id} is too old", _spend(after, "expiries"), ""
+
+    # ---- the outbox
+
+    def _outbox(self, state: State) -> Iterator[Step]:
+        if state.survey is None:
+            found = self.daemon.survey(state)
+            if found.ready or found.ends:
+                yield "the outbox is read", state._replace(survey=found), ""
+        elif state.survey.ready:
+            after = self.daemon.start(state, state.survey)
+            yield self._told_start(state, after)
+        else:
+            yield "rows end unsent", self.daemon.end_unsent(state, state.survey), ""
+
+    def _service(self, state: State) -> Iterator[Step]:
+        """What becomes of requests. Answers are settled at the start of the outbox's tick, before it is read."""
+        if state.wire is not None:
+            yield from self._request(state, state.wire)
+        for number in state.late:
+            if not state.left.late:
+                break
+            after, said = self._lands(state._replace(late=_without(state.late, number)), number)
+            yield f"the lost request of row {number} arrives after all: {said}", _spend(after, "late"), ""
+        if state.late_ack and state.left.late:
+            after = _spend(state._replace(acked=True, late_ack=False), "late")
+            yield "the lost acknowledgement arrives after all", after, LATE if self._swallowed(state, None) else ""
+
+    def _told_start(self, state: State, after: State) -> Step:
+        if after.wire is None or state.wire is not None:
+            return "the claim is not to be had", after, ""
+        row = after.rows[after.wire.row.id - 1]
+        wrong = f"row {row.row.id} is sent again after a definite answer" if row.definite else ""
+        return f"row {row.row.id} is sent: {row.row.action}", after, wrong
+
+    def _request(self, state: State, wire: Wire) -> Iterator[Step]:
+        number = wire.row.id
+        if not wire.said:
+            after, said = self._lands(state, number)
+            yield f"the request of row {number} arrives: {said}", after._replace(wire=wire._replace(said=said)), ""
+            if state.left.faults:
+                for attempt, words in BEFORE[: None if self.scene.all_faults else 2]:
+                    lost = attempt.outcome == Outcome.UNKNOWN
+                    after = self.daemon.settle(_doubted(state, number, attempt), wire, attempt)
+                    after = after._replace(late=(*after.late, number) if lost and state.left.late else after.late)
+                    yield f"the request of row {number} {words}", _spend(after, "faults"), ""
+            return
+        answer = ANSWERS[wire.said]
+        after = _doubted(state, number, answer)
+        if answer.outcome in {Outcome.OK, Outcome.REFUSED}:
+            after = after._replace(
+                rows=tuple(row._replace(definite=row.definite or row.row.id == number) for row in after.rows)
+            )
+        yield f"row {number} is answered: {wire.said}", self.daemon.settle(after, wire, answer), ""
+        if state.left.faults:
+            for attempt, words in AFTER:
+                after = self.daemon.settle(_doubted(state, number, attempt), wire, attempt)
+                yield f"the answer to row {number} {words}", _spend(after, "faults"), ""
+
+    def _lands(self, state: State, number: int) -> tuple[State, str]:
+        row = state.rows[number - 1]
+        became = MOVES.get((state.status, row.row.action))
+        if became is not None:
+            after = _moved(state, became)
+            done = row._replace(effects=row.effects + 1)
+            return after._replace(rows=tuple(done if old is row else old for old in after.rows)), "ok"
+        said = self.scene.when_not_allowed
+        return state._replace(lied=state.lied or said == "ok"), said
+
+    # ---- the poll
+
+    def _poll(self, state: State) -> Iterator[Step]:
+        poll = state.poll
+        if poll is None:
+            yield "a poll leaves", self.daemon.ask(state), ""
+            return
+        match poll.stage:
+            case "asked":
+                shown = state.status if self.listed(state) else None
+                words = "without the order" if shown is None else f"with the order in {shown}"
+                yield f"a list is made, {words}", state._replace(poll=poll._replace(stage="listed", shown=shown)), ""
+            case "listed":
+                yield "the list comes in", self.daemon.sort(state, poll), ""
+            case "sorted":
+                after = self.daemon.store(state, poll)
+                sent = ", and its acknowledgement leaves" if after.poll else ""
+                yield f"the delivery is written{sent}", after, ""
+            case "acking":
+                yield from self._acknowledging(state, poll)
+            case _:
+                yield "the acknowledgement is answered: ok", self.daemon.acknowledged(state, poll, None), ""
+                if state.left.faults:
+                    after = self.daemon.acknowledged(state, poll, UnknownOutcome("timeout"))
+                    yield "the answer to the acknowledgement is lost", _spend(after, "faults"), ""
+
+    def _acknowledging(self, state: State, poll: Poll) -> Iterator[Step]:
+        after = state._replace(acked=True, poll=poll._replace(stage="landed"))
+        yield "the acknowledgement arrives", after, self._swallowed(state, poll)
+        if state.left.faults:
+            after = self.daemon.acknowledged(state, poll, UnknownOutcome("timeout"))
+            after = after._replace(late_ack=bool(state.left.late))
+            yield "the acknowledgement is lost", _spend(after, "faults"), ""
+            after = self.daemon.acknowledged(state, poll, ServiceFailed("service_error"))
+            yield "the acknowledgement is answered 500", _spend(after, "faults"), ""
+
+    def _swallowed(self, state: State, poll: Poll | None) -> str:
+        """An acknowledgement marks whatever the order has at that moment (promise 2)."""
+        order = state.order
+        known = None if order is None else (order.status_id, order.service_status_id)
+        if known == (state.status, state.status) and (poll is None or poll.shown == state.status):
+            return ""
+        if poll is not None and poll.overtaken:
+            return BETWEEN
+        if known != (state.status, state.status):
+            return f"an acknowledgement swallows {state.status}: stored is {known}"
+        return f"an acknowledgement of another status swallows {state.status}"
+
+    # ---- a crash
+
+    def _crash(self, state: State) -> Iterator[Step]:
+        if not state.left.crashes:
+            return
+        before = _spend(state, "crashes")
+        if before.wire is None and (before.poll is None or before.poll.stage in {"asked", "listed"}):
+            return  # as good as a poll, or a reading of the outbox, that was not made
+        ways: list[tuple[str, State, str]] = [("the daemon stops and starts again", before, "")]
+        wire = before.wire
+        if wire is not None:
+            before = _doubted(before, wire.row.id, Attempt(Outcome.UNKNOWN))
+            ways = [(ways[0][0], before, "")]
+            if not wire.said:
+                after, said = self._lands(before, wire.row.id)
+                ways.append((f"{ways[0][0]}; the request of row {wire.row.id} arrives: {said}", after, ""))
+        if before.poll is not None and before.poll.stage == "acking":
+            words, wrong = "; the acknowledgement arrives", self._swallowed(before, before.poll)
+            ways += [(said + words, after._replace(acked=True), wrong) for said, after, _ in ways]
+        for words, after, wrong in ways:
+            yield words, self.daemon.restart(after), wrong
+
+
+BEFORE = (
+    (Attempt(Outcome.UNKNOWN, "timeout"), "is lost"),
+    (Attempt(Outcome.SERVICE_FAILED, "service_error", 500), "is answered 500 without effect"),
+    (Attempt(Outcome.UNAUTHORIZED, "unauthorized_again", 401), "is answered 401"),
+    (Attempt(Outcome.RATE_LIMITED, "rate_limited", 429), "is answered 429"),
+    (Attempt(Outcome.NOT_SENT, "connect"), "cannot leave"),
+)
+AFTER = (
+    (Attempt(Outcome.UNKNOWN, "timeout"), "is lost"),
+    (Attempt(Outcome.SERVICE_FAILED, "service_error", 500), "is a 500"),
+)
+ANSWERS = {
+    "ok": Attempt(Outcome.OK, None, 200),
+    "refused": Attempt(Outcome.REFUSED, "refused", 400),
+    "failed": Attempt(Outcome.SERVICE_FAILED, "service_error", 500),
+}
+assert frozenset(ACTIONS) == ORDER_ACTIONS
+
+
+@cache
+def _archived(row: Row) -> Row:
+    if row.verdict is None:
+        return row
+    code = row.verdict.code if row.verdict.code == "outcome_unknown" else None
+    plain = new_row(row.row.id, row.row.action).row
+    return Row(replace(plain, state=row.row.state), verdict=Verdict(row.verdict.state, code), doubted=True)
+
+
+def _moved(state: State, became: int) -> State:
+    return state._replace(status=became, acked=False, been=state.been | {became})
+
+
+def _row(state: State, row: Row, **columns: Any) -> State:
+    changed = row._replace(row=replace(row.row, **columns))
+    return state._replace(rows=tuple(changed if old is row else old for old in state.rows))
+
+
+def _doubted(state: State, number: int, attempt: Attempt) -> State:
+    if attempt.outcome not in {Outcome.UNKNOWN, Outcome.SERVICE_FAILED}:
+        return state
+    return state._replace(rows=tuple(row._replace(doubted=row.doubted or row.row.id == number) for row in state.rows))
+
+
+def _spend(state: State, what: str) -> State:
+    left = state.left
+    return state._replace(left=left._replace(**{what: getattr(left, what) - 1}))
+
+
+def _without(numbers: tuple[int, ...], number: int) -> tuple[int, ...]:
+    listed = list(numbers)
+    listed.remove(number)
+    return tuple(listed)

@@ -1,0 +1,74 @@
+"""What must be true, whatever happened (DESIGN.md, promises 2, 4 and 6), and what is known not to be."""
+
+from tests.model.books import UNFINISHED, Row
+from tests.model.machine import Machine, State
+
+from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, Action, ActionState, KnownBy
+from orderbridge.rules.lifecycle import TARGETS
+
+# The blind spots of the interface: mistakes that need a change by somebody else, and that no client could avoid.
+UNSEEN = "somebody else ends the order, and no list shows it"
+OTHER_END = "somebody else ends the order, and the refusal of ours is taken for its repetition"
+
+
+def settled(machine: Machine, state: State) -> bool:
+    """Nothing is under way, nothing waits, and a poll would bring nothing."""
+    busy = state.wire or state.poll or state.survey or any(row.row.state in UNFINISHED for row in state.rows)
+    return not busy and not machine.listed(state)
+
+
+def wrong(machine: Machine, state: State) -> list[str]:
+    """The mistakes that can be seen in this state."""
+    mistakes = [words for row in state.rows if (words := _wrong_row(state, row))]
+    if not mistakes and settled(machine, state) and (words := _wrong_order(state)):
+        mistakes.append(words)
+    return mistakes
+
+
+def _wrong_row(state: State, row: Row) -> str:
+    verdict, action = row.verdict, row.row.action
+    if row.effects > 1:
+        return f"{action} has its effect twice"
+    if verdict is None:
+        return ""
+    ends = f"{action} ends {verdict.state} ({verdict.code}, known by {verdict.known_by})"
+    match verdict.state:
+        case ActionState.DONE:
+            if TARGETS[action] in state.been or state.lied:
+                return ""
+            by_refusal = verdict.known_by == KnownBy.REFUSAL and state.ended_by_others
+            return OTHER_END if by_refusal else f"{ends}, and the order was never there"
+        case ActionState.REFUSED if verdict.code == "order_cancelled":
+            return "" if CANCELED in state.been else f"{ends}, and nobody cancelled"
+        case ActionState.REFUSED if verdict.code == "order_completed" and row.doubted:
+            return ""  # retried by hand, and nothing can be asked any more
+        case ActionState.REFUSED | ActionState.EXPIRED | ActionState.WITHDRAWN:
+            return f"{ends}, and it was done" if row.effects else ""
+        case ActionState.FAILED if verdict.code == "outcome_unknown":
+            return "" if row.doubted else f"{ends}, and nothing was ever lost"
+        case ActionState.FAILED:
+            return f"{ends}, and it was done" if row.effects else ""
+        case _:
+            return ""
+
+
+def _wrong_order(state: State) -> str:
+    stored = None if state.order is None else state.order.status_id
+    if stored == state.status or state.lied or _told_to_look(state):
+        return ""
+    if state.order is None and state.status in {CANCELED, COMPLETE_WITH_PAYMENT}:
+        return ""  # over before we ever heard of it
+    if state.ended_by_others and stored not in {CANCELED, COMPLETE_WITH_PAYMENT}:  # a wrong end is worse
+        return UNSEEN
+    return f"in the end the order is in {state.status} and stored is {stored}"
+
+
+def _told_to_look(state: State) -> bool:
+    """An end that no list shows, brought about by a row of ours that ends `outcome_unknown`: look at the panel."""
+    return any(
+        row.verdict is not None
+        and row.verdict.code == "outcome_unknown"
+        and TARGETS[row.row.action] == state.status
+        and row.row.action in {Action.COMPLETE, Action.CANCEL}
+        for row in state.rows
+    )

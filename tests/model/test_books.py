@@ -1,0 +1,128 @@
+"""The model's books against the real store: the same calls leave the same behind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.model import books
+from tests.model.books import ACCOUNT, KEY, LATER, NOW, Books, new_row
+from tests.model.machine import order_shown
+
+from orderbridge.model import Action, ActionState, Attempt, KnownBy, Outcome, Verdict
+from orderbridge.rules import lifecycle
+from orderbridge.store import actions, orders, schema
+from orderbridge.store.database import Database
+from orderbridge.store.orders import Arrival
+
+STATUSES = (1, 2, 16, 5, 6)
+ACTIONS = (Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL)
+STATES = (ActionState.DONE, ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED)
+DOUBLES: Any = SimpleNamespace(**vars(books.ACTIONS) | vars(books.ORDERS))
+REAL: Any = SimpleNamespace(**vars(actions) | vars(orders))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path}/orders.db", inline=True)
+    database.write_now(schema.upgrade)
+    yield database
+    database.close()
+
+
+def seen(store: Any, connection: Any) -> dict[str, Any]:
+    """Everything that a decision asks the store for."""
+    rows, _ = store.read_unfinished(connection)
+    sending, _ = store.read_unfinished(connection, sending_only=True)
+    order = store.stored(connection, [KEY])[KEY]
+    return {
+        "rows": [(row.id, row.action, row.state, row.withdraw, row.next_attempt_utc) for row in rows],
+        "sending": [row.id for row in sending],
+        "histories": store.histories(connection, [row.id for row in rows]),
+        "unfinished": sorted(store.unfinished_attempts(connection)),
+        "unresolved": store.with_unresolved_rows(connection, [KEY]),
+        "ends": store.ends(connection, [KEY]),
+        "order": (order.status_id, order.service_status_id, order.acknowledged_status_id, order.ended_by),
+        "doubt": (order.digest, order.problem),
+    }
+
+
+def any_call(store: Any, connection: Any, chance: Random) -> None:
+    """One thing that a job does to the store, drawn by chance: both sides draw alike."""
+    (_to_the_order if chance.random() < 0.4 else _to_a_row)(store, connection, chance)
+
+
+def _to_the_order(store: Any, connection: Any, chance: Random) -> None:
+    known = store.stored(connection, [KEY])[KEY]
+    status_id, counts = chance.choice(STATUSES), chance.random() < 0.7
+    ended_by = lifecycle.ENDS.get(status_id)
+    match chance.randrange(4):
+        case 0:
+            change = lifecycle.merge(known, status_id, contents_changed=False, status_counts=counts)
+            store.update_delivered(connection, known, Arrival(order_shown(status_id), "", ended_by), change, NOW)
+        case 1:
+            store.set_status(connection, known, status_id, "", ended_by, NOW, shown=counts)
+        case 2:
+            store.doubt_status(connection, known)
+        case _:
+            store.mark_acknowledged(connection, [(KEY, status_id, "", NOW)])
+
+
+def _to_a_row(store: Any, connection: Any, chance: Random) -> None:
+    rows, _ = store.read_unfinished(connection)
+    if not rows:
+        return
+    row = chance.choice(rows)
+    begun = sorted(store.unfinished_attempts(connection))
+    attempt = Attempt(chance.choice(list(Outcome)), "code", 500)
+    at, state = chance.choice([None, NOW, LATER]), chance.choice([ActionState.PENDING, ActionState.SENDING])
+    pick = chance.random()
+    if pick < 0.4:
+        number = len(store.histories(connection, [row.id])[row.id]) + 1
+        if (row.id, number) not in begun:
+            store.start(connection, row, number, NOW)
+    elif pick < 0.9:
+        for row_id, number in begun:
+            store.record(connection, row_id, number, attempt, NOW)
+        store.postpone(connection, row.id, state, at, attempt, None, 0)
+    else:
+        store.finish(connection, row.id, Verdict(chance.choice(STATES), "code", KnownBy.POLL), None, 0, NOW)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_books_keep_what_the_store_keeps(seed: int, database: Database) -> None:
+    new = Arrival(order_shown(1), "RECEIVED", None)
+    double = Books(None, [new_row(number, action) for number, action in enumerate(ACTIONS, start=1)])
+    books.insert_new(double, ACCOUNT, [new], NOW)
+    database.write_now(lambda tx: orders.insert_new(tx, ACCOUNT, [new], NOW))
+    for action in ACTIONS:
+        needs = {Action.ACCEPT: {"preparing_time": 25}, Action.CANCEL: {"reason_id": 1}}.get(action, {})
+        database.write_now(lambda tx, a=action, n=needs: actions.add(tx, action=a, payment_key=KEY, **n))
+    ours, theirs = Random(seed), Random(seed)
+    for _ in range(40):
+        any_call(DOUBLES, double, ours)
+        database.write_now(lambda tx: any_call(REAL, tx, theirs))
+        assert seen(DOUBLES, double) == database.read_now(lambda tx: seen(REAL, tx))
+
+
+def test_a_retried_row_waits_and_its_attempts_are_spent(database: Database) -> None:
+    failed = Verdict(ActionState.FAILED, "outcome_unknown")
+    new = Arrival(order_shown(1), "RECEIVED", None)
+    double = Books(None, [new_row(1, Action.COMPLETE)])
+    books.insert_new(double, ACCOUNT, [new], NOW)
+    database.write_now(lambda tx: orders.insert_new(tx, ACCOUNT, [new], NOW))
+    database.write_now(lambda tx: actions.add(tx, action=Action.COMPLETE, payment_key=KEY))
+
+    def fail(store: Any, connection: Any) -> None:
+        ((row,), _) = store.read_unfinished(connection)
+        store.start(connection, row, 1, NOW)
+        store.record(connection, 1, 1, Attempt(Outcome.UNKNOWN, "timeout"), NOW)
+        store.finish(connection, 1, failed, None, 1, NOW)
+
+    fail(DOUBLES, double)
+    database.write_now(lambda tx: fail(REAL, tx))
+    books.retry(double, 1)
+    database.write_now(lambda tx: actions.retry(tx, 1, LATER))
+    assert seen(DOUBLES, double) == database.read_now(lambda tx: seen(REAL, tx))

@@ -1,0 +1,92 @@
+"""One order, its service, the daemon and the till: everything that can happen, within bounds, and nothing ends wrong.
+
+The decisions are the daemon's own (see machine.py). Bounds that suit a test run are in the scenes below; with
+ORDERBRIDGE_TEST_MODEL_DEPTH=1 (2, …) each scene has that many more faults and, from 2 on, crashes. 1 takes some minutes.
+"""
+
+import os
+
+import pytest
+from tests.model.explore import explore
+from tests.model.machine import BETWEEN, LATE, Machine, Scene
+from tests.model.properties import OTHER_END, UNSEEN
+
+from orderbridge.model import CONFIRMED, IN_DELIVERY
+from orderbridge.rules import retry
+
+DEPTH = int(os.environ.get("ORDERBRIDGE_TEST_MODEL_DEPTH", "0"))
+pytestmark = [pytest.mark.timeout(0 if DEPTH else 120), pytest.mark.slow]
+
+
+def deeper(scene: Scene) -> Scene:
+    return scene._replace(faults=scene.faults + DEPTH, crashes=scene.crashes + DEPTH // 2)
+
+
+SCENES = {
+    "two rows": Scene(crashes=0, all_faults=False),
+    "two rows and a crash": Scene(faults=0),
+    "two rows, first heard of when confirmed": Scene(status=CONFIRMED, crashes=0, all_faults=False),
+    "two rows, first heard of on its way": Scene(status=IN_DELIVERY, all_faults=False),
+    "two rows, cancelled orders are listed": Scene(
+        status=IN_DELIVERY, lists_cancelled=True, crashes=0, all_faults=False
+    ),
+    "one row, a fault of any kind and a crash": Scene(rows=1),
+    "one row and two losses": Scene(rows=1, faults=2, crashes=0, all_faults=False),
+    "one row and two losses on its way": Scene(rows=1, faults=2, status=IN_DELIVERY, all_faults=False),
+    "one row and two crashes": Scene(rows=1, faults=0, crashes=2),
+    "an automatic accept and a row": Scene(auto_accept=True, crashes=0, all_faults=False),
+    "one row, asked back, too old, retried": Scene(
+        rows=1, crashes=0, all_faults=False, withdrawals=1, expiries=1, retries=1
+    ),
+    "two rows, one too old": Scene(status=IN_DELIVERY, crashes=0, expiries=1, all_faults=False),
+    "one row, 500 to what is not allowed": Scene(rows=1, crashes=0, when_not_allowed="failed", all_faults=False),
+    "two rows, OK to what is not allowed": Scene(faults=1, crashes=0, when_not_allowed="ok", all_faults=False),
+}
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
+def test_without_anybody_else_nothing_ends_wrong(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every trace can end; the stored status is the service's; every verdict is true; no status is swallowed.
+
+    An OK to what is not allowed is the service's lie: stored is what it said. Nothing else comes of it.
+    """
+    found = explore(Machine(deeper(scene), monkeypatch))
+    assert found.wrong == {}, found.told()
+    assert found.settled > 1
+
+
+@pytest.mark.parametrize("status", [CONFIRMED, IN_DELIVERY])
+def test_a_row_whose_resends_are_used_up_ends_true(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one resend in place of three, two faults are enough to use them up."""
+    monkeypatch.setattr(retry, "MOST_RESENDS", 1)
+    scene = Scene(rows=1, faults=3, crashes=0, status=status, all_faults=False)
+    found = explore(Machine(deeper(scene), monkeypatch))
+    assert found.wrong == {}, found.told()
+
+
+BLIND_SPOTS = {
+    "first heard of when new": (Scene(), {BETWEEN, UNSEEN}),
+    "first heard of when confirmed": (Scene(status=CONFIRMED), {BETWEEN, UNSEEN}),
+    "first heard of on its way": (Scene(status=IN_DELIVERY), {BETWEEN, UNSEEN, OTHER_END}),
+    "new, cancelled orders are listed": (Scene(lists_cancelled=True), {BETWEEN}),
+    "on its way, cancelled orders are listed": (
+        Scene(status=IN_DELIVERY, lists_cancelled=True),
+        {BETWEEN, UNSEEN, OTHER_END},
+    ),
+}
+
+
+@pytest.mark.parametrize("scene, blind_spots", BLIND_SPOTS.values(), ids=BLIND_SPOTS)
+def test_with_one_change_by_somebody_else_only_the_blind_spots_remain(
+    scene: Scene, blind_spots: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = scene._replace(rows=1, crashes=0, others=1, all_faults=False)
+    found = explore(Machine(deeper(scene), monkeypatch), kinds=20)
+    assert set(found.wrong) == blind_spots, found.told()
+
+
+def test_what_a_request_can_do_that_lands_after_we_gave_up_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other thing that no client can exclude, and why an acknowledgement is waited for and not repeated."""
+    scene = Scene(rows=1, faults=1, crashes=0, late=1, all_faults=False)
+    found = explore(Machine(scene, monkeypatch), kinds=20)
+    assert set(found.wrong) == {LATE}, found.told()

@@ -1,0 +1,178 @@
+"""The model can fail: with one rule or guard taken out it finds the trace that the guard is there for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.model import books
+from tests.model.books import NOW
+from tests.model.explore import STUCK, explore
+from tests.model.machine import Machine, Scene
+
+from orderbridge.jobs import choose, drain
+from orderbridge.jobs.lanes import Lanes
+from orderbridge.model import IN_DELIVERY, Action, ActionState, Attempt, KnownBy, Outcome, Verdict
+from orderbridge.rules import lifecycle, outbox, retry
+from orderbridge.rules.lifecycle import TARGETS, Already
+from orderbridge.rules.outbox import order_lane
+from orderbridge.rules.retry import Again, Proof
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+PLANTS: dict[str, tuple[Plant, Scene, str]] = {}
+ON_ITS_WAY = Scene(rows=1, crashes=0, status=IN_DELIVERY, all_faults=False)
+ONE_ROW = Scene(rows=1, crashes=0, all_faults=False)
+TWO_ENDS = Scene(faults=2, crashes=0, status=IN_DELIVERY, all_faults=False, actions=(Action.COMPLETE, Action.CANCEL))
+NO_FAULT = Scene(rows=1, crashes=0, faults=0)
+
+
+def planted(words: str, scene: Scene, finds: str) -> Callable[[Plant], Plant]:
+    """A mutation, where to look for it, and what is to be found."""
+
+    def keep(plant: Plant) -> Plant:
+        PLANTS[words] = (plant, scene, finds)
+        return plant
+
+    return keep
+
+
+@planted("an order with an unresolved row is acknowledged", ONE_ROW._replace(faults=2, late=1), "swallows")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What we gave up on may still be on its way; nothing but this guard keeps the acknowledgement from it."""
+    monkeypatch.setattr(books.ORDERS, "with_unresolved_rows", lambda *_: set())
+
+
+@planted("a poll's word counts although an action was on the wire when its list was made", ONE_ROW, "swallows")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lanes, "hold_for_poll", lambda self, key, began: self.take(order_lane(key)))
+
+
+@planted("a poll's word counts although an action is on the wire", ONE_ROW, "in the end")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "merge", _with(lifecycle.merge, status_counts=True))
+
+
+@planted("an action leaves while the acknowledgement is on the wire", NO_FAULT, "swallows")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "order_lane", lambda key: ("order", f"{key} {NOW}"))
+
+
+@planted("an action's lane is free before its answer", NO_FAULT, "swallows")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lanes, "take", lambda self, lane: True)
+
+
+@planted("absence alone proves a complete", ON_ITS_WAY, "the order was never there")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent_is_done(action: Action, history: Any, order: Any, seen: int | None, **more: Any) -> Proof:
+        return Proof.DONE if action == Action.COMPLETE and seen is None else real(action, history, order, seen, **more)
+
+    real = retry.proof
+    monkeypatch.setattr(retry, "proof", absent_is_done)
+
+
+@planted("absence alone proves an accept", ONE_ROW, "the order was never there")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent_is_done(action: Action, history: Any, order: Any, seen: int | None, **more: Any) -> Proof:
+        return Proof.DONE if action == Action.ACCEPT and seen is None else real(action, history, order, seen, **more)
+
+    real = retry.proof
+    monkeypatch.setattr(retry, "proof", absent_is_done)
+
+
+@planted("any poll is a look, also one that began before the attempt had ended", ONE_ROW, "accept ends")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that was made before the accept shows 1, and comes in when its resend has been refused."""
+    monkeypatch.setattr(Lanes, "hold_for_poll", lambda self, key, began: self.take(order_lane(key)))
+    monkeypatch.setattr(lifecycle, "merge", _with(lifecycle.merge, status_counts=False))
+    monkeypatch.setattr(books.ORDERS, "with_unresolved_rows", lambda books, keys: set(keys))
+
+
+@planted("an action is sent again after a refusal", NO_FAULT, "sent again after a definite answer")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(action: Action, history: Any, **more: Any) -> Any:
+        return Again(NOW) if history[-1].outcome == Outcome.REFUSED else real(action, history, **more)
+
+    real = retry.decide
+    monkeypatch.setattr(drain, "decide", again)
+
+
+@planted("a refusal after a lost answer is taken at its word", ONE_ROW, "and it was done")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "is_uncertain", lambda history: False)
+
+
+@planted("a refusal after a 5xx is taken at its word", ONE_ROW, "and it was done")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_UNCERTAIN", frozenset({Outcome.UNKNOWN}))
+
+
+@planted("a crash while sending is forgotten", Scene(rows=1, faults=0), STUCK)
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain.Outbox, "_recover", lambda self, connection: (0, 0))
+
+
+@planted("a crash while sending is no doubt", Scene(rows=1, faults=0), "and it was done")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_doubt(outcome: Outcome, code: str | None = None) -> Attempt:
+        return Attempt(Outcome.RATE_LIMITED, code)
+
+    monkeypatch.setattr(drain, "Attempt", no_doubt)
+
+
+@planted("a done action does not write its status", ON_ITS_WAY, "in the end")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books.ORDERS, "set_status", books.nothing)
+
+
+@planted("an action that is done already writes its status", Scene(crashes=0, status=IN_DELIVERY), "in the end")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    def writes(row: Any, order: Any) -> Verdict | None:
+        if isinstance(lifecycle.may_send(row.action, order), Already):
+            return Verdict(ActionState.DONE, "already", KnownBy.POLL, TARGETS[row.action])
+        return real(row, order)
+
+    real = choose._unsent
+    monkeypatch.setattr(choose, "_unsent", writes)
+
+
+@planted("a cancel of ours leaves a complete provable", TWO_ENDS, "complete ends done")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_proof_complete", _with(retry._proof_complete, other_end=False))
+
+
+@planted("a complete of ours leaves a cancel provable", TWO_ENDS, "cancel ends done")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_proof_cancel", _with(retry._proof_cancel, other_end=False))
+
+
+@planted(
+    "a retried row can be withdrawn, or expires",
+    ONE_ROW._replace(expiries=1, retries=1, withdrawals=1),
+    "and it was done",
+)
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "_unsent_or_unknown", lambda state, doubtful: Verdict(state, str(state)))
+
+
+@planted("a row's end is not written", NO_FAULT, STUCK)
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books.ACTIONS, "finish", books.nothing)
+
+
+@planted("another status is taken for an unchanged order", NO_FAULT._replace(others=1), "swallows")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "is_unchanged", lambda stored, document: True)
+
+
+def _with(rule: Callable[..., Any], **forced: Any) -> Callable[..., Any]:
+    return lambda *args, **given: rule(*args, **given | forced)
+
+
+@pytest.mark.parametrize("plant, scene, finds", PLANTS.values(), ids=PLANTS)
+def test_the_model_finds_what_a_guard_is_there_for(
+    plant: Plant, scene: Scene, finds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(scene, monkeypatch)
+    plant(monkeypatch)
+    found = explore(machine, kinds=20 if scene.others or scene.late else 1)
+    assert any(finds in words for words in found.wrong), found.told() or f"nothing in {found.states} states"

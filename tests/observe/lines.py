@@ -1,0 +1,13 @@
+"""Reading back what was logged."""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+Started = Callable[..., io.StringIO]
+
+
+def only(stream: io.StringIO) -> dict[str, Any]:
+    (line,) = stream.getvalue().splitlines()
+    return dict(json.loads(line))

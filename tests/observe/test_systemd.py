@@ -1,0 +1,32 @@
+"""The word to systemd."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from orderbridge.observe.systemd import READY, notify
+
+
+def test_nobody_is_told_without_systemd() -> None:
+    assert notify(READY, environ={}) is False
+
+
+def test_a_message_arrives_at_the_socket(tmp_path: Path) -> None:
+    address = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(str(address))
+        assert notify(READY, environ={"NOTIFY_SOCKET": str(address)}) is True
+        assert supervisor.recv(100) == b"READY=1"
+
+
+def test_an_abstract_address_is_understood(request: pytest.FixtureRequest) -> None:
+    name = f"orderbridge-test-{id(request)}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(f"\0{name}")
+        assert notify(READY, environ={"NOTIFY_SOCKET": f"@{name}"}) is True
+        assert supervisor.recv(100) == b"READY=1"
+
+
+def test_a_supervisor_that_has_gone_stops_nothing(tmp_path: Path) -> None:
+    assert notify(READY, environ={"NOTIFY_SOCKET": str(tmp_path / "gone")}) is False

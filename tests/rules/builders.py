@@ -1,0 +1,118 @@
+"""Small values for the tests of the rules; each test changes only what it is about."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from orderbridge.model import RECEIVED, Action, ActionState, Attempt, Document, OutboxRow, Outcome, Stored
+from orderbridge.rules.outbox import Directory, View
+
+NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"
+OTHER_KEY = "a27b6a31-44a0-4c6c-8a55-6e0d7f7f9b02"
+RESTAURANT = "0d6a5e8c-2f7b-4a4e-b1f6-3c9d8e7f6a55"
+OTHER_RESTAURANT = "9b1d7c3e-5a2f-4b8d-8c6e-7f0a1b2c3d44"
+NEEDS_PAYMENT = 7
+UNNAMED_STATUS = 99
+
+ACCEPT_VALID = timedelta(minutes=10)
+VALID = timedelta(hours=2)
+LONGEST_WAIT = timedelta(minutes=20)
+
+# What an action needs besides its order, restaurant or food.
+ARGUMENTS: dict[Action, dict[str, Any]] = {
+    Action.ACCEPT: {"payment_key": KEY, "preparing_time": 25},
+    Action.ON_THE_WAY: {"payment_key": KEY},
+    Action.COMPLETE: {"payment_key": KEY},
+    Action.CANCEL: {"payment_key": KEY, "reason_id": 1},
+    Action.OPEN_RESTAURANT: {"restaurant_id": RESTAURANT},
+    Action.CLOSE_RESTAURANT: {"restaurant_id": RESTAURANT},
+    Action.ACTIVATE_FOOD: {"food_id": 1005},
+    Action.DEACTIVATE_FOOD: {"food_id": 1005},
+}
+
+_WAITING = OutboxRow(
+    id=1,
+    action=Action.ACCEPT,
+    state=ActionState.PENDING,
+    payment_key=None,
+    restaurant_id=None,
+    food_id=None,
+    account=None,
+    preparing_time=None,
+    reason_id=None,
+    valid_minutes=None,
+    withdraw=False,
+    created_utc=NOW - timedelta(minutes=1),
+    next_attempt_utc=None,
+    expires_utc=None,
+    attempts=0,
+)
+_STORED = Stored(
+    payment_key=KEY,
+    account="kadikoy",
+    status_id=RECEIVED,
+    service_status_id=RECEIVED,
+    revision=1,
+    digest="as before",
+    courier_type="restaurant",
+    acknowledged_status_id=None,
+    ended_by=None,
+    problem=None,
+)
+
+
+def row(action: Action, number: int = 1, **changes: Any) -> OutboxRow:
+    """A row that has just been written, with the arguments that its action needs."""
+    return replace(_WAITING, id=number, action=action, **(ARGUMENTS[action] | changes))
+
+
+def unresolved(action: Action, number: int = 1, **changes: Any) -> OutboxRow:
+    """A row whose last request may have had its effect."""
+    return row(action, number, **({"state": ActionState.SENDING, "attempts": 1} | changes))
+
+
+def view(**changes: Any) -> View:
+    """The moment: nothing on the wire, one account that reaches one restaurant."""
+    usual: dict[str, Any] = {
+        "now": NOW,
+        "longest_wait": LONGEST_WAIT,
+        "on_wire": frozenset[int](),
+        "taken": frozenset[tuple[str, str]](),
+        "directory": directory(),
+        "accept_valid": ACCEPT_VALID,
+        "valid": VALID,
+    }
+    return View(**(usual | changes))
+
+
+def directory(
+    *accounts: str, default: str | None = None, reach: Mapping[str, Sequence[str]] | None = None, complete: bool = True
+) -> Directory:
+    """Without names, one account, which is the default."""
+    if not accounts:
+        accounts, default = ("kadikoy",), "kadikoy"
+    return Directory(accounts, default, reach or {}, complete)
+
+
+def stored(**changes: Any) -> Stored:
+    """An order in RECEIVED, as the service delivered it."""
+    return replace(_STORED, **changes)
+
+
+def shown_as(status_id: int | None, **changes: Any) -> Stored:
+    """An order that the service itself showed in this status."""
+    return stored(status_id=status_id, service_status_id=status_id, **changes)
+
+
+def document(status_id: int | None, *, key: str | None = KEY, digest: str = "as before") -> Document:
+    """One element of a list."""
+    return Document(payload="{}", digest=digest, payment_key=key, status_id=status_id)
+
+
+def answered(*outcomes: Outcome) -> list[Attempt]:
+    """A row's attempts, oldest first. Each has a code and an HTTP status of its own, to be found again."""
+    return [
+        Attempt(outcome, f"{outcome}_{number}", 400 + number, detail="") for number, outcome in enumerate(outcomes, 1)
+    ]

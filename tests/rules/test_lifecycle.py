@@ -1,0 +1,352 @@
+"""An order's life: which status a list means, what a delivery changes, what may be asked of the service."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.rules.builders import KEY, NEEDS_PAYMENT, OTHER_KEY, UNNAMED_STATUS, document, shown_as, stored
+
+from orderbridge.model import (
+    CANCELED,
+    COMPLETE_WITH_PAYMENT,
+    CONFIRMED,
+    IN_DELIVERY,
+    RECEIVED,
+    Action,
+    EndedBy,
+    LastChange,
+    Stored,
+)
+from orderbridge.rules.lifecycle import (
+    ENDS,
+    FOOD_ACTIONS,
+    ORDER_ACTIONS,
+    RESTAURANT_ACTIONS,
+    TARGETS,
+    Already,
+    Refusal,
+    end_change,
+    is_active,
+    is_unchanged,
+    latest,
+    may_send,
+    merge,
+    status_name,
+)
+
+IN_ORDER = [RECEIVED, CONFIRMED, IN_DELIVERY, NEEDS_PAYMENT, COMPLETE_WITH_PAYMENT, CANCELED]
+
+named = st.sampled_from(IN_ORDER)
+statuses = named | st.just(UNNAMED_STATUS) | st.none()
+ends = st.none() | st.sampled_from(EndedBy)
+
+
+# ---- words and tables ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "status_id, word",
+    [
+        (1, "RECEIVED"),
+        (2, "CONFIRMED"),
+        (16, "IN_DELIVERY"),
+        (5, "COMPLETE_WITH_PAYMENT"),
+        (6, "CANCELED"),
+        (NEEDS_PAYMENT, "COMPLETE_NEEDS_PAYMENT"),
+        (UNNAMED_STATUS, "UNKNOWN"),
+        (None, "UNKNOWN"),
+    ],
+)
+def test_a_status_has_its_word(status_id: int | None, word: str) -> None:
+    assert status_name(status_id, NEEDS_PAYMENT) == word
+
+
+def test_needs_payment_is_unknown_until_its_id_is_configured() -> None:
+    assert status_name(NEEDS_PAYMENT) == "UNKNOWN"
+    assert status_name(None, None) == "UNKNOWN"
+
+
+@pytest.mark.parametrize(
+    "status_id, active",
+    [(1, True), (2, True), (16, True), (NEEDS_PAYMENT, True), (5, False), (6, False), (99, False), (None, False)],
+)
+def test_active_is_what_the_service_counts_as_such(status_id: int | None, active: bool) -> None:
+    assert is_active(status_id, NEEDS_PAYMENT) is active
+
+
+@pytest.mark.parametrize("status_id", [NEEDS_PAYMENT, None], ids=["an id", "no id"])
+def test_without_its_configured_id_nothing_needs_payment(status_id: int | None) -> None:
+    assert not is_active(status_id, None)
+
+
+def test_each_order_action_leads_where_the_service_says() -> None:
+    assert {action: status_name(target) for action, target in TARGETS.items()} == {
+        "accept": "CONFIRMED",
+        "on_the_way": "IN_DELIVERY",
+        "complete": "COMPLETE_WITH_PAYMENT",
+        "cancel": "CANCELED",
+    }
+
+
+def test_every_action_is_about_an_order_a_restaurant_or_a_food() -> None:
+    assert set(Action) == ORDER_ACTIONS | RESTAURANT_ACTIONS | FOOD_ACTIONS
+    assert len(ORDER_ACTIONS) + len(RESTAURANT_ACTIONS) + len(FOOD_ACTIONS) == len(Action)
+
+
+def test_only_completion_and_cancellation_end_an_order() -> None:
+    assert ENDS == {COMPLETE_WITH_PAYMENT: EndedBy.COMPLETED, CANCELED: EndedBy.CANCELLED}
+
+
+@pytest.mark.parametrize(
+    "ended_by, told",
+    [
+        (EndedBy.CANCELLED, LastChange.CANCELLED),
+        (EndedBy.COMPLETED, LastChange.ENDED),
+        (EndedBy.SILENCE, LastChange.ENDED),
+    ],
+)
+def test_a_till_is_told_a_cancellation_apart_from_other_ends(ended_by: EndedBy, told: LastChange) -> None:
+    assert end_change(ended_by) == told
+
+
+# ---- one list --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "listed, meant",
+    [
+        *(pytest.param([a, b], max(a, b, key=IN_ORDER.index), id=f"{a},{b}") for a, b in permutations(IN_ORDER, 2)),
+        pytest.param([CONFIRMED, UNNAMED_STATUS], UNNAMED_STATUS, id="an unknown one comes later"),
+        pytest.param([UNNAMED_STATUS, CONFIRMED], CONFIRMED, id="an unknown one comes first"),
+        pytest.param([CONFIRMED, None], None, id="an unreadable one comes later"),
+        pytest.param([None, CONFIRMED], CONFIRMED, id="an unreadable one comes first"),
+        pytest.param([98, UNNAMED_STATUS], UNNAMED_STATUS, id="two unknown ones"),
+        pytest.param([IN_DELIVERY, UNNAMED_STATUS, RECEIVED], UNNAMED_STATUS, id="an unknown one in between"),
+        pytest.param([RECEIVED, UNNAMED_STATUS, IN_DELIVERY], IN_DELIVERY, id="a further one after an unknown one"),
+    ],
+)
+def test_an_order_listed_twice_is_the_furthest_one(listed: list[int | None], meant: int | None) -> None:
+    assert latest(map(document, listed), NEEDS_PAYMENT)[KEY].status_id == meant
+
+
+def test_of_two_in_one_status_the_later_one_counts() -> None:
+    first, second = document(CONFIRMED, digest="first"), document(CONFIRMED, digest="second")
+    assert latest([first, second]) == {KEY: second}
+
+
+def test_without_its_configured_id_needs_payment_goes_by_position() -> None:
+    assert latest([document(CANCELED), document(NEEDS_PAYMENT)])[KEY].status_id == NEEDS_PAYMENT
+
+
+def test_orders_of_one_list_do_not_touch_each_other() -> None:
+    one, other = document(CONFIRMED), document(RECEIVED, key=OTHER_KEY)
+    assert latest([one, other]) == {KEY: one, OTHER_KEY: other}
+
+
+def test_a_document_without_a_key_is_no_order() -> None:
+    assert latest([document(RECEIVED, key=None)]) == {}
+
+
+def test_a_document_without_a_key_does_not_hide_what_comes_after_it() -> None:
+    found = document(RECEIVED)
+    assert latest([document(RECEIVED, key=None), found]) == {KEY: found}
+
+
+@given(listed=st.lists(named, min_size=1), data=st.data())
+def test_known_statuses_mean_the_same_in_any_order_and_number(listed: list[int], data: st.DataObject) -> None:
+    repeated = data.draw(st.permutations(listed + data.draw(st.lists(st.sampled_from(listed)))))
+    once = latest(map(document, listed), NEEDS_PAYMENT)
+    again = latest(map(document, repeated), NEEDS_PAYMENT)
+    assert again == once
+    assert once[KEY].status_id == max(listed, key=IN_ORDER.index)
+
+
+@given(listed=st.lists(st.tuples(st.sampled_from([KEY, OTHER_KEY]), statuses)))
+def test_a_list_means_one_of_its_documents_for_each_of_its_orders(listed: list[tuple[str, int | None]]) -> None:
+    documents = [document(status_id, key=key) for key, status_id in listed]
+    chosen = latest(documents, NEEDS_PAYMENT)
+    assert set(chosen) == {key for key, _ in listed}
+    assert all(one in documents and one.payment_key == key for key, one in chosen.items())
+
+
+# ---- a delivery over what is stored ----------------------------------------------------------------------------------
+
+
+def test_the_same_document_again_is_nothing_to_write() -> None:
+    assert is_unchanged(shown_as(CONFIRMED), document(CONFIRMED))
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(shown_as(CONFIRMED, digest="another"), id="other contents"),
+        pytest.param(shown_as(CONFIRMED, digest=None), id="contents of a delivery that did not count"),
+        pytest.param(shown_as(RECEIVED), id="another status"),
+        pytest.param(stored(status_id=CONFIRMED, service_status_id=RECEIVED), id="a status the service never showed"),
+        pytest.param(stored(status_id=RECEIVED, service_status_id=CONFIRMED), id="a status of ours that it took back"),
+        pytest.param(shown_as(CONFIRMED, ended_by=EndedBy.SILENCE), id="an order ended by silence"),
+        pytest.param(shown_as(CONFIRMED, problem="status_doubtful"), id="a doubtful status"),
+        pytest.param(shown_as(CONFIRMED, problem="total_unreadable,status_doubtful"), id="a doubt among problems"),
+    ],
+)
+def test_a_delivery_is_written_when_it_differs_or_settles_something(known: Stored) -> None:
+    assert not is_unchanged(known, document(CONFIRMED))
+
+
+def test_a_problem_of_the_document_itself_is_no_reason_to_write_it_again() -> None:
+    assert is_unchanged(shown_as(CONFIRMED, problem="total_unreadable"), document(CONFIRMED))
+
+
+def test_an_end_that_is_delivered_again_is_nothing_to_write() -> None:
+    assert is_unchanged(shown_as(CANCELED, ended_by=EndedBy.CANCELLED), document(CANCELED))
+
+
+@pytest.mark.parametrize(
+    "known, status_id, contents, told",
+    [
+        pytest.param(shown_as(1), 1, False, None, id="an echo is no news"),
+        pytest.param(shown_as(1), 2, False, LastChange.STATUS, id="another status"),
+        pytest.param(shown_as(16), 1, False, LastChange.STATUS, id="a status that goes back is believed"),
+        pytest.param(shown_as(1), UNNAMED_STATUS, False, LastChange.STATUS, id="an unknown status"),
+        pytest.param(shown_as(1), None, False, LastChange.STATUS, id="an unreadable status"),
+        pytest.param(shown_as(1), 1, True, LastChange.CONTENTS, id="other contents"),
+        pytest.param(shown_as(1), 2, True, LastChange.STATUS, id="both: the status says more"),
+        pytest.param(shown_as(1), 6, False, LastChange.CANCELLED, id="the customer cancels"),
+        pytest.param(shown_as(1), 6, True, LastChange.CANCELLED, id="a cancellation says the most"),
+        pytest.param(shown_as(16), 5, False, LastChange.ENDED, id="completed"),
+        pytest.param(shown_as(6, ended_by=EndedBy.CANCELLED), 6, False, None, id="a known end is no news"),
+        pytest.param(shown_as(6, ended_by=EndedBy.CANCELLED), 6, True, LastChange.CONTENTS, id="a known end, edited"),
+        pytest.param(shown_as(5, ended_by=EndedBy.COMPLETED), 6, False, LastChange.CANCELLED, id="another end"),
+        pytest.param(
+            shown_as(6, ended_by=EndedBy.CANCELLED), 5, False, LastChange.ENDED, id="another end, the other way"
+        ),
+        pytest.param(shown_as(16, ended_by=EndedBy.SILENCE), 5, False, LastChange.ENDED, id="silence, then completed"),
+        pytest.param(
+            shown_as(16, ended_by=EndedBy.SILENCE), 6, False, LastChange.CANCELLED, id="silence, then cancelled"
+        ),
+        pytest.param(shown_as(16, ended_by=EndedBy.SILENCE), 16, False, LastChange.STATUS, id="silence, then alive"),
+    ],
+)
+def test_a_till_is_told_the_most_important_news(
+    known: Stored, status_id: int | None, contents: bool, told: LastChange | None
+) -> None:
+    assert merge(known, status_id, contents_changed=contents, status_counts=True).last_change == told
+
+
+@pytest.mark.parametrize("status_id", [RECEIVED, UNNAMED_STATUS, None])
+def test_a_delivery_that_is_no_end_takes_an_end_back(status_id: int | None) -> None:
+    change = merge(shown_as(5, ended_by=EndedBy.COMPLETED), status_id, contents_changed=False, status_counts=True)
+    assert change.reopened
+    assert change.ended_by is None
+
+
+def test_an_open_order_is_not_reopened() -> None:
+    assert not merge(shown_as(1), CONFIRMED, contents_changed=False, status_counts=True).reopened
+
+
+@given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.booleans())
+def test_a_word_that_does_not_count_changes_contents_at_most(
+    known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: bool
+) -> None:
+    change = merge(shown_as(known_id, ended_by=ended_by), status_id, contents_changed=contents, status_counts=False)
+    assert not change.status_counts
+    assert not change.status_changed
+    assert not change.reopened
+    assert change.ended_by is None
+    assert change.last_change == (LastChange.CONTENTS if contents else None)
+
+
+@given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.booleans())
+def test_a_word_that_counts_is_believed_whatever_was_stored(
+    known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: bool
+) -> None:
+    change = merge(shown_as(known_id, ended_by=ended_by), status_id, contents_changed=contents, status_counts=True)
+    assert change.status_counts is True
+    assert change.status_changed == (status_id != known_id)
+    assert change.contents_changed is contents
+    assert change.ended_by == {5: EndedBy.COMPLETED, 6: EndedBy.CANCELLED}.get(status_id or 0)
+    news = status_id != known_id or contents or ended_by != change.ended_by
+    assert (change.last_change is not None) == news
+
+
+@given(known_id=statuses, status_id=statuses, contents=st.booleans())
+def test_a_delivery_that_was_merged_brings_nothing_the_second_time(
+    known_id: int | None, status_id: int | None, contents: bool
+) -> None:
+    first = merge(shown_as(known_id), status_id, contents_changed=contents, status_counts=True)
+    merged = shown_as(status_id, ended_by=first.ended_by)
+    assert merge(merged, status_id, contents_changed=False, status_counts=True).last_change is None
+    assert is_unchanged(merged, document(status_id))
+
+
+# ---- what may be asked -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "action, service_status_id, answer",
+    [
+        (Action.ACCEPT, CONFIRMED, Already()),
+        (Action.ACCEPT, COMPLETE_WITH_PAYMENT, Refusal("order_completed")),
+        (Action.ACCEPT, CANCELED, Refusal("order_cancelled")),
+        (Action.ON_THE_WAY, IN_DELIVERY, Already()),
+        (Action.ON_THE_WAY, COMPLETE_WITH_PAYMENT, Refusal("order_completed")),
+        (Action.ON_THE_WAY, CANCELED, Refusal("order_cancelled")),
+        (Action.COMPLETE, COMPLETE_WITH_PAYMENT, Already()),
+        (Action.COMPLETE, CANCELED, Refusal("order_cancelled")),
+        (Action.CANCEL, CANCELED, Already()),
+        (Action.CANCEL, COMPLETE_WITH_PAYMENT, Refusal("order_completed")),
+    ],
+)
+def test_an_order_that_is_there_or_over_is_not_asked_about(
+    action: Action, service_status_id: int, answer: Already | Refusal
+) -> None:
+    assert may_send(action, shown_as(service_status_id)) == answer
+
+
+@pytest.mark.parametrize("action", TARGETS)
+def test_an_order_that_nobody_delivered_is_refused(action: Action) -> None:
+    assert may_send(action, None) == Refusal("order_unknown")
+
+
+@pytest.mark.parametrize("action", TARGETS)
+@pytest.mark.parametrize("status_id", [RECEIVED, CONFIRMED, IN_DELIVERY, NEEDS_PAYMENT, UNNAMED_STATUS, None])
+def test_a_status_that_merely_does_not_fit_is_no_reason_to_refuse(action: Action, status_id: int | None) -> None:
+    known = shown_as(status_id)
+    expected = Already() if status_id == TARGETS[action] else None
+    assert may_send(action, known) == expected
+
+
+@given(action=st.sampled_from(sorted(TARGETS)), status_id=statuses, service=statuses, ended_by=ends)
+def test_only_what_the_service_itself_showed_counts(
+    action: Action, status_id: int | None, service: int | None, ended_by: EndedBy | None
+) -> None:
+    ours = stored(status_id=status_id, service_status_id=service, ended_by=ended_by)
+    assert may_send(action, ours) == may_send(action, shown_as(service))
+
+
+@pytest.mark.parametrize(
+    "courier_type, answer",
+    [
+        ("restaurant", None),
+        ("", None),
+        (None, None),
+        ("come_get", Refusal("courier_not_restaurant")),
+        ("platform_courier", Refusal("courier_not_restaurant")),
+    ],
+)
+def test_only_a_restaurants_own_courier_can_be_sent_on_the_way(
+    courier_type: str | None, answer: Refusal | None
+) -> None:
+    assert may_send(Action.ON_THE_WAY, shown_as(CONFIRMED, courier_type=courier_type)) == answer
+
+
+@pytest.mark.parametrize("action", sorted(TARGETS.keys() - {Action.ON_THE_WAY}))
+def test_another_courier_hinders_nothing_else(action: Action) -> None:
+    assert may_send(action, shown_as(RECEIVED, courier_type="platform_courier")) is None
+
+
+def test_an_order_already_on_the_way_is_done_whoever_carries_it() -> None:
+    known = replace(shown_as(IN_DELIVERY), courier_type="platform_courier")
+    assert may_send(Action.ON_THE_WAY, known) == Already()

@@ -1,0 +1,627 @@
+"""Which rows of the outbox go, which end unsent: nothing overtakes, nothing is forgotten, a cancel comes first."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.rules.builders import (
+    ACCEPT_VALID,
+    KEY,
+    LONGEST_WAIT,
+    NOW,
+    OTHER_KEY,
+    OTHER_RESTAURANT,
+    RESTAURANT,
+    VALID,
+    directory,
+    row,
+    unresolved,
+    view,
+)
+
+from orderbridge.model import Action, ActionState, OutboxRow, Verdict
+from orderbridge.rules.lifecycle import ORDER_ACTIONS, Refusal
+from orderbridge.rules.outbox import Directory, Head, Plan, View, argument_problem, expiry, order_lane, plan
+
+ACCEPT, ON_THE_WAY, COMPLETE, CANCEL = Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL
+OPEN, CLOSE = Action.OPEN_RESTAURANT, Action.CLOSE_RESTAURANT
+ACTIVATE, DEACTIVATE = Action.ACTIVATE_FOOD, Action.DEACTIVATE_FOOD
+ACTIONS = list(Action)
+
+MINUTE = timedelta(minutes=1)
+MOMENT = timedelta(milliseconds=1)
+LONG_AGO = NOW - timedelta(days=1)
+FAR_AHEAD = NOW.replace(year=9001)
+SOON = NOW + timedelta(seconds=10)
+
+
+def going(made: Plan) -> list[int]:
+    return [head.row.id for head in made.heads]
+
+
+def ends(made: Plan) -> dict[int, tuple[ActionState, str | None]]:
+    found = {one.id: (verdict.state, verdict.code) for one, verdict in made.verdicts}
+    assert len(found) == len(made.verdicts), "a row ends once"
+    return found
+
+
+EXPIRED = (ActionState.EXPIRED, "expired")
+WITHDRAWN = (ActionState.WITHDRAWN, "withdrawn")
+SUPERSEDED = (ActionState.SUPERSEDED, "superseded")
+OUTCOME_UNKNOWN = (ActionState.FAILED, "outcome_unknown")
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_row_with_what_its_action_needs_goes(action: Action) -> None:
+    assert argument_problem(row(action)) is None
+    assert going(plan([row(action)], view())) == [1]
+
+
+@pytest.mark.parametrize(
+    "bad, argument",
+    [
+        *(
+            pytest.param(row(action, payment_key=None), "payment_key", id=f"{action}")
+            for action in sorted(ORDER_ACTIONS)
+        ),
+        pytest.param(row(CANCEL, payment_key=""), "payment_key", id="cancel, an empty key"),
+        pytest.param(row(ACCEPT, preparing_time=None), "preparing_time", id="accept, no time"),
+        pytest.param(row(ACCEPT, preparing_time=0), "preparing_time", id="accept in no time"),
+        pytest.param(row(ACCEPT, preparing_time=1441), "preparing_time", id="accept for tomorrow"),
+        pytest.param(row(ACCEPT, preparing_time="25"), "preparing_time", id="accept, a text"),
+        pytest.param(row(CANCEL, reason_id=None), "reason_id", id="cancel for no reason"),
+        pytest.param(row(CANCEL, reason_id=0), "reason_id", id="cancel for reason 0"),
+        pytest.param(row(CANCEL, reason_id=9), "reason_id", id="cancel for reason 9"),
+        pytest.param(row(OPEN, restaurant_id=None), "restaurant_id", id="open nothing"),
+        pytest.param(row(CLOSE, restaurant_id=""), "restaurant_id", id="close nothing"),
+        pytest.param(row(ACTIVATE, food_id=None), "food_id", id="no food"),
+        pytest.param(row(DEACTIVATE, food_id="1005"), "food_id", id="a food by its name"),
+        pytest.param(row(CLOSE, valid_minutes=0), "valid_minutes", id="valid for no time"),
+        pytest.param(row(CLOSE, valid_minutes=-5), "valid_minutes", id="valid for less than no time"),
+        pytest.param(row(CLOSE, valid_minutes=10081), "valid_minutes", id="valid for more than a week"),
+        pytest.param(row(CLOSE, created_utc=None), "created_utc", id="of no age"),
+        pytest.param(row(CLOSE, created_utc=FAR_AHEAD), "created_utc", id="of a year that nobody means"),
+    ],
+)
+def test_what_slips_past_the_constraints_is_refused_and_named(bad: OutboxRow, argument: str) -> None:
+    assert argument_problem(bad) == argument
+    made = plan([bad], view())
+    assert ends(made) == {1: (ActionState.REFUSED, "bad_arguments")}
+    assert made.heads == []
+
+
+def test_a_clock_may_be_thousands_of_years_wrong() -> None:
+    assert argument_problem(row(CLOSE, created_utc=NOW.replace(year=9000))) is None
+
+
+@pytest.mark.parametrize("minutes", [1, 10080])
+def test_a_row_may_be_valid_for_a_minute_or_a_week(minutes: int) -> None:
+    assert argument_problem(row(CLOSE, valid_minutes=minutes)) is None
+
+
+@pytest.mark.parametrize("number", [1, 8])
+def test_the_first_and_the_last_reason_are_reasons(number: int) -> None:
+    assert argument_problem(row(CANCEL, reason_id=number)) is None
+
+
+@pytest.mark.parametrize("minutes", [1, 1440])
+def test_the_shortest_and_the_longest_preparing_time_are_taken(minutes: int) -> None:
+    assert argument_problem(row(ACCEPT, preparing_time=minutes)) is None
+
+
+def test_food_0_is_a_food() -> None:
+    assert argument_problem(row(ACTIVATE, food_id=0)) is None
+
+
+def test_a_bad_row_does_not_hold_up_its_lane() -> None:
+    made = plan([row(ACCEPT, 1, preparing_time=0), row(ACCEPT, 2)], view())
+    assert going(made) == [2]
+
+
+def test_a_cancel_with_bad_arguments_supersedes_nothing() -> None:
+    made = plan([row(ACCEPT, 1), row(CANCEL, 2, reason_id=9)], view())
+    assert going(made) == [1]
+
+
+# ---- expiry ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "one, valid",
+    [
+        *(
+            pytest.param(row(action, created_utc=NOW), ACCEPT_VALID if action == ACCEPT else VALID, id=action)
+            for action in ACTIONS
+        ),
+        pytest.param(row(ACCEPT, created_utc=NOW, valid_minutes=3), 3 * MINUTE, id="an accept by its own minutes"),
+        pytest.param(row(CANCEL, created_utc=NOW, valid_minutes=300), 300 * MINUTE, id="a cancel by its own minutes"),
+        pytest.param(
+            row(ACCEPT, created_utc=LONG_AGO, valid_minutes=3, expires_utc=SOON), SOON - NOW, id="a row that is retried"
+        ),
+    ],
+)
+def test_a_row_is_valid_for_a_time(one: OutboxRow, valid: timedelta) -> None:
+    assert expiry(one, view()) == NOW + valid
+
+
+@given(
+    action=st.sampled_from(ACTIONS),
+    age=st.timedeltas(timedelta(0), timedelta(days=8)),
+    minutes=st.none() | st.integers(1, 10080),
+)
+def test_a_waiting_row_goes_before_its_expiry_and_never_at_it(
+    action: Action, age: timedelta, minutes: int | None
+) -> None:
+    one = row(action, created_utc=NOW - age, valid_minutes=minutes)
+    made = plan([one], view())
+    usual = ACCEPT_VALID if action == ACCEPT else VALID
+    if age < (usual if minutes is None else minutes * MINUTE):
+        assert (going(made), ends(made)) == ([1], {})
+    else:
+        assert (going(made), ends(made)) == ([], {1: EXPIRED})
+
+
+@pytest.mark.parametrize("early, end", [(timedelta(0), {1: EXPIRED}), (MOMENT, {})], ids=["at", "just before"])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_row_expires_at_its_expiry(action: Action, early: timedelta, end: dict[int, object]) -> None:
+    one = row(action)
+    assert ends(plan([one], view(now=expiry(one, view()) - early))) == end
+
+
+@pytest.mark.parametrize("next_attempt", [None, NOW - MINUTE, SOON])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_unresolved_row_that_is_too_old_stays_unknown(action: Action, next_attempt: datetime | None) -> None:
+    made = plan([unresolved(action, created_utc=LONG_AGO, next_attempt_utc=next_attempt)], view())
+    assert (going(made), ends(made)) == ([], {1: OUTCOME_UNKNOWN})
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(row(ACCEPT), id="waiting"),
+        pytest.param(unresolved(ACCEPT), id="waiting for a look"),
+        pytest.param(row(ACCEPT, next_attempt_utc=NOW + LONGEST_WAIT), id="waiting for longer than it is valid"),
+    ],
+)
+def test_the_next_look_at_the_outbox_comes_with_the_expiry_at_the_latest(one: OutboxRow) -> None:
+    assert plan([one], view()).due == expiry(one, view())
+
+
+def test_the_next_look_at_the_outbox_comes_with_the_earliest_of_all() -> None:
+    rows = [row(CANCEL, 1, next_attempt_utc=SOON), row(OPEN, 2), row(ACTIVATE, 3, valid_minutes=5)]
+    assert plan(rows, view()).due == SOON
+    assert plan(rows[1:], view()).due == NOW + 4 * MINUTE
+    assert plan([], view()).due is None
+
+
+def test_a_row_that_expires_behind_another_is_looked_at_in_time() -> None:
+    rows = [row(COMPLETE, 1), row(COMPLETE, 2, valid_minutes=2)]
+    assert plan(rows, view()).due == NOW + MINUTE
+
+
+# ---- withdrawing -----------------------------------------------------------------------------------------------------
+
+
+def test_a_waiting_row_is_given_back() -> None:
+    made = plan([row(ACCEPT, withdraw=True)], view())
+    assert (going(made), ends(made)) == ([], {1: WITHDRAWN})
+
+
+def test_a_waiting_row_is_given_back_even_when_it_is_too_old() -> None:
+    assert ends(plan([row(ACCEPT, withdraw=True, created_utc=LONG_AGO)], view())) == {1: WITHDRAWN}
+
+
+@pytest.mark.parametrize("next_attempt, heads", [(None, []), (NOW, [1])], ids=["waits for a look", "is due"])
+def test_what_may_have_had_its_effect_cannot_be_given_back(next_attempt: datetime | None, heads: list[int]) -> None:
+    made = plan([unresolved(COMPLETE, withdraw=True, next_attempt_utc=next_attempt)], view())
+    assert (going(made), ends(made)) == (heads, {})
+
+
+@pytest.mark.parametrize(
+    "columns", [{"withdraw": True, "expires_utc": SOON}, {"expires_utc": NOW}], ids=["asked back", "too old"]
+)
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_row_that_was_retried_by_hand_stays_unknown_when_it_is_not_sent_again(
+    action: Action, columns: dict[str, Any]
+) -> None:
+    made = plan([row(action, **columns)], view())
+    assert (going(made), ends(made)) == ([], {1: OUTCOME_UNKNOWN})
+
+
+def test_a_withdrawn_cancel_supersedes_nothing() -> None:
+    made = plan([row(ACCEPT, 1), row(CANCEL, 2, withdraw=True)], view())
+    assert (going(made), ends(made)) == ([1], {2: WITHDRAWN})
+
+
+# ---- superseding -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "first, expected",
+    [
+        (row(ACCEPT), SUPERSEDED),
+        (unresolved(ACCEPT), SUPERSEDED),
+        (row(ON_THE_WAY), SUPERSEDED),
+        (unresolved(ON_THE_WAY), SUPERSEDED),
+        (row(COMPLETE), None),
+        (unresolved(COMPLETE), None),
+        (row(CANCEL), None),
+        (row(ACCEPT, withdraw=True), WITHDRAWN),
+        (row(ACCEPT, created_utc=LONG_AGO), EXPIRED),
+        (unresolved(ACCEPT, created_utc=LONG_AGO), OUTCOME_UNKNOWN),
+    ],
+    ids=lambda one: f"{one.action} {one.state}" if isinstance(one, OutboxRow) else str(one),
+)
+def test_a_cancel_supersedes_what_leads_to_the_kitchen_or_the_door(
+    first: OutboxRow, expected: tuple[ActionState, str] | None
+) -> None:
+    made = plan([first, row(CANCEL, 2)], view())
+    assert ends(made) == ({} if expected is None else {1: expected})
+
+
+def test_a_cancel_supersedes_over_what_stands_between() -> None:
+    made = plan([row(ACCEPT, 1), row(COMPLETE, 2), row(CANCEL, 3)], view())
+    assert (going(made), ends(made)) == ([2], {1: SUPERSEDED})
+
+
+def test_a_cancel_supersedes_nothing_that_comes_after_it() -> None:
+    made = plan([row(CANCEL, 1), row(ACCEPT, 2), row(ON_THE_WAY, 3)], view())
+    assert (going(made), ends(made)) == ([1], {})
+
+
+def test_a_cancel_supersedes_nothing_of_another_order() -> None:
+    made = plan([row(ACCEPT, 1, payment_key=OTHER_KEY), row(CANCEL, 2)], view())
+    assert (sorted(going(made)), ends(made)) == ([1, 2], {})
+
+
+def test_an_accept_on_the_wire_is_not_superseded() -> None:
+    made = plan([unresolved(ACCEPT, 1), row(CANCEL, 2)], view(on_wire={1}))
+    assert (going(made), ends(made)) == ([], {})
+
+
+def test_an_expired_cancel_supersedes_nothing() -> None:
+    made = plan([row(ACCEPT, 1), row(CANCEL, 2, created_utc=LONG_AGO)], view())
+    assert (going(made), ends(made)) == ([1], {2: EXPIRED})
+
+
+@pytest.mark.parametrize(
+    "older, newer", [(OPEN, CLOSE), (CLOSE, OPEN), (OPEN, OPEN), (ACTIVATE, DEACTIVATE), (DEACTIVATE, DEACTIVATE)]
+)
+def test_of_several_toggles_the_newest_goes(older: Action, newer: Action) -> None:
+    made = plan([row(older, 1), unresolved(newer, 2), row(older, 3), row(newer, 4)], view())
+    assert (going(made), ends(made)) == ([4], {1: SUPERSEDED, 2: SUPERSEDED, 3: SUPERSEDED})
+
+
+def test_a_toggle_on_the_wire_is_waited_for() -> None:
+    made = plan([unresolved(OPEN, 1), row(CLOSE, 2)], view(on_wire={1}))
+    assert (going(made), ends(made)) == ([], {})
+
+
+def test_a_toggle_is_not_superseded_by_one_that_ends_unsent() -> None:
+    made = plan([row(OPEN, 1), row(CLOSE, 2, withdraw=True), row(CLOSE, 3, created_utc=LONG_AGO)], view())
+    assert (going(made), ends(made)) == ([1], {2: WITHDRAWN, 3: EXPIRED})
+
+
+def test_toggles_of_different_things_do_not_touch_each_other() -> None:
+    rows = [
+        row(OPEN, 1),
+        row(CLOSE, 2, restaurant_id=OTHER_RESTAURANT),
+        row(ACTIVATE, 3),
+        row(DEACTIVATE, 4, food_id=1006),
+    ]
+    made = plan(rows, view())
+    assert (sorted(going(made)), ends(made)) == ([1, 2, 3, 4], {})
+
+
+# ---- lanes -----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_one_order_go_one_after_another() -> None:
+    assert going(plan([row(ACCEPT, 1), row(ON_THE_WAY, 2), row(COMPLETE, 3)], view())) == [1]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(row(ACCEPT, next_attempt_utc=SOON), id="waits for its retry"),
+        pytest.param(unresolved(ACCEPT, next_attempt_utc=SOON), id="unresolved, waits for its retry"),
+        pytest.param(unresolved(ACCEPT), id="waits for a look"),
+    ],
+)
+def test_a_row_that_waits_holds_its_lane(first: OutboxRow) -> None:
+    assert going(plan([first, row(COMPLETE, 2)], view())) == []
+
+
+def test_a_row_on_the_wire_holds_its_lane() -> None:
+    assert going(plan([unresolved(ACCEPT, 1), row(COMPLETE, 2)], view(on_wire={1}))) == []
+
+
+def test_a_lane_that_an_acknowledgement_holds_is_waited_for() -> None:
+    made = plan([row(ACCEPT)], view(taken={order_lane(KEY)}))
+    assert (going(made), ends(made)) == ([], {})
+
+
+def test_a_lane_that_is_taken_does_not_keep_a_row_from_ending() -> None:
+    assert ends(plan([row(ACCEPT, created_utc=LONG_AGO)], view(taken={order_lane(KEY)}))) == {1: EXPIRED}
+
+
+def test_another_orders_lane_is_no_hindrance() -> None:
+    assert going(plan([row(ACCEPT)], view(taken={order_lane(OTHER_KEY)}))) == [1]
+
+
+@pytest.mark.parametrize(
+    "at, heads", [(NOW - MINUTE, [1]), (NOW, [1]), (NOW + MOMENT, [])], ids=["past", "now", "soon"]
+)
+@pytest.mark.parametrize("make", [row, unresolved])
+def test_a_retry_leaves_when_its_time_has_come(make: Callable[..., OutboxRow], at: datetime, heads: list[int]) -> None:
+    assert going(plan([make(COMPLETE, next_attempt_utc=at)], view())) == heads
+
+
+def test_a_time_further_away_than_any_wait_comes_from_a_clock_that_was_set_back() -> None:
+    assert going(plan([row(CANCEL, next_attempt_utc=NOW + LONGEST_WAIT)], view())) == []
+    assert going(plan([row(CANCEL, next_attempt_utc=NOW + LONGEST_WAIT + MOMENT)], view())) == [1]
+
+
+def test_a_row_on_the_wire_does_not_end_by_itself() -> None:
+    late = unresolved(ACCEPT, 1, created_utc=LONG_AGO, withdraw=True)
+    made = plan([late, row(CANCEL, 2)], view(on_wire={1}))
+    assert (going(made), ends(made)) == ([], {})
+
+
+def test_a_head_names_its_row_its_lane_and_its_account() -> None:
+    known = directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]})
+    rows = [row(ACCEPT, 1), row(OPEN, 2), row(ACTIVATE, 3, account="kadikoy")]
+    assert plan(rows, view(directory=known)).heads == [
+        Head(rows[0], order_lane(KEY), None),
+        Head(rows[1], ("restaurant", RESTAURANT), "besiktas"),
+        Head(rows[2], ("food kadikoy", "1005"), "kadikoy"),
+    ]
+
+
+def test_a_food_of_two_menus_is_two_foods() -> None:
+    known = directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]})
+    rows = [
+        row(ACTIVATE, 1, account="kadikoy"),
+        row(DEACTIVATE, 2, account="besiktas"),
+        row(ACTIVATE, 3, restaurant_id=RESTAURANT),
+    ]
+    made = plan(rows, view(directory=known))
+    assert (going(made), ends(made)) == ([1, 3], {2: SUPERSEDED})
+
+
+# ---- whose restaurant, whose menu ------------------------------------------------------------------------------------
+
+TWO = {RESTAURANT: ["kadikoy"], OTHER_RESTAURANT: ["besiktas", "kadikoy"]}
+
+
+@pytest.mark.parametrize(
+    "known, named, account",
+    [
+        pytest.param(directory("kadikoy", "besiktas", reach=TWO), None, "besiktas", id="the first that reaches it"),
+        pytest.param(directory("kadikoy", "besiktas", reach=TWO), "kadikoy", "kadikoy", id="the named one reaches it"),
+        pytest.param(directory("kadikoy", reach=TWO), None, "kadikoy", id="one that has left reaches nothing"),
+        pytest.param(directory("kadikoy", "moda", reach=TWO), "moda", "kadikoy", id="the named one does not reach it"),
+        pytest.param(directory("kadikoy", "moda"), "moda", "moda", id="nobody reaches it, one is named"),
+        pytest.param(
+            directory("kadikoy", "moda", default="kadikoy"), "moda", "moda", id="the named one, not the default"
+        ),
+        pytest.param(directory("kadikoy", "moda", default="moda"), None, "moda", id="nobody reaches it: the default"),
+        pytest.param(
+            directory("kadikoy", default="kadikoy"), "gone", "kadikoy", id="the named one has left: the default"
+        ),
+        pytest.param(directory("kadikoy", "moda"), None, Refusal("restaurant_unknown"), id="nobody reaches it"),
+        pytest.param(directory("kadikoy", "moda"), "gone", Refusal("restaurant_unknown"), id="the named one has left"),
+        pytest.param(directory("kadikoy", "moda", complete=False), None, None, id="not known yet"),
+    ],
+)
+def test_a_restaurant_has_its_account(known: Directory, named: str | None, account: str | Refusal | None) -> None:
+    assert known.of_restaurant(OTHER_RESTAURANT, named) == account
+
+
+@pytest.mark.parametrize(
+    "known, columns, account",
+    [
+        pytest.param(directory(), {}, "kadikoy", id="the only account"),
+        pytest.param(directory("a", "b", default="b"), {}, "b", id="the default"),
+        pytest.param(directory("a", "b"), {}, Refusal("account_needed"), id="two, and no default"),
+        pytest.param(directory("a", "b", default="b"), {"account": "a"}, "a", id="the named one"),
+        pytest.param(directory("a", "b", default="b"), {"account": "c"}, Refusal("account_needed"), id="a wrong name"),
+        pytest.param(
+            directory("a", "b", default="b", reach={RESTAURANT: ["a"]}),
+            {"restaurant_id": RESTAURANT},
+            "a",
+            id="a branch",
+        ),
+        pytest.param(
+            directory("a", "b", reach={RESTAURANT: ["a", "b"]}),
+            {"restaurant_id": RESTAURANT, "account": "b"},
+            "b",
+            id="a branch and a name",
+        ),
+        pytest.param(directory("a", "b", complete=False), {"restaurant_id": RESTAURANT}, None, id="not known yet"),
+        pytest.param(
+            directory("a", "b"), {"restaurant_id": RESTAURANT}, Refusal("restaurant_unknown"), id="a branch of nobody"
+        ),
+    ],
+)
+def test_a_food_has_its_menu(known: Directory, columns: dict[str, Any], account: str | Refusal | None) -> None:
+    assert known.of_food(replace(row(ACTIVATE), **columns)) == account
+
+
+@pytest.mark.parametrize(
+    "one, code",
+    [
+        pytest.param(row(OPEN), "restaurant_unknown", id="restaurant"),
+        pytest.param(row(ACTIVATE), "account_needed", id="food"),
+        pytest.param(row(ACTIVATE, restaurant_id=RESTAURANT), "restaurant_unknown", id="food of a restaurant"),
+    ],
+)
+def test_what_is_nobodys_is_refused_unsent(one: OutboxRow, code: str) -> None:
+    made = plan([one], view(directory=directory("kadikoy", "besiktas")))
+    assert (going(made), ends(made)) == ([], {1: (ActionState.REFUSED, code)})
+
+
+def test_a_food_that_was_sent_keeps_the_lane_of_its_account_when_that_is_gone() -> None:
+    """It blocks what comes after it in that menu, and nothing of another's."""
+    gone = unresolved(ACTIVATE, account="besiktas", next_attempt_utc=NOW)
+    (head,) = plan([gone], view(directory=directory("kadikoy", "moda"))).heads
+    assert (head.lane, head.account) == (("food besiktas", "1005"), "besiktas")
+
+
+def test_a_restaurants_row_goes_to_the_account_that_it_names() -> None:
+    known = directory("kadikoy", "besiktas", reach={RESTAURANT: ["kadikoy", "besiktas"]})
+    (head,) = plan([row(OPEN, account="besiktas")], view(directory=known)).heads
+    assert head.account == "besiktas"
+
+
+@pytest.mark.parametrize("one", [row(OPEN), row(ACTIVATE, restaurant_id=RESTAURANT)], ids=["restaurant", "food"])
+def test_until_the_restaurants_are_known_a_row_waits_and_expires(one: OutboxRow) -> None:
+    early = view(directory=directory("kadikoy", "besiktas", complete=False))
+    made = plan([one], early)
+    assert (going(made), ends(made), made.due) == ([], {}, expiry(one, early))
+    assert ends(plan([one], replace(early, now=NOW + VALID))) == {1: EXPIRED}
+
+
+def test_an_orders_row_needs_no_directory() -> None:
+    assert going(plan([row(ACCEPT)], view(directory=directory("kadikoy", "besiktas", complete=False)))) == [1]
+
+
+# ---- any outbox ------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def outboxes(draw: st.DrawFn) -> tuple[list[OutboxRow], View]:
+    """Rows by id, and a moment that fits them: what is on the wire is marked as sent and holds its lane."""
+    rows: list[OutboxRow] = []
+    for number in range(1, draw(st.integers(0, 8)) + 1):
+        action = draw(st.sampled_from(ACTIONS))
+        changes: dict[str, Any] = {
+            "state": draw(st.sampled_from([ActionState.PENDING, ActionState.SENDING])),
+            "created_utc": NOW - draw(st.sampled_from([MINUTE, 11 * MINUTE, 3 * VALID])),
+            "next_attempt_utc": draw(st.sampled_from([None, NOW - MINUTE, SOON])),
+            "withdraw": draw(st.booleans()),
+            "valid_minutes": draw(st.sampled_from([None, 1, 1000])),
+        }
+        if action in ORDER_ACTIONS:
+            changes["payment_key"] = draw(st.sampled_from([KEY, OTHER_KEY]))
+        rows.append(row(action, number, **changes))
+    sent = [one for one in rows if one.state == ActionState.SENDING]
+    on_wire = draw(st.sets(st.sampled_from(sent), max_size=2)) if sent else set()
+    taken = {order_lane(one.payment_key) for one in on_wire if one.payment_key}
+    return rows, view(on_wire={one.id for one in on_wire}, taken=taken)
+
+
+def thing(one: OutboxRow) -> object:
+    """What a row is about."""
+    return one.payment_key or one.restaurant_id or one.food_id
+
+
+def of(made: Sequence[tuple[OutboxRow, Verdict]], state: ActionState) -> list[OutboxRow]:
+    return [one for one, verdict in made if verdict.state == state]
+
+
+@given(outboxes())
+def test_a_row_goes_or_ends_or_stays_and_one_at_a_time(outbox: tuple[list[OutboxRow], View]) -> None:
+    rows, moment = outbox
+    made = plan(rows, moment)
+    assert not set(going(made)) & set(ends(made))
+    assert set(going(made)) | set(ends(made)) <= {one.id for one in rows}
+    assert len({head.lane for head in made.heads}) == len(made.heads)
+
+
+@given(outboxes())
+def test_what_goes_has_nothing_before_it(outbox: tuple[list[OutboxRow], View]) -> None:
+    rows, moment = outbox
+    made = plan(rows, moment)
+    over = ends(made)
+    for head in made.heads:
+        alive = [one for one in rows if thing(one) == thing(head.row) and one.id not in over]
+        # What was sent already goes first, whenever the others were committed; then by id.
+        assert head.row == min(alive, key=lambda one: (one.state != ActionState.SENDING, one.id))
+
+
+def test_a_lower_id_that_was_committed_later_does_not_overtake_an_unresolved_row() -> None:
+    made = plan([row(COMPLETE, 4), unresolved(CANCEL, 5, next_attempt_utc=SOON)], view())
+    assert (going(made), ends(made)) == ([], {})
+
+
+def test_an_unresolved_row_is_not_refused_because_its_restaurant_left_the_list() -> None:
+    made = plan([unresolved(Action.OPEN_RESTAURANT)], view(directory=directory("a", "b")))
+    assert ends(made) == {}
+
+
+@given(outboxes())
+def test_a_cancel_never_lets_an_earlier_accept_be_sent(outbox: tuple[list[OutboxRow], View]) -> None:
+    rows, moment = outbox
+    made = plan(rows, moment)
+    over = ends(made)
+    cancels = [one for one in rows if one.action == CANCEL and one.id not in over]
+    for head in made.heads:
+        if head.row.action in {ACCEPT, ON_THE_WAY}:
+            assert not [one for one in cancels if one.id > head.row.id and thing(one) == thing(head.row)]
+
+
+@given(outboxes())
+def test_what_may_have_had_its_effect_never_ends_as_if_it_had_not(outbox: tuple[list[OutboxRow], View]) -> None:
+    rows, moment = outbox
+    made = plan(rows, moment)
+    untouched = of(made.verdicts, ActionState.EXPIRED) + of(made.verdicts, ActionState.WITHDRAWN)
+    assert all(one.state == ActionState.PENDING for one in untouched)
+    assert all(one.state == ActionState.SENDING for one in of(made.verdicts, ActionState.FAILED))
+
+
+@given(outboxes())
+def test_nothing_on_the_wire_is_touched(outbox: tuple[list[OutboxRow], View]) -> None:
+    rows, moment = outbox
+    made = plan(rows, moment)
+    assert not [number for number in (*going(made), *ends(made)) if number in moment.on_wire]
+
+
+@given(outboxes())
+def test_what_ends_as_superseded_leaves_something_newer(outbox: tuple[list[OutboxRow], View]) -> None:
+    rows, moment = outbox
+    made = plan(rows, moment)
+    over = ends(made)
+    for one in of(made.verdicts, ActionState.SUPERSEDED):
+        assert [later for later in rows if later.id > one.id and thing(later) == thing(one) and later.id not in over]
+
+
+@given(outboxes())
+def test_things_do_not_touch_each_other(outbox: tuple[list[OutboxRow], View]) -> None:
+    rows, moment = outbox
+    made = plan(rows, moment)
+    apart = [plan([one for one in rows if thing(one) == about], moment) for about in {thing(one) for one in rows}]
+    assert sorted(going(made)) == sorted(number for part in apart for number in going(part))
+    assert ends(made) == {number: end for part in apart for number, end in ends(part).items()}
+
+
+@given(outboxes())
+def test_a_verdict_is_final(outbox: tuple[list[OutboxRow], View]) -> None:
+    rows, moment = outbox
+    made = plan(rows, moment)
+    left = [one for one in rows if one.id not in ends(made)]
+    again = plan(left, moment)
+    assert (sorted(going(again)), ends(again)) == (sorted(going(made)), {})
+
+
+@given(outboxes())
+def test_rows_of_one_thing_leave_in_the_order_of_their_ids(outbox: tuple[list[OutboxRow], View]) -> None:
+    rows, _ = outbox
+    rows = [replace(one, state=ActionState.PENDING) for one in rows]
+    moment, sent = view(now=SOON), list[OutboxRow]()
+    while rows:
+        made = plan(rows, moment)
+        sent += [head.row for head in made.heads]
+        gone = {*going(made), *ends(made)}
+        assert gone, "an outbox that nothing holds up must run empty"
+        rows = [one for one in rows if one.id not in gone]
+    for about in {thing(one) for one in sent}:
+        ids = [one.id for one in sent if thing(one) == about]
+        assert ids == sorted(ids)

@@ -1,0 +1,121 @@
+"""How long a token is trusted: what the service says counts only where it cannot lock us out."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.rules.builders import NOW
+
+from orderbridge.rules.tokens import LINE_WAITS, REFUSAL_WAITS, expires, line_wait, refusal_wait, renew_at
+
+ISTANBUL = ZoneInfo("Europe/Istanbul")  # three hours ahead of UTC all year
+DAY = timedelta(hours=24)
+HOUR = timedelta(hours=1)
+
+zones = st.sampled_from(["UTC", "Europe/Istanbul", "America/Los_Angeles", "Pacific/Kiritimati"]).map(ZoneInfo)
+moments = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - what hypothesis asks for
+texts = st.none() | st.text(max_size=30) | st.datetimes().map(lambda at: f"{at:%Y-%m-%d %H:%M:%S}")
+
+
+@pytest.mark.parametrize(
+    "said, validity",
+    [
+        pytest.param("2026-03-05 15:00:00", DAY, id="the usual day"),
+        pytest.param("2026-03-04 20:00:00", 5 * HOUR, id="a shorter one, in the service's time zone"),
+        pytest.param("2026-03-04 15:00:01", timedelta(seconds=1), id="one second"),
+        pytest.param("2026-03-05 15:00:01", DAY, id="a second more than a day"),
+        pytest.param("2036-01-01 00:00:00", DAY, id="years"),
+        pytest.param("2026-03-04 15:00:00", DAY, id="past on receipt"),
+        pytest.param("2026-03-04 12:00:00", DAY, id="past, as a wrong time zone makes it"),
+        pytest.param("tomorrow", DAY, id="unreadable"),
+        pytest.param("", DAY, id="empty"),
+        pytest.param(None, DAY, id="missing"),
+        pytest.param("0001-01-01 00:00:00", DAY, id="before time began in UTC"),
+    ],
+)
+def test_the_service_is_believed_up_to_a_day(said: str | None, validity: timedelta) -> None:
+    assert expires(said, NOW, ISTANBUL) == NOW + validity
+
+
+def test_the_end_of_a_token_is_told_in_utc() -> None:
+    assert expires("2026-03-04 20:00:00", NOW, ISTANBUL).tzinfo is UTC
+
+
+@given(said=texts, received=moments, zone=zones)
+def test_a_validity_is_never_past_and_never_over_a_day(said: str | None, received: datetime, zone: ZoneInfo) -> None:
+    assert received < expires(said, received, zone) <= received + DAY
+
+
+@given(received=moments, zone=zones, ahead=st.timedeltas(timedelta(seconds=1), DAY))
+def test_a_readable_time_within_the_day_is_taken_as_it_is(received: datetime, zone: ZoneInfo, ahead: timedelta) -> None:
+    # In UTC: where clocks are put back, a local time may be two moments.
+    said = (received + ahead).replace(microsecond=0)
+    until = expires(f"{said:%Y-%m-%d %H:%M:%S}", received, ZoneInfo("UTC"))
+    assert until == (said if said > received else received + DAY)
+
+
+def test_a_day_old_token_is_renewed_an_hour_ahead() -> None:
+    assert renew_at(NOW, NOW + DAY) == NOW + 23 * HOUR
+
+
+@given(issued=moments, validity=st.timedeltas(timedelta(seconds=1), DAY))
+def test_a_token_is_renewed_within_its_life(issued: datetime, validity: timedelta) -> None:
+    at = renew_at(issued, issued + validity)
+    assert issued < at < issued + validity
+    assert issued + validity - at <= HOUR
+
+
+@pytest.mark.parametrize("refusals, wait", [(1, 60), (2, 120), (3, 300), (4, 600), (5, 900), (6, 900), (5000, 900)])
+def test_refused_logins_wait_longer_up_to_a_quarter_of_an_hour(refusals: int, wait: float) -> None:
+    assert refusal_wait(refusals) == wait
+
+
+@pytest.mark.parametrize("failures, wait", [(1, 1), (2, 2), (3, 4), (4, 8), (5, 15), (6, 15), (5000, 15)])
+def test_a_dead_line_is_tried_less_often_up_to_every_quarter_of_a_minute(failures: int, wait: float) -> None:
+    assert line_wait(failures, 0) == wait
+
+
+@given(failures=st.integers(1, 100), chance=st.floats(0, 1))
+def test_chance_spreads_a_wait_by_a_quarter_at_most(failures: int, chance: float) -> None:
+    assert line_wait(failures, 0) <= line_wait(failures, chance) <= line_wait(failures, 0) * 1.25
+
+
+def test_chance_does_spread_a_wait() -> None:
+    assert line_wait(1, 1) == 1.25
+
+
+@pytest.mark.parametrize("waits", [REFUSAL_WAITS, LINE_WAITS], ids=["refused", "line"])
+def test_waits_only_grow(waits: tuple[float, ...]) -> None:
+    assert list(waits) == sorted(waits)
+
+
+@given(received=moments, ahead=st.timedeltas(-2 * DAY, 2 * DAY), hours=st.integers(-12, 14))
+def test_a_time_with_its_own_offset_is_read_by_it(received: datetime, ahead: timedelta, hours: int) -> None:
+    said = (received + ahead).replace(microsecond=0).astimezone(timezone(timedelta(hours=hours)))
+    until = expires(said.isoformat(), received, ISTANBUL)
+    assert until == (min(said, received + DAY) if said > received else received + DAY)
+
+
+@given(said=texts, received=moments, zone=zones, later=st.timedeltas(timedelta(0), HOUR))
+def test_the_same_words_received_later_are_never_trusted_shorter(
+    said: str | None, received: datetime, zone: ZoneInfo, later: timedelta
+) -> None:
+    assert expires(said, received + later, zone) >= expires(said, received, zone)
+
+
+@given(issued=moments, validity=st.timedeltas(timedelta(seconds=1), DAY), more=st.timedeltas(timedelta(0), DAY))
+def test_a_longer_validity_is_renewed_no_sooner(issued: datetime, validity: timedelta, more: timedelta) -> None:
+    assert renew_at(issued, issued + validity) <= renew_at(issued, issued + validity + more)
+
+
+@given(number=st.integers(1, 10_000), chance=st.floats(0, 1))
+def test_one_failure_more_never_waits_shorter(number: int, chance: float) -> None:
+    assert line_wait(number, chance) <= line_wait(number + 1, chance)
+    assert refusal_wait(number) <= refusal_wait(number + 1)
+
+
+@given(number=st.integers(1, 10_000))
+def test_a_refused_login_waits_minutes(number: int) -> None:
+    assert 60 <= refusal_wait(number) <= 15 * 60

@@ -1,0 +1,147 @@
+"""The control interface below /_sandbox/."""
+
+import base64
+
+import pytest
+
+from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
+
+ORDERS = "/_sandbox/orders"
+NOBODY = "99999999-9999-4999-8999-999999999999"
+
+
+async def test_it_describes_itself(http):
+    answer = (await http.get("/_sandbox/")).json()
+    assert any(line.startswith("POST /_sandbox/orders: ") for line in answer["commands"])
+    assert "get_current" in answer["operations"]
+    assert "drip" in answer["fault_kinds"]
+    assert answer["options"]["cooldown_seconds"] == 30
+
+
+async def test_orders_are_placed_and_shown_with_their_truth(world, http):
+    placed = (await http.post(ORDERS, json={"count": 3, "restaurant_id": BESIKTAS})).json()
+    assert {order["restaurant_id"] for order in placed} == {BESIKTAS}
+    assert (await http.get(ORDERS)).json() == placed
+    one = (await http.get(f"{ORDERS}/{placed[1]['payment_key']}")).json()
+    assert one == placed[1]
+    assert (one["status_id"], one["acknowledged"], one["acknowledgements"]) == (1, False, [])
+    assert one["document"]["payment_key"] == one["payment_key"]
+
+
+async def test_a_post_without_a_body_places_one_order(world, http):
+    assert (await http.post(ORDERS)).status_code == 200
+    assert len(world.orders) == 1
+
+
+async def test_this_very_document_can_be_placed(http, pos):
+    content = '{"restaurant_id": "%s", "document": {"total": 12.50, "note": "ç", "courier_type": "drone"}, "without": ["foods"]}'
+    await http.post(ORDERS, content=content % KADIKOY)
+    answer = await pos.get("/orders/get-current")
+    [order] = answer.json()["data"]
+    assert '"total":12.50' in answer.text
+    assert (order["note"], order["courier_type"], "foods" in order) == ("ç", "drone", False)
+
+
+async def test_a_customer_cancels_once(world, http):
+    order = world.place_order()
+    assert (await http.post(f"{ORDERS}/{order.key}/cancel")).json()["status_id"] == 6
+    assert (await http.post(f"{ORDERS}/{order.key}/cancel")).status_code == 409
+
+
+async def test_somebody_else_changes_the_status(world, http):
+    order = world.place_order()
+    await http.post(f"{ORDERS}/{order.key}/acknowledge")
+    answer = await http.post(f"{ORDERS}/{order.key}/status", json={"status_id": 42, "status_text": "Yolda"})
+    assert (answer.json()["status_id"], answer.json()["status_text"]) == (42, "Yolda")
+    assert answer.json()["history"][-1]["by"] == "panel"
+
+
+async def test_the_ledger_can_be_read(world, http, pos):
+    await pos.poll()
+    lines = (await http.get("/_sandbox/ledger")).json()
+    assert [line["operation"] for line in lines] == ["login", "get_current"]
+    assert [line["body"] for line in lines] == [None, None]
+    assert len((await http.get("/_sandbox/ledger?operation=login&account=kadikoy")).json()) == 1
+
+
+async def test_options_can_be_changed(world, http):
+    answer = await http.patch("/_sandbox/options", json={"cooldown_seconds": 0.5, "list_limit": 3, "disallowed": "ok"})
+    assert answer.json() == (await http.get("/_sandbox/options")).json()
+    assert (world.options.cooldown_seconds, world.options.list_limit, world.options.disallowed) == (0.5, 3, "ok")
+    await http.patch("/_sandbox/options", json={"list_limit": None})
+    assert world.options.list_limit is None
+
+
+@pytest.mark.parametrize(
+    "fault, status, body, content_type",
+    [
+        pytest.param({"status": 500, "body": {"a": "ş"}}, 500, '{"a": "ş"}'.encode(), "application/json", id="JSON"),
+        pytest.param({"status": 502, "body": "<p>"}, 502, b"<p>", "text/html; charset=utf-8", id="a page"),
+        pytest.param({"body": "x", "content_type": "text/plain"}, 500, b"x", "text/plain", id="a type of its own"),
+        pytest.param(
+            {"body_base64": base64.b64encode(b"\xff").decode()}, 500, b"\xff", "application/json", id="any bytes"
+        ),
+        pytest.param({"status": 503, "seconds": 0.001}, 503, b"", None, id="nothing, a little later"),
+    ],
+)
+async def test_faults_can_be_added(http, fault, status, body, content_type):
+    added = await http.post("/_sandbox/faults", json={"operation": "get_variables", **fault})
+    assert added.status_code == 200
+    assert (await http.get("/_sandbox/faults")).json() == [added.json()]
+    answer = await http.get("/orders/variables")
+    assert (answer.status_code, answer.content, answer.headers.get("content-type")) == (status, body, content_type)
+    assert (await http.get("/_sandbox/faults")).json() == []
+
+
+async def test_faults_can_be_forgotten(world, http):
+    await http.post("/_sandbox/faults", json={"kind": "drop", "times": None})
+    await http.delete("/_sandbox/faults")
+    assert world.faults.pending() == []
+
+
+async def test_tokens_end_and_credentials_go_until_the_reset(http, pos):
+    assert (await http.post("/_sandbox/tokens/end", json={"account": "kadikoy"})).json() == {"ended": 1}
+    await http.post("/_sandbox/accounts/refuse", json={"account": "kadikoy"})
+    assert (await pos.login()).status_code == 401
+    await http.post("/_sandbox/reset", json={"seed": 3})
+    assert (await pos.login()).status_code == 200
+
+
+async def test_the_scenery_shows_what_is_open_and_active(world, http):
+    world.close_restaurant(KADIKOY)
+    world.inactive_foods.add(("kadikoy", 1001))
+    scenery = (await http.get("/_sandbox/scenery")).json()
+    assert [r["status"] for r in scenery["restaurants"]] == ["Closed", "Open", "Open", "Open"]
+    assert [f["id"] for f in scenery["foods"] if f["status"] == "INACTIVE"] == [1001]
+    assert scenery["accounts"][0]["rest_secret_key"] == "sandbox-kadikoy-secret"
+
+
+@pytest.mark.parametrize(
+    "method, path, body, status",
+    [
+        ("POST", ORDERS, [1], 400),
+        ("POST", ORDERS, {"count": 0}, 400),
+        ("POST", ORDERS, {"count": True}, 400),
+        ("POST", ORDERS, {"document": "x"}, 400),
+        ("POST", f"{ORDERS}/{NOBODY}/cancel", {}, 404),
+        ("GET", f"{ORDERS}/{NOBODY}", {}, 404),
+        ("PATCH", "/_sandbox/options", {"colour": 1}, 400),
+        ("POST", "/_sandbox/faults", {"kind": "explode"}, 400),
+        ("POST", "/_sandbox/faults", {"operation": "acept"}, 400),
+        ("POST", "/_sandbox/faults", {"colour": 1}, 400),
+        ("POST", "/_sandbox/faults", {"status": "500"}, 400),
+        ("POST", "/_sandbox/faults", {"headers": {"X": 1}}, 400),
+        ("POST", "/_sandbox/faults", {"body_base64": "%"}, 400),
+        ("POST", "/_sandbox/accounts/refuse", {}, 400),
+        ("GET", "/_sandbox/nothing", {}, 404),
+    ],
+)
+async def test_a_mistake_is_told(http, method, path, body, status):
+    answer = await http.request(method, path, json=body)
+    assert answer.status_code == status
+
+
+async def test_an_order_in_a_closed_restaurant_is_a_conflict(world, http):
+    world.close_restaurant(KADIKOY)
+    answer = await http.post(ORDERS, json={"restaurant_id": KADIKOY})
+    assert (answer.status_code, answer.json()["error"]) == (409, f"restaurant {KADIKOY} is closed")

@@ -1,0 +1,219 @@
+"""The script of faults: which call it meets, what still happens, what the client sees."""
+
+import asyncio
+import gzip
+import json
+
+import pytest
+
+from orderbridge.sandbox import ConnectionDropped, Fault, FaultKind, When
+from orderbridge.sandbox.faults import BadFault, FaultScript
+from orderbridge.sandbox.scenery import KADIKOY
+
+
+@pytest.fixture
+def order(world):
+    return world.place_order(restaurant_id=KADIKOY)
+
+
+async def accept(pos, order):
+    return await pos.put(f"/orders/accept/{order.key}", {"preparing_time": 10})
+
+
+@pytest.mark.parametrize("when, status_id", [(When.BEFORE, 1), (When.AFTER, 2)])
+async def test_a_false_answer_comes_before_or_after_the_effect(world, pos, order, when, status_id):
+    world.faults.add(Fault.error("accept", 500, "hata", when=when))
+    answer = await accept(pos, order)
+    assert (answer.status_code, answer.json()) == (500, {"status": False, "error": "hata"})
+    assert order.status_id == status_id
+    [line] = world.calls("accept")
+    assert (line.http_status, line.fault, line.effect) == (500, "answer", status_id == 2)
+
+
+@pytest.mark.parametrize("when, status_id", [(When.BEFORE, 1), (When.AFTER, 2)])
+async def test_a_dropped_connection_is_an_exception_without_a_socket(world, pos, order, when, status_id):
+    world.faults.add(Fault.drop("accept", when=when))
+    with pytest.raises(ConnectionDropped):
+        await accept(pos, order)
+    assert order.status_id == status_id
+    [line] = world.calls("accept")
+    assert (line.http_status, line.answered_at, line.fault) == (None, None, "drop")
+
+
+async def test_a_truncated_answer_is_an_exception_without_a_socket(world, pos, order):
+    world.faults.add(Fault(operation="accept", kind=FaultKind.TRUNCATE, size=5))
+    with pytest.raises(ConnectionDropped):
+        await accept(pos, order)
+    assert order.status_id == 2
+
+
+async def test_a_hanging_call_never_ends(world, pos, order):
+    world.faults.add(Fault.hang("accept"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await accept(pos, order)
+    assert order.status_id == 1
+    assert (await accept(pos, order)).status_code == 200
+
+
+async def test_a_delayed_call_gets_its_true_answer(world, pos, order):
+    world.faults.add(Fault.delay("accept", 0.01))
+    assert (await accept(pos, order)).json() == {"status": True, "data": "OK"}
+
+
+@pytest.mark.parametrize("when, at_once", [(When.BEFORE, 1), (When.AFTER, 2)])
+async def test_a_delayed_call_has_its_effect_although_the_client_has_given_up(world, pos, order, when, at_once):
+    world.faults.add(Fault.delay("accept", 0.05, when=when))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await accept(pos, order)
+    assert order.status_id == at_once
+    while world.calls("accept")[0].answered_at is None:  # noqa: ASYNC110 - nothing to wait for but the loop itself
+        await asyncio.sleep(0)
+    assert order.status_id == 2
+
+
+async def test_a_dripping_answer_arrives_whole(world, pos, order):
+    world.faults.add(Fault(operation="get_current", kind=FaultKind.DRIP, size=100))
+    [listed] = await pos.poll()
+    assert listed["payment_key"] == order.key
+
+
+async def test_a_compressed_answer_is_the_true_one(world, pos, order):
+    world.faults.add(Fault(operation="get_current", kind=FaultKind.GZIP))
+    request = pos.http.build_request("GET", "/orders/get-current", headers=pos.headers)
+    answer = await pos.http.send(request, stream=True)
+    raw = b"".join([part async for part in answer.aiter_raw()])
+    assert answer.headers["content-encoding"] == "gzip"
+    assert json.loads(gzip.decompress(raw))["data"][0]["payment_key"] == order.key
+
+
+async def test_the_true_answer_can_have_a_wrong_content_type(world, pos, order):
+    world.faults.add(
+        Fault(operation="accept", kind=FaultKind.CONTENT_TYPE, content_type="text/plain", headers={"X-Proxy": "1"})
+    )
+    answer = await accept(pos, order)
+    assert (answer.headers["content-type"], answer.headers["x-proxy"]) == ("text/plain", "1")
+    assert answer.json()["data"] == "OK"
+
+
+@pytest.mark.parametrize(
+    "fault, status, content_type, body",
+    [
+        pytest.param(Fault.page("accept", 502, "<p>"), 502, "text/html; charset=utf-8", b"<p>", id="a proxy's page"),
+        pytest.param(Fault(operation="accept", status=503), 503, None, b"", id="empty"),
+        pytest.param(Fault(operation="accept", status=200), 200, None, b"", id="200, empty"),
+        pytest.param(Fault(operation="accept", status=429), 429, None, b"", id="429, empty"),
+        pytest.param(Fault(status=200, body=b"\xff\x00{"), 200, "application/json", b"\xff\x00{", id="any bytes"),
+        pytest.param(
+            Fault.too_many("accept"),
+            429,
+            "application/json",
+            '{"status": false, "error": "çok fazla istek", '
+            '"message": "Lütfen 30 saniye bekleyip tekrar deneyin."}'.encode(),
+            id="429",
+        ),
+        pytest.param(
+            Fault.unauthorized("accept"),
+            401,
+            "application/json",
+            '{"status": false, "error": "yetkisiz erişim", "message": "Token expired or invalid"}'.encode(),
+            id="401",
+        ),
+        pytest.param(
+            Fault.unauthorized("accept", "Invalid or expired access token"),
+            401,
+            "application/json",
+            '{"status": false, "error": "yetkisiz erişim", "message": "Invalid or expired access token"}'.encode(),
+            id="401, the other message",
+        ),
+    ],
+)
+async def test_any_answer_can_be_put_in(world, pos, order, fault, status, content_type, body):
+    world.faults.add(fault)
+    answer = await accept(pos, order)
+    assert (answer.status_code, answer.headers.get("content-type"), answer.content) == (status, content_type, body)
+    assert order.status_id == 1
+
+
+async def test_a_redirect_names_its_target(world, pos, order):
+    world.faults.add(Fault.redirect("accept", "https://elsewhere.test/"))
+    answer = await accept(pos, order)
+    assert (answer.status_code, answer.headers["location"]) == (307, "https://elsewhere.test/")
+
+
+async def test_a_login_can_fail_too(world, pos):
+    world.faults.add(Fault.unauthorized("login", "Invalid credentials", account="kadikoy"))
+    assert (await pos.login()).status_code == 401
+    assert (await pos.login()).status_code == 200
+
+
+async def test_a_fault_before_the_effect_leaves_the_cooldown_alone(world, pos):
+    world.faults.add(Fault.page("get_current"))
+    assert (await pos.get("/orders/get-current")).status_code == 502
+    await pos.poll()
+
+
+async def test_a_fault_after_the_effect_uses_the_cooldown_up(world, pos, order):
+    world.faults.add(Fault.page("get_current", when=When.AFTER))
+    assert (await pos.get("/orders/get-current")).status_code == 502
+    assert (await pos.get("/orders/get-current")).status_code == 429
+    assert world.calls("get_current")[0].delivered == ((order.key, 1),)
+
+
+def taken(script: FaultScript, *calls: tuple[str, str, str]) -> list[bool]:
+    return [script.take(*call) is not None for call in calls]
+
+
+ACCEPT = ("accept", "kadikoy", "key-1")
+
+
+@pytest.mark.parametrize(
+    "fault, calls, met",
+    [
+        pytest.param(Fault(), [ACCEPT, ACCEPT], [True, False], id="once"),
+        pytest.param(Fault(times=2), [ACCEPT] * 3, [True, True, False], id="twice"),
+        pytest.param(Fault(times=None), [ACCEPT] * 3, [True] * 3, id="for ever"),
+        pytest.param(Fault(times=0), [ACCEPT], [False], id="never"),
+        pytest.param(Fault(skip=2), [ACCEPT] * 4, [False, False, True, False], id="the third"),
+        pytest.param(Fault(operation="cancel"), [ACCEPT, ("cancel", "", "")], [False, True], id="one operation"),
+        pytest.param(Fault(account="chain"), [ACCEPT, ("accept", "chain", "")], [False, True], id="one account"),
+        pytest.param(
+            Fault(argument="key-2"), [ACCEPT, ("accept", "", "KEY-2")], [False, True], id="one order, in any case"
+        ),
+    ],
+)
+def test_a_fault_meets_the_calls_that_fit(fault, calls, met):
+    script = FaultScript()
+    script.add(fault)
+    assert taken(script, *calls) == met
+
+
+def test_faults_are_met_in_their_order_one_per_call():
+    script = FaultScript()
+    script.add(Fault(status=500), Fault(status=503, times=None))
+    found = [script.take(*ACCEPT) for _ in range(3)]
+    assert [fault.status for fault in found if fault] == [500, 503, 503]
+    assert [fault.status for fault in script.pending()] == [503]
+    script.clear()
+    assert script.take(*ACCEPT) is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"operation": "acept"},
+        {"status": 99},
+        {"status": 600},
+        {"size": 0},
+        {"seconds": -1},
+        {"skip": -1},
+        {"times": -1},
+        {"headers": {"X": "ş"}},
+        {"content_type": "a\nb"},
+    ],
+    ids=str,
+)
+def test_a_fault_that_cannot_be_played_is_refused(values):
+    with pytest.raises(BadFault):
+        Fault(**values)

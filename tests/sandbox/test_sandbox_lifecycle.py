@@ -1,0 +1,216 @@
+"""Endpoints 8 to 11 and "Order transitions": every operation in every status."""
+
+import pytest
+
+from orderbridge.sandbox import rules
+from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
+
+BODIES = {"accept": {"preparing_time": 25}, "cancel": {"reason_id": 3}}
+PATHS = {
+    "accept": "accept",
+    "on_the_way": "ontheway",
+    "complete": "complete",
+    "cancel": "cancel",
+    "acknowledge": "success",
+}
+NOBODY = "99999999-9999-4999-8999-999999999999"
+
+# Written out again from SPEC.md, not taken from the code. 7: COMPLETE_NEEDS_PAYMENT, 42: unknown.
+ALLOWED = {
+    ("accept", 1): 2,
+    ("on_the_way", 2): 16,
+    ("complete", 16): 5,
+    ("cancel", 1): 6,
+    ("cancel", 2): 6,
+    ("cancel", 16): 6,
+    ("cancel", 7): 6,
+    ("cancel", 42): 6,
+}
+EVERY_MOVE = [
+    pytest.param(operation, status, ALLOWED.get((operation, status)), id=f"{operation} in {status}")
+    for operation in ("accept", "on_the_way", "complete", "cancel")
+    for status in (1, 2, 16, 5, 6, 7, 42)
+]
+REFUSED_MOVES = [move for move in EVERY_MOVE if move.values[2] is None]
+
+
+def place(world, status_id: int = 1, **document):
+    return world.place_order(
+        restaurant_id=KADIKOY, document={"status_id": status_id, "courier_type": "restaurant", **document}
+    )
+
+
+async def ask(pos, operation: str, key: str, body=None):
+    return await pos.put(f"/orders/{PATHS[operation]}/{key}", body or BODIES.get(operation))
+
+
+@pytest.mark.parametrize("operation, status, target", EVERY_MOVE)
+async def test_the_moves_are_those_of_the_specification(world, pos, operation: str, status: int, target: int | None):
+    order = place(world, status)
+    answer = await ask(pos, operation, order.key)
+    if target is None:
+        assert (answer.status_code, answer.json()) == (422, {"status": False, "error": "sipariş durumu uygun değil"})
+        assert (order.status_id, len(order.history)) == (status, 1)
+    else:
+        assert (answer.status_code, answer.json()) == (200, {"status": True, "data": "OK"})
+        assert (order.status_id, [h.by for h in order.history]) == (target, ["customer", "pos"])
+
+
+@pytest.mark.parametrize("operation, status, target", REFUSED_MOVES)
+@pytest.mark.parametrize(
+    "options, status_code, envelope",
+    [
+        pytest.param(
+            {"disallowed": "not_found"}, 404, {"status": False, "error": "sipariş bulunamadı"}, id="as unknown"
+        ),
+        pytest.param({"disallowed": "ok"}, 200, {"status": True, "data": "OK"}, id="OK without effect"),
+        pytest.param(
+            {"disallowed_status": 409, "disallowed_error": "çakışma"},
+            409,
+            {"status": False, "error": "çakışma"},
+            id="409",
+        ),
+    ],
+)
+async def test_a_move_that_is_not_allowed_can_be_answered_in_other_ways(
+    world, pos, operation, status, target, options, status_code, envelope
+):
+    world.set_options(**options)
+    order = place(world, status)
+    answer = await ask(pos, operation, order.key)
+    assert (answer.status_code, answer.json()) == (status_code, envelope)
+    assert order.status_id == status
+
+
+@pytest.mark.parametrize("courier", ["platform_courier", "come_get", "drone", None])
+async def test_only_the_restaurants_own_couriers_are_marked_on_the_way(world, pos, courier):
+    order = place(world, 2, courier_type=courier)
+    assert (await ask(pos, "on_the_way", order.key)).status_code == 422
+    assert order.status_id == 2
+
+
+@pytest.mark.parametrize("method", ["Nakit", "Kredi Kartı (pre-paid)", "Kupon"])
+async def test_every_payment_type_ends_in_complete_with_payment(world, pos, method: str):
+    order = place(world, 16, payment_method=method)
+    await ask(pos, "complete", order.key)
+    assert order.status_id == 5
+
+
+async def test_accepting_keeps_the_preparation_time_and_the_history(world, pos, clock):
+    order = place(world)
+    clock.advance(60)
+    await ask(pos, "accept", order.key)
+    assert order.preparing_time == 25
+    assert [(h.status_id, h.at) for h in order.history][-1] == (2, clock.now)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"preparing_time": None}] + [{"preparing_time": value} for value in ("25", 25.0, True, 0, -5, [25])] + [[25]],
+    ids=str,
+)
+async def test_accepting_needs_a_positive_integer(world, pos, body):
+    order = place(world)
+    answer = await pos.put(f"/orders/accept/{order.key}", body)
+    assert answer.status_code == 422
+    assert answer.json() == {"status": False, "error": "eksik alan", "message": "preparing_time is required"}
+    assert order.status_id == 1
+
+
+@pytest.mark.parametrize("longest, minutes, status_id", [(None, 100_000, 2), (60, 60, 2), (60, 61, 1)])
+async def test_the_longest_preparation_time_can_be_chosen(world, pos, longest, minutes, status_id):
+    world.set_options(**({} if longest is None else {"longest_preparing_time": longest}))
+    order = place(world)
+    answer = await pos.put(f"/orders/accept/{order.key}", {"preparing_time": minutes})
+    assert order.status_id == status_id
+    assert answer.json().get("error") == (None if status_id == 2 else "eksik alan")
+
+
+async def test_a_body_that_is_not_called_json_is_not_read(world, pos):
+    order = place(world)
+    answer = await pos.http.put(f"/orders/accept/{order.key}", headers=pos.headers, content=b'{"preparing_time": 25}')
+    assert answer.status_code == 422
+
+
+@pytest.mark.parametrize("reason", range(1, 9))
+async def test_every_reason_cancels(world, pos, reason: int):
+    order = place(world)
+    assert (await ask(pos, "cancel", order.key, {"reason_id": reason})).status_code == 200
+    assert (order.status_id, order.reason_id) == (6, reason)
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [({}, "reason_id is required"), ({"reason_id": None}, "reason_id is required")]
+    + [({"reason_id": value}, "Invalid reason_id") for value in (0, 9, -1, "1", 1.0, True, [1], {})],
+    ids=str,
+)
+async def test_cancelling_needs_a_reason_from_1_to_8(world, pos, body, message: str):
+    order = place(world)
+    answer = await pos.put(f"/orders/cancel/{order.key}", body)
+    assert answer.status_code == 422
+    assert answer.json() == {"status": False, "error": "eksik alan", "message": message}
+    assert order.status_id == 1
+
+
+@pytest.mark.parametrize("operation", PATHS)
+@pytest.mark.parametrize(
+    "key", ["100001", "no-uuid", NOBODY + "0", NOBODY.replace("-", ""), "{" + NOBODY + "}", "g" + NOBODY[1:]]
+)
+async def test_an_id_that_is_no_uuid_is_a_bad_address(pos, operation: str, key: str):
+    answer = await pos.put(f"/orders/{PATHS[operation]}/{key}", {})
+    assert (answer.status_code, answer.json()) == (403, {"status": False, "error": "URL hatalı"})
+
+
+@pytest.mark.parametrize("operation", PATHS)
+async def test_an_unknown_order_is_not_found(pos, operation: str):
+    answer = await ask(pos, operation, NOBODY)
+    assert (answer.status_code, answer.json()) == (404, {"status": False, "error": "sipariş bulunamadı"})
+
+
+@pytest.mark.parametrize("operation", PATHS)
+async def test_an_order_of_another_account_is_not_found(world, pos, operation: str):
+    order = world.place_order(restaurant_id=BESIKTAS)
+    assert (await ask(pos, operation, order.key)).status_code == 404
+    assert not order.acknowledged
+
+
+@pytest.mark.parametrize("operation", ["accept", "cancel"])
+async def test_the_body_is_checked_before_the_order_is_looked_up(pos, operation: str):
+    assert (await pos.put(f"/orders/{PATHS[operation]}/{NOBODY}", {})).status_code == 422
+
+
+async def test_an_id_in_upper_case_finds_the_order(world, pos):
+    order = place(world)
+    assert (await ask(pos, "accept", order.key.upper())).status_code == 200
+    assert order.status_id == 2
+
+
+@pytest.mark.parametrize("key", [NOBODY, "no-uuid"], ids=["unknown", "no UUID"])
+async def test_errors_of_complete_can_have_any_status(world, pos, key: str):
+    world.set_options(complete_error_status=200)
+    answer = await ask(pos, "complete", key)
+    assert (answer.status_code, answer.json()["status"]) == (200, False)
+    assert (await ask(pos, "on_the_way", key)).status_code in (403, 404)
+
+
+async def test_a_bad_token_at_complete_stays_a_401_unless_switched(world, pos):
+    world.set_options(complete_error_status=400)
+    pos.headers = {}
+    assert (await ask(pos, "complete", NOBODY)).status_code == 401
+    world.set_options(token_errors_stay_401=False)
+    assert (await ask(pos, "complete", NOBODY)).status_code == 400
+
+
+async def test_the_id_of_needs_payment_can_be_chosen(world, pos):
+    world.set_options(needs_payment_status_id=9)
+    order = place(world, 16)
+    world.change_status(order.key, 9)
+    [listed] = await pos.poll()
+    assert (listed["status_id"], listed["status_text"]) == (9, "Ödeme Bekleniyor")
+
+
+def test_the_table_knows_no_other_move():
+    moves = {(operation.value, status): target for (status, operation), target in rules.TRANSITIONS.items()}
+    named = {move: target for move, target in ALLOWED.items() if move[1] not in (7, 42)}
+    assert moves == named | {("cancel", rules.OTHER): 6}

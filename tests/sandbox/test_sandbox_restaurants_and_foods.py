@@ -1,0 +1,216 @@
+"""Endpoints 2 to 5, 12 to 15, the menu listing, and what they mean for new orders."""
+
+import pytest
+
+from orderbridge.sandbox import World
+from orderbridge.sandbox.rules import ENDPOINTS
+from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
+from orderbridge.sandbox.world import CannotOrder
+
+NOBODY = "99999999-9999-4999-8999-999999999999"
+RESTAURANT_CALLS = [
+    ("GET", "/restaurants/status/get/"),
+    ("PUT", "/restaurants/status/open/"),
+    ("PUT", "/restaurants/status/close/"),
+]
+FOOD_CALLS = ["/foods/status-passive/", "/foods/status-active/"]
+
+
+async def call(pos, method: str, path: str):
+    return await pos.http.request(method, path, headers=pos.headers)
+
+
+async def test_a_branch_credential_reaches_one_restaurant(pos):
+    answer = await pos.get("/restaurants/get")
+    assert answer.json() == {"status": True, "data": [{"id": KADIKOY, "name": "Örnek Lokanta Kadıköy"}]}
+
+
+async def test_a_vendor_wide_credential_reaches_several(chain):
+    answer = await chain.get("/restaurants/get")
+    assert [entry["id"] for entry in answer.json()["data"]] == [USKUDAR, ATASEHIR]
+
+
+async def test_a_restaurant_closes_and_opens(pos):
+    assert (await pos.get(f"/restaurants/status/get/{KADIKOY}")).json() == {"status": True, "data": "Open"}
+    for word, status in (("close", "Closed"), ("close", "Closed"), ("open", "Open"), ("open", "Open")):
+        assert (await pos.put(f"/restaurants/status/{word}/{KADIKOY}")).json() == {"status": True, "data": "OK"}
+        assert (await pos.get(f"/restaurants/status/get/{KADIKOY}")).json()["data"] == status
+
+
+async def test_the_ledger_tells_which_toggle_had_an_effect(world, pos):
+    for _ in range(2):
+        await pos.put(f"/restaurants/status/close/{KADIKOY}")
+    assert [line.effect for line in world.calls("close_restaurant")] == [True, False]
+
+
+@pytest.mark.parametrize("method, path", RESTAURANT_CALLS)
+@pytest.mark.parametrize(
+    "key, status, error",
+    [
+        ("12", 403, "URL hatalı"),
+        (NOBODY, 404, "restoran bulunamadı"),
+        (BESIKTAS, 404, "restoran bulunamadı"),
+    ],
+    ids=["no UUID", "unknown", "of another account"],
+)
+async def test_a_wrong_restaurant_is_an_error(pos, method, path, key, status, error):
+    answer = await call(pos, method, path + key)
+    assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
+
+
+@pytest.mark.parametrize("method, path", RESTAURANT_CALLS)
+async def test_errors_of_restaurants_can_have_any_status(world, pos, method, path):
+    world.set_options(restaurant_error_status=400)
+    assert (await call(pos, method, path + NOBODY)).status_code == 400
+
+
+async def test_a_closed_restaurant_takes_no_new_orders_but_goes_on_with_old_ones(world, pos):
+    order = world.place_order(restaurant_id=KADIKOY)
+    await pos.put(f"/restaurants/status/close/{KADIKOY}")
+    with pytest.raises(CannotOrder, match="closed"):
+        world.place_order(restaurant_id=KADIKOY)
+    assert [o["payment_key"] for o in await pos.poll()] == [order.key]
+    assert (await pos.put(f"/orders/accept/{order.key}", {"preparing_time": 5})).status_code == 200
+    await pos.put(f"/restaurants/status/open/{KADIKOY}")
+    world.place_order(restaurant_id=KADIKOY)
+
+
+def test_random_orders_go_to_open_restaurants_only(world):
+    world.close_restaurant(KADIKOY)
+    placed = {world.place_order().restaurant_id for _ in range(60)}
+    assert placed == {BESIKTAS, USKUDAR, ATASEHIR}
+
+
+async def test_an_inactive_food_is_not_ordered_and_old_orders_keep_it(world, pos):
+    order = world.place_order(restaurant_id=KADIKOY)
+    first = order.document["foods"][0]["food_id"]
+    assert (await pos.put(f"/foods/status-passive/{first}")).json() == {"status": True, "data": "OK"}
+    later = [world.place_order(restaurant_id=KADIKOY) for _ in range(60)]
+    assert first not in {food["food_id"] for o in later for food in o.document["foods"]}
+    assert order.document["foods"][0]["food_id"] == first
+    assert (await pos.put(f"/foods/status-active/{first}")).json() == {"status": True, "data": "OK"}
+    later = [world.place_order(restaurant_id=KADIKOY) for _ in range(60)]
+    assert first in {food["food_id"] for o in later for food in o.document["foods"]}
+
+
+async def test_without_an_active_food_nothing_can_be_ordered(world, pos):
+    for food in world.active_foods("kadikoy"):
+        await pos.put(f"/foods/status-passive/{food.id}")
+    with pytest.raises(CannotOrder):
+        world.place_order(restaurant_id=KADIKOY)
+
+
+@pytest.mark.parametrize("path", FOOD_CALLS)
+@pytest.mark.parametrize(
+    "key, status, error",
+    [
+        ("abc", 403, "URL hatalı"),
+        ("1.5", 403, "URL hatalı"),
+        ("1_000", 403, "URL hatalı"),
+        ("٣", 403, "URL hatalı"),
+        (KADIKOY, 403, "URL hatalı"),
+        ("9" * 19, 403, "URL hatalı"),
+        ("-1", 404, "ürün bulunamadı"),
+        ("999999", 404, "ürün bulunamadı"),
+        ("2001", 404, "ürün bulunamadı"),
+    ],
+)
+async def test_a_wrong_food_is_an_error(pos, path, key, status, error):
+    answer = await pos.put(path + key)
+    assert (answer.status_code, answer.json()) == (status, {"status": False, "error": error})
+
+
+@pytest.mark.parametrize("path", FOOD_CALLS)
+async def test_errors_of_foods_can_have_any_status(world, pos, path):
+    world.set_options(food_error_status=200)
+    answer = await pos.put(path + "999999")
+    assert (answer.status_code, answer.json()) == (200, {"status": False, "error": "ürün bulunamadı"})
+
+
+async def test_branches_with_one_menu_share_its_foods(world, chain):
+    await chain.put("/foods/status-passive/3001")
+    assert 3001 not in {food.id for food in world.active_foods("chain")}
+    assert [line.effect for line in world.calls("deactivate_food")] == [True]
+
+
+async def test_the_menu_lists_foods_with_their_status(pos):
+    await pos.put("/foods/status-passive/1002")
+    foods = (await pos.get("/foods/get-foods")).json()["data"]
+    assert len(foods) == 12
+    assert foods[1] == {"food_id": 1002, "name": "Ezogelin Çorbası", "category": "Çorbalar", "status": "INACTIVE"}
+    assert {food["status"] for food in foods} == {"ACTIVE", "INACTIVE"}
+
+
+@pytest.mark.parametrize(
+    "shape, first_name",
+    [
+        ("flat", lambda data: data[0]["name"]),
+        ("wrapped", lambda data: data["foods"][0]["name"]),
+        ("by_category", lambda data: data[0]["foods"][0]["name"]),
+    ],
+)
+async def test_the_shape_of_the_menu_can_be_chosen(world, pos, shape, first_name):
+    world.set_options(menu_shape=shape)
+    assert first_name((await pos.get("/foods/get-foods")).json()["data"]) == "Mercimek Çorbası"
+
+
+async def test_the_menu_has_its_own_limit(world, pos, clock):
+    await pos.poll()
+    assert (await pos.get("/foods/get-foods")).status_code == 200
+    assert (await pos.get("/foods/get-foods")).json()["error"] == "çok fazla istek"
+    clock.advance(60)
+    assert (await pos.get("/foods/get-foods")).status_code == 200
+
+
+async def test_the_cancel_reasons_are_the_eight(pos):
+    data = (await pos.get("/orders/cancel-reasons")).json()["data"]
+    assert data == [
+        {"id": 1, "reason": "Ürün tükendi"},
+        {"id": 2, "reason": "Adres bulunamıyor"},
+        {"id": 3, "reason": "Yoğunluk nedeniyle"},
+        {"id": 4, "reason": "Müşteri iptal etti"},
+        {"id": 5, "reason": "Teknik sorun"},
+        {"id": 6, "reason": "Çok uzak teslimat adresi"},
+        {"id": 7, "reason": "Ödeme problemi"},
+        {"id": 8, "reason": "Diğer"},
+    ]
+
+
+@pytest.mark.parametrize("suffix, card", [(True, "Kredi Kartı (pre-paid)"), (False, "Kredi Kartı")])
+async def test_the_variables_are_those_of_the_tables(world: World, pos, suffix: bool, card: str):
+    world.set_options(prepaid_suffix=suffix)
+    data = (await pos.get("/orders/variables")).json()["data"]
+    assert data["paymentMethod"][:2] == [{"key": "CASH", "name": "Nakit"}, {"key": "CREDIT_CARD", "name": card}]
+    assert data["paymentMethod"][2]["key"] == "DEBIT_CARD"
+    assert data["shippingMethod"] == [{"key": "delivery", "name": "Teslimat"}, {"key": "pickup", "name": "Gel Al"}]
+
+
+@pytest.mark.parametrize(
+    "method, path, status",
+    [
+        ("GET", "/", 404),
+        ("GET", "/orders", 404),
+        ("GET", "/orders/get-current/", 404),
+        ("PUT", "/orders/accept/", 404),
+        ("GET", "/v1/orders/get-current", 404),
+        ("POST", "/auth/logout", 404),
+        ("PUT", "/auth/revoke", 404),
+        ("POST", "/orders/get-current", 405),
+        ("GET", f"/orders/accept/{NOBODY}", 405),
+    ],
+)
+async def test_what_the_specification_does_not_name_is_a_page(pos, method, path, status):
+    answer = await call(pos, method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+def test_no_path_names_a_version():
+    assert [
+        path for _, _, path in ENDPOINTS if any(part[:1] == "v" and part[1:].isdigit() for part in path.split("/"))
+    ] == []
+
+
+async def test_no_header_of_an_answer_names_a_version(pos):
+    answer = await pos.get("/orders/get-current")
+    assert answer.headers.keys() <= {"content-type", "content-length"}

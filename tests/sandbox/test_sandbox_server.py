@@ -1,0 +1,239 @@
+"""The sandbox on a real socket: certificates, faults on the line, start and stop."""
+
+import os
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from orderbridge.sandbox import CannotListen, Fault, FaultKind, Options, Sandbox, When, World
+from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge.sandbox.tls import make_certificates
+
+SECRETS = {"app_secret_key": "sandbox-app-secret", "rest_secret_key": "sandbox-kadikoy-secret"}
+
+
+def client_of(sandbox: Sandbox) -> httpx.Client:
+    context = ssl.create_default_context(cafile=sandbox.ca_file)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT  # what Python 3.13 does by itself
+    return httpx.Client(base_url=sandbox.base_url, verify=context, timeout=5, trust_env=False)
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    with Sandbox(World.default(), directory=tmp_path) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> Iterator[httpx.Client]:
+    with client_of(sandbox) as client:
+        answer = client.post("/auth/login", json=SECRETS)
+        client.headers["Access-Token"] = answer.json()["data"]["access_token"]
+        yield client
+
+
+def test_a_client_that_trusts_the_authority_is_served(sandbox, client):
+    order = sandbox.world.place_order(restaurant_id=KADIKOY)
+    assert client.get("/orders/get-current").json()["data"][0]["payment_key"] == order.key
+    assert "server" not in client.get("/orders/variables").headers
+
+
+def test_a_client_that_does_not_trust_it_is_not(sandbox):
+    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+        httpx.get(sandbox.base_url, trust_env=False)
+
+
+def test_the_certificate_is_for_localhost_too(sandbox, client):
+    assert client.get(f"https://localhost:{sandbox.port}/orders/variables").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "certificate", [{"expired": True}, {"names": ("elsewhere.test",)}], ids=["expired", "of another name"]
+)
+def test_a_bad_certificate_is_noticed(tmp_path, certificate):
+    with (
+        Sandbox(World.default(), directory=tmp_path, **certificate) as sandbox,
+        client_of(sandbox) as client,
+        pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"),
+    ):
+        client.get("/orders/variables")
+
+
+def test_plain_http_is_refused(sandbox):
+    with pytest.raises(httpx.RemoteProtocolError):
+        httpx.get(sandbox.base_url.replace("https", "http"), trust_env=False)
+
+
+def test_the_base_url_can_have_a_path(tmp_path):
+    with (
+        Sandbox(World.default(), directory=tmp_path, prefix="/integration/pos") as sandbox,
+        client_of(sandbox) as client,
+    ):
+        assert sandbox.base_url.endswith("/integration/pos")
+        assert client.post("/auth/login", json=SECRETS).status_code == 200
+        assert client.post(f"{sandbox.origin}/auth/login", json=SECRETS).status_code == 404
+        assert client.get(sandbox.control_url).status_code == 200
+
+
+@pytest.mark.parametrize("when, status_id", [(When.BEFORE, 1), (When.AFTER, 2)])
+def test_a_dropped_connection_closes_without_a_byte(sandbox, client, when, status_id):
+    order = sandbox.world.place_order(restaurant_id=KADIKOY)
+    sandbox.world.faults.add(Fault.drop("accept", when=when))
+    with pytest.raises(httpx.RemoteProtocolError, match="without sending a response"):
+        client.put(f"/orders/accept/{order.key}", json={"preparing_time": 5})
+    assert order.status_id == status_id
+    assert client.get("/orders/variables").status_code == 200
+
+
+def test_a_truncated_answer_ends_in_the_middle(sandbox, client):
+    sandbox.world.faults.add(Fault(kind=FaultKind.TRUNCATE, size=7))
+    with pytest.raises(httpx.RemoteProtocolError, match="received 7 bytes"):
+        client.get("/orders/variables")
+
+
+@pytest.mark.parametrize(
+    "kind", [FaultKind.DRIP, FaultKind.GZIP, FaultKind.CONTENT_TYPE, FaultKind.DELAY], ids=lambda kind: kind.value
+)
+def test_a_spoiled_answer_arrives(sandbox, client, kind):
+    sandbox.world.faults.add(Fault(kind=kind, size=50))
+    assert client.get("/orders/variables").json()["status"] is True
+
+
+def test_a_hanging_call_runs_into_the_clients_timeout(sandbox, client):
+    sandbox.world.faults.add(Fault.hang("get_variables"))
+    with pytest.raises(httpx.ReadTimeout):
+        client.get("/orders/variables", timeout=0.05)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.hang("get_variables"),
+        Fault.delay("get_variables", 60),
+        Fault(kind=FaultKind.DRIP, operation="get_variables", seconds=60),
+    ],
+    ids=lambda fault: fault.kind.value,
+)
+def test_stopping_is_quick_while_a_call_is_under_way(tmp_path, fault):
+    failures: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            client.get("/orders/variables", timeout=30)
+        except httpx.TransportError as error:
+            failures.append(error)
+
+    sandbox = Sandbox(World.default(), directory=tmp_path)
+    sandbox.start()
+    with client_of(sandbox) as client:
+        sandbox.world.faults.add(fault)
+        thread = threading.Thread(target=ask)
+        thread.start()
+        assert sandbox.world.wait_for(lambda: bool(sandbox.world.calls("get_variables")), timeout=10)
+        start = time.monotonic()
+        sandbox.stop()
+        assert time.monotonic() - start < 3
+        thread.join(10)
+    assert len(failures) == 1
+
+
+def test_stopping_is_quick_while_a_client_keeps_its_connection(sandbox, client):
+    start = time.monotonic()
+    sandbox.stop()
+    assert time.monotonic() - start < 3
+
+
+def test_a_taken_port_is_told(sandbox, tmp_path):
+    with pytest.raises(CannotListen, match=f"127.0.0.1:{sandbox.port} is taken: .*another port"):
+        Sandbox(World.default(), directory=tmp_path, port=sandbox.port).start()
+
+
+def test_a_foreign_address_is_told(tmp_path):
+    with pytest.raises(CannotListen, match=r"203\.0\.113\.1:0"):
+        Sandbox(World.default(), directory=tmp_path, host="203.0.113.1").start()
+
+
+def test_it_takes_no_signal_handlers(tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with Sandbox(World.default(), directory=tmp_path):
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_it_starts_again_after_a_stop(tmp_path):
+    sandbox = Sandbox(World.default(), directory=tmp_path)
+    for _ in range(2):
+        with sandbox, client_of(sandbox) as client:
+            assert client.post("/auth/login", json=SECRETS).status_code == 200
+
+
+def test_the_ticker_places_orders(tmp_path):
+    world = World.default(options=Options(orders_per_minute=600, max_orders=2))
+    with Sandbox(world, directory=tmp_path):
+        assert world.wait_for(lambda: len(world.orders) == 2, timeout=10)
+
+
+def test_the_authority_stays_and_keys_are_private(tmp_path):
+    first = make_certificates(tmp_path)
+    authority, leaf = first.ca_file.read_bytes(), first.server_file.read_bytes()
+    second = make_certificates(tmp_path)
+    assert second.ca_file.read_bytes() == authority
+    assert second.server_file.read_bytes() != leaf
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"ca.pem": 0o644, "ca-key.pem": 0o600, "server.pem": 0o600}
+
+
+@pytest.mark.parametrize("spoil", ["aged", "broken", "of another key", "without its key"])
+def test_an_unusable_authority_is_replaced(tmp_path, spoil):
+    old = make_certificates(tmp_path / "old").ca_file.read_bytes()
+    (tmp_path / "ca.pem").write_bytes(b"nonsense" if spoil == "broken" else old)
+    key = (tmp_path / "old" / "ca-key.pem").read_bytes()
+    other_key = make_certificates(tmp_path / "other").ca_file.with_name("ca-key.pem").read_bytes()
+    if spoil != "without its key":
+        (tmp_path / "ca-key.pem").write_bytes(other_key if spoil == "of another key" else key)
+    years = timedelta(days=3649) if spoil == "aged" else timedelta()
+    new = make_certificates(tmp_path, clock=lambda: datetime.now(UTC) + years).ca_file.read_bytes()
+    assert new not in (old, b"nonsense")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_the_command_tells_what_is_needed_and_ends_on_a_signal(tmp_path, number):
+    code = (
+        "from pathlib import Path; from orderbridge.sandbox import serve; import functools;"
+        f"serve(directory=Path({str(tmp_path)!r}), port=0, say=functools.partial(print, flush=True))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout
+    lines = []
+    while not lines or not lines[-1].endswith("/_sandbox/orders\n"):
+        lines.append(process.stdout.readline())
+        assert lines[-1], process.communicate()
+    process.send_signal(number)
+    rest, errors = process.communicate(timeout=10)
+    text = "".join(lines)
+    assert "base_url        https://127.0.0.1:" in text
+    assert f"ca_file         {tmp_path / 'ca.pem'}" in text
+    for secret in ("sandbox-app-secret", "sandbox-kadikoy-secret", "sandbox-besiktas-secret", "sandbox-chain-secret"):
+        assert secret in text
+    assert (rest, errors, process.returncode) == ("The sandbox has stopped.\n", "", 0)
+
+
+def test_an_ipv6_address_is_written_in_brackets(tmp_path):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with Sandbox(World.default(), directory=tmp_path, host="::1") as sandbox, client_of(sandbox) as client:
+        assert sandbox.base_url.startswith("https://[::1]:")
+        assert client.post("/auth/login", json=SECRETS).status_code == 200

@@ -1,0 +1,412 @@
+"""The world apart from the POS's calls: documents, customers, the ticker, the ledger, switches, reset."""
+
+import ast
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from threading import Thread
+from uuid import UUID
+
+import pytest
+
+import orderbridge.sandbox
+from orderbridge.sandbox import Options, World, rules
+from orderbridge.sandbox.options import BadOption
+from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
+from orderbridge.sandbox.world import CannotOrder, NotAllowed, UnknownOrder
+
+ORDER_FIELDS = [
+    "id",
+    "payment_key",
+    "status_id",
+    "status_text",
+    "shipping_method",
+    "payment_method",
+    "note",
+    "total",
+    "discount",
+    "date",
+    "restaurant_id",
+    "restaurant_name",
+    "courier_type",
+    "courier_fee",
+    "scheduled_date",
+    "order_tip",
+    "customer",
+    "address",
+    "foods",
+]
+TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+
+
+@pytest.fixture
+def documents(world):
+    return [world.place_order().document for _ in range(300)]
+
+
+def test_an_order_has_the_fields_of_the_specification(documents):
+    for document in documents:
+        assert list(document) == ORDER_FIELDS
+        assert UUID(document["payment_key"]).version == 4
+        assert document["customer"].keys() == {"name", "phone"}
+        assert document["address"].keys() == {
+            "address",
+            "description",
+            "apartment_no",
+            "building_no",
+            "neighborhood_name",
+            "district_name",
+            "city_name",
+        }
+        assert TIME.fullmatch(document["date"])
+        assert document["scheduled_date"] == "" or TIME.fullmatch(document["scheduled_date"])
+
+
+TEXT, WHOLE, NUMBER = str, int, Decimal
+TYPES = {
+    "id": WHOLE,
+    "payment_key": TEXT,
+    "status_id": WHOLE,
+    "status_text": TEXT,
+    "shipping_method": TEXT,
+    "payment_method": TEXT,
+    "note": TEXT,
+    "total": NUMBER,
+    "discount": TEXT,
+    "date": TEXT,
+    "restaurant_id": TEXT,
+    "restaurant_name": TEXT,
+    "courier_type": TEXT,
+    "courier_fee": NUMBER,
+    "scheduled_date": TEXT,
+    "order_tip": NUMBER,
+    "customer": dict,
+    "customer.name": TEXT,
+    "customer.phone": TEXT,
+    "address": dict,
+    "address.address": TEXT,
+    "address.description": TEXT,
+    "address.apartment_no": TEXT,
+    "address.building_no": TEXT,
+    "address.neighborhood_name": TEXT,
+    "address.district_name": TEXT,
+    "address.city_name": TEXT,
+    "foods": list,
+    "foods.id": TEXT,
+    "foods.food_id": WHOLE,
+    "foods.name": TEXT,
+    "foods.note": TEXT,
+    "foods.price": NUMBER,
+    "foods.quantity": WHOLE,
+    "foods.total": NUMBER,
+    "foods.option_groups": list,
+    "foods.option_groups.id": WHOLE,
+    "foods.option_groups.name": TEXT,
+    "foods.option_groups.type": TEXT,
+    "foods.option_groups.operation": TEXT,
+    "foods.option_groups.options": dict,
+    "foods.option_groups.options.id": WHOLE,
+    "foods.option_groups.options.name": TEXT,
+    "foods.option_groups.options.price": NUMBER,
+}
+
+
+def reached(value: object, way: list[str]) -> list[object]:
+    """What stands at the end of the way, in each element of each list on it."""
+    if not way:
+        return [value]
+    if isinstance(value, list):
+        return [found for element in value for found in reached(element, way)]
+    assert isinstance(value, dict)
+    return reached(value[way[0]], way[1:])
+
+
+@pytest.mark.parametrize("path", TYPES)
+def test_a_field_is_always_there_and_of_its_type(documents, path: str):
+    found = [value for document in documents for value in reached(document, path.split("."))]
+    assert found
+    assert {type(value) for value in found} == {TYPES[path]}
+
+
+@pytest.mark.parametrize("path", ["payment_key", "restaurant_id", "foods.id"])
+def test_an_id_that_is_a_uuid_is_one(documents, path: str):
+    for document in documents:
+        assert all(str(UUID(str(value))) == value for value in reached(document, path.split(".")))
+
+
+def test_a_sample_option_is_multi_and_plus(documents):
+    groups = [group for document in documents for food in document["foods"] for group in food["option_groups"]]
+    assert {(group["type"], group["operation"]) for group in groups} == {("multi", "+")}
+
+
+def test_an_option_may_be_of_any_other_kind(world):
+    groups = [{"id": 1, "name": "Boy", "type": "single", "operation": "-", "options": []}]
+    order = world.place_order(document={"foods": [{"option_groups": groups}]})
+    assert order.document["foods"][0]["option_groups"] == groups
+
+
+def test_the_amounts_agree(documents):
+    for document in documents:
+        foods = document["foods"]
+        for food in foods:
+            extra = sum(group["options"]["price"] for group in food["option_groups"])
+            assert food["total"] == food["price"] * food["quantity"] + extra
+        paid = sum(food["total"] for food in foods) + document["courier_fee"] + document["order_tip"]
+        assert document["total"] == paid - Decimal(document["discount"])
+        assert document["total"] >= 0
+
+
+def test_the_orders_are_of_every_kind(documents):
+    def seen(name):
+        return {document[name] for document in documents}
+
+    assert seen("courier_type") == {"restaurant", "come_get", "platform_courier"}
+    assert seen("shipping_method") == {"delivery", "pickup"}
+    assert seen("payment_method") == set(rules.PAYMENT_METHODS.values())
+    assert "" in seen("scheduled_date")
+    assert len(seen("scheduled_date")) > 1
+    assert any("👶" in note for note in seen("note"))
+    assert any(food["option_groups"] for document in documents for food in document["foods"])
+
+
+def test_pickup_goes_with_come_get(documents):
+    assert all((d["shipping_method"] == "pickup") == (d["courier_type"] == "come_get") for d in documents)
+
+
+def test_phones_are_nobodys(documents):
+    assert all(re.fullmatch(r"\+90500000\d{4}", document["customer"]["phone"]) for document in documents)
+
+
+def test_the_seed_and_the_clock_decide_everything(clock):
+    def orders(seed: int, logins: int = 0):
+        world = World.default(clock=clock, seed=seed)
+        for _ in range(logins):
+            world.issue_token(world.scenery.accounts[0])
+        return [world.place_order().document for _ in range(20)]
+
+    assert orders(7) == orders(7) == orders(7, logins=3)
+    assert orders(7) != orders(8)
+
+
+def test_a_caller_can_put_any_value_in(world):
+    order = world.place_order(
+        document={
+            "restaurant_id": BESIKTAS,
+            "payment_key": "AAAAAAAA-0000-4000-8000-000000000001",
+            "status_id": 42,
+            "courier_type": "drone",
+            "payment_method": "Kupon",
+            "total": "12,50",
+            "customer": {"name": "Deneme"},
+            "foods": None,
+            "extra": [1],
+        }
+    )
+    document = order.document
+    assert order.key == "aaaaaaaa-0000-4000-8000-000000000001"
+    assert document["payment_key"] == "AAAAAAAA-0000-4000-8000-000000000001"
+    assert (document["status_id"], document["status_text"]) == (42, "Durum 42")
+    assert (document["courier_type"], document["payment_method"], document["total"]) == ("drone", "Kupon", "12,50")
+    assert document["customer"]["name"] == "Deneme"
+    assert document["customer"]["phone"].startswith("+90500000")
+    assert (document["foods"], document["extra"], order.restaurant_id) == (None, [1], BESIKTAS)
+
+
+def test_a_caller_can_leave_fields_out(world):
+    document = world.place_order(without=["foods", "customer.phone", "nothing", "note.inner"]).document
+    assert "foods" not in document
+    assert document["customer"].keys() == {"name"}
+
+
+def test_nonsense_in_the_status_stays_until_the_status_changes(world):
+    order = world.place_order(document={"status_id": "bir"}, without=["payment_key"])
+    assert (order.document["status_id"], order.status_id) == ("bir", 1)
+    world.change_status(order.key, 2)
+    assert order.document["status_id"] == 2
+
+
+def test_a_restaurant_id_in_the_document_may_be_nonsense(world):
+    order = world.place_order(restaurant_id=KADIKOY, document={"restaurant_id": "nowhere"})
+    assert (order.restaurant_id, order.document["restaurant_id"]) == (KADIKOY, "nowhere")
+
+
+def test_nobody_orders_when_everything_is_closed(world):
+    for key in world.restaurants:
+        world.close_restaurant(key)
+    with pytest.raises(CannotOrder):
+        world.place_order()
+
+
+@pytest.mark.parametrize("status", [1, 2, 16, 7, 42])
+def test_a_customer_cancels_an_active_order(world, status):
+    order = world.cancel_by_customer(world.place_order(document={"status_id": status}).key)
+    assert (order.status_id, order.reason_id, order.history[-1].by) == (6, 4, "customer")
+
+
+@pytest.mark.parametrize("status", [5, 6])
+def test_a_customer_cannot_cancel_what_has_ended(world, status):
+    with pytest.raises(NotAllowed):
+        world.cancel_by_customer(world.place_order(document={"status_id": status}).key)
+
+
+def test_an_unknown_order_cannot_be_changed(world):
+    with pytest.raises(UnknownOrder):
+        world.change_status("nothing", 2)
+
+
+def test_a_status_can_be_renamed_in_place(world):
+    order = world.place_order()
+    world.change_status(order.key, 1, "Yeni")
+    assert order.document["status_text"] == "Yeni"
+
+
+@pytest.mark.parametrize(
+    "rate, seconds, placed",
+    [(0, 600, 0), (2, 29, 0), (2, 30, 1), (2, 60, 2), (60, 1.5, 1), (6000, 60, 100)],
+    ids=["off", "not yet", "one", "two", "part of one", "a backlog is cut"],
+)
+def test_the_ticker_places_what_is_due(world, clock, rate, seconds, placed):
+    world.set_options(orders_per_minute=rate)
+    world.tick()
+    clock.advance(seconds)
+    assert len(world.tick()) == placed
+
+
+def test_the_ticker_keeps_its_pace_whatever_its_steps(world, clock):
+    world.set_options(orders_per_minute=6)
+    for _ in range(600):
+        clock.advance(0.75)
+        world.tick()
+    assert len(world.orders) == 45
+
+
+def test_the_ticker_places_no_more_than_max_orders(world, clock):
+    world.set_options(orders_per_minute=60, max_orders=5)
+    for _ in range(10):
+        clock.advance(1)
+        world.tick()
+    assert len(world.orders) == 5
+
+
+def test_the_ticker_waits_while_everything_is_closed(world, clock):
+    world.set_options(orders_per_minute=60)
+    for key in world.restaurants:
+        world.close_restaurant(key)
+    clock.advance(10)
+    assert world.tick() == []
+
+
+async def test_the_ledger_keeps_every_call(world, pos, clock):
+    order = world.place_order(restaurant_id=KADIKOY)
+    clock.advance(5)
+    await pos.put(f"/orders/accept/{order.key}", {"preparing_time": 10})
+    await pos.put(f"/orders/complete/{order.key}")
+    login, accept, complete = world.calls()
+    assert (login.operation, login.account, login.body, login.effect) == ("login", "kadikoy", None, True)
+    assert (accept.argument, accept.body, accept.http_status) == (order.key, {"preparing_time": 10}, 200)
+    assert (accept.at, accept.answered_at) == (clock.now, clock.now)
+    assert (accept.status_before, accept.status_after, accept.effect) == (1, 2, True)
+    assert (complete.status_before, complete.status_after, complete.effect) == (2, 2, False)
+    assert (complete.http_status, complete.error) == (422, "sipariş durumu uygun değil")
+    assert world.calls("accept", account="chain") == []
+
+
+async def test_nothing_told_is_secret(clock, http):
+    told: list[str] = []
+    world = World.default(clock=clock, tell=told.append)
+    world.cancel_by_customer(world.place_order(restaurant_id=KADIKOY).key)
+    assert told == [
+        "order.placed number=100001 restaurant='Örnek Lokanta Kadıköy' status=1",
+        "order.changed number=100001 status=6 by=customer",
+    ]
+
+
+async def test_each_call_is_told_in_one_line(world, pos):
+    told: list[str] = []
+    world.tell = told.append
+    await pos.login()
+    await pos.get("/orders/variables")
+    await pos.get("/foods/get-foods")
+    await pos.get("/foods/get-foods")
+    assert told == [
+        "call.answered operation=login account=kadikoy http=200",
+        "call.answered operation=get_variables account=kadikoy http=200",
+        "call.answered operation=get_foods account=kadikoy http=200",
+        "call.answered operation=get_foods account=kadikoy http=429 error='çok fazla istek'",
+    ]
+
+
+async def test_a_reset_puts_everything_back(world, pos):
+    first = world.place_order(restaurant_id=KADIKOY).document
+    world.set_options(cooldown_seconds=1)
+    world.close_restaurant(KADIKOY)
+    world.refuse_account("kadikoy")
+    world.reset()
+    assert (world.orders, list(world.ledger), world.tokens) == ({}, [], {})
+    assert world.options == Options()
+    assert world.place_order(restaurant_id=KADIKOY).document == first
+    assert (await pos.login()).status_code == 200
+    world.reset(seed=2)
+    assert world.place_order(restaurant_id=KADIKOY).document != first
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"colour": "red"},
+        {"cooldown_seconds": "30"},
+        {"cooldown_seconds": True},
+        {"cooldown_seconds": -1},
+        {"orders_per_minute": float("inf")},
+        {"list_limit": 1.5},
+        {"list_order": "by name"},
+        {"timezone": "Mars/North"},
+        {"timezone": "../etc"},
+        {"needs_payment_status_id": 16},
+        {"disallowed_status": 42},
+        {"complete_error_status": 700},
+        {"prepaid_suffix": 1},
+    ],
+    ids=str,
+)
+def test_an_option_that_cannot_be_is_refused_by_name(world, changes):
+    with pytest.raises(BadOption, match=next(iter(changes))):
+        world.set_options(**changes)
+    assert world.options == Options()
+
+
+def test_waiting_ends_when_another_thread_changes_the_world(world):
+    thread = Thread(target=world.place_order)
+    thread.start()
+    assert world.wait_for(lambda: bool(world.orders), timeout=10)
+    thread.join()
+    assert not world.wait_for(lambda: False, timeout=0)
+
+
+def test_a_world_without_a_clock_takes_the_machines():
+    order = World.default().place_order()
+    assert order.history[0].at <= datetime.now(UTC)
+
+
+def test_the_sandbox_imports_nothing_from_the_rest():
+    for path in Path(orderbridge.sandbox.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert not any(alias.name.startswith("orderbridge") for alias in node.names), path
+            if isinstance(node, ast.ImportFrom):
+                assert node.level < 2, path
+                assert not (node.module or "").startswith("orderbridge"), path
+
+
+def test_importing_the_sandbox_loads_no_network_library():
+    code = "import sys, orderbridge.sandbox; print(sorted({'starlette', 'uvicorn', 'cryptography'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_an_unknown_name_of_the_package_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = orderbridge.sandbox.nonsense

@@ -1,0 +1,169 @@
+"""Promises 1 to 3: what is stored, what is acknowledged, and when is asked."""
+
+import json
+import sqlite3
+from collections import defaultdict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from tests.jobs.shop import COOLDOWN_S
+from tests.sim.invariant import Invariant, readable
+from tests.sim.line import ORDER_OPERATIONS, Call
+
+from orderbridge.sandbox.state import Order
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+ACKNOWLEDGE_WITHIN_S = 10.0
+ACKNOWLEDGE_TIMEOUT_S = 5.0
+
+
+class StoredBeforeAcknowledged(Invariant):
+    """An acknowledgement leaves only when the order is on disk, document and all; and it stays there."""
+
+    promise = "1"
+
+    def connected(self, connection: sqlite3.Connection) -> None:
+        synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
+        if synchronous < 2 or connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            self.broken(f"a commit may be lost with the power: synchronous is {synchronous}")
+
+    def leaving(self, call: Call) -> None:
+        if call.operation != "acknowledge":
+            return
+        order = self.sim.world.orders[call.argument]
+        stored = self.rows("SELECT payload, status_id FROM delivery_orders WHERE payment_key = ?", order.key)
+        kept = self.rows("SELECT payload FROM delivery_quarantine WHERE payment_key = ?", order.key)
+        if not stored and not kept:
+            self.broken(f"#{call.number} acknowledges {order.key}, which is not on disk")
+        elif stored and not _is_document_of(order, stored[0]["payload"]):
+            self.broken(f"#{call.number} acknowledges {order.key}, whose document is not on disk")
+
+    def restarted(self, _: "Life") -> None:
+        self._look()
+
+    def finish(self) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        acknowledged = {key for key, order in self.sim.world.orders.items() if order.acknowledgements}
+        if not acknowledged:
+            return
+        stored = {row["payment_key"] for row in self.rows("SELECT payment_key FROM delivery_orders WHERE payload > ''")}
+        stored |= {row["payment_key"] for row in self.rows("SELECT payment_key FROM delivery_quarantine")}
+        if lost := sorted(acknowledged - stored):
+            self.broken(f"acknowledged and lost: {lost}")
+
+
+def _is_document_of(order: Order, payload: str | None) -> bool:
+    if not payload:
+        return False
+    read = json.loads(payload, parse_float=Decimal)
+    placed = order.placed
+    volatile = {"status_id", "status_text", "note"}  # a note may hold a NUL, which no column takes
+    return all(read.get(name) == _plain(value) for name, value in placed.items() if name not in volatile)
+
+
+def _plain(value: Any) -> Any:
+    """As it comes out of JSON."""
+    return json.loads(json.dumps(value, default=float), parse_float=Decimal)
+
+
+class OnlyDelivered(Invariant):
+    """Only what the latest answer delivered is acknowledged, once, in time, and never beside an action of ours."""
+
+    promise = "2"
+
+    def __init__(self) -> None:
+        self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
+        self._told: dict[tuple[int, str], list[Call]] = defaultdict(list)
+        self._actions: dict[str, float] = {}  # when an action of that order last ended
+        self._flying: dict[str, int] = defaultdict(int)
+
+    def leaving(self, call: Call) -> None:
+        if call.operation in ORDER_OPERATIONS:
+            self._flying[call.argument] += 1
+        if call.operation == "get_current":
+            mine = [c for c in self._open_acknowledgements(call.account) if c.life == call.life]
+            if mine:
+                self.broken(f"#{call.number} polls while acknowledgement #{mine[0].number} is on the wire")
+        if call.operation == "acknowledge":
+            self._check(call)
+
+    def _open_acknowledgements(self, account: str) -> list[Call]:
+        return [call for calls in self._told.values() for call in calls if not call.ended and call.account == account]
+
+    def _check(self, call: Call) -> None:
+        key, now = call.argument, self.sim.now()
+        answer = self._answers.get(call.account)
+        if answer is None or answer.life != call.life or answer.reached is None:
+            self.broken(f"#{call.number} acknowledges without a list")
+            return
+        delivered = dict(answer.reached.delivered)
+        if key not in delivered:
+            self.broken(f"#{call.number} acknowledges {key}, which #{answer.number} did not deliver")
+            return
+        if now > answer.ended_at + ACKNOWLEDGE_WITHIN_S + ACKNOWLEDGE_TIMEOUT_S + 0.1:
+            self.broken(f"#{call.number} acknowledges {now - answer.ended_at:.1f} s after the answer")
+        before = self._told[answer.number, key]
+        if before and not (len(before) == 1 and before[0].status == 401):
+            self.broken(f"#{call.number} acknowledges {key} again after #{before[-1].number}")
+        before.append(call)
+        if self._flying[key] or self._actions.get(key, -1.0) >= answer.left_at:
+            self.broken(f"#{call.number} acknowledges {key}: an action was on the wire since the poll began")
+        sending = "SELECT id FROM delivery_actions WHERE payment_key = ? AND state = 'sending'"
+        if rows := self.rows(sending, key):
+            self.broken(f"#{call.number} acknowledges {key}: row {rows[0]['id']} is unresolved")
+        stored = self.rows("SELECT status_id, account FROM delivery_orders WHERE payment_key = ?", key)
+        if stored and stored[0]["status_id"] not in (delivered[key], readable(self.sim.world.orders[key])):
+            self.broken(f"#{call.number} acknowledges {key}: stored {stored[0][0]}, delivered {delivered[key]}")
+
+    def ended(self, call: Call) -> None:
+        if call.operation == "get_current" and call.status == 200 and call.reached and call.ended == "answered":
+            self._answers[call.account] = call
+        if call.operation in ORDER_OPERATIONS:
+            self._flying[call.argument] -= 1
+            if not call.never_left:
+                self._actions[call.argument] = self.sim.now()
+        took = call.ended_at - call.left_at
+        if call.operation == "acknowledge" and call.ended != "crashed" and took > ACKNOWLEDGE_TIMEOUT_S + 0.1:
+            self.broken(f"#{call.number} acknowledges for {took:.1f} s")
+        # The service marks what the order has at that moment. Our own action must not be what changed it meanwhile.
+        if call.operation == "acknowledge" and call.reached and call.reached.effect:
+            self._check_effect(call)
+
+    def _check_effect(self, call: Call) -> None:
+        answer = self._answers.get(call.account)
+        if answer is None or answer.reached is None or call.reached is None:
+            return
+        delivered = dict(answer.reached.delivered).get(call.argument)
+        if call.reached.status_before == delivered:
+            return
+        history = self.sim.world.orders[call.argument].history
+        if all(change.by == "pos" for change in history if change.at >= answer.reached.at):
+            self.broken(f"#{call.number} acknowledged {call.reached.status_before}, delivered was {delivered}")
+
+
+class Cooldown(Invariant):
+    """The next poll leaves when the previous answer, or failure after sending, is 30 s old. Over crashes, too."""
+
+    promise = "3"
+
+    def __init__(self) -> None:
+        self._last: dict[str, Call] = {}
+
+    def leaving(self, call: Call) -> None:
+        if call.operation != "get_current":
+            return
+        last = self._last.get(call.account)
+        if last is not None and not last.never_left:
+            ended = last.ended_at if last.ended else self.sim.now()
+            forgiven = last.life != call.life and self._set_forward(last.left_at)
+            if call.left_at < ended + COOLDOWN_S and not forgiven:
+                self.broken(f"#{call.number} polls {call.left_at - ended:.2f} s after the end of #{last.number}")
+        self._last[call.account] = call
+
+    def _set_forward(self, since: float) -> bool:
+        """The clock was set forward, and the daemon was down in between: that may cost one 429."""
+        return any(by > 0 and since <= at <= self.sim.now() for at, by in self.sim.plan.jumps)

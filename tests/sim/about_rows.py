@@ -1,0 +1,205 @@
+"""Promises 4 to 6: each row of the outbox ends, in its turn, and nothing is sent twice."""
+
+import sqlite3
+from collections import defaultdict
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tests.jobs.shop import COOLDOWN_S, FINAL
+from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of
+from tests.sim.line import ACTIONS, ORDER_OPERATIONS, Call
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+MOST_REQUESTS = 4
+EXPIRES_WITHIN_S = 100.0  # with a till that holds the file, a slow disk, and the outbox's rare looks around
+CLAIM_S = 12.0  # from reading the outbox to sending, when a till holds the file in between
+ACCEPT_VALID_MINUTES, VALID_MINUTES = 10, 120
+DEFINITE = {200, 400, 403, 404, 422}
+
+
+class RowsEnd(Invariant):
+    """Every row ends, with words for the cashier; none disappears, and no end is taken back."""
+
+    promise = "4"
+
+    def __init__(self) -> None:
+        self._ends: dict[int, str] = {}
+        self._sent: set[int] = set()
+        self._too_old: dict[int, tuple[float, int]] = {}  # row: since when it waits past its time, in which life
+        self._ticks = 0
+
+    def leaving(self, call: Call) -> None:
+        """The first request of a row leaves before it is too old."""
+        if call.row is None or call.row in self._sent or self.sim.plan.jumps:
+            return
+        self._sent.add(call.row)
+        (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", call.row)
+        if (over := self._past_its_time(row)) > CLAIM_S:
+            self.broken(f"#{call.number} sends row {call.row}, which expired {over:.0f} s ago")
+
+    def _past_its_time(self, row: sqlite3.Row) -> float:
+        usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES
+        age = (self.sim.clock.now() - datetime.fromisoformat(f"{row['created_utc']}Z")).total_seconds()
+        return age - (row["valid_minutes"] or usual) * 60
+
+    def tick(self) -> None:
+        self._ticks += 1
+        self._look_for_expired()
+        if self._ticks % 20 == 0:
+            self._look()
+        if self._ticks % 4 == 0 and not self.sim.plan.poison:  # beside a document without a key absence says nothing
+            self._look_for_forgotten()
+
+    def _look_for_expired(self) -> None:
+        """A row that waits ends when its time is over, on a dead line, too."""
+        life = self.sim.life.number if self.sim.life else 0
+        waiting = self.rows("SELECT * FROM delivery_actions WHERE state = 'pending'")
+        before, self._too_old = self._too_old, {}
+        for row in waiting:
+            if self._past_its_time(row) <= 0:
+                continue
+            since, there = before.get(row["id"], (self.sim.now(), life))
+            if there == life:
+                self._too_old[row["id"]] = since, life
+                if self.sim.now() - since > EXPIRES_WITHIN_S:
+                    self.broken(f"row {row['id']} ({row['action']}) is past its time, and waits")
+
+    def _look_for_forgotten(self) -> None:
+        """What is unresolved is sent again or looked for as soon as the line is well."""
+        for row in self.rows("SELECT * FROM delivery_actions WHERE state = 'sending'"):
+            quiet_since = self.sim.disturbed.get(account_of(self.sim, row) or "", self.sim.now())
+            if self.sim.now() - max(quiet_since, self.sim.till.written.get(row["id"], 0.0)) > UNDISTURBED_S:
+                self.broken(f"row {row['id']} ({row['action']}) is still unresolved")
+
+    def restarted(self, _: "Life") -> None:
+        self._look()
+
+    def _look(self) -> None:
+        if not self.sim.till.written:
+            return
+        states = {row["id"]: row["state"] for row in self.rows("SELECT id, state FROM delivery_actions")}
+        for row in self.sim.till.written:
+            if row not in states:
+                self.broken(f"row {row} has disappeared")
+        for row, end in self._ends.items():
+            if states.get(row) != end:
+                self.broken(f"row {row} was {end} and is {states.get(row)}")
+        self._ends = {row: state for row, state in states.items() if state in FINAL}
+
+    def finish(self) -> None:
+        self._look()
+        for row in self.rows("SELECT * FROM delivery_actions"):
+            about = f"row {row['id']} ({row['action']}) is {row['state']}"
+            if row["state"] not in FINAL:
+                self.broken(about)
+            elif row["state"] == "done" and row["known_by"] not in {"answer", "poll", "status", "refusal"}:
+                self.broken(f"{about}, and nobody says how that is known")
+            elif row["state"] != "done" and not (row["error_code"] and row["error_text"]):
+                self.broken(f"{about} without a reason")
+            elif not row["finished_utc"]:
+                self.broken(f"{about} without a time")
+
+
+class LaneOrder(Invariant):
+    """In a lane one request at a time, by the rows' ids among those that were there when the lane was free."""
+
+    promise = "5"
+
+    def __init__(self) -> None:
+        self._flying: dict[tuple[str, str], Call] = {}
+        self._claimed: dict[int, float] = {}  # row: when its first request left
+        self._overtaken: dict[int, Call] = {}  # it must end unsent: superseded, withdrawn
+
+    def leaving(self, call: Call) -> None:
+        lane = call.lane or (("order", call.argument) if call.operation == "acknowledge" else None)
+        if lane is None:
+            return
+        flying = self._flying.get(lane)
+        if flying is not None and not flying.ended:
+            self.broken(f"#{call.number} beside #{flying.number} in one lane")
+        self._flying[lane] = call
+        if call.lane is not None:
+            self._check_turn(call)
+
+    def _check_turn(self, call: Call) -> None:
+        column = {"order": "payment_key", "restaurant": "restaurant_id"}.get((call.lane or ("", ""))[0], "food_id")
+        marked = (
+            "SELECT a.id, a.action, t.started_utc FROM delivery_actions a JOIN delivery_action_attempts t"
+            f" ON t.action_id = a.id WHERE a.{column} = ? AND a.state = 'sending' AND t.finished_utc IS NULL"
+        )
+        of_lane = [row for row in self.rows(marked, call.argument) if row["action"] in _TOGETHER[column]]
+        if len(of_lane) != 1 or of_lane[0]["action"] != call.operation:
+            self.broken(f"#{call.number} {call.operation} left, and no row is marked as sent")
+            return
+        call.row = row = of_lane[0]["id"]
+        claimed = self._claimed.setdefault(row, self.sim.now())
+        self._check_order(call, row)
+        earlier = (
+            f"SELECT id, action FROM delivery_actions WHERE {column} = ? AND id < ? AND state IN ('pending', 'sending')"
+        )
+        for other in self.rows(earlier, call.argument, row):
+            late = self.sim.till.written.get(other["id"], 0.0) > claimed - CLAIM_S
+            if other["action"] in _TOGETHER[column] and not late:
+                self._overtaken.setdefault(other["id"], call)
+
+    def _check_order(self, call: Call, row: int) -> None:
+        by = self._overtaken.get(row)
+        if by is not None:
+            self.broken(f"#{by.number} sent row {by.row}, and after it #{call.number} sends row {row}")
+
+    def finish(self) -> None:
+        for row, by in self._overtaken.items():
+            state = self.rows("SELECT state FROM delivery_actions WHERE id = ?", row)[0]["state"]
+            if state == "done":
+                self.broken(f"#{by.number} sent row {by.row} before row {row}, which was done")
+
+
+_TOGETHER = {
+    "payment_key": ORDER_OPERATIONS,
+    "restaurant_id": {"open_restaurant", "close_restaurant"},
+    "food_id": {"activate_food", "deactivate_food"},
+}
+
+
+class NothingTwice(Invariant):
+    """After a definite answer nothing is sent again; all requests of a row are four; accept is looked up before."""
+
+    promise = "6"
+
+    def __init__(self) -> None:
+        self._of_row: dict[int, list[Call]] = defaultdict(list)
+        self._looks: dict[str, float] = {}  # account: when its latest good poll left
+
+    def leaving(self, call: Call) -> None:
+        if call.operation not in ACTIONS or call.row is None:
+            return
+        before = self._of_row[call.row]
+        for earlier in before:
+            if earlier.status in DEFINITE and earlier.whole and self._recorded(earlier, call):
+                self.broken(f"#{call.number} sends row {call.row} again after #{earlier.number} HTTP {earlier.status}")
+        counted = [c for c in before if not c.never_left and c.status not in (401, 429)]
+        if len(counted) >= MOST_REQUESTS:
+            self.broken(f"#{call.number} is request {len(counted) + 1} of row {call.row}")
+        last = before[-1] if before else None
+        if last is not None and call.operation in {"accept", "on_the_way"} and self._unknown(last):
+            waited = self.sim.now() - last.ended_at
+            jumped = any(last.ended_at <= at <= self.sim.now() for at, _ in self.sim.plan.jumps)  # we wait by the clock
+            if not jumped and waited < 2 * COOLDOWN_S and self._looks.get(call.account, -1.0) < last.ended_at:
+                self.broken(f"#{call.number} sends row {call.row} again {waited:.1f} s after silence, without a look")
+        before.append(call)
+
+    def _recorded(self, earlier: Call, now: Call) -> bool:
+        return earlier.life == now.life or bool(
+            self.rows(
+                "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND outcome IN ('ok', 'refused')", now.row
+            )
+        )
+
+    def _unknown(self, call: Call) -> bool:
+        return call.ended in {"given_up", "reset"} or call.status in {502, 504}
+
+    def ended(self, call: Call) -> None:
+        if call.operation == "get_current" and call.whole and call.status == 200 and call.ended == "answered":
+            self._looks[call.account] = call.left_at

@@ -1,0 +1,153 @@
+"""Promises 7 to 9: trouble stays where it is, is told, and tells nothing that is secret."""
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.invariant import IN_TIME_S, UNDISTURBED_S, Invariant, account_of, changed_at
+from tests.sim.line import Call
+
+from orderbridge.sandbox.scenery import APP_SECRET
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+HASTE_S = 5.0  # "within seconds"
+
+
+class OneHarmsItself(Invariant):
+    """Whatever is wrong with one order, row or account: the others go on. Nothing ends in an error of ours."""
+
+    promise = "7"
+    never = ("job.crashed", "outbox.crashed", "action.crashed")
+
+    def logged(self, level: str, event: str, facts: dict[str, Any], _: str) -> None:
+        if event in self.never or event.startswith("Task exception"):
+            self.broken(f"{event} {facts.get('error', '')}")
+
+    def tick(self) -> None:
+        now = self.sim.now()
+        well = [
+            name
+            for name in self.sim.plan.accounts
+            if name not in self.sim.refused and now - self.sim.disturbed.get(name, 0.0) > UNDISTURBED_S
+        ]
+        if well:
+            self._orders_come_in(well, now)
+            self._rows_leave(well, now)
+
+    def _orders_come_in(self, well: list[str], now: float) -> None:
+        world = self.sim.world
+        for account in well:
+            mine = {r for a in world.scenery.accounts if a.name == account for r in a.restaurant_ids}
+            for key, at in self.sim.orders_at.items():
+                order = world.orders[key]
+                late = not order.acknowledged and order.status_id != 5 and order.restaurant_id in mine
+                if not late or now - at < IN_TIME_S or now - changed_at(self.sim, order) < IN_TIME_S:
+                    continue
+                if not isinstance(order.placed.get("payment_key"), str) or len(order.key) != 36:
+                    continue
+                sending = "SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending'"
+                if not self.rows(sending, key):
+                    self.broken(f"order {key} of {account} has not come in since {at:.0f}")
+
+    def _rows_leave(self, well: list[str], now: float) -> None:
+        for row in self.rows("SELECT * FROM delivery_actions WHERE state = 'pending' ORDER BY id"):
+            written = self.sim.till.written.get(row["id"], now)
+            account = account_of(self.sim, row)
+            if account in well and now - written > IN_TIME_S and not self._waits_for_another(row):
+                self.broken(f"row {row['id']} of {account} waits since {written:.0f}")
+
+    def _waits_for_another(self, row: sqlite3.Row) -> bool:
+        return bool(
+            self.rows(
+                "SELECT 1 FROM delivery_actions WHERE payment_key = ? AND id <> ? AND state IN ('pending', 'sending')",
+                row["payment_key"],
+                row["id"],
+            )
+        )
+
+
+class SilenceIsAnAlarm(Invariant):
+    """A poll that fails, a refused login, an accept that came to nothing: the log says so within seconds."""
+
+    promise = "8"
+
+    def __init__(self) -> None:
+        self._failing: dict[str, tuple[float, int]] = {}  # account: since when, in which life; not told yet
+        self._told: dict[str, tuple[int, str]] = {}
+        self._to_recover: dict[str, tuple[float, int]] = {}
+        self._accepts: dict[int, str] = {}
+
+    def ended(self, call: Call) -> None:
+        if call.operation == "get_current" and call.ended != "crashed":
+            good = call.status == 200 and call.whole and call.ended == "answered"
+            told = self._told.get(call.account, (0, ""))[0] == call.life
+            if good and told:
+                self._to_recover.setdefault(call.account, (self.sim.now(), call.life))
+            elif not good and not told:
+                self._failing.setdefault(call.account, (self.sim.now(), call.life))
+        if call.operation == "login" and call.status == 401 and call.whole and call.ended == "answered":
+            self._failing.setdefault(f"login {call.account}", (self.sim.now(), call.life))
+
+    def logged(self, level: str, event: str, facts: dict[str, Any], _: str) -> None:
+        account = str(facts.get("account", ""))
+        life = self.sim.life.number if self.sim.life else 0
+        if event == "poll.failed":
+            self._failing.pop(account, None)
+            self._told[account] = (life, str(facts["state"]))
+        elif event == "poll.recovered":
+            self._to_recover.pop(account, None)
+            self._told.pop(account, None)
+        elif event == "login.refused" and level == "error":
+            self._failing.pop(f"login {account}", None)
+        elif event in {"action.expired", "action.failed"} and facts.get("action") == "accept" and level == "error":
+            self._accepts[facts["id"]] = event
+
+    def crashed(self, _: "Life") -> None:
+        self._failing.clear()
+        self._to_recover.clear()
+        self._told.clear()
+
+    def restarted(self, life: "Life") -> None:
+        self.crashed(life)
+
+    def tick(self) -> None:
+        for what, waiting in (("failure", self._failing), ("recovery", self._to_recover)):
+            for account, (since, life) in waiting.items():
+                if self.sim.now() - since > HASTE_S + 25.0 and self.sim.life and self.sim.life.number == life:
+                    self.broken(f"{what} of {account} at {since:.0f} is not in the log")
+
+    def finish(self) -> None:
+        rows = self.rows("SELECT id, state FROM delivery_actions WHERE action = 'accept'")
+        for row in rows:
+            silent = row["state"] in {"expired", "failed"} and row["id"] not in self._accepts
+            if silent and not any(call.ended == "crashed" for call in self.sim.calls) and self.sim.lives == 1:
+                self.broken(f"accept {row['id']} is {row['state']} and nobody was told")
+
+
+class NothingLeaks(Invariant):
+    """HTTPS only, to the configured host only (the line checks that); no secret and no customer in a log or a file."""
+
+    promise = "9"
+
+    def __init__(self) -> None:
+        self._customers: set[str] = set()
+        self._seen = 0
+
+    def logged(self, level: str, event: str, facts: dict[str, Any], line: str) -> None:
+        secrets = [APP_SECRET, *(f"sandbox-{name}-secret" for name in self.sim.plan.accounts), *self.sim.tokens]
+        orders = list(self.sim.world.orders.values())
+        for order in orders[self._seen :]:
+            customer = order.placed.get("customer")
+            if isinstance(customer, dict):
+                self._customers |= {str(customer.get("phone")), str(customer.get("name"))}
+        self._seen = len(orders)
+        for private in [*secrets, *self._customers]:
+            if private in line:
+                self.broken(f"{event} shows {private!r}")
+
+    def finish(self) -> None:
+        content = b"".join(file.read_bytes() for file in sorted(self.sim.path.parent.glob("pos.db*")))
+        for secret in [APP_SECRET, *(f"sandbox-{name}-secret" for name in self.sim.plan.accounts), *self.sim.tokens]:
+            if secret.encode() in content:
+                self.broken("a secret or a token is readable in the database")

@@ -1,0 +1,137 @@
+"""The database of one life, without its threads: its queue, its slow and broken moments, the points of a crash."""
+
+import asyncio
+import heapq
+import itertools
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import sqlalchemy
+from sqlalchemy.exc import OperationalError
+from tests.sim.plan import Crashed
+
+from orderbridge.store.database import Database, Work
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+T = TypeVar("T")
+BUSY_TIMEOUT_S = 5.0  # how long the real database's threads wait for a till
+
+
+class SimDatabase(Database):
+    """The database as its threads work: first come, first served, urgent work first, one transaction at a time."""
+
+    def __init__(self, life: "Life") -> None:
+        super().__init__(life.sim.settings.database.url, busy_timeout_s=0.0, inline=True)
+        self._life = life
+        self._sim = life.sim
+        self._write_queue = _Queue(self, self.write_now)
+        self._read_queue = _Queue(self, self.read_now)
+        self._working = ""
+        sqlalchemy.event.listen(self.engine, "connect", self._connected)
+        sqlalchemy.event.listen(self.engine, "before_cursor_execute", self._statement)
+
+    def _connected(self, connection: sqlite3.Connection, _: object) -> None:
+        self._sim.tell("connected", connection)
+        connection.create_function("strftime", -1, self._sim.clock.strftime)
+        connection.execute("PRAGMA synchronous = OFF")
+
+    def _statement(self, *_: object) -> None:
+        if self._working == "upgrade":
+            self._life.point("statement upgrade")
+        else:
+            self._life.point("statement")
+
+    async def run(self, work: Work[T], *, urgent: bool = False) -> T:
+        return await self._write_queue.put(work, urgent=urgent)
+
+    async def read(self, work: Work[T]) -> T:
+        return await self._read_queue.put(work, urgent=False)
+
+    def write_now(self, work: Work[T]) -> T:
+        name = self._working = _name_of(work)
+
+        def whole(connection: sqlalchemy.Connection) -> T:
+            result = work(connection)
+            if self._sim.disk_breaks():
+                raise OperationalError("COMMIT", None, _disk_error())
+            self._life.point(f"before commit {name}")
+            return result
+
+        result = super().write_now(whole)
+        self._sim.tell("committed", name)
+        self._life.point(f"after commit {name}")
+        self._sim.woken()
+        return result
+
+    def read_now(self, work: Work[T]) -> T:
+        self._working = ""
+        return super().read_now(work)
+
+
+class _Queue:
+    """Units of work in the order in which a thread would take them. One that was begun is not cancelled."""
+
+    def __init__(self, database: SimDatabase, perform: Callable[[Work[Any]], Any]) -> None:
+        self._life = database._life
+        self._sim = database._sim
+        self._writes = perform == database.write_now
+        self._perform = perform
+        self._waiting: list[tuple[int, int, Work[Any], asyncio.Future[Any]]] = []
+        self._order = itertools.count()
+        self._locked_since: float | None = None
+
+    async def put(self, work: Work[T], *, urgent: bool) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        heapq.heappush(self._waiting, (0 if urgent else 1, next(self._order), work, future))
+        if len(self._waiting) == 1:
+            loop.call_later(self._sim.disk_takes(), self._next)
+        return await future
+
+    def _next(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._life.alive:
+            return
+        if self._writes and self._waits_for_till(loop):
+            return
+        _, _, work, future = heapq.heappop(self._waiting)
+        try:
+            result = self._perform(work)
+        except Crashed:
+            return
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(result)
+        if self._writes:
+            self._sim.moment("between units of work", "")
+        if self._waiting:
+            loop.call_later(self._sim.disk_takes(), self._next)
+
+    def _waits_for_till(self, loop: asyncio.AbstractEventLoop) -> bool:
+        now = loop.time()
+        if self._locked_since is None:
+            self._locked_since = now
+        until = min(self._sim.till.locked_until, self._locked_since + BUSY_TIMEOUT_S)
+        if until > now:
+            loop.call_at(until, self._next)
+            return True
+        self._locked_since = None
+        return False
+
+
+def _name_of(work: Any) -> str:
+    """`Intake._write` for the unit of work that this method hands over."""
+    while isinstance(work, partial):
+        work = work.func
+    return str(work.__qualname__).partition(".<locals>")[0]
+
+
+def _disk_error() -> Exception:
+    return sqlite3.OperationalError("disk I/O error")

@@ -1,0 +1,59 @@
+"""The promises of DESIGN.md, section 2, each as something that watches a simulation and says what was broken.
+
+An invariant hears of what happens: a request leaves and ends, a line is logged, a transaction is committed, the daemon
+crashes and is started again, time passes (`tick`), all is settled (`finish`). What is true it asks of the sandbox;
+what is on disk, of a connection of its own, which sees only what was committed.
+"""
+
+import sqlite3
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from orderbridge.sandbox.state import Order
+
+if TYPE_CHECKING:
+    from tests.sim.simulation import Sim
+
+UNDISTURBED_S = 400.0  # what goes wrong may have its consequences for so long: a login refused thrice, two cooldowns
+IN_TIME_S = 100.0  # three polls
+
+
+class Invariant:
+    """One promise, or a part of one."""
+
+    promise = ""
+    sim: "Sim"
+    _connection: sqlite3.Connection | None = None
+
+    def broken(self, text: str) -> None:
+        self.sim.violated(self.promise, text)
+
+    def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
+        """What is committed."""
+        if self._connection is None:
+            self._connection = sqlite3.connect(self.sim.path, isolation_level=None, timeout=0)
+            self._connection.row_factory = sqlite3.Row
+        return self._connection.execute(sql, values).fetchall()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def readable(order: Order) -> int | None:
+    """The status that the daemon can read from a document: text is read as a number, other things not at all."""
+    status = order.document.get("status_id")
+    return int(status) if isinstance(status, str) else status if isinstance(status, int) else None
+
+
+def changed_at(sim: "Sim", order: Order) -> float:
+    return (order.history[-1].at - sim.clock.true()) / timedelta(seconds=1) + sim.now()
+
+
+def account_of(sim: "Sim", row: sqlite3.Row) -> str | None:
+    order = sim.world.orders.get(row["payment_key"] or "")
+    restaurant = order.restaurant_id if order else row["restaurant_id"]
+    for account in sim.world.scenery.accounts:
+        if restaurant in account.restaurant_ids:
+            return account.name
+    return None

@@ -1,0 +1,23 @@
+"""All that watches a simulation."""
+
+from tests.sim.about_orders import Cooldown, OnlyDelivered, StoredBeforeAcknowledged
+from tests.sim.about_rows import LaneOrder, NothingTwice, RowsEnd
+from tests.sim.about_trouble import NothingLeaks, OneHarmsItself, SilenceIsAnAlarm
+from tests.sim.invariant import Invariant
+from tests.sim.truth import TruthInTheEnd
+
+
+def all_invariants() -> list[Invariant]:
+    """One of each, for one simulation."""
+    return [
+        StoredBeforeAcknowledged(),
+        OnlyDelivered(),
+        Cooldown(),
+        LaneOrder(),  # it finds out which row a request is for
+        RowsEnd(),
+        NothingTwice(),
+        OneHarmsItself(),
+        SilenceIsAnAlarm(),
+        NothingLeaks(),
+        TruthInTheEnd(),
+    ]

@@ -1,0 +1,273 @@
+"""The line between one daemon and the service: latency, and every way in which a request or its answer can go wrong.
+
+The service does not notice when a client gives up: what has reached it is carried out, in a task of nobody's.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+from typing import TYPE_CHECKING
+
+import httpx
+from tests.sim.plan import KINDS
+
+from orderbridge.jobs.choose import LONGEST_REFUSAL_S
+from orderbridge.sandbox import create_app
+from orderbridge.sandbox.rules import ENDPOINTS
+from orderbridge.sandbox.state import CallRecord
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+    from tests.sim.simulation import Sim
+
+HOST = "sandbox.test"
+ORDER_OPERATIONS = {"accept", "on_the_way", "complete", "cancel"}
+FOOD_OPERATIONS = {"activate_food", "deactivate_food"}
+RESTAURANT_OPERATIONS = {"open_restaurant", "close_restaurant"}
+ACTIONS = ORDER_OPERATIONS | FOOD_OPERATIONS | RESTAURANT_OPERATIONS
+
+_PATHS = [(re.compile(path.replace("{id}", "([^/]*)")), method, str(name)) for name, method, path in ENDPOINTS]
+_HTML = b"<html><body><h1>Bad Gateway</h1></body></html>"
+_ELSEWHERE = "http://elsewhere.test/orders"
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request of a daemon, and what became of it."""
+
+    number: int
+    life: int
+    operation: str
+    argument: str
+    account: str
+    left_at: float
+    fault: str = ""
+    reached: CallRecord | None = None  # the service's own line about it
+    status: int | None = None  # of the answer that the daemon got
+    whole: bool = False  # the answer is the service's own, word for word
+    ended: str = ""  # answered, refused, reset, given_up, crashed
+    ended_at: float = 0.0
+    row: int | None = None  # of the outbox
+
+    @property
+    def lane(self) -> tuple[str, str] | None:
+        if self.operation in ORDER_OPERATIONS:
+            return ("order", self.argument)
+        if self.operation in FOOD_OPERATIONS:
+            return (f"food {self.account}", self.argument)
+        return ("restaurant", self.argument) if self.operation in RESTAURANT_OPERATIONS else None
+
+    @property
+    def never_left(self) -> bool:
+        return self.ended == "refused"
+
+
+class Service:
+    """The sandbox behind the line."""
+
+    def __init__(self, sim: "Sim") -> None:
+        self._sim = sim
+        self._app = httpx.ASGITransport(create_app(sim.world))
+        self._running: set[asyncio.Task[httpx.Response]] = set()
+
+    def asked(self, call: Call, request: httpx.Request, after_s: float) -> Awaitable[httpx.Response]:
+        """Have it carried out after `after_s`, whatever becomes of who asked."""
+        task = Context().run(asyncio.get_running_loop().create_task, self._perform(call, request, after_s))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return asyncio.shield(task)
+
+    async def _perform(self, call: Call, request: httpx.Request, after_s: float) -> httpx.Response:
+        await asyncio.sleep(after_s)
+        response = await self._app.handle_async_request(request)
+        await response.aread()
+        call.reached = self._sim.world.ledger[-1]
+        self._sim.trace.note(
+            "service",
+            f"#{call.number} {call.operation}",
+            http=response.status_code,
+            effect=call.reached.effect or None,
+            status=call.reached.status_after,
+        )
+        if call.operation == "login":
+            self._sim.learn_tokens()
+        return response
+
+
+class Weather:
+    """Which fault meets which request. Nothing goes wrong any more after `calm_at`."""
+
+    def __init__(self, sim: "Sim", random: Random) -> None:
+        self._sim = sim
+        self._random = random
+        self._names = list(KINDS)
+        self._weights = list(accumulate(KINDS.values()))
+
+    def fault(self, call: Call) -> str:
+        chance = self._random.random()  # drawn always: a fault more must not move all the others
+        which = self._random.choices(self._names, cum_weights=self._weights)[0]
+        if self._sim.is_calm:
+            return ""
+        for span in self._sim.plan.outages:
+            if span.start <= call.left_at < span.end:
+                return span.what
+        return which if chance < self._sim.plan.fault_rate else ""
+
+    def latency(self) -> float:
+        return 0.01 + self._random.random() ** 4 / 2
+
+    def long(self) -> float:
+        """Some of these are longer than every patience."""
+        return self._random.uniform(0.5, 30.0)
+
+
+class Line(httpx.AsyncBaseTransport):
+    """One daemon's way out."""
+
+    def __init__(self, life: "Life") -> None:
+        self._life = life
+        self._sim = life.sim
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        sim, life = self._sim, self._life
+        call = sim.new_call(life, request)
+        sim.moment(f"leaving {call.operation}", call.argument)
+        life.point(f"leaving {call.operation}")
+        call.fault = sim.weather.fault(call)
+        sim.tell("leaving", call)
+        if call.fault:
+            sim.trace.fault(call.fault, call=f"#{call.number}")
+            sim.disturb(call.account)
+        sim.trace.note("request", f"#{call.number} {call.operation}", of=call.account, about=call.argument or None)
+        ending = "given_up"
+        try:
+            response = await self._travel(call, request)
+            ending = "answered"
+        except httpx.ConnectError:
+            ending = "refused"
+            raise
+        except httpx.TransportError:
+            ending = "reset"
+            raise
+        finally:
+            self._end(call, ending if life.alive else "crashed")
+        sim.moment(f"answered {call.operation}", call.argument)
+        life.point(f"answered {call.operation}")
+        return response
+
+    def _end(self, call: Call, ending: str) -> None:
+        call.ended, call.ended_at = ending, self._sim.now()
+        if call.operation == "login" and call.status == 401:
+            self._sim.disturb(call.account, LONGEST_REFUSAL_S)
+        self._sim.trace.note("ended", f"#{call.number} {ending}", http=call.status)
+        self._sim.tell("ended", call)
+
+    async def _travel(self, call: Call, request: httpx.Request) -> httpx.Response:
+        weather, life = self._sim.weather, self._life
+        there, back = weather.latency(), weather.latency()
+        fault = FAULTS.get(call.fault)
+        if fault is None:
+            fault = Fault()
+        if fault.before is not None:
+            fault.before()
+        if fault.loses_token:
+            self._sim.world.end_tokens(call.account)
+        there += weather.long() if fault.slow_there else 0.0
+        if fault.reaches:
+            response = await self._sim.service.asked(call, request, there)
+            self._sim.moment(f"reached {call.operation}", call.argument)
+            life.point(f"reached {call.operation}")
+        else:
+            response = httpx.Response(200)
+            await asyncio.sleep(there)
+        back += weather.long() if fault.slow_back else 0.0
+        await asyncio.sleep(back)
+        answer = await fault.answer(response)
+        call.status, call.whole = answer.status_code, answer is response
+        return answer
+
+
+async def _as_it_is(response: httpx.Response) -> httpx.Response:
+    return response
+
+
+async def _never(_: httpx.Response) -> httpx.Response:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def _reset(_: httpx.Response) -> httpx.Response:
+    raise httpx.ReadError("reset") from ConnectionResetError(104, "Connection reset by peer")
+
+
+async def _cut(response: httpx.Response) -> httpx.Response:
+    body = response.content
+    return httpx.Response(response.status_code, content=body[: len(body) // 2], headers={"Content-Type": "text/json"})
+
+
+def _refuse() -> None:
+    raise httpx.ConnectError("refused") from ConnectionRefusedError(111, "Connection refused")
+
+
+def _instead(status: int, body: object = b"", **headers: str) -> Callable[[httpx.Response], Awaitable[httpx.Response]]:
+    content = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
+
+    async def answer(_: httpx.Response) -> httpx.Response:
+        return httpx.Response(status, content=content, headers=headers)
+
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens to one request: does it reach the service, how late, and what comes back."""
+
+    reaches: bool = True
+    answer: Callable[[httpx.Response], Awaitable[httpx.Response]] = _as_it_is
+    before: Callable[[], None] | None = None
+    slow_there: bool = False
+    slow_back: bool = False
+    loses_token: bool = False
+
+
+_NO = {"status": False, "error": "bugün olmaz", "message": "not today"}
+_WAIT = {"status": False, "error": "çok fazla istek", "message": "30"}
+
+FAULTS = {
+    "refused": Fault(reaches=False, before=_refuse),
+    "lost": Fault(reaches=False, answer=_never),
+    "reset": Fault(reaches=False, answer=_reset),
+    "done_silence": Fault(answer=_never),
+    "done_reset": Fault(answer=_reset),
+    "slow": Fault(slow_there=True),
+    "slow_answer": Fault(slow_back=True),
+    "http_429": Fault(reaches=False, answer=_instead(429, _WAIT)),
+    "http_500": Fault(reaches=False, answer=_instead(500)),
+    "done_500": Fault(answer=_instead(500, {"status": False, "error": "server"})),
+    "http_503": Fault(reaches=False, answer=_instead(503, _HTML)),
+    "http_502": Fault(reaches=False, answer=_instead(502, _HTML)),
+    "done_502": Fault(answer=_instead(502, _HTML)),
+    "http_504": Fault(reaches=False, answer=_instead(504)),
+    "page_200": Fault(reaches=False, answer=_instead(200, _HTML)),
+    "done_page_200": Fault(answer=_instead(200, _HTML)),
+    "page_404": Fault(reaches=False, answer=_instead(404, _HTML)),
+    "truncated": Fault(answer=_cut),
+    "wrong_json": Fault(reaches=False, answer=_instead(200, ["maintenance"])),
+    "empty": Fault(reaches=False, answer=_instead(200)),
+    "redirect": Fault(reaches=False, answer=_instead(307, Location=_ELSEWHERE)),
+    "token_lost": Fault(loses_token=True),
+    "said_no": Fault(reaches=False, answer=_instead(422, _NO)),
+}
+
+
+def read_request(request: httpx.Request) -> tuple[str, str]:
+    """The operation and the id in the path."""
+    for path, method, name in _PATHS:
+        if method == request.method and (found := path.fullmatch(request.url.path)):
+            return name, found[1] if found.groups() else ""
+    raise AssertionError(f"no such operation: {request.method} {request.url.path}")

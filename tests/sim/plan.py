@@ -1,0 +1,261 @@
+"""Everything that a seed decides: how long, how many, which faults and when.
+
+Each part has a stream of chances of its own, so that one request more does not change the customers that follow.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+MINUTE, HOUR = 60.0, 3600.0
+
+# What meets a request, and how often in relation to the others. See tests.sim.line for what each does.
+KINDS = {
+    "refused": 6,
+    "lost": 6,
+    "reset": 5,
+    "done_silence": 8,
+    "done_reset": 6,
+    "slow": 5,
+    "slow_answer": 5,
+    "http_429": 4,
+    "http_500": 5,
+    "done_500": 3,
+    "http_503": 3,
+    "http_502": 3,
+    "done_502": 3,
+    "http_504": 2,
+    "page_200": 2,
+    "done_page_200": 2,
+    "page_404": 2,
+    "truncated": 4,
+    "wrong_json": 2,
+    "empty": 2,
+    "redirect": 2,
+    "token_lost": 4,
+    "said_no": 1,
+}
+OUTAGES = ("refused", "lost", "http_503", "done_502")  # what meets every request for a while
+CRASH_POINTS = (
+    "leaving acknowledge",
+    "leaving accept",
+    "leaving get_current",
+    "leaving",
+    "reached acknowledge",
+    "reached accept",
+    "reached on_the_way",
+    "reached complete",
+    "reached cancel",
+    "reached get_current",
+    "reached",
+    "answered acknowledge",
+    "answered accept",
+    "answered complete",
+    "answered get_current",
+    "answered",
+    "before commit Intake",
+    "before commit Outbox",
+    "before commit",
+    "after commit Intake",
+    "after commit Outbox._start",
+    "after commit Outbox._settle",
+    "after commit Poller._reserve",
+    "after commit",
+    "statement",
+    "",
+)
+
+
+class Crashed(BaseException):
+    """The program is no more. Nothing catches it on its way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The program ends at the `skip`th next point of that name after `at`, and is started again `down` seconds later."""
+
+    at: float
+    point: str
+    skip: int
+    down: float
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From, to, and what: the account whose login is refused, or how the line is down."""
+
+    start: float
+    end: float
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One simulation."""
+
+    seed: int
+    kind: str  # one of MADE
+    seconds: float
+    accounts: tuple[str, ...]
+    orders: int
+    auto_accept: bool
+    fault_rate: float  # of a request, to be met by a fault
+    mischief: float  # of a moment, that the till or somebody else acts in it
+    slow_disk: float  # of a unit of work, to take long
+    broken_disk: float  # of a unit of work, to fail
+    poison: float  # of an order, that its document is none
+    strange: float  # of an order, that its document is odd
+    meddling: float  # of an order, that somebody else changes its status
+    locks: int  # how often the till holds the whole file
+    crashes: tuple[Crash, ...]
+    stops: tuple[float, ...]  # orderly ones
+    outages: tuple[Span, ...]
+    refusals: tuple[Span, ...]
+    jumps: tuple[tuple[float, float], ...]  # when, and by how many seconds the clock is set
+    options: tuple[tuple[str, object], ...]  # of the sandbox
+
+    @property
+    def pace(self) -> float:
+        """How fast kitchen and couriers are: a storm's are in a hurry, so that its hour holds a day's work."""
+        return {"day": 1.0, "storm": 0.15, "squall": 0.05}[self.kind]
+
+    @property
+    def restless(self) -> bool:
+        """Whether the outbox looks around every two seconds, as it really does. It finds nothing, and takes its time."""
+        return self.seed % 10 == 1
+
+    def stream(self, name: str) -> Random:
+        return Random(f"{self.seed} {name}")
+
+
+def plan_for(seed: int, kind: str = "") -> Plan:
+    """Of ten seeds one is a restaurant's day, two are storms, and the others squalls."""
+    chance = Random(f"{seed} plan")
+    kind = kind or {0: "day", 1: "storm", 5: "storm"}.get(seed % 10, "squall")
+    return MADE[kind](seed, chance)
+
+
+def _day(seed: int, chance: Random) -> Plan:
+    length = 14 * HOUR
+    return Plan(
+        seed=seed,
+        kind="day",
+        seconds=length,
+        accounts=("kadikoy",),
+        orders=150,
+        auto_accept=chance.random() < 0.25,
+        fault_rate=chance.choice((0.0, 0.01, 0.03)),
+        mischief=chance.choice((0.0, 0.002, 0.01)),
+        slow_disk=0.002,
+        broken_disk=chance.choice((0.0, 0.0005)),
+        poison=chance.choice((0.0, 0.02)),
+        strange=0.05,
+        meddling=0.05,
+        locks=chance.randrange(4),
+        crashes=_crashes(chance, chance.randrange(5), length),
+        stops=_times(chance, chance.randrange(2), length),
+        outages=_spans(chance, chance.randrange(3), length, 2 * HOUR, OUTAGES),
+        refusals=_spans(chance, chance.randrange(2), length, HOUR, ("kadikoy",)),
+        jumps=_jumps(chance, chance.choice((0, 0, 1)), length),
+        options=_options(chance),
+    )
+
+
+def _squall(seed: int, chance: Random) -> Plan:
+    """Ten minutes in which everything goes wrong at once: cheap, so that there can be many."""
+    length = 10 * MINUTE
+    accounts = chance.choice((("kadikoy",), ("kadikoy",), ("kadikoy", "besiktas")))
+    return Plan(
+        seed=seed,
+        kind="squall",
+        seconds=length,
+        accounts=accounts,
+        orders=12,
+        auto_accept=chance.random() < 0.2,
+        fault_rate=chance.choice((0.0, 0.1, 0.25, 0.4)),
+        mischief=chance.choice((0.0, 0.1, 0.3)),
+        slow_disk=chance.choice((0.0, 0.1)),
+        broken_disk=chance.choice((0.0, 0.0, 0.01)),
+        poison=chance.choice((0.0, 0.15)),
+        strange=0.1,
+        meddling=chance.choice((0.0, 0.2)),
+        locks=chance.choice((0, 0, 2)),
+        crashes=_crashes(chance, chance.choice((0, 2, 5)), length),
+        stops=_times(chance, chance.choice((0, 0, 1)), length),
+        outages=_spans(chance, chance.choice((0, 1)), length, 3 * MINUTE, OUTAGES),
+        refusals=_spans(chance, chance.choice((0, 0, 1)), length, MINUTE, accounts),
+        jumps=_jumps(chance, chance.choice((0, 0, 0, 1)), length),
+        options=_options(chance),
+    )
+
+
+def _storm(seed: int, chance: Random) -> Plan:
+    length = chance.choice((15 * MINUTE, 30 * MINUTE, HOUR))
+    accounts = chance.choice((("kadikoy",), ("kadikoy", "besiktas"), ("kadikoy", "besiktas", "chain")))
+    return Plan(
+        seed=seed,
+        kind="storm",
+        seconds=length,
+        accounts=accounts,
+        orders=chance.choice((10, 30, 60)),
+        auto_accept=chance.random() < 0.3,
+        fault_rate=chance.choice((0.0, 0.05, 0.15, 0.3, 0.5)),
+        mischief=chance.choice((0.0, 0.02, 0.1)),
+        slow_disk=chance.choice((0.0, 0.02, 0.2)),
+        broken_disk=chance.choice((0.0, 0.0, 0.01)),
+        poison=chance.choice((0.0, 0.0, 0.1)),
+        strange=0.15,
+        meddling=chance.choice((0.0, 0.1, 0.4)),
+        locks=chance.choice((0, 0, 5)),
+        crashes=_crashes(chance, chance.choice((0, 2, 6, 12)), length),
+        stops=_times(chance, chance.choice((0, 0, 2)), length),
+        outages=_spans(chance, chance.choice((0, 0, 1, 2)), length, length / 4, OUTAGES),
+        refusals=_spans(chance, chance.choice((0, 0, 1)), length, length / 4, accounts),
+        jumps=_jumps(chance, chance.choice((0, 0, 0, 2)), length),
+        options=_options(chance),
+    )
+
+
+def _times(chance: Random, count: int, length: float) -> tuple[float, ...]:
+    return tuple(sorted(chance.uniform(0, length) for _ in range(count)))
+
+
+def _crashes(chance: Random, count: int, length: float) -> tuple[Crash, ...]:
+    """Among them, for some seeds, one inside the first migration and one at a later start."""
+    made = [
+        Crash(at, chance.choice(CRASH_POINTS), chance.choice((0, 0, 1, 3)), chance.choice((0.1, 2.0, 10.0, 60.0)))
+        for at in _times(chance, count, length)
+    ]
+    if count and chance.random() < 0.4:
+        made.insert(0, Crash(0.0, "statement upgrade", chance.randrange(70) // 3, 1.0))
+    if count and chance.random() < 0.4:
+        made.append(Crash(made[-1].at, "after commit", chance.randrange(4), 1.0))
+    return tuple(made)
+
+
+def _spans(chance: Random, count: int, length: float, longest: float, what: tuple[str, ...]) -> tuple[Span, ...]:
+    starts = _times(chance, count, length)
+    return tuple(Span(at, at + chance.uniform(1, longest), chance.choice(what)) for at in starts)
+
+
+def _jumps(chance: Random, count: int, length: float) -> tuple[tuple[float, float], ...]:
+    by = (-7200.0, -3600.0, -90.0, -5.0, 5.0, 90.0, 3600.0, 7200.0, 90000.0)
+    return tuple((at, chance.choice(by)) for at in _times(chance, count, length))
+
+
+def _options(chance: Random) -> tuple[tuple[str, object], ...]:
+    """What SPEC.md leaves open: a client that is right works with every setting."""
+    drawn = {
+        "disallowed": chance.choice(("refused", "not_found")),
+        "list_order": chance.choice(("oldest_first", "newest_first", "shuffled")),
+        "cooldown_restarts_on_429": chance.random() < 0.5,
+        "new_login_ends_old_token": chance.random() < 0.3,
+        "complete_error_status": chance.choice((None, 200, 400)),
+        "expiration_timezone": chance.choice(("Europe/Istanbul", "UTC", "Asia/Tokyo")),
+        "token_seconds": chance.choice((86400.0, 86400.0, 1800.0)),
+    }
+    return tuple(drawn.items())
+
+
+# A day is long, and in most of it nothing happens. A storm is shorter, and everything goes wrong.
+MADE: dict[str, Callable[[int, Random], Plan]] = {"day": _day, "storm": _storm, "squall": _squall}

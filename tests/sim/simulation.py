@@ -1,0 +1,325 @@
+"""One simulation: the plan, the town, the service, and the daemon's lives on one file.
+
+What is simulated is below and around the daemon: the clock, the line to the service, the threads of the database.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextvars import Context
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from tests.jobs.shop import FakeClock, settings_for
+from tests.sim.life import LIFE, Life
+from tests.sim.line import Call, Service, Weather, read_request
+from tests.sim.plan import HOUR, MINUTE, Crashed, Plan
+from tests.sim.town import Agenda, Customers, Till
+from tests.sim.trace import Trace
+
+from orderbridge.sandbox import World
+from orderbridge.sandbox.options import Options
+
+if TYPE_CHECKING:
+    from tests.sim.invariant import Invariant
+
+WATCH_S = 0.05
+TICK_S = 30.0  # between two looks of the invariants
+PATIENCE_S = 20 * MINUTE  # a point that does not come: the next one will do
+STOP_S = 60.0
+SETTLED_S = 3 * MINUTE
+
+
+class Sim:
+    """One simulation: the plan, the town, the service, and the daemon's lives on one file."""
+
+    def __init__(self, plan: Plan, folder: Path, invariants: "list[Invariant]") -> None:
+        self.plan = plan
+        self.path = folder / "pos.db"
+        changes: dict[str, Any] = {"needs_payment_status_id": 7 if plan.seed % 2 else None}
+        if plan.auto_accept:
+            changes["auto_accept_minutes"] = 20
+        self.settings = settings_for(self.path, *plan.accounts, **changes)
+        self.clock = FakeClock()
+        self.trace = Trace(self.now)
+        self.over = asyncio.Event()
+        self.violations: list[str] = []
+        self.calls: list[Call] = []
+        self.tokens: dict[str, str] = {}  # to account
+        self.orders_at: dict[str, float] = {}
+        self.disturbed: dict[str, float] = {}
+        self.refused: set[str] = set()
+        self.life: Life | None = None
+        self.lives = 0
+        self.ended_at = 0.0
+        self.world = World.default(
+            clock=self.clock.true, seed=plan.seed, options=Options().changed(dict(plan.options)), tell=lambda line: None
+        )
+        self.weather = Weather(self, plan.stream("weather"))
+        self.service = Service(self)
+        self.customers = Customers(self)
+        self.till = Till(self)
+        self._mischief = plan.stream("mischief")
+        self._disk = plan.stream("disk")
+        self._crashes = list(plan.crashes)
+        self._skip = self._crashes[0].skip if self._crashes else 0
+        self._agenda = Agenda(self)
+        self._wake_waits = False
+        self._secrets = {account["secret"]: account["name"] for account in _secrets(plan)}
+        self._listeners: dict[str, list[Callable[..., None]]] = {}
+        for invariant in invariants:
+            invariant.sim = self
+            for heard in (
+                "leaving",
+                "ended",
+                "logged",
+                "committed",
+                "connected",
+                "crashed",
+                "restarted",
+                "tick",
+                "finish",
+                "close",
+            ):
+                if hasattr(invariant, heard):
+                    self._listeners.setdefault(heard, []).append(getattr(invariant, heard))
+
+    # ---- what everybody asks -----------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """The true time, in seconds from the start."""
+        return self.clock.monotonic()
+
+    @property
+    def is_calm(self) -> bool:
+        return self.now() >= self.plan.seconds
+
+    def tell(self, what: str, *about: Any) -> None:
+        for listener in self._listeners.get(what, ()):
+            listener(*about)
+
+    def disturb(self, account: str, seconds: float = 0.0) -> None:
+        """Something goes wrong for an account, for so long; empty: for all."""
+        for name in (account,) if account in self.plan.accounts else self.plan.accounts:
+            self.disturbed[name] = max(self.disturbed.get(name, 0.0), self.now() + seconds)
+
+    def violated(self, promise: str, text: str) -> None:
+        self.violations.append(f"promise {promise}: {text}")
+        self.trace.note("BROKEN", f"promise {promise}: {text}")
+        self.over.set()
+
+    # ---- chances -----------------------------------------------------------------------------------------------------
+
+    def disk_takes(self) -> float:
+        slow = self._disk.random() < self.plan.slow_disk
+        return self._disk.uniform(0.05, 3.0) if slow and not self.is_calm else 0.002
+
+    def disk_breaks(self) -> bool:
+        breaks = self.plan.broken_disk > 0 and self._disk.random() < self.plan.broken_disk and not self.is_calm
+        if breaks:
+            self.trace.fault("disk_error")
+            self.disturb("")
+        return breaks
+
+    def moment(self, name: str, about: str) -> None:
+        """A moment at which it hurts most when somebody else does something."""
+        if self.plan.mischief and self._mischief.random() < self.plan.mischief and not self.is_calm:
+            if about in self.world.orders and self._mischief.random() < 0.3:
+                self.trace.note("mischief", name)
+                self.customers.meddle(about)
+            else:
+                self.till.hurry()
+
+    def fuse_burns(self, point: str) -> bool:
+        """Whether the program ends at this point."""
+        if not self._crashes or self.is_calm:
+            return False
+        crash = self._crashes[0]
+        late = self.now() - crash.at
+        if late < 0 or not (late > PATIENCE_S or point.startswith(crash.point)):
+            return False
+        if crash.point == "statement upgrade" and self.lives > 1:
+            self._next_crash()
+            return False
+        if self._skip > 0 and late <= PATIENCE_S:
+            self._skip -= 1
+            return False
+        self._down = crash.down
+        self._next_crash()
+        return True
+
+    def _next_crash(self) -> None:
+        self._crashes.pop(0)
+        self._skip = self._crashes[0].skip if self._crashes else 0
+
+    # ---- what the daemon does ----------------------------------------------------------------------------------------
+
+    def new_call(self, life: Life, request: httpx.Request) -> Call:
+        if not life.alive:
+            raise Crashed
+        if request.url.scheme != "https" or request.url.host != "sandbox.test":
+            self.violated("9", f"a request to {request.url.scheme}://{request.url.host}")
+        operation, argument = read_request(request)
+        account = self.tokens.get(request.headers.get("Access-Token", ""), "")
+        if operation == "login":
+            account = self._secrets.get(json.loads(request.content)["rest_secret_key"], "")
+        call = Call(len(self.calls) + 1, life.number, operation, argument, account, self.now())
+        self.calls.append(call)
+        return call
+
+    def learn_tokens(self) -> None:
+        self.tokens |= {text: token.account.name for text, token in self.world.tokens.items()}
+
+    def woken(self) -> None:
+        """Somebody committed: the watch on SQLite's counter sees it within its interval."""
+        self.till.notice()
+        if not self._wake_waits:
+            self._wake_waits = True
+            loop = asyncio.get_running_loop()
+            loop.call_later(WATCH_S / 2, self._wake, context=Context())
+
+    def _wake(self) -> None:
+        self._wake_waits = False
+        if self.life is not None and self.life.alive:
+            self.life.wake()
+
+    async def watch(self, _: object, wake: Callable[[], None]) -> None:
+        """In the place of store.wake.watch, which would look at the file 20 times a second."""
+        life = LIFE.get()
+        assert life is not None
+        life.wake = wake
+        await asyncio.Event().wait()
+
+    def write(self, line: str) -> None:
+        """The log's stream."""
+        life = LIFE.get()
+        if not line.strip() or (life is not None and not life.alive):
+            return
+        facts = json.loads(line)
+        facts.pop("time")
+        level, event = facts.pop("level"), facts.pop("event")
+        self.trace.note("log", f"{level} {event}", **{name: facts[name] for name in facts if name != "traceback"})
+        if event == "daemon.started" and life is not None:
+            life.started = True
+        self.tell("logged", level, event, facts, line)
+
+    def flush(self) -> None:
+        """For the log's stream."""
+
+    def isatty(self) -> bool:
+        return False
+
+    # ---- the run -----------------------------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """From the opening until everything is settled, or a promise is broken."""
+        self.customers.begin()
+        self.till.begin()
+        self._schedule()
+        lives = asyncio.ensure_future(self._live())
+        script = asyncio.ensure_future(self._until_settled())
+        over = asyncio.ensure_future(self.over.wait())
+        await asyncio.wait([lives, script, over], return_when=asyncio.FIRST_COMPLETED)
+        for task in (lives, script):
+            if task.done():
+                task.result()
+        if not self.over.is_set():
+            await self._stop_in_order()
+            self.tell("finish")
+        self.over.set()
+        if self.life is not None and self.life.alive:
+            self.life.alive = False
+            self.life.died.set()
+        await asyncio.wait([lives], timeout=5)
+        for task in (script, over, lives):
+            task.cancel()
+        await asyncio.gather(script, over, lives, return_exceptions=True)
+        self.till.close()
+        self.ended_at = self.now()
+
+    async def _live(self) -> None:
+        while not self.over.is_set():
+            self.lives += 1
+            self.life = Life(self, self.lives)
+            self._down = 2.0
+            self.trace.note("start", f"life {self.lives}")
+            self.disturb("")
+            if self.lives > 1:
+                self.tell("restarted", self.life)
+            ending = await self.life.run()
+            self.trace.note("end", f"life {self.lives} {ending}")
+            self.disturb("")
+            if ending not in {"crashed", "stopped", "OperationalError"}:
+                self.violated("7", f"the daemon ended with {ending}")
+            await asyncio.sleep(self._down)
+
+    def _schedule(self) -> None:
+        plan = self.plan
+        for at in plan.stops:
+            self._agenda.at(at, self._stop)
+        for at, by in plan.jumps:
+            self._agenda.at(at, partial(self._jump, by))
+        for span in plan.refusals:
+            self._agenda.at(span.start, partial(self._refuse, span.what))
+            self._agenda.at(min(span.end, plan.seconds), partial(self._admit, span.what))
+
+    def _stop(self) -> None:
+        self.trace.fault("stop")
+        self.disturb("")
+        if self.life is not None:
+            self.life.stop()
+
+    def _jump(self, by: float) -> None:
+        self.trace.fault("clock_jumps", by=by)
+        self.clock.ahead += timedelta(seconds=by)
+        self.disturb("")
+
+    def _refuse(self, account: str) -> None:
+        self.trace.fault("login_refused", account=account)
+        self.refused.add(account)
+        self.world.refuse_account(account)
+        self.disturb(account)
+
+    def _admit(self, account: str) -> None:
+        self.refused.discard(account)
+        self.world.accounts |= {a.rest_secret_key: a for a in self.world.scenery.accounts if a.name == account}
+        self.disturb(account)
+
+    async def _until_settled(self) -> None:
+        quiet = 0.0
+        while True:
+            await asyncio.sleep(TICK_S)
+            if self.life is None or not self.life.started:
+                continue
+            self.tell("tick")
+            if not self.is_calm:
+                continue
+            quiet = quiet + TICK_S if self._unfinished() == 0 else 0.0
+            if quiet >= SETTLED_S and self.now() > max(self.disturbed.values()) + SETTLED_S:
+                return
+            if self.now() > self.plan.seconds + 6 * HOUR:
+                self.violated("4", f"{self._unfinished()} rows have no end hours after the last fault")
+
+    def _unfinished(self) -> int:
+        query = "SELECT count(*) FROM delivery_actions WHERE state IN ('pending', 'sending')"
+        return int(self.till.connection.execute(query).fetchone()[0])
+
+    async def _stop_in_order(self) -> None:
+        life = self.life
+        if life is None or not life.alive:
+            return
+        self.trace.note("stop", "in order")
+        self._down = 1e9
+        life.stop()
+        began = self.now()
+        while life.alive and self.now() < began + STOP_S:  # noqa: ASYNC110 - both ends are looked for
+            await asyncio.sleep(0.1)
+        if life.alive:
+            self.violated("stop", "the daemon did not stop in time")
+
+
+def _secrets(plan: Plan) -> list[dict[str, str]]:
+    return [{"name": name, "secret": f"sandbox-{name}-secret"} for name in plan.accounts]

@@ -1,0 +1,278 @@
+"""Everybody around the daemon: customers, the service's own people, and the till with its cooks and couriers."""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from tests.jobs.shop import text_of
+
+from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
+from orderbridge.sandbox.world import CannotOrder
+
+if TYPE_CHECKING:
+    from tests.sim.simulation import Sim
+
+RESTAURANTS = {"kadikoy": (KADIKOY,), "besiktas": (BESIKTAS,), "chain": (USKUDAR, ATASEHIR)}
+FOODS = {"kadikoy": 1001, "besiktas": 2001, "chain": 3001}
+NOBODYS_KEY = "99999999-9999-4999-8999-999999999999"
+ENDED = {5, 6}
+POISON: tuple[dict[str, Any], ...] = ({"payment_key": "no key"}, {"payment_key": None}, {"payment_key": 7})
+STRANGE: tuple[dict[str, Any], ...] = (
+    {"total": "a lot"},
+    {"foods": None},
+    {"customer": "Ayşe"},
+    {"discount": "%10"},
+    {"note": "\u0000\ud83c\udf36"},
+    {"status_id": "1"},
+    {"status_id": 99},
+    {"date": None},
+    {"courier_type": None},
+    {"payment_method": "Yemek Kartı"},
+    {"scheduled_date": "2026-03-03 12:00:00"},
+)
+
+
+class Agenda:
+    """What somebody will do, and when. `hurry` does the next thing now."""
+
+    def __init__(self, sim: "Sim") -> None:
+        self._sim = sim
+        self._next = 0
+        self._waiting: dict[int, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
+
+    def at(self, when: float, act: Callable[[], None]) -> None:
+        number, self._next = self._next, self._next + 1
+        loop = asyncio.get_running_loop()
+        handle = loop.call_at(max(when, loop.time()), self._do, number, context=Context())
+        self._waiting[number] = (handle, act)
+
+    def after(self, seconds: float, act: Callable[[], None]) -> None:
+        self.at(self._sim.now() + seconds, act)
+
+    def hurry(self) -> None:
+        if self._waiting:
+            self._do(min(self._waiting))
+
+    def _do(self, number: int) -> None:
+        handle, act = self._waiting.pop(number)
+        handle.cancel()
+        if not self._sim.over.is_set():
+            act()
+
+
+class Customers:
+    """They order, and some of them change their minds; the service's people and couriers change orders, too."""
+
+    def __init__(self, sim: "Sim") -> None:
+        self._sim = sim
+        self._random = sim.plan.stream("customers")
+        self._agenda = Agenda(sim)
+
+    def begin(self) -> None:
+        plan = self._sim.plan
+        for _ in range(plan.orders):
+            self._agenda.at(self._random.uniform(0, plan.seconds * 0.97), self._order)
+
+    def _order(self) -> None:
+        sim, chance = self._sim, self._random
+        restaurant = chance.choice(RESTAURANTS[chance.choice(sim.plan.accounts)])
+        document: dict[str, Any] = {"scheduled_date": ""}
+        odd, which = chance.random(), chance.random()
+        if odd < sim.plan.poison:
+            document |= POISON[int(which * len(POISON))]
+        elif odd < sim.plan.poison + sim.plan.strange:
+            document |= STRANGE[int(which * len(STRANGE))]
+        with contextlib.suppress(CannotOrder):
+            order = sim.world.place_order(restaurant_id=restaurant, document=document)
+            sim.trace.note("customer", "orders", key=order.key, number=order.number)
+            sim.orders_at[order.key] = sim.now()
+            if chance.random() < sim.plan.meddling:
+                wait = chance.expovariate(1 / 300) * sim.plan.pace
+                self._agenda.after(wait, lambda: self.meddle(order.key))
+
+    def meddle(self, key: str) -> None:
+        """Somebody else changes an order."""
+        world = self._sim.world
+        order = world.orders.get(key)
+        if order is None or order.status_id in ENDED:
+            return
+        status = self._random.choice((6, 6, 6, 2, 2, 16, 5, 7, 99))
+        if status == 6:
+            world.cancel_by_customer(key)
+        else:
+            world.change_status(key, status)
+        self._sim.trace.note("panel", "changes", key=key, status=status)
+
+
+class Till:
+    """A POS with its own connection: it takes orders over and writes what kitchen and couriers do into the outbox."""
+
+    def __init__(self, sim: "Sim") -> None:
+        self._sim = sim
+        self._random = sim.plan.stream("till")
+        self._agenda = Agenda(sim)
+        self._looking = False
+        self._connection: sqlite3.Connection | None = None
+        self.locked_until = 0.0
+        self.written: dict[int, float] = {}  # row: when it was committed
+        self._uncommitted: list[int] = []
+
+    def begin(self) -> None:
+        plan, chance = self._sim.plan, self._random
+        for _ in range(plan.locks):
+            self._agenda.at(chance.uniform(0, plan.seconds), self._lock)
+        for _ in range(max(2, plan.orders // 15)):
+            self._agenda.at(chance.uniform(0, plan.seconds), self._toggle)
+        for _ in range(max(1, plan.orders // 30)):
+            self._agenda.at(chance.uniform(0, plan.seconds), self._blunder)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = sqlite3.connect(self._sim.path, isolation_level=None, timeout=0)
+            self._connection.row_factory = sqlite3.Row
+            self._connection.create_function("strftime", -1, lambda *_: text_of(self._sim.clock.now()))
+            self._connection.execute("PRAGMA synchronous = OFF")
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def hurry(self) -> None:
+        self._agenda.hurry()
+
+    def notice(self) -> None:
+        """The daemon has committed something: look soon."""
+        if not self._looking:
+            self._looking = True
+            self._agenda.after(self._random.uniform(0.1, 4.0), self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        try:
+            new = self.connection.execute("SELECT * FROM delivery_new_orders ORDER BY received_utc").fetchall()
+            changed = self.connection.execute("SELECT * FROM delivery_changed_orders").fetchall()
+        except sqlite3.OperationalError:  # the tables are not there yet
+            return
+        for row in [*new, *changed]:
+            self._take_over(row["payment_key"], row["revision"])
+        for row in new:
+            self._cook(row["payment_key"], row["status_id"])
+
+    def _take_over(self, key: str, revision: int) -> None:
+        try:
+            self.connection.execute(
+                "UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?", (revision, key)
+            )
+        except sqlite3.OperationalError:
+            self.notice()
+
+    def _cook(self, key: str, status: int | None) -> None:
+        """What this order will go through, decided when it is taken over."""
+        chance, pace = self._random, self._sim.plan.pace
+        kind = chance.random()
+        accept = chance.uniform(2, 120) * pace
+        leave = accept + chance.uniform(120, 1200) * pace
+        arrive = leave + chance.uniform(120, 1500) * pace
+        if kind < 0.66:
+            self._later(key, (accept, "accept"), (leave, "on_the_way"), (arrive, "complete"))
+        elif kind < 0.74:
+            self._later(key, (accept, "accept"), (accept, "on_the_way"), (accept, "complete"))
+        elif kind < 0.82:
+            self._later(key, (accept, "accept"), (leave, "cancel"))
+        elif kind < 0.86:
+            self._later(key, (accept, "accept"), (accept, "cancel"))
+        elif kind < 0.90:
+            self._later(key, (accept, "cancel"))
+        elif kind < 0.94:
+            self._later(key, (accept, "complete"), (leave, "on_the_way"), (arrive, "accept"))
+        elif kind < 0.97:
+            self._later(key, (accept, "accept"), (accept + 1, "accept"), (accept + 2, "withdraw"))
+
+    def _later(self, key: str, *steps: tuple[float, str]) -> None:
+        for wait, action in steps:
+            self._agenda.after(wait, lambda action=action: self.act(action, payment_key=key))
+
+    def act(self, action: str, **columns: object) -> None:
+        """Write one row as a POS does."""
+        if action == "withdraw":
+            self._write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = :payment_key", columns)
+            return
+        values = {"action": action} | columns
+        if action == "accept":
+            values["preparing_time"] = 25
+        if action == "cancel":
+            values["reason_id"] = self._random.randint(1, 8)
+        if self._random.random() < 0.1:
+            values["valid_minutes"] = 1
+        names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+        row = self._write(f"INSERT INTO delivery_actions ({names}) VALUES ({marks})", values)
+        self._sim.trace.note("till", action, row=row, about=next(iter(columns.values())))
+
+    def _write(self, sql: str, values: dict[str, object]) -> int | None:
+        written = self.connection.execute(sql, values)
+        if not sql.startswith("INSERT"):
+            return None
+        row = int(written.lastrowid or 0)
+        if self.connection.in_transaction:
+            self._uncommitted.append(row)
+        else:
+            self._committed([row])
+        return row
+
+    def _committed(self, rows: list[int]) -> None:
+        for row in rows:
+            self.written[row] = self._sim.now()
+        self._sim.woken()
+
+    def _toggle(self) -> None:
+        chance = self._random
+        account = chance.choice(self._sim.plan.accounts)
+        restaurant = chance.choice(RESTAURANTS[account])
+        times = chance.choice((1, 1, 2, 3))
+        if chance.random() < 0.5:
+            # Closed for a while only: nobody could order any more.
+            self.act("close_restaurant", restaurant_id=restaurant)
+            for _ in range(times):
+                self._agenda.after(chance.uniform(0, 60), lambda: self.act("open_restaurant", restaurant_id=restaurant))
+            return
+        for _ in range(times):
+            action = chance.choice(("activate_food", "deactivate_food"))
+            self.act(action, food_id=FOODS[account], restaurant_id=restaurant)
+
+    def _blunder(self) -> None:
+        """Rows that can never succeed; one of them slips past the constraints."""
+        match self._random.randrange(4):
+            case 0:
+                self.act("accept", payment_key=NOBODYS_KEY)
+            case 1:
+                self.act("deactivate_food", food_id=5, restaurant_id=RESTAURANTS[self._sim.plan.accounts[0]][0])
+            case 2:
+                self.act("open_restaurant", restaurant_id=NOBODYS_KEY)
+            case _:
+                self.connection.execute("PRAGMA ignore_check_constraints = ON")
+                self.act("dance", food_id=1)
+                self.connection.execute("PRAGMA ignore_check_constraints = OFF")
+
+    def _lock(self) -> None:
+        """The till forgets a transaction for a while: nobody else can write."""
+        if self.connection.in_transaction:
+            return
+        with contextlib.suppress(sqlite3.OperationalError):
+            self.connection.execute("BEGIN IMMEDIATE")
+            seconds = self._random.choice((0.3, 2.0, 8.0, 20.0))
+            self.locked_until = self._sim.now() + seconds
+            self._sim.trace.fault("till_locks", seconds=seconds)
+            self._sim.disturb("")
+            self._agenda.after(seconds, self._unlock)
+
+    def _unlock(self) -> None:
+        self.connection.execute("COMMIT")
+        self.locked_until = 0.0
+        rows, self._uncommitted = self._uncommitted, []
+        self._committed(rows)
+        self._sim.disturb("")

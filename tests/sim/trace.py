@@ -1,0 +1,27 @@
+"""What happened, one line each. The same seed gives the same text, byte for byte: no real time, no address, no set."""
+
+from collections import Counter
+from collections.abc import Callable
+
+
+class Trace:
+    """The lines of one simulation, and how often each kind of fault was injected."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.lines: list[str] = []
+        self.faults: Counter[str] = Counter()
+        self._now = now
+
+    def note(self, kind: str, text: str = "", **facts: object) -> None:
+        """One line: the simulated second, what it is, and its facts."""
+        parts = [f"{self._now():12.3f} {kind:<8}", *([text] if text else [])]
+        parts += [f"{name}={value}" for name, value in facts.items() if value is not None]
+        self.lines.append(" ".join(parts))
+
+    def fault(self, name: str, **facts: object) -> None:
+        """A line about something that was made to go wrong."""
+        self.faults[name] += 1
+        self.note("fault", name, **facts)
+
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"

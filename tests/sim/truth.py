@@ -1,0 +1,98 @@
+"""Promises 1, 2 and 6 in the end: the tables against what is so."""
+
+import sqlite3
+from collections import defaultdict
+
+from tests.sim.invariant import Invariant, readable
+from tests.sim.line import Call
+
+from orderbridge.sandbox.state import Order
+
+
+class TruthInTheEnd(Invariant):
+    """When all is settled, the tables say what is so: each order once, its status, and each row's verdict."""
+
+    promise = "1, 2 and 6"
+
+    def finish(self) -> None:
+        effects: dict[int, list[Call]] = defaultdict(list)
+        for call in self.sim.calls:
+            if call.row is not None and call.reached is not None and call.reached.effect:
+                effects[call.row].append(call)
+        rows = self.rows("SELECT * FROM delivery_actions")
+        for row in rows:
+            self._check_verdict(row, effects[row["id"]])
+        unknown = {row["payment_key"] for row in rows if row["state"] == "failed"}
+        for key, order in self.sim.world.orders.items():
+            if isinstance(order.placed.get("payment_key"), str) and len(key) == 36:
+                self._check_order(order, uncertain=key in unknown)
+
+    def _check_verdict(self, row: sqlite3.Row, effects: list[Call]) -> None:
+        about = f"row {row['id']} ({row['action']}) is {row['state']} ({row['error_code']}, {row['known_by']})"
+        order = self.sim.world.orders.get(row["payment_key"] or "")
+        if row["state"] == "done" and order is not None:
+            target = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}[row["action"]]
+            reached = {change.status_id for change in order.history}
+            # A look that shows it further on proves it, too.
+            further = row["action"] == "accept" and 16 in reached
+            # What was acknowledged unseen, or completed by somebody else, is missing from the list, and after a refusal
+            # its absence is taken for the end that was asked for.
+            ended_by_others = order.status_id == 5 and order.history[-1].by != "pos"
+            unseen = row["known_by"] == "refusal" and (ended_by_others or self._changed_between(order))
+            if target not in reached and not further and not unseen:
+                self.broken(f"{about}, and the order never was in {target}")
+            if row["known_by"] == "answer" and row["error_code"] is None and not effects:
+                self.broken(f"{about}, and the service never did it")
+        if row["state"] in {"expired", "withdrawn"} and effects:
+            self.broken(f"{about}, and #{effects[0].number} did it")
+        if row["state"] == "refused" and effects and row["error_code"] != "order_cancelled":
+            self.broken(f"{about}, and #{effects[0].number} did it")
+
+    def _check_order(self, order: Order, *, uncertain: bool) -> None:
+        stored = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", order.key)
+        delivered = any(
+            call.operation == "get_current"
+            and call.whole
+            and call.status == 200
+            and call.reached
+            and any(key == order.key for key, _ in call.reached.delivered)
+            for call in self.sim.calls
+        )
+        if len(stored) != 1:
+            if delivered or order.status_id != 5:
+                self.broken(f"order {order.key} is there {len(stored)} times")
+            return
+        events = self.rows(
+            "SELECT 1 FROM delivery_order_events WHERE payment_key = ? AND event = 'received'", order.key
+        )
+        if len(events) != 1:
+            self.broken(f"order {order.key} was received {len(events)} times")
+        foods = order.placed.get("foods")
+        lines = self.rows("SELECT 1 FROM delivery_order_items WHERE payment_key = ?", order.key)
+        if isinstance(foods, list) and len(lines) != len(foods):
+            self.broken(f"order {order.key} has {len(foods)} items and {len(lines)} are stored")
+        if stored[0]["status_id"] == (order.status_id if len(order.history) > 1 else readable(order)) or uncertain:
+            return
+        if order.status_id == 5 and order.history[-1].by != "pos":
+            return  # completed orders are not delivered
+        if self._changed_between(order):
+            return
+        self.broken(f"order {order.key} is {order.status_id}, and {stored[0]['status_id']} is stored")
+
+    def _changed_between(self, order: Order) -> bool:
+        """The interface's blind spot: somebody else changed it between list and acknowledgement."""
+        for call in self.sim.calls:
+            if call.operation == "acknowledge" and call.argument == order.key and call.reached and call.reached.effect:
+                answers = [
+                    c
+                    for c in self.sim.calls
+                    if c.operation == "get_current"
+                    and c.account == call.account
+                    and c.number < call.number
+                    and c.reached
+                    and c.whole
+                ]
+                listed = dict(answers[-1].reached.delivered).get(order.key) if answers and answers[-1].reached else None
+                if listed != call.reached.status_before:
+                    return True
+        return False

@@ -1,0 +1,20 @@
+-- SQL Server grants INSERT on whole tables only.
+GRANT SELECT ON delivery_accounts TO [pos];
+GRANT SELECT ON delivery_action_attempts TO [pos];
+GRANT SELECT ON delivery_actions TO [pos];
+GRANT SELECT ON delivery_cancel_reasons TO [pos];
+GRANT SELECT ON delivery_changed_orders TO [pos];
+GRANT SELECT ON delivery_new_orders TO [pos];
+GRANT SELECT ON delivery_open_orders TO [pos];
+GRANT SELECT ON delivery_order_events TO [pos];
+GRANT SELECT ON delivery_order_item_options TO [pos];
+GRANT SELECT ON delivery_order_items TO [pos];
+GRANT SELECT ON delivery_orders TO [pos];
+GRANT SELECT ON delivery_payment_methods TO [pos];
+GRANT SELECT ON delivery_quarantine TO [pos];
+GRANT SELECT ON delivery_restaurants TO [pos];
+GRANT SELECT ON delivery_shipping_methods TO [pos];
+GRANT SELECT ON delivery_schema_version TO [pos];
+GRANT INSERT ON delivery_actions TO [pos];
+GRANT UPDATE (withdraw) ON delivery_actions TO [pos];
+GRANT UPDATE (pos_revision, pos_reference) ON delivery_orders TO [pos];

@@ -1,0 +1,270 @@
+"""Orders and outbox rows as the database knows them, and looking into a file as a POS does."""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+from sqlalchemy import make_url
+
+from orderbridge.model import EndedBy, Facts, Item, Option, Order
+from orderbridge.store.orders import Arrival
+
+KEY = "0b7e1c52-6f0d-4c1e-9a55-3d2f8e6a7b10"
+OTHER = "5f3c2a10-7d4e-4b8a-8c21-9e0f1a2b3c4d"
+RESTAURANT = "77c1f0de-54a3-4b0e-9d7c-2f6b1a8e4c33"
+NOW = datetime(2026, 3, 1, 12, 0, 0, 250_000, UTC)
+NOW_TEXT = "2026-03-01 12:00:00.250"
+LATER = NOW + timedelta(minutes=5)
+LATER_TEXT = "2026-03-01 12:05:00.250"
+TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}")
+
+Row = dict[str, Any]
+
+NEEDED: dict[str, Row] = {
+    "accept": {"payment_key": KEY, "preparing_time": 25},
+    "on_the_way": {"payment_key": KEY},
+    "complete": {"payment_key": KEY},
+    "cancel": {"payment_key": KEY, "reason_id": 1},
+    "open_restaurant": {"restaurant_id": RESTAURANT},
+    "close_restaurant": {"restaurant_id": RESTAURANT},
+    "activate_food": {"food_id": 55},
+    "deactivate_food": {"food_id": 55},
+}
+
+
+def key(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number:012x}"
+
+
+def option(**changes: Any) -> Option:
+    values: dict[str, Any] = {
+        "group_id": 3,
+        "group_name": "İçecek",
+        "type": "multi",
+        "operation": "+",
+        "option_id": 7,
+        "option_name": "Ayran",
+        "price": Decimal("15.00"),
+    }
+    return Option(**values | changes)
+
+
+def item(**changes: Any) -> Item:
+    values: dict[str, Any] = {
+        "item_id": "9a3e6f7c",
+        "food_id": 55,
+        "name": "Adana Dürüm",
+        "note": "acısız",
+        "price": Decimal("110.25"),
+        "quantity": 2,
+        "total": Decimal("235.50"),
+        "options": (option(),),
+    }
+    return Item(**values | changes)
+
+
+def facts(**changes: Any) -> Facts:
+    values: dict[str, Any] = {
+        "order_number": 100234,
+        "restaurant_id": RESTAURANT,
+        "restaurant_name": "Kadıköy",
+        "shipping_method": "delivery",
+        "payment_method": "Nakit",
+        "payment_code": "CASH",
+        "amount_due": Decimal("235.50"),
+        "note": "Zile basmayın",
+        "total": Decimal("235.50"),
+        "discount": Decimal("10.00"),
+        "courier_type": "restaurant",
+        "courier_fee": Decimal(0),
+        "order_tip": Decimal(5),
+        "ordered_at": "2026-03-01 15:00:00",
+        "scheduled_for": None,
+        "customer_name": "Ayşe Yılmaz",
+        "customer_phone": "+905550001122",
+        "address": "Moda Caddesi",
+        "address_description": "mavi kapı",
+        "apartment_no": "4",
+        "building_no": "12",
+        "neighborhood_name": "Caferağa",
+        "district_name": "Kadıköy",
+        "city_name": "İstanbul",
+        "items": (item(),),
+    }
+    return Facts(**values | changes)
+
+
+def order(payment_key: str = KEY, status_id: int | None = 1, **changes: Any) -> Order:
+    values: dict[str, Any] = {
+        "payment_key": payment_key,
+        "status_id": status_id,
+        "status_text": "Onay Bekliyor",
+        "facts": facts(),
+        "problems": (),
+        "payload": '{"id": 100234}',
+        "digest": "d1",
+    }
+    return Order(**values | changes)
+
+
+def arrival(
+    payment_key: str = KEY,
+    status_id: int | None = 1,
+    *,
+    status: str = "RECEIVED",
+    ended_by: EndedBy | None = None,
+    **changes: Any,
+) -> Arrival:
+    return Arrival(order(payment_key, status_id, **changes), status, ended_by)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection as a POS driver makes it: nothing set, each statement committed at once."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=5)
+    connection.row_factory = sqlite3.Row
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+class Refused(Exception):
+    """The database did not take what a POS wrote. Its words are the database's own."""
+
+
+NOT_NULL = "NOT NULL|not-null|cannot be null|doesn't have a default"
+TWICE = "UNIQUE constraint failed|duplicate key|Duplicate entry"
+NO_PARENT = "(?i)foreign key"
+# A server's words for a value that does not fit its column: there the type refuses what on SQLite a CHECK does.
+UNFIT = "invalid input syntax|out of range|[Ii]ncorrect|too long|Truncated|can not be used|is of type"
+
+
+class Pos:
+    """A POS: a stock driver that sets nothing, each statement committed at once; `?` marks a value, as on SQLite."""
+
+    def __init__(self, kind: str, connection: Any) -> None:
+        self.kind = kind
+        self._connection = connection
+
+    @classmethod
+    @contextmanager
+    def at(cls, url: str) -> Iterator["Pos"]:
+        parsed = make_url(url)
+        kind = {"mysql": "mariadb"}.get(parsed.get_backend_name(), parsed.get_backend_name())
+        match kind:
+            case "sqlite":
+                connection: Any = sqlite3.connect(parsed.database or "", isolation_level=None, timeout=5)
+            case "postgresql":
+                # A till on the server's own connection string, in whose session nothing is set.
+                plain = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
+                connection = psycopg.connect(plain, autocommit=True)
+            case _:
+                connection = pymysql.connect(
+                    host=parsed.host,
+                    port=parsed.port or 3306,
+                    user=parsed.username,
+                    password=str(parsed.password or ""),
+                    database=parsed.database,
+                    autocommit=True,
+                )
+        try:
+            yield cls(kind, connection)
+        finally:
+            connection.close()
+
+    def execute(self, sql: str, values: Sequence[object] = ()) -> Any:
+        """The driver's cursor. Raises Refused for what the database does not take."""
+        if self.kind != "sqlite":
+            sql = sql.replace("BEGIN IMMEDIATE", "BEGIN")
+            if values:
+                sql = sql.replace("%", "%%").replace("?", "%s")
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute(sql, values or None) if self.kind != "sqlite" else cursor.execute(sql, values)
+        except (sqlite3.IntegrityError, psycopg.IntegrityError, psycopg.DataError, pymysql.err.Error) as error:
+            raise Refused(str(error)) from error
+        except (psycopg.errors.DatatypeMismatch, psycopg.errors.InsufficientPrivilege) as error:
+            raise Refused(str(error)) from error
+        return cursor
+
+
+AnyPos = Pos | sqlite3.Connection
+
+
+def rows(pos: AnyPos, query: str, *values: object) -> list[Row]:
+    """What a SELECT brings; a time as the text that SQLite has for it."""
+    cursor = pos.execute(query, values)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, map(_plain, row), strict=True)) for row in cursor.fetchall()]
+
+
+def _plain(cell: object) -> object:
+    return f"{cell:%Y-%m-%d %H:%M:%S}.{cell.microsecond // 1000:03d}" if isinstance(cell, datetime) else cell
+
+
+def one(pos: AnyPos, query: str, *values: object) -> Row:
+    (row,) = rows(pos, query, *values)
+    return row
+
+
+def put(pos: AnyPos, table: str, **values: object) -> int:
+    """INSERT as a POS writes it. Returns the row's id."""
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    insert = f"INSERT INTO {table} ({names}) VALUES ({marks})"
+    if isinstance(pos, Pos) and pos.kind == "postgresql":
+        has_id = table in {"delivery_actions", "delivery_quarantine", "delivery_order_events"}
+        cursor = pos.execute(insert + (" RETURNING id" if has_id else ""), tuple(values.values()))
+        return cursor.fetchone()[0] if has_id else 0
+    return pos.execute(insert, tuple(values.values())).lastrowid or 0
+
+
+def put_order(pos: AnyPos, payment_key: str = KEY, **changes: object) -> str:
+    """An order as short as the table allows."""
+    values: Row = {"account": "kadikoy", "status": "RECEIVED", "received_utc": NOW_TEXT, "changed_utc": NOW_TEXT}
+    put(pos, "delivery_orders", payment_key=payment_key, **values | changes)
+    return payment_key
+
+
+DAEMONS = {
+    "state",
+    "attempts",
+    "next_attempt_utc",
+    "expires_utc",
+    "http_status",
+    "error_code",
+    "error_text",
+    "known_by",
+    "finished_utc",
+}
+
+
+def put_action(pos: AnyPos, action: str = "accept", **changes: object) -> int:
+    """An outbox row that is right: its arguments are the ones that its action needs; the daemon's columns come after."""
+    values = NEEDED[action] | changes
+    theirs = {column: values.pop(column) for column in sorted(DAEMONS & values.keys())}
+    row_id = put(pos, "delivery_actions", action=action, **values)
+    if theirs:
+        changed = ", ".join(f"{column} = ?" for column in theirs)
+        pos.execute(f"UPDATE delivery_actions SET {changed} WHERE id = ?", (*theirs.values(), row_id))
+    return row_id
+
+
+def order_row(pos: AnyPos, payment_key: str = KEY) -> Row:
+    return one(pos, "SELECT * FROM delivery_orders WHERE payment_key = ?", payment_key)
+
+
+def action_row(pos: AnyPos, row_id: int) -> Row:
+    return one(pos, "SELECT * FROM delivery_actions WHERE id = ?", row_id)
+
+
+def difference(before: Row, after: Row) -> set[str]:
+    """The columns that changed."""
+    return {column for column in before if before[column] != after[column]}

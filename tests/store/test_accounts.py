@@ -1,0 +1,387 @@
+"""Accounts: the cooldown that outlives a restart, and the token that only its own secrets open."""
+
+import base64
+import threading
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.databases import SQLITE, only
+from tests.store.samples import (
+    KEY,
+    LATER,
+    LATER_TEXT,
+    NOW,
+    NOW_TEXT,
+    OTHER,
+    RESTAURANT,
+    Row,
+    difference,
+    key,
+    one,
+    order_row,
+    put,
+    put_order,
+    rows,
+)
+
+from orderbridge.model import Token
+from orderbridge.store import accounts
+from orderbridge.store.accounts import Vault
+from orderbridge.store.database import Database
+
+FINGERPRINT, FOREIGN = "f" * 64, "a" * 64
+LONGEST = timedelta(seconds=50)
+SECOND = timedelta(seconds=1)
+MILLISECOND = timedelta(milliseconds=1)
+HOUR = timedelta(hours=1)
+PLAIN = "token-that-nobody-may-read"
+
+
+def register(database: Database, fingerprint: str = FINGERPRINT, name: str = "kadikoy") -> None:
+    database.write_now(lambda tx: accounts.register(tx, fingerprint, name))
+
+
+def account_row(pos: Any, fingerprint: str = FINGERPRINT) -> Row:
+    return one(pos, "SELECT * FROM delivery_accounts WHERE fingerprint = ?", fingerprint)
+
+
+def reserve(
+    database: Database, now: datetime = NOW, *, fingerprint: str = FINGERPRINT, longest: timedelta = LONGEST
+) -> datetime | None:
+    return database.write_now(
+        lambda tx: accounts.reserve_poll(tx, fingerprint, now=now, until=now + longest, longest=longest)
+    )
+
+
+# ---- register, note_poll, overview -----------------------------------------------------------------------------------
+
+
+def test_an_account_begins_as_new(database, pos):
+    register(database)
+    row = account_row(pos)
+    assert (row["name"], row["state"], row["next_poll_utc"]) == ("kadikoy", "new", None)
+
+
+def test_a_renamed_account_keeps_its_cooldown(database, pos):
+    register(database)
+    reserve(database)
+    before = account_row(pos)
+    register(database, name="moda")
+    assert difference(before, account_row(pos)) == {"name"}
+    assert reserve(database) == NOW + LONGEST
+
+
+def test_the_end_of_a_poll_is_noted_for_its_account_alone(database, pos):
+    register(database)
+    register(database, FOREIGN, "besiktas")
+    before = account_row(pos), account_row(pos, FOREIGN)
+    database.write_now(lambda tx: accounts.note_poll(tx, FINGERPRINT, state="ok", last_poll_ok_utc=LATER))
+    assert difference(before[0], account_row(pos)) == {"state", "last_poll_ok_utc"}
+    assert account_row(pos)["last_poll_ok_utc"] == LATER_TEXT
+    assert account_row(pos, FOREIGN) == before[1]
+
+
+def overview(database: Database, *fingerprints: str) -> list[Row]:
+    return database.read_now(lambda tx: accounts.overview(tx, fingerprints))
+
+
+def test_the_overview_lists_accounts_by_name_without_their_fingerprints(database):
+    register(database, name="moda")
+    register(database, FOREIGN, "besiktas")
+    listed = overview(database, FINGERPRINT, FOREIGN)
+    assert [account["name"] for account in listed] == ["besiktas", "moda"]
+    assert not any(fingerprint in str(listed) for fingerprint in (FINGERPRINT, FOREIGN))
+
+
+def test_a_former_pair_of_secrets_is_no_longer_in_the_overview(database):
+    register(database, FOREIGN, "kadikoy")
+    register(database, FINGERPRINT, "kadikoy")
+    reserve(database)
+    assert [account["last_poll_utc"] for account in overview(database, FINGERPRINT)] == [NOW]
+    assert overview(database) == []
+
+
+# ---- reserve_poll ----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_poll_may_leave_and_is_noted_before_it_does(database, pos):
+    register(database)
+    before = account_row(pos)
+    assert reserve(database) is None
+    after = account_row(pos)
+    assert (after["last_poll_utc"], after["next_poll_utc"]) == (NOW_TEXT, "2026-03-01 12:00:50.250")
+    assert difference(before, after) == {"last_poll_utc", "next_poll_utc"}
+
+
+@pytest.mark.parametrize("passed", [timedelta(0), SECOND, LONGEST - MILLISECOND])
+def test_inside_the_cooldown_nobody_may_poll(passed, database, pos):
+    register(database)
+    reserve(database)
+    before = account_row(pos)
+    assert reserve(database, NOW + passed) == NOW + LONGEST
+    assert account_row(pos) == before
+
+
+def test_the_cooldown_ends_at_its_time(database):
+    register(database)
+    reserve(database)
+    assert reserve(database, NOW + LONGEST) is None
+
+
+def test_the_answer_ends_the_reservation_sooner(database):
+    register(database)
+    reserve(database)
+    until = NOW + timedelta(seconds=31)
+    database.write_now(lambda tx: accounts.note_poll(tx, FINGERPRINT, next_poll_utc=until))
+    assert reserve(database, until - MILLISECOND) == until
+    assert reserve(database, until) is None
+
+
+def test_another_account_has_its_own_cooldown(database):
+    register(database)
+    register(database, FOREIGN, "besiktas")
+    assert [reserve(database), reserve(database, fingerprint=FOREIGN)] == [None, None]
+
+
+def test_a_restart_does_not_forget_the_cooldown(url, database):
+    register(database)
+    reserve(database)
+    again = Database(url, inline=True)
+    assert reserve(again, NOW + SECOND) == NOW + LONGEST
+    again.close()
+
+
+def test_a_clock_that_jumped_back_waits_for_the_longest_cooldown_at_most(database, pos):
+    register(database)
+    reserve(database)
+    earlier = NOW - timedelta(days=400)
+    assert reserve(database, earlier) == earlier + LONGEST
+    assert reserve(database, earlier + SECOND) == earlier + LONGEST  # and does not push it before itself
+    assert reserve(database, earlier + LONGEST) is None
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("cell", ["soon", "", "x"])
+def test_a_note_that_cannot_be_read_blocks_for_the_longest_cooldown_at_most(cell, database, pos):
+    register(database)
+    pos.execute("UPDATE delivery_accounts SET next_poll_utc = ?", (cell,))
+    assert reserve(database) in (None, NOW + LONGEST)
+    assert reserve(database, NOW + LONGEST) is None
+
+
+def test_an_account_that_is_not_registered_may_not_poll(database, pos):
+    assert reserve(database) == NOW + LONGEST
+    assert rows(pos, "SELECT * FROM delivery_accounts") == []
+
+
+def test_of_two_that_race_only_one_may_poll(url, database):
+    """Two processes on one database: as many rounds as show a guard that is missing."""
+    rivals = [Database(url, inline=True) for _ in range(2)]
+    rounds = [key(number) for number in range(30)]
+    for fingerprint in rounds:
+        register(database, fingerprint, fingerprint)
+    start = threading.Barrier(len(rivals))
+    won: list[str] = []
+    failures: list[Exception] = []
+
+    def race(rival: Database) -> None:
+        for fingerprint in rounds:
+            start.wait(10)
+            try:
+                if reserve(rival, fingerprint=fingerprint) is None:
+                    won.append(fingerprint)
+            except Exception as error:  # noqa: BLE001 - a thread of a test tells what went wrong
+                failures.append(error)
+
+    threads = [threading.Thread(target=race, args=(rival,)) for rival in rivals]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for rival in rivals:
+        rival.close()
+    assert failures == []
+    assert sorted(won) == rounds
+
+
+# ---- adopt_orphans ---------------------------------------------------------------------------------------------------
+
+
+def reaches(pos: Any, account: str, restaurant: str = RESTAURANT) -> None:
+    put(pos, "delivery_restaurants", account=account, id=restaurant, name="Kadıköy")
+
+
+def adopt(database: Database, *configured: str) -> int:
+    return database.write_now(lambda tx: accounts.adopt_orphans(tx, configured))
+
+
+def test_an_orphan_goes_to_a_configured_account_that_reaches_its_restaurant(database, pos):
+    put_order(pos, account="gone", restaurant_id=RESTAURANT)
+    reaches(pos, "besiktas")
+    before = order_row(pos)
+    assert adopt(database, "kadikoy", "besiktas") == 1
+    assert order_row(pos)["account"] == "besiktas"
+    assert difference(before, order_row(pos)) == {"account"}
+
+
+@pytest.mark.parametrize(
+    "order, reached_by",
+    [
+        ({"account": "kadikoy"}, "besiktas"),
+        ({"account": "gone", "ended_utc": NOW_TEXT}, "besiktas"),
+        ({"account": "gone", "restaurant_id": OTHER}, "besiktas"),
+        ({"account": "gone", "restaurant_id": None}, "besiktas"),
+        ({"account": "gone"}, "gone"),
+        ({"account": "gone"}, "left too"),
+    ],
+    ids=["has its account", "ended", "of another restaurant", "of no restaurant", "reached by none", "left too"],
+)
+def test_any_other_order_stays_where_it_is(order, reached_by, database, pos):
+    put_order(pos, KEY, **{"restaurant_id": RESTAURANT} | order)
+    reaches(pos, reached_by)
+    assert adopt(database, "kadikoy", "besiktas") == 0
+    assert order_row(pos)["account"] == order["account"]
+
+
+# ---- the vault -------------------------------------------------------------------------------------------------------
+
+
+def vault(fingerprint: str = FINGERPRINT, app: str = "app", rest: str = "rest") -> Vault:
+    return Vault(fingerprint, app, rest)
+
+
+def token(plain: str = PLAIN, issued: datetime = NOW) -> Token:
+    return Token(plain, issued, issued + 24 * HOUR)
+
+
+def save(database: Database, kept: Token | None = None) -> None:
+    register(database)
+    database.write_now(lambda tx: vault().save(tx, kept or token()))
+
+
+def load(database: Database, by: Vault | None = None) -> Token | None:
+    return database.read_now((by or vault()).load)
+
+
+def test_a_token_comes_back_as_it_was(database):
+    save(database)
+    assert load(database) == token()
+
+
+def test_a_token_with_any_letters_comes_back(database):
+    save(database, token("Ş🌯" * 500))
+    assert load(database) == token("Ş🌯" * 500)
+
+
+def test_a_time_of_issue_with_microseconds_does_not_lock_the_token_out(database):
+    issued = NOW + timedelta(microseconds=777)
+    save(database, token(issued=issued))
+    assert load(database) == Token(PLAIN, NOW, NOW + 24 * HOUR)
+
+
+def test_there_is_no_token_before_one_was_kept(database):
+    register(database)
+    assert load(database) is None
+
+
+def test_a_newer_token_takes_the_place_of_the_older(database, pos):
+    save(database)
+    save(database, token("newer", LATER))
+    assert load(database) == token("newer", LATER)
+    assert len(rows(pos, "SELECT * FROM delivery_tokens")) == 1
+
+
+def test_its_expiry_is_shown_with_the_account(database, pos):
+    save(database)
+    assert account_row(pos)["token_expires_utc"] == "2026-03-02 12:00:00.250"
+
+
+def test_the_same_token_is_sealed_anew_each_time(database, pos):
+    sealed = set()
+    for _ in range(5):
+        save(database)
+        sealed.add(one(pos, "SELECT ciphertext FROM delivery_tokens")["ciphertext"])
+    assert len(sealed) == 5
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        vault(app="another"),
+        vault(rest="another"),
+        vault(app="rest", rest="app"),
+        vault(app="ap", rest="prest"),
+        vault(app="", rest="app\0rest"),
+    ],
+    ids=["app secret", "rest secret", "swapped", "shifted", "all in one"],
+)
+def test_other_secrets_do_not_open_it(other, database):
+    save(database)
+    assert load(database, other) is None
+    assert load(database) == token()
+
+
+def test_a_token_moved_to_another_account_does_not_open(database, pos):
+    save(database)
+    pos.execute("UPDATE delivery_tokens SET fingerprint = ?", (FOREIGN,))
+    assert load(database, vault(FOREIGN)) is None
+
+
+def tampered(text: str, place: int) -> str:
+    sealed = bytearray(base64.b64decode(text))
+    sealed[place] ^= 1
+    return base64.b64encode(sealed).decode()
+
+
+@only(SQLITE)  # the types and the encoding of a server refuse most of these
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"issued_utc": "2026-03-01 12:00:00.251"},
+        {"issued_utc": "2027-03-01 12:00:00.250"},
+        {"issued_utc": "soon"},
+        {"expires_utc": "soon"},
+        {"ciphertext": ""},
+        {"ciphertext": "AAAA"},
+        {"ciphertext": "no base64 at all: ş"},
+        {"ciphertext": b"\x00\xff"},
+        {"ciphertext": PLAIN},
+    ],
+    ids=lambda change: " ".join(f"{name}={value!r}" for name, value in change.items()),
+)
+def test_a_row_that_was_changed_gives_no_token(change, database, pos):
+    save(database)
+    ((column, value),) = change.items()
+    pos.execute(f"UPDATE delivery_tokens SET {column} = ?", (value,))
+    assert load(database) is None
+
+
+@pytest.mark.parametrize("place", [0, 11, 12, -17, -16, -1], ids=str)
+def test_a_single_changed_bit_gives_no_token(place, database, pos):
+    save(database)
+    sealed = one(pos, "SELECT ciphertext FROM delivery_tokens")["ciphertext"]
+    pos.execute("UPDATE delivery_tokens SET ciphertext = ?", (tampered(sealed, place),))
+    assert load(database) is None
+
+
+def test_each_account_keeps_its_own_token(database):
+    save(database)
+    foreign = vault(FOREIGN)
+    database.write_now(lambda tx: foreign.save(tx, token("another")))
+    assert load(database) == token()
+    assert load(database, foreign) == token("another")
+
+
+@only(SQLITE)
+def test_neither_the_token_nor_a_secret_is_anywhere_in_the_files(path: Path, database):
+    secret = Vault(FINGERPRINT, "app-secret-of-the-test", "rest-secret-of-the-test")
+    register(database)
+    database.write_now(lambda tx: secret.save(tx, token()))
+    files = [file.read_bytes() for file in path.parent.glob(f"{path.name}*")]
+    database.close()
+    files.append(path.read_bytes())
+    assert len(files) >= 3  # the file, its log, and the file alone again
+    hidden = [PLAIN, base64.b64encode(PLAIN.encode()).decode(), "app-secret-of-the-test", "rest-secret-of-the-test"]
+    assert [word for word in hidden for file in files if word.encode() in file] == []

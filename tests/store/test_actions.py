@@ -1,0 +1,544 @@
+"""The outbox's transitions: each writes its own columns, guarded by the state that the row must have."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+from tests.databases import SQLITE, only
+from tests.store.samples import (
+    KEY,
+    LATER,
+    LATER_TEXT,
+    NOW,
+    NOW_TEXT,
+    OTHER,
+    RESTAURANT,
+    Pos,
+    Row,
+    action_row,
+    difference,
+    key,
+    put,
+    put_action,
+    put_order,
+    rows,
+)
+
+from orderbridge.model import Action, ActionState, Attempt, KnownBy, OutboxRow, Outcome, Verdict
+from orderbridge.store import actions
+from orderbridge.store.database import Database
+
+FINAL = [state for state in ActionState if state not in {ActionState.PENDING, ActionState.SENDING}]
+UNFINISHED = [ActionState.PENDING, ActionState.SENDING]
+TIMEOUT = Attempt(Outcome.UNKNOWN, "timeout", None, "no answer within 20 s")
+DONE = Verdict(ActionState.DONE, None, KnownBy.ANSWER, 2, 200)
+REFUSED = Verdict(ActionState.REFUSED, "wrong_status", KnownBy.ANSWER, None, 422)
+
+
+def read(database: Database, **how: bool) -> list[OutboxRow]:
+    return database.read_now(lambda tx: actions.read_unfinished(tx, **how))[0]
+
+
+def read_one(database: Database) -> OutboxRow:
+    (row,) = read(database)
+    return row
+
+
+def attempts(pos: Pos) -> list[Row]:
+    return rows(pos, "SELECT * FROM delivery_action_attempts ORDER BY action_id, attempt")
+
+
+# ---- read_unfinished -------------------------------------------------------------------------------------------------
+
+
+def test_a_row_is_read_as_plain_values(database, pos):
+    row_id = put_action(pos, account="kadikoy", valid_minutes=7, created_by="kasa 2", created_utc=NOW_TEXT, withdraw=1)
+    assert read_one(database) == OutboxRow(
+        id=row_id,
+        action=Action.ACCEPT,
+        state=ActionState.PENDING,
+        payment_key=KEY,
+        restaurant_id=None,
+        food_id=None,
+        account="kadikoy",
+        preparing_time=25,
+        reason_id=None,
+        valid_minutes=7,
+        withdraw=True,
+        created_utc=NOW,
+        next_attempt_utc=None,
+        expires_utc=None,
+        attempts=0,
+    )
+
+
+def test_a_food_and_a_restaurant_are_read_too(database, pos):
+    put_action(pos, "deactivate_food", restaurant_id=RESTAURANT)
+    put_action(pos, "close_restaurant", next_attempt_utc=NOW_TEXT, expires_utc=LATER_TEXT, attempts=2)
+    food, restaurant = read(database)
+    assert (food.action, food.food_id, food.restaurant_id, food.withdraw) == ("deactivate_food", 55, RESTAURANT, False)
+    assert (restaurant.next_attempt_utc, restaurant.expires_utc, restaurant.attempts) == (NOW, LATER, 2)
+
+
+def test_rows_come_by_id_and_finished_ones_do_not(database, pos):
+    ids = {state: put_action(pos, state=state.value) for state in ActionState}
+    again = put_action(pos)
+    assert [row.id for row in read(database)] == [ids[ActionState.PENDING], ids[ActionState.SENDING], again]
+    assert [row.id for row in read(database, sending_only=True)] == [ids[ActionState.SENDING]]
+    assert database.read_now(actions.count_unfinished) == 3
+
+
+def test_an_empty_outbox_is_empty(database):
+    assert database.read_now(actions.read_unfinished) == ([], [])
+    assert database.read_now(actions.count_unfinished) == 0
+
+
+@only(SQLITE)
+@pytest.mark.parametrize(
+    "changes",
+    [{"action": "dance"}, {"state": "pending", "action": ""}],
+    ids=["an action that nobody knows", "no action at all"],
+)
+def test_a_word_that_slipped_through_harms_only_its_row(changes, database, pos):
+    pos.execute("PRAGMA ignore_check_constraints = ON")
+    bad = put(pos, "delivery_actions", **{"payment_key": KEY} | changes)
+    good = put_action(pos)
+    found, unreadable = database.read_now(actions.read_unfinished)
+    assert [row.id for row in found] == [good]
+    assert unreadable == [bad]
+
+
+@only(SQLITE)
+@pytest.mark.parametrize(
+    "column, cell, read_as",
+    [
+        ("preparing_time", "soon", "soon"),
+        ("created_utc", "yesterday", None),
+        ("expires_utc", "never", None),
+        ("withdraw", 2, True),
+    ],
+)
+def test_a_cell_that_slipped_through_is_read_as_it_is(column, cell, read_as, database, pos):
+    pos.execute("PRAGMA ignore_check_constraints = ON")
+    put_action(pos, **{column: cell})
+    assert getattr(read_one(database), column) == read_as
+
+
+@only(SQLITE)
+def test_bytes_that_are_no_utf8_do_not_stop_the_reading(database, pos):
+    pos.execute(
+        "INSERT INTO delivery_actions (action, payment_key, account, created_by)"
+        " VALUES ('complete', ?, CAST(x'6BFF' AS TEXT), CAST(x'FE' AS TEXT))",
+        (KEY,),
+    )
+    good = put_action(pos)
+    assert [(row.id, row.account) for row in read(database)] == [(1, "k\ufffd"), (good, None)]
+
+
+# ---- start, record, forget_attempt -----------------------------------------------------------------------------------
+
+
+def start(database: Database, row: OutboxRow, attempt: int = 1) -> bool:
+    return database.write_now(lambda tx: actions.start(tx, row, attempt, NOW))
+
+
+def test_a_start_marks_the_row_as_sent_and_notes_the_attempt(database, pos):
+    put_action(pos, next_attempt_utc=NOW_TEXT)
+    row = read_one(database)
+    before = action_row(pos, row.id)
+    assert start(database, row)
+    after = action_row(pos, row.id)
+    assert (after["state"], after["next_attempt_utc"]) == ("sending", None)
+    assert difference(before, after) == {"state", "next_attempt_utc"}
+    assert attempts(pos) == [
+        {
+            "action_id": row.id,
+            "attempt": 1,
+            "started_utc": NOW_TEXT,
+            "finished_utc": None,
+            "outcome": None,
+            "spent": 0,
+            "http_status": None,
+            "error_code": None,
+            "detail": None,
+        }
+    ]
+
+
+def test_an_unresolved_row_is_started_again_as_the_next_attempt(database, pos):
+    put_action(pos)
+    start(database, read_one(database))
+    assert start(database, read_one(database), 2)
+    assert [row["attempt"] for row in attempts(pos)] == [1, 2]
+
+
+def test_of_two_who_start_a_waiting_row_the_second_loses(database, pos):
+    put_action(pos)
+    row = read_one(database)
+    assert [start(database, row), start(database, row)] == [True, False]
+    assert len(attempts(pos)) == 1
+
+
+@pytest.mark.parametrize("state", FINAL)
+def test_a_row_that_has_ended_meanwhile_is_not_started(state, database, pos):
+    put_action(pos)
+    row = read_one(database)
+    pos.execute("UPDATE delivery_actions SET state = ?", (state.value,))
+    assert not start(database, row)
+    assert attempts(pos) == []
+
+
+def test_a_row_that_was_asked_back_meanwhile_is_not_started(database, pos):
+    put_action(pos)
+    row = read_one(database)
+    pos.execute("UPDATE delivery_actions SET withdraw = 1")
+    assert not start(database, row)
+    assert action_row(pos, row.id)["state"] == "pending"
+    assert start(database, read_one(database))  # by one who has seen it
+
+
+def test_the_end_of_an_attempt_is_recorded(database, pos):
+    put_action(pos)
+    row = read_one(database)
+    start(database, row)
+    start(database, read_one(database), 2)
+    before = action_row(pos, row.id)
+    database.write_now(lambda tx: actions.record(tx, row.id, 1, replace(TIMEOUT, http_status=502), LATER))
+    first, second = attempts(pos)
+    assert (first["finished_utc"], first["outcome"], first["http_status"]) == (LATER_TEXT, "unknown", 502)
+    assert (first["error_code"], first["detail"]) == ("timeout", "no answer within 20 s")
+    assert second["finished_utc"] is None
+    assert action_row(pos, row.id) == before
+
+
+def test_an_empty_detail_is_no_detail(database, pos):
+    put_action(pos)
+    row = read_one(database)
+    start(database, row)
+    database.write_now(lambda tx: actions.record(tx, row.id, 1, Attempt(Outcome.OK, None, 200), LATER))
+    assert attempts(pos)[0]["detail"] is None
+
+
+@pytest.mark.parametrize(
+    "forget",
+    [
+        lambda tx, row_id: actions.forget_attempt(tx, row_id, 2),
+        lambda tx, row_id: actions.record(tx, row_id, 2, Attempt(Outcome.NOT_SENT, "dns_failed"), LATER),
+    ],
+    ids=["forget_attempt", "record of what never left"],
+)
+def test_an_attempt_that_never_left_leaves_no_trace(forget, database, pos):
+    put_action(pos)
+    start(database, read_one(database))
+    start(database, read_one(database), 2)
+    row_id = read_one(database).id
+    database.write_now(lambda tx: forget(tx, row_id))
+    assert [row["attempt"] for row in attempts(pos)] == [1]
+
+
+# ---- histories, unfinished_attempts ----------------------------------------------------------------------------------
+
+
+def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):
+    first, second = put_action(pos), put_action(pos)
+    for row_id, number, finished, outcome in [
+        (first, 2, LATER_TEXT, "rate_limited"),
+        (first, 1, NOW_TEXT, "unknown"),
+        (first, 3, None, None),
+        (second, 1, NOW_TEXT, "ok"),
+    ]:
+        put(
+            pos,
+            "delivery_action_attempts",
+            action_id=row_id,
+            attempt=number,
+            started_utc=NOW_TEXT,
+            finished_utc=finished,
+            outcome=outcome,
+            error_code="code",
+            http_status=429,
+        )
+    found = database.read_now(lambda tx: actions.histories(tx, iter([first])))
+    unknown = Attempt(Outcome.UNKNOWN, "code", 429, ended_utc=NOW)
+    limited = Attempt(Outcome.RATE_LIMITED, "code", 429, ended_utc=LATER)
+    assert found == {first: [unknown, limited]}
+
+
+def test_a_row_without_attempts_has_an_empty_history(database):
+    assert database.read_now(lambda tx: actions.histories(tx, [7])) == {7: []}
+    assert database.read_now(lambda tx: actions.histories(tx, [])) == {}
+
+
+def test_what_was_on_the_wire_when_the_program_stopped_is_found(database, pos):
+    row_ids = []
+    for state, finished in [("sending", None), ("sending", NOW_TEXT), ("done", None)]:
+        row_id = put_action(pos, state=state)
+        row_ids.append(row_id)
+        put(
+            pos,
+            "delivery_action_attempts",
+            action_id=row_id,
+            attempt=3,
+            started_utc=NOW_TEXT,
+            finished_utc=finished,
+            outcome=finished and "unknown",
+        )
+    assert database.read_now(actions.unfinished_attempts) == [(row_ids[0], 3)]
+
+
+# ---- finish ----------------------------------------------------------------------------------------------------------
+
+OF_A_VERDICT = {
+    "state",
+    "attempts",
+    "next_attempt_utc",
+    "http_status",
+    "error_code",
+    "error_text",
+    "known_by",
+    "finished_utc",
+}
+
+
+def finish(database: Database, row_id: int, verdict: Verdict = REFUSED, words: str | None = "Reddedildi.") -> bool:
+    return database.write_now(lambda tx: actions.finish(tx, row_id, verdict, words, 2, LATER))
+
+
+@pytest.mark.parametrize("state", UNFINISHED)
+def test_a_verdict_ends_an_unfinished_row_with_its_reason(state, database, pos):
+    row_id = put_action(pos, state=state.value, next_attempt_utc=NOW_TEXT, expires_utc=NOW_TEXT, created_by="kasa 2")
+    before = action_row(pos, row_id)
+    assert finish(database, row_id)
+    after = action_row(pos, row_id)
+    assert {name: after[name] for name in OF_A_VERDICT} == {
+        "state": "refused",
+        "attempts": 2,
+        "next_attempt_utc": None,
+        "http_status": 422,
+        "error_code": "wrong_status",
+        "error_text": "Reddedildi.",
+        "known_by": "answer",
+        "finished_utc": LATER_TEXT,
+    }
+    assert difference(before, after) <= OF_A_VERDICT
+
+
+def test_a_success_takes_the_words_of_an_earlier_failure_away(database, pos):
+    row_id = put_action(pos, state="sending", error_code="timeout", error_text="Biraz bekleyin.", http_status=502)
+    finish(database, row_id, DONE, None)
+    row = action_row(pos, row_id)
+    assert (row["state"], row["error_code"], row["error_text"], row["http_status"]) == ("done", None, None, 200)
+
+
+@pytest.mark.parametrize("state", FINAL)
+def test_of_two_verdicts_the_second_loses(state, database, pos):
+    row_id = put_action(pos, state=state.value, error_code="the first")
+    before = action_row(pos, row_id)
+    assert not finish(database, row_id)
+    assert action_row(pos, row_id) == before
+
+
+def test_a_verdict_of_a_row_that_is_not_there_is_none(database):
+    assert not finish(database, 7)
+
+
+def test_the_rows_beside_are_not_ended(database, pos):
+    first, second = put_action(pos), put_action(pos)
+    before = action_row(pos, second)
+    finish(database, first)
+    assert action_row(pos, second) == before
+
+
+# ---- postpone --------------------------------------------------------------------------------------------------------
+
+
+def postpone(database: Database, row_id: int, state: ActionState, at: datetime | None) -> None:
+    database.write_now(lambda tx: actions.postpone(tx, row_id, state, at, TIMEOUT, "Biraz bekleyin.", 1))
+
+
+@pytest.mark.parametrize("state", UNFINISHED)
+@pytest.mark.parametrize("at, text", [(LATER, LATER_TEXT), (None, None)], ids=["until a time", "until a look"])
+def test_a_row_waits_with_the_reason(state, at, text, database, pos):
+    row_id = put_action(pos, state="sending")
+    before = action_row(pos, row_id)
+    postpone(database, row_id, state, at)
+    after = action_row(pos, row_id)
+    assert (after["state"], after["next_attempt_utc"], after["attempts"]) == (state, text, 1)
+    assert (after["error_code"], after["error_text"], after["http_status"]) == ("timeout", "Biraz bekleyin.", None)
+    assert difference(before, after) <= OF_A_VERDICT - {"finished_utc", "known_by"}
+
+
+@pytest.mark.parametrize("state", [ActionState.PENDING, *FINAL])
+def test_a_row_that_is_not_on_the_wire_is_not_postponed(state, database, pos):
+    row_id = put_action(pos, state=state.value)
+    before = action_row(pos, row_id)
+    postpone(database, row_id, ActionState.PENDING, LATER)
+    assert action_row(pos, row_id) == before
+
+
+# ---- retry, ask_back -------------------------------------------------------------------------------------------------
+
+
+def retry(database: Database, row_id: int) -> bool:
+    return database.write_now(lambda tx: actions.retry(tx, row_id, LATER))
+
+
+def test_a_failed_row_waits_again_and_its_expiry_counts_anew(database, pos):
+    row_id = put_action(
+        pos,
+        state="failed",
+        error_code="outcome_unknown",
+        error_text="Bilinmiyor.",
+        http_status=502,
+        known_by="poll",
+        finished_utc=NOW_TEXT,
+        expires_utc=NOW_TEXT,
+        attempts=4,
+        created_by="kasa 2",
+    )
+    before = action_row(pos, row_id)
+    assert retry(database, row_id)
+    after = action_row(pos, row_id)
+    assert (after["state"], after["expires_utc"], after["created_utc"]) == (
+        "pending",
+        LATER_TEXT,
+        before["created_utc"],
+    )
+    empty = ("next_attempt_utc", "finished_utc", "error_code", "error_text", "known_by", "http_status")
+    assert [after[name] for name in empty] == [None] * len(empty)
+    written_by_the_pos = {"action", "payment_key", "preparing_time", "request_id", "created_by"}
+    assert difference(before, after).isdisjoint(written_by_the_pos)
+    assert read_one(database).id == row_id
+
+
+def test_the_attempts_before_a_retry_are_spent_and_those_of_other_rows_are_not(database, pos):
+    retried, other = put_action(pos, state="failed", attempts=4), put_action(pos, state="failed")
+    for row_id in (retried, other):
+        put(
+            pos,
+            "delivery_action_attempts",
+            action_id=row_id,
+            attempt=1,
+            started_utc=NOW_TEXT,
+            finished_utc=NOW_TEXT,
+            outcome="unknown",
+        )
+    retry(database, retried)
+    told = database.read_now(lambda tx: actions.histories(tx, [retried, other]))
+    assert {row_id: [attempt.spent for attempt in history] for row_id, history in told.items()} == {
+        retried: [True],
+        other: [False],
+    }
+    assert [action_row(pos, row_id)["attempts"] for row_id in (retried, other)] == [0, 0]
+
+
+def test_a_row_that_cannot_be_retried_keeps_its_attempts(database, pos):
+    row_id = put_action(pos, state="done")
+    put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, started_utc=NOW_TEXT)
+    retry(database, row_id)
+    assert attempts(pos)[0]["spent"] == 0
+
+
+@pytest.mark.parametrize("state", [state for state in ActionState if state != ActionState.FAILED])
+def test_only_a_failed_row_is_retried(state, database, pos):
+    row_id = put_action(pos, state=state.value)
+    before = action_row(pos, row_id)
+    assert not retry(database, row_id)
+    assert action_row(pos, row_id) == before
+
+
+def test_of_two_who_retry_a_row_the_second_loses(database, pos):
+    row_id = put_action(pos, state="failed")
+    assert [retry(database, row_id), retry(database, row_id)] == [True, False]
+
+
+@pytest.mark.parametrize("state", UNFINISHED)
+def test_an_unfinished_row_can_be_asked_back(state, database, pos):
+    row_id = put_action(pos, state=state.value)
+    before = action_row(pos, row_id)
+    assert database.write_now(lambda tx: actions.ask_back(tx, row_id))
+    after = action_row(pos, row_id)
+    assert after["withdraw"] == 1
+    assert difference(before, after) == {"withdraw"}
+
+
+@pytest.mark.parametrize("state", FINAL)
+def test_a_row_that_has_ended_is_not_asked_back(state, database, pos):
+    row_id = put_action(pos, state=state.value)
+    assert not database.write_now(lambda tx: actions.ask_back(tx, row_id))
+    assert action_row(pos, row_id)["withdraw"] == 0
+
+
+@pytest.mark.parametrize(
+    "transition",
+    [
+        lambda tx, row_id: actions.finish(tx, row_id, DONE, None, 1, NOW),
+        lambda tx, row_id: actions.postpone(tx, row_id, ActionState.PENDING, None, TIMEOUT, None, 1),
+        actions.ask_back,
+    ],
+    ids=["finish", "postpone", "ask_back"],
+)
+def test_a_transition_touches_one_row(transition: Callable[[Connection, int], Any], database, pos):
+    first, second = (put_action(pos, state="sending") for _ in range(2))
+    before = action_row(pos, second)
+    database.write_now(lambda tx: transition(tx, first))
+    assert action_row(pos, second) == before
+
+
+# ---- ends, add ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "action, state, found",
+    [
+        ("complete", "done", {(KEY, "complete")}),
+        ("complete", "sending", {(KEY, "complete")}),
+        ("complete", "failed", {(KEY, "complete")}),
+        ("complete", "pending", set()),
+        ("complete", "refused", set()),
+        ("cancel", "done", {(KEY, "cancel")}),
+        ("accept", "done", set()),
+    ],
+)
+def test_an_end_that_we_brought_about_or_may_have_is_found(action, state, found, database, pos):
+    put_action(pos, action, state=state)
+    assert database.read_now(lambda tx: actions.ends(tx, [KEY, OTHER])) == found
+
+
+def test_no_orders_have_no_ends(database, pos):
+    put_action(pos, "complete", state="done")
+    assert database.read_now(lambda tx: actions.ends(tx, [])) == set()
+    assert database.read_now(lambda tx: actions.ends(tx, [OTHER])) == set()
+
+
+def test_a_row_of_ours_is_like_one_of_the_pos(database, pos):
+    put_order(pos, key(1))
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+    row_id = database.write_now(
+        lambda tx: actions.add(tx, action=Action.ACCEPT, payment_key=key(1), preparing_time=25, request_id="auto:1")
+    )
+    row = read_one(database)
+    assert (row.id, row.action, row.state, row.preparing_time) == (row_id, "accept", "pending", 25)
+    assert row.created_utc is not None
+    assert before <= row.created_utc <= datetime.now(UTC)
+    assert action_row(pos, row_id)["request_id"] == "auto:1"
+
+
+def test_a_request_of_ours_is_added_once(database, pos):
+    for minutes in (25, 30):
+        database.write_now(
+            lambda tx, minutes=minutes: actions.add_once(
+                tx, "auto:1", action="accept", payment_key=KEY, preparing_time=minutes
+            )
+        )
+    row = read_one(database)
+    assert (row.preparing_time, action_row(pos, row.id)["request_id"]) == (25, "auto:1")
+
+
+def test_ids_of_added_rows_grow(database):
+    add = lambda: database.write_now(lambda tx: actions.add(tx, action="complete", payment_key=KEY))  # noqa: E731
+    first, second = add(), add()
+    assert first < second

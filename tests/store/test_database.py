@@ -1,0 +1,590 @@
+"""The seam between the async world and the database, on real files."""
+
+import asyncio
+import os
+import queue
+import sqlite3
+import stat
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, event, select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database, own_postgresql
+from tests.store.samples import KEY, NO_PARENT, NOW, OTHER, TWICE, Pos, opened, order_row, put_action, put_order, rows
+
+from orderbridge.errors import StoreError
+from orderbridge.store import actions, tables
+from orderbridge.store import database as module
+from orderbridge.store.database import Database, is_busy, open_database
+
+
+@pytest.fixture
+async def threaded(database: Database, url: str) -> AsyncIterator[Database]:
+    """The same with its worker threads."""
+    threaded = Database(url)
+    yield threaded
+    await asyncio.to_thread(threaded.close)
+
+
+@pytest.fixture(params=["threads", "inline"])
+def either(request: pytest.FixtureRequest, database: Database, url: str) -> Iterator[Database]:
+    either = Database(url, inline=request.param == "inline")
+    yield either
+    either.close()
+
+
+def insert(connection: Connection, payment_key: str = KEY) -> str:
+    connection.execute(
+        text(
+            "INSERT INTO delivery_orders (payment_key, account, status, received_utc, changed_utc)"
+            " VALUES (:key, 'kadikoy', 'RECEIVED', '2026-03-01 12:00:00.250', '2026-03-01 12:00:00.250')"
+        ),
+        {"key": payment_key},
+    )
+    return payment_key
+
+
+def count(connection: Connection) -> int:
+    return connection.execute(text("SELECT count(*) FROM delivery_orders")).scalar_one()
+
+
+class Oops(Exception):
+    pass
+
+
+# ---- commit and roll back --------------------------------------------------------------------------------------------
+
+
+async def test_work_is_committed_when_it_returns_and_its_result_comes_back(either, pos):
+    assert await either.run(insert) == KEY
+    assert order_row(pos)["payment_key"] == KEY
+    assert await either.read(count) == 1
+
+
+async def test_work_that_raises_is_rolled_back_whole_and_the_error_comes_back(either, pos):
+    def work(connection: Connection) -> None:
+        insert(connection)
+        raise Oops("no")
+
+    with pytest.raises(Oops, match="no"):
+        await either.run(work)
+    assert rows(pos, "SELECT * FROM delivery_orders") == []
+    assert await either.run(insert) == KEY  # the worker lives on
+
+
+async def test_an_error_of_the_database_comes_back_as_it_is(either):
+    await either.run(insert)
+    with pytest.raises(IntegrityError, match=TWICE):
+        await either.run(insert)
+    assert await either.read(count) == 1
+
+
+async def test_an_error_while_reading_comes_back(either):
+    with pytest.raises(DBAPIError, match=r"no such table|does not exist|doesn't exist"):
+        await either.read(lambda tx: tx.execute(text("SELECT * FROM nowhere")))
+    assert await either.read(count) == 0
+
+
+def test_work_can_be_run_without_an_event_loop(database, pos):
+    assert database.write_now(insert) == KEY
+    assert database.read_now(count) == 1
+    assert len(rows(pos, "SELECT * FROM delivery_orders")) == 1
+
+
+async def test_inline_work_runs_on_the_spot_and_makes_no_thread(database):
+    before = threading.active_count()
+    assert await database.run(lambda _: threading.current_thread()) is threading.current_thread()
+    assert await database.read(lambda _: threading.current_thread()) is threading.current_thread()
+    assert threading.active_count() == before
+
+
+async def test_other_work_runs_beside_the_event_loop(threaded):
+    writer = await threaded.run(lambda _: threading.current_thread())
+    reader = await threaded.read(lambda _: threading.current_thread())
+    assert threading.current_thread() not in {writer, reader}
+    if threaded.is_sqlite:  # which has one writer
+        assert writer is not reader
+        assert await threaded.run(lambda _: threading.current_thread()) is writer
+
+
+# ---- order of work ---------------------------------------------------------------------------------------------------
+
+
+class Gate:
+    """Work that holds a worker until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered, self.opened = threading.Event(), threading.Event()
+
+    def __call__(self, _: Connection) -> None:
+        self.entered.set()
+        assert self.opened.wait(10)
+
+    async def hold(self, database: Database) -> asyncio.Task[None]:
+        task = asyncio.create_task(database.run(self))
+        assert await asyncio.to_thread(self.entered.wait, 10)
+        return task
+
+
+async def submit(database: Database, work: Any, **how: bool) -> asyncio.Task[Any]:
+    """A task that has had its first step: its work is in the queue."""
+    task = asyncio.create_task(database.run(work, **how))
+    await asyncio.sleep(0)
+    return task
+
+
+def holds(waiting: queue.Queue[Any], number: int) -> bool:
+    """Whether that much has been put into a queue whose worker is busy."""
+    with waiting.not_empty:
+        return waiting.not_empty.wait_for(lambda: waiting._qsize() >= number, 10)
+
+
+@only(SQLITE)  # one worker, so that the order can be told
+async def test_urgent_work_overtakes_what_waits_and_the_rest_keeps_its_order(threaded):
+    gate, done = Gate(), []
+    tasks = [await gate.hold(threaded)]
+    for name, urgent in [("first", False), ("second", False), ("verdict", True), ("third", False), ("last", True)]:
+        tasks.append(await submit(threaded, lambda _, name=name: done.append(name), urgent=urgent))
+    gate.opened.set()
+    await asyncio.gather(*tasks)
+    assert done == ["verdict", "last", "first", "second", "third"]
+
+
+@only(SQLITE)  # one worker, so that the order can be told
+async def test_the_work_of_a_cancelled_caller_is_done_all_the_same(threaded, pos):
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    gate = Gate()
+    held = await gate.hold(threaded)
+    cancelled = await submit(threaded, insert)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    gate.opened.set()
+    await held
+    assert await threaded.run(count) == 1
+    assert complaints == []
+    assert order_row(pos)["payment_key"] == KEY
+
+
+async def test_reading_does_not_wait_for_a_writer(threaded):
+    gate = Gate()
+    held = await gate.hold(threaded)
+    assert await asyncio.wait_for(threaded.read(count), 5) == 0
+    gate.opened.set()
+    await held
+
+
+async def test_closing_waits_for_what_was_submitted_and_ends_the_threads(url, database, pos):
+    closing = Database(url)
+    before = set(threading.enumerate())
+    gate = Gate()
+    held = await gate.hold(closing)
+    last = await submit(closing, insert)
+    close = asyncio.create_task(asyncio.to_thread(closing.close))
+    assert await asyncio.to_thread(holds, closing._writers._queue, 2)  # type: ignore[union-attr]
+    gate.opened.set()
+    await asyncio.gather(held, last, close)
+    assert order_row(pos)["payment_key"] == KEY
+    assert not any(thread.name.startswith("db-") for thread in before & set(threading.enumerate()))
+
+
+async def test_closing_does_not_wait_for_ever_for_a_server_that_does_not_answer(url, database, monkeypatch):
+    monkeypatch.setattr(module, "LEAVE_WITHIN_S", 0.01)
+    closing = Database(url)
+    pool = closing.engine.pool
+    gate = Gate()
+    held = await gate.hold(closing)
+    closing.close()
+    assert not held.done()
+    gate.opened.set()
+    await held
+    pool.dispose()
+
+
+# ---- SQLite ----------------------------------------------------------------------------------------------------------
+
+PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("pragma, value", PRAGMAS.items(), ids=PRAGMAS.keys())
+async def test_every_connection_is_safe(pragma, value, threaded):
+    def ask(connection: Connection) -> Any:
+        return connection.execute(text(f"PRAGMA {pragma}")).scalar()
+
+    assert [await threaded.run(ask), await threaded.read(ask)] == [value, value]
+
+
+def test_a_file_of_the_pos_is_made_safe(tmp_path):
+    path = tmp_path / "old.db"
+    with opened(path) as pos:
+        pos.execute("CREATE TABLE receipts (id INTEGER PRIMARY KEY)")
+        assert pos.execute("PRAGMA journal_mode").fetchone()[0] == "delete"
+    open_database(f"sqlite:///{path}", inline=True).close()
+    with opened(path) as pos:
+        assert pos.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+
+def test_a_commit_is_on_disk(database):
+    assert database.check_durability() is None
+
+
+def test_an_item_without_its_order_is_refused(database):
+    with pytest.raises(IntegrityError, match=NO_PARENT):
+        database.write_now(
+            lambda tx: tx.execute(text(f"INSERT INTO delivery_order_items (payment_key, line_no) VALUES ('{KEY}', 1)"))
+        )
+
+
+@only(SQLITE)
+def test_writers_that_read_first_wait_for_each_other(path, database):
+    """A transaction that begins by reading and then writes fails at once beside another, unless it begins IMMEDIATE."""
+    database.write_now(insert)
+    rivals = [Database(f"sqlite:///{path}", inline=True) for _ in range(2)]
+    start = threading.Barrier(len(rivals) + 1)
+    failures: list[Exception] = []
+
+    def add_one(connection: Connection) -> None:
+        seen = connection.execute(text("SELECT revision FROM delivery_orders")).scalar_one()
+        connection.execute(text("UPDATE delivery_orders SET revision = :next"), {"next": seen + 1})
+
+    def work(step: Any) -> None:
+        start.wait(10)
+        try:
+            for _ in range(40):
+                step()
+        except Exception as error:  # noqa: BLE001 - a thread of a test tells what went wrong
+            failures.append(error)
+
+    def till() -> None:
+        with opened(path) as pos:
+            pos.execute("BEGIN IMMEDIATE")
+            seen = pos.execute("SELECT revision FROM delivery_orders").fetchone()[0]
+            pos.execute("UPDATE delivery_orders SET revision = ?", (seen + 1,))
+            pos.execute("COMMIT")
+
+    steps = [*(lambda rival=rival: rival.write_now(add_one) for rival in rivals), till]
+    threads = [threading.Thread(target=work, args=(step,)) for step in steps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for rival in rivals:
+        rival.close()
+    assert failures == []
+    assert database.read_now(lambda tx: tx.execute(text("SELECT revision FROM delivery_orders")).scalar_one()) == 121
+
+
+@only(SQLITE)
+def test_a_second_writer_meets_the_first_at_its_beginning(path, database, pos):
+    quick = Database(f"sqlite:///{path}", inline=True, busy_timeout_s=0.05)
+    began: list[str] = []
+    pos.execute("BEGIN IMMEDIATE")
+    with pytest.raises(OperationalError, match="database is locked") as caught:
+        quick.write_now(lambda _: began.append("the work"))
+    assert began == []
+    assert is_busy(caught.value)
+    assert quick.read_now(count) == 0  # reading goes on
+    pos.execute("ROLLBACK")
+    assert quick.write_now(insert) == KEY
+    quick.close()
+
+
+def test_what_is_wrong_with_the_work_itself_is_no_busy_database(database):
+    database.write_now(insert)
+    with pytest.raises(DBAPIError) as caught:
+        database.write_now(insert)
+    assert not is_busy(caught.value)
+
+
+def test_a_till_reads_while_we_write(database, pos):
+    def work(connection: Connection) -> list[Any]:
+        insert(connection)
+        return rows(pos, "SELECT * FROM delivery_orders")
+
+    assert database.write_now(work) == []
+    assert len(rows(pos, "SELECT * FROM delivery_orders")) == 1
+
+
+@only(SQLITE)
+def test_a_cell_that_is_no_utf8_does_not_stop_the_reading(database, pos):
+    put_order(pos, KEY)
+    put_order(pos, OTHER, pos_reference="A-2")
+    pos.execute("UPDATE delivery_orders SET pos_reference = CAST(x'41FF' AS TEXT) WHERE payment_key = ?", (KEY,))
+    query = select(tables.orders.c.payment_key, tables.orders.c.pos_reference).order_by(tables.orders.c.payment_key)
+    assert database.read_now(lambda tx: [tuple(row) for row in tx.execute(query)]) == [(KEY, "A\ufffd"), (OTHER, "A-2")]
+
+
+@only(SQLITE)
+def test_a_row_that_slipped_past_a_check_is_no_damage(database, pos):
+    pos.execute("PRAGMA ignore_check_constraints = ON")
+    pos.execute("INSERT INTO delivery_actions (action, food_id) VALUES ('dance', 1)")
+    database.check_intact()
+    with pytest.raises(IntegrityError, match="CHECK"):  # our own sessions are held to it as before
+        database.write_now(lambda tx: tx.exec_driver_sql("INSERT INTO delivery_actions (action) VALUES ('sing')"))
+
+
+@only(SQLITE)
+def test_a_file_that_somebody_holds_is_not_called_damaged(url, pos):
+    pos.execute("PRAGMA locking_mode = EXCLUSIVE")
+    pos.execute("BEGIN IMMEDIATE")
+    waiting = Database(url, busy_timeout_s=0, inline=True)
+    with pytest.raises(OperationalError, match="locked"):
+        waiting.check_intact()
+    waiting.close()
+
+
+def test_an_error_does_not_tell_what_was_written(database):
+    secret = tables.orders.insert().values(
+        payment_key=KEY, account="k", status="x", customer_name="Ayşe", received_utc=NOW, changed_utc=NOW, revision=0
+    )
+    nothing = tables.orders.update().values(account=None)
+    database.write_now(lambda tx: tx.execute(secret))
+    with pytest.raises(IntegrityError) as caught:
+        database.write_now(lambda tx: tx.execute(nothing))
+    assert "account" in str(caught.value)
+    assert "Ayşe" not in f"{caught.value} {caught.value.orig}"
+
+
+def test_a_new_file_follows_the_umask(tmp_path):
+    before = os.umask(0o002)
+    try:
+        open_database(f"sqlite:///{tmp_path}/new.db", inline=True).close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new.db").stat().st_mode) == 0o664
+
+
+# ---- servers ---------------------------------------------------------------------------------------------------------
+
+SESSION = {
+    POSTGRESQL: {
+        "SHOW transaction_isolation": "read committed",
+        "SHOW lock_timeout": "2s",
+        "SHOW synchronous_commit": "on",
+    },
+    MARIADB: {
+        "SELECT @@tx_isolation": "READ-COMMITTED",
+        "SELECT @@innodb_lock_wait_timeout": 2,
+        "SELECT @@time_zone": "+00:00",
+        "SELECT @@character_set_connection": "utf8mb4",
+    },
+}
+
+
+@only(*SERVERS)
+async def test_a_session_is_as_the_store_needs_it(kind, threaded):
+    def ask(connection: Connection) -> dict[str, Any]:
+        return {question: connection.exec_driver_sql(question).scalar() for question in SESSION[kind]}
+
+    assert await threaded.run(ask) == await threaded.read(ask) == SESSION[kind]
+
+
+@only(*SERVERS)
+def test_who_meets_a_row_that_a_till_holds_waits_two_seconds_and_no_longer(database, pos):
+    put_order(pos)
+    pos.execute("BEGIN")
+    pos.execute("UPDATE delivery_orders SET pos_revision = 1")
+    before = time.monotonic()
+    with pytest.raises(DBAPIError) as caught:
+        database.write_now(lambda tx: tx.execute(tables.orders.update().values(note="x")))
+    waited = time.monotonic() - before
+    assert is_busy(caught.value)
+    assert waited > 1.5
+    pos.execute("ROLLBACK")
+    assert database.write_now(lambda tx: tx.execute(tables.orders.update().values(note="x"))).rowcount == 1
+
+
+@only(*SERVERS)
+def test_a_deadlock_is_a_busy_database(database, url, pos):
+    """Two that take two rows in opposite order: the server ends one of them, and what it did can be done again."""
+    for payment_key in (KEY, OTHER):
+        put_order(pos, payment_key)
+    mine, theirs = threading.Event(), threading.Event()
+    busy: list[bool] = []
+
+    def take(first: str, second: str, ready: threading.Event, other: threading.Event) -> None:
+        rival = Database(url, inline=True)
+
+        def work(connection: Connection) -> None:
+            for payment_key in (first, second):
+                connection.execute(
+                    tables.orders.update().where(tables.orders.c.payment_key == payment_key).values(note=first)
+                )
+                ready.set()
+                other.wait(10)
+
+        try:
+            rival.write_now(work)
+        except DBAPIError as error:
+            busy.append(is_busy(error))
+        rival.close()
+
+    threads = [
+        threading.Thread(target=take, args=(KEY, OTHER, mine, theirs)),
+        threading.Thread(target=take, args=(OTHER, KEY, theirs, mine)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(busy) == {True}
+
+
+@only(*SERVERS)
+def test_an_open_insert_of_a_till_stops_nobody_from_reading_and_claiming(database, pos, url):
+    put_order(pos)
+    put_action(pos, "complete")
+    with Pos.at(url) as other:
+        other.execute("BEGIN")
+        put_action(other, "complete")
+        (row,), _ = database.read_now(actions.read_unfinished)
+        assert database.write_now(lambda tx: actions.start(tx, row, 1, NOW))
+        other.execute("COMMIT")
+    assert len(database.read_now(actions.read_unfinished)[0]) == 2
+
+
+@pytest.mark.postgresql
+def test_a_postgresql_that_does_not_write_to_disk_is_refused():
+    with own_postgresql("fsync=off") as url:
+        unsafe = Database(url, inline=True, accept_unsafe_durability=True)
+        with pytest.raises(StoreError, match="Set fsync = on"):
+            unsafe.check_durability()
+        unsafe.close()
+
+
+@pytest.fixture
+def flushed_seldom(database: Database) -> Iterator[None]:
+    """As if the server had innodb_flush_log_at_trx_commit = 2; the setting itself belongs to all its databases."""
+
+    def pretend(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> tuple[str, Any]:
+        return statement.replace("@@innodb_flush_log_at_trx_commit", "2"), parameters
+
+    event.listen(Engine, "before_cursor_execute", pretend, retval=True)
+    yield
+    event.remove(Engine, "before_cursor_execute", pretend)
+
+
+@only(pytest.param(MARIADB, marks=pytest.mark.mariadb))
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_mariadb_that_flushes_seldom_is_said_unless_it_is_accepted_by_name(accepted, url, flushed_seldom):
+    seldom = Database(url, inline=True, accept_unsafe_durability=accepted)
+    remedy = seldom.check_durability()
+    seldom.close()
+    assert remedy is None if accepted else "innodb_flush_log_at_trx_commit = 1" in str(remedy)
+
+
+@pytest.mark.postgresql
+def test_a_postgresql_database_that_is_not_utf8_is_refused(postgresql_server):
+    options = " ENCODING 'LATIN5' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    with (
+        own_database(postgresql_server, f"obs_latin_{os.getpid()}", options) as url,
+        pytest.raises(StoreError, match=r"LATIN5.*ENCODING 'UTF8'"),
+    ):
+        open_database(url, inline=True)
+
+
+# ---- what cannot be opened -------------------------------------------------------------------------------------------
+
+
+def remedy(url: str, **how: Any) -> str:
+    with pytest.raises(StoreError) as caught:
+        open_database(url, inline=True, **how).close()
+    return str(caught.value)
+
+
+def test_a_database_that_answers_is_opened(kind, url, database):
+    opened_one = open_database(url, inline=True)
+    assert opened_one.read_now(count) == 0
+    assert opened_one.is_sqlite == (kind == SQLITE)
+    opened_one.close()
+
+
+def test_a_file_that_is_no_database_is_said_so(tmp_path):
+    path = tmp_path / "menu.db"
+    path.write_text("Adana Dürüm 110,25\n" * 100, "utf-8")
+    said = remedy(f"sqlite:///{path}")
+    assert f"sqlite:///{path} does not answer" in said
+    assert "no SQLite file" in said
+    assert "database.url" in said
+    assert path.read_text("utf-8").startswith("Adana")
+
+
+def test_a_folder_that_is_missing_is_said_so(tmp_path):
+    said = remedy(f"sqlite:///{tmp_path}/missing/pos.db")
+    assert "Make the folder" in said
+    assert not (tmp_path / "missing").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+def test_a_folder_that_may_not_be_written_is_said_so(tmp_path):
+    tmp_path.chmod(0o500)
+    assert "let this user write" in remedy(f"sqlite:///{tmp_path}/pos.db")
+
+
+def test_a_place_where_wal_does_not_work_is_refused(tmp_path):
+    """What a network file system cannot do, SQLite's lockless file access cannot do either."""
+    said = remedy(f"sqlite:///file:{tmp_path}/pos.db?vfs=unix-none&uri=true")
+    assert "cannot use WAL" in said
+    assert "local disk" in said
+
+
+@pytest.mark.parametrize(
+    "url, module, extra",
+    [
+        ("postgresql+psycopg://pos:hunter22@db.example/pos", "psycopg", "orderbridge[postgresql]"),
+        ("mysql+pymysql://pos:hunter22@db.example/pos", "pymysql", "orderbridge[mysql]"),
+        ("mariadb+pymysql://pos:hunter22@db.example/pos", "pymysql", "orderbridge[mysql]"),
+        ("mssql+pymssql://pos:hunter22@db.example/pos", "pymssql", "orderbridge[mssql]"),
+    ],
+    ids=["postgresql", "mysql", "mariadb", "mssql"],
+)
+def test_a_driver_that_is_not_installed_is_named_with_its_command(url, module, extra, monkeypatch):
+    for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    said = remedy(url)
+    assert f"pip install '{extra}'" in said
+    assert "hunter22" not in said
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "pos.db", "nosuch://db.example/pos"])
+def test_an_address_that_cannot_be_read_comes_with_an_example(url):
+    assert "Example: sqlite:///orderbridge.db" in remedy(url)
+
+
+def test_a_server_that_does_not_answer_is_said_so_without_its_password(unused_tcp_port):
+    said = remedy(f"postgresql+psycopg://pos:hunter22@127.0.0.1:{unused_tcp_port}/pos?connect_timeout=3")
+    assert "pos:***@127.0.0.1" in said
+    assert "host, port, user and password" in said
+    assert "hunter22" not in said
+
+
+def test_a_refused_database_leaves_nothing_open(tmp_path):
+    path = tmp_path / "menu.db"
+    path.write_bytes(b"no database" * 100)
+    remedy(f"sqlite:///{path}")
+    with opened(path) as pos, pytest.raises(sqlite3.DatabaseError, match="not a database"):
+        pos.execute("SELECT 1 FROM sqlite_master")
+    assert [file.name for file in tmp_path.iterdir()] == ["menu.db"]
+
+
+def test_a_file_that_a_till_holds_is_looked_at_again_and_again(tmp_path):
+    """SQLite alone looks ten times a second, and a till that writes without a pause is seldom between two writes then."""
+    database = Database(f"sqlite:///{tmp_path}/pos.db", busy_timeout_s=1.0, inline=True)
+    database.write_now(lambda tx: None)
+    looks = []
+    event.listen(database.engine, "before_cursor_execute", lambda *about: looks.append(about[2]))
+    with opened(tmp_path / "pos.db") as till:
+        till.execute("BEGIN IMMEDIATE")
+        with pytest.raises(OperationalError, match="locked"):
+            database.write_now(lambda tx: None)
+        till.execute("ROLLBACK")
+    database.close()
+    assert looks.count("BEGIN IMMEDIATE") > 10

@@ -1,0 +1,202 @@
+"""SQL Server: nothing here ran on one. What would be sent to it is kept in mssql/*.sql, for people to read and compare.
+
+After a change on purpose: ORDERBRIDGE_TEST_REWRITE=1 ./run test tests/store/test_mssql.py
+"""
+
+import os
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+from sqlalchemy.dialects import mssql
+from sqlalchemy.sql.base import Executable
+from tests.databases import SQLITE, only
+from tests.store.samples import KEY, LATER, NOW, OTHER, RESTAURANT, arrival
+
+from orderbridge.model import (
+    ActionState,
+    Attempt,
+    CancelReason,
+    Change,
+    Document,
+    LastChange,
+    Method,
+    Outcome,
+    Restaurant,
+    Token,
+    Variables,
+    Verdict,
+)
+from orderbridge.store import accounts, actions, grants, orders, quarantine, reference, schema
+from orderbridge.store.database import Database
+
+FILES = Path(__file__).parent / "mssql"
+FINGERPRINT = "f" * 64
+DAY = timedelta(days=1)
+ATTEMPT = Attempt(Outcome.OK, None, 200)
+CHANGE = Change(
+    status_counts=True,
+    status_changed=True,
+    contents_changed=True,
+    reopened=False,
+    ended_by=None,
+    last_change=LastChange.STATUS,
+)
+DOCUMENT = Document(payload="{}", digest="0" * 64, payment_key=KEY, status_id=None, reason="not_json")
+
+
+def known(tx: Connection) -> Any:
+    return orders.stored(tx, [KEY])[KEY]
+
+
+def row(tx: Connection) -> Any:
+    return actions.read_unfinished(tx)[0][0]
+
+
+def vault() -> accounts.Vault:
+    return accounts.Vault(FINGERPRINT, "app", "rest")
+
+
+# In an order in which each finds what it needs. A name that begins like a module of the store is one of its functions.
+WORK: dict[str, Callable[[Connection], Any]] = {
+    "schema.current": schema.current,
+    "accounts.register": lambda tx: accounts.register(tx, FINGERPRINT, "kadikoy"),
+    "accounts.reserve_poll": lambda tx: accounts.reserve_poll(tx, FINGERPRINT, now=NOW, until=LATER, longest=DAY),
+    "accounts.reserve_poll, too early": lambda tx: accounts.reserve_poll(
+        tx, FINGERPRINT, now=NOW, until=LATER, longest=timedelta(0)
+    ),
+    "accounts.note_poll": lambda tx: accounts.note_poll(tx, FINGERPRINT, state="ok", last_poll_ok_utc=NOW),
+    "accounts.overview": lambda tx: accounts.overview(tx, [FINGERPRINT]),
+    "accounts.Vault.save": lambda tx: vault().save(tx, Token("token", NOW, LATER)),
+    "accounts.Vault.load": lambda tx: vault().load(tx),
+    "orders.insert_new": lambda tx: orders.insert_new(tx, "kadikoy", [arrival(), arrival(OTHER)], NOW),
+    "orders.stored": lambda tx: orders.stored(tx, [KEY, OTHER]),
+    "orders.payloads": lambda tx: orders.payloads(tx, [KEY, OTHER]),
+    "orders.with_unresolved_rows": lambda tx: orders.with_unresolved_rows(tx, [KEY, OTHER]),
+    "orders.free": lambda tx: orders.free(tx, [KEY]),
+    "orders.update_delivered": lambda tx: orders.update_delivered(tx, known(tx), arrival(status_id=2), CHANGE, LATER),
+    "orders.set_status": lambda tx: orders.set_status(tx, known(tx), 16, "IN_DELIVERY", None, LATER),
+    "orders.doubt_status": lambda tx: orders.doubt_status(tx, known(tx)),
+    "orders.adopt": lambda tx: orders.adopt(tx, KEY, "kadikoy"),
+    "orders.mark_acknowledged": lambda tx: orders.mark_acknowledged(tx, [(KEY, 1, "RECEIVED", NOW)]),
+    "orders.tell": lambda tx: orders.tell(tx, NOW, [(KEY, "x", 1, "RECEIVED", None)]),
+    "orders.counts": orders.counts,
+    "actions.add": lambda tx: actions.add(tx, action="accept", payment_key=KEY, preparing_time=25),
+    "actions.add_once": lambda tx: actions.add_once(tx, "auto", action="complete", payment_key=KEY),
+    "actions.read_unfinished": actions.read_unfinished,
+    "actions.read_unfinished, on the wire": lambda tx: actions.read_unfinished(tx, sending_only=True),
+    "actions.count_unfinished": actions.count_unfinished,
+    "actions.start": lambda tx: actions.start(tx, row(tx), 1, NOW),
+    "actions.unfinished_attempts": actions.unfinished_attempts,
+    "actions.record": lambda tx: actions.record(tx, 1, 1, ATTEMPT, NOW),
+    "actions.histories": lambda tx: actions.histories(tx, [1, 2]),
+    "actions.forget_attempt": lambda tx: actions.forget_attempt(tx, 1, 9),
+    "actions.postpone": lambda tx: actions.postpone(tx, 1, ActionState.PENDING, NOW, ATTEMPT, None, 1),
+    "actions.ask_back": lambda tx: actions.ask_back(tx, 1),
+    "actions.finish": lambda tx: actions.finish(tx, 1, Verdict(ActionState.FAILED), "text", 1, NOW),
+    "actions.retry": lambda tx: actions.retry(tx, 1, LATER),
+    "actions.ends": lambda tx: actions.ends(tx, [KEY, OTHER]),
+    "orders.has_news_since": lambda tx: orders.has_news_since(tx, KEY, NOW),
+    "quarantine.read": lambda tx: quarantine.read(tx, 1),
+    "quarantine.blank_old": lambda tx: quarantine.blank_old(tx, NOW, LATER),
+    "quarantine.keep": lambda tx: quarantine.keep(tx, "kadikoy", DOCUMENT, "not_json", NOW),
+    "quarantine.unresolved": quarantine.unresolved,
+    "quarantine.resolve": lambda tx: quarantine.resolve(tx, "kadikoy", [KEY, OTHER], NOW),
+    "reference.replace_restaurants": lambda tx: (
+        reference.replace_restaurants(tx, "kadikoy", [Restaurant(KEY, "x"), Restaurant(RESTAURANT, "y")]),
+        reference.replace_restaurants(tx, "kadikoy", [Restaurant(RESTAURANT, "z")]),
+    ),
+    "reference.set_restaurant_status": lambda tx: reference.set_restaurant_status(
+        tx, "kadikoy", RESTAURANT, "Open", NOW
+    ),
+    "reference.restaurant_accounts": reference.restaurant_accounts,
+    "reference.replace_cancel_reasons": lambda tx: reference.replace_cancel_reasons(tx, [CancelReason(1, "x")]),
+    "reference.replace_variables": lambda tx: reference.replace_variables(
+        tx, Variables((Method("CASH", "Nakit"),), (Method("delivery", "Paket"),))
+    ),
+    "reference.payment_codes": reference.payment_codes,
+    "accounts.adopt_orphans": lambda tx: accounts.adopt_orphans(tx, ["besiktas"]),
+    "orders.end_silent": lambda tx: orders.end_silent(tx, NOW + DAY, DAY / 2, "2027-01-01 00:00:00"),
+    "orders.blank_old": lambda tx: orders.blank_old(tx, NOW + 2 * DAY),
+}
+
+
+def functions() -> set[str]:
+    """The functions of the store that take a connection."""
+    return {
+        f"{module.__name__.rpartition('.')[2]}.{name}"
+        for module in (accounts, actions, orders, quarantine, reference)
+        for name, thing in vars(module).items()
+        if not name.startswith("_")
+        and getattr(thing, "__module__", "") == module.__name__
+        and next(iter(getattr(thing, "__annotations__", {})), "") == "connection"
+    }
+
+
+def compiled(statement: Executable, columns: list[str] | None) -> str:
+    text = statement.compile(dialect=mssql.dialect(), column_keys=columns, compile_kwargs={"render_postcompile": True})
+    return re.sub(r"\s+\n", "\n", str(text)).strip()
+
+
+def statements(database: Database) -> str:
+    """Each function of the store, with what it would send to SQL Server."""
+    sent: list[str] = []
+
+    def note(_: Any, statement: Any, many: list[dict[str, Any]], one: dict[str, Any], __: Any) -> None:
+        if isinstance(statement, Executable):
+            columns = list(many[0] if many else one)
+            if (text := compiled(statement, columns or None)) not in sent:
+                sent.append(text)
+
+    event.listen(database.engine, "before_execute", note)
+    parts = []
+    try:
+        for name, work in WORK.items():
+            sent.clear()
+            database.write_now(work)
+            parts.append("\n".join([f"-- {name}", *(f"{text};" for text in sent)]))
+    finally:
+        event.remove(database.engine, "before_execute", note)
+    return "\n\n".join(parts) + "\n"
+
+
+def same_as_kept(name: str, text: str) -> None:
+    kept = FILES / name
+    if os.environ.get("ORDERBRIDGE_TEST_REWRITE"):
+        kept.write_text(text, "utf-8")
+    assert text == kept.read_text("utf-8")
+
+
+@only(SQLITE)
+def test_every_statement_is_the_one_that_is_kept(database):
+    same_as_kept("statements.sql", statements(database))
+
+
+def test_the_ddl_is_the_one_that_is_kept():
+    same_as_kept("schema.sql", schema.offline_sql("mssql+pymssql://pos@db.example/pos"))
+
+
+def test_the_grants_are_the_ones_that_are_kept():
+    same_as_kept("grants.sql", "\n".join(grants.statements("mssql", "pos", None)) + "\n")
+
+
+def test_every_function_of_the_store_is_among_them():
+    assert functions() - {name.partition(",")[0] for name in WORK} == set()
+
+
+@pytest.mark.parametrize("word", ["NTEXT", "SKIP LOCKED", "ON CONFLICT", "RETURNING", "LIMIT ", "GLOB", "typeof"])
+def test_nothing_of_another_dialect_is_left(word):
+    found = [file.name for file in FILES.iterdir() if word in file.read_text("utf-8")]
+    assert found == []
+
+
+def test_no_filtered_index_compares_two_columns():
+    lines = (FILES / "schema.sql").read_text("utf-8").splitlines()
+    filters = [line.partition(" WHERE ")[2] for line in lines if line.startswith("CREATE INDEX") and " WHERE " in line]
+    assert filters
+    plain = re.compile(r"(\w+ (= 0|IS NULL|IS NOT NULL|IN \([^)]*\))( AND )?)+;?")
+    assert [condition for condition in filters if not plain.fullmatch(condition)] == []

@@ -1,0 +1,216 @@
+"""What years of orders cost: no statement of the hot path reads a big table, or a whole index of one, from end to end."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+from tests import databases
+from tests.databases import MARIADB, POSTGRESQL, SQLITE
+from tests.store.samples import LATER, NOW, arrival
+from tests.store.years import FINGERPRINT, NEW, UNFINISHED, fill, keys
+
+from orderbridge.model import ActionState, Attempt, Change, Document, LastChange, Outcome, Verdict
+from orderbridge.store import accounts, actions, orders, quarantine, schema
+from orderbridge.store.database import Database
+from orderbridge.store.wake import LOOK
+
+NUMBER = 8000
+BIG = {
+    "delivery_orders",
+    "delivery_order_items",
+    "delivery_order_item_options",
+    "delivery_order_events",
+    "delivery_actions",
+    "delivery_action_attempts",
+    "delivery_quarantine",
+}
+PARTIAL = {
+    f"delivery_{name}_ix"
+    for name in (
+        "orders_new",
+        "orders_changed",
+        "orders_open",
+        "orders_contents",
+        "actions_unfinished",
+        "quarantine_unresolved",
+    )
+}
+SOME = list(keys(NUMBER, 5))
+ROW_ID = NUMBER - 1
+DAY = timedelta(days=1)
+
+Work = Callable[[Connection], Any]
+
+
+@pytest.fixture(scope="module", params=databases.KINDS)
+def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """Nothing that a test does to it stays."""
+    if request.param == SQLITE:
+        database = Database(f"sqlite:///{tmp_path_factory.mktemp('years')}/pos.db", inline=True)
+        database.write_now(schema.upgrade)
+        fill(database, NUMBER)
+        yield database
+        database.close()
+    else:
+        server = request.getfixturevalue(f"{request.param}_server")
+        with databases.made(server, f"obs_years_{os.getpid()}") as database:
+            fill(database, NUMBER)
+            yield database
+
+
+def deliver(connection: Connection) -> None:
+    orders.free(connection, SOME)
+    known = orders.stored(connection, SOME[:1])[SOME[0]]
+    change = Change(True, True, True, False, None, LastChange.STATUS)
+    orders.update_delivered(connection, known, arrival(SOME[0], 2), change, LATER)
+    orders.set_status(connection, known, 2, "CONFIRMED", None, LATER)
+    orders.doubt_status(connection, known)
+    orders.mark_acknowledged(connection, [(SOME[0], 2, "CONFIRMED", LATER)])
+
+
+def claim(connection: Connection) -> None:
+    (row, *_), _ = actions.read_unfinished(connection)
+    actions.start(connection, row, 2, NOW)
+    actions.record(connection, row.id, 2, Attempt(Outcome.OK, None, 200), NOW)
+    actions.forget_attempt(connection, row.id, 2)
+    actions.postpone(connection, row.id, ActionState.PENDING, NOW, Attempt(Outcome.OK, None, 200), None, 1)
+    actions.finish(connection, row.id, Verdict(ActionState.DONE), None, 1, NOW)
+    actions.ask_back(connection, row.id)
+    actions.retry(connection, row.id, NOW)
+
+
+def keep(connection: Connection) -> None:
+    document = Document(payload="{}", digest="0" * 64, payment_key=SOME[0], status_id=None, reason="not_json")
+    quarantine.keep(connection, "kadikoy", document, "not_json", NOW)
+
+
+def ask(query: str) -> Work:
+    return lambda connection: connection.exec_driver_sql(query).all()
+
+
+WORK: dict[str, Work] = {
+    "the cooldown": lambda tx: accounts.reserve_poll(tx, FINGERPRINT, now=NOW, until=LATER, longest=DAY),
+    "what is known of orders": lambda tx: orders.stored(tx, SOME),
+    "their documents": lambda tx: orders.payloads(tx, SOME),
+    "their unresolved rows": lambda tx: orders.with_unresolved_rows(tx, SOME),
+    "the unresolved rows": lambda tx: actions.read_unfinished(tx, sending_only=True),
+    "their attempts": lambda tx: actions.histories(tx, [1, 2, ROW_ID]),
+    "what was completed": lambda tx: actions.ends(tx, SOME),
+    "a delivery": deliver,
+    "a document in quarantine": keep,
+    "orders that left quarantine": lambda tx: quarantine.resolve(tx, "kadikoy", SOME, NOW),
+    "what is in quarantine": quarantine.unresolved,
+    "a claim and a verdict": claim,
+    "how many are unfinished": actions.count_unfinished,
+    "what was on the wire": actions.unfinished_attempts,
+    "a request that may be there": lambda tx: actions.add_once(tx, SOME[0], action="complete", payment_key=SOME[0]),
+    "the end by silence": lambda tx: orders.end_silent(tx, NOW, DAY, "2026-03-01 12:00:00"),
+    "retention": lambda tx: orders.blank_old(tx, NOW - 60 * DAY),
+    "retention with nothing to do": lambda tx: orders.blank_old(tx, NOW - 700 * DAY),
+    "the counts of status": orders.counts,
+    "orders of an account that has left": lambda tx: accounts.adopt_orphans(tx, ["besiktas"]),
+    "new orders": ask("SELECT * FROM delivery_new_orders ORDER BY received_utc"),
+    "changed orders": ask("SELECT * FROM delivery_changed_orders ORDER BY changed_utc"),
+    "open orders": ask("SELECT * FROM delivery_open_orders ORDER BY changed_utc"),
+    "new orders of a restaurant": ask("SELECT * FROM delivery_new_orders WHERE restaurant_id = 'x'"),
+    "a row's state": ask(f"SELECT state, error_code, error_text FROM delivery_actions WHERE id = {ROW_ID}"),
+    "an order taken over": lambda tx: tx.exec_driver_sql(
+        f"UPDATE delivery_orders SET pos_revision = 1 WHERE payment_key = '{SOME[0]}'"
+    ),
+}
+
+
+@contextmanager
+def plans(database: Database) -> Iterator[list[tuple[str, list[str]]]]:
+    """Each statement that is sent meanwhile, with what of its plan reads a big table from end to end."""
+    found: list[tuple[str, list[str]]] = []
+    explaining = False
+
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, _: Any, many: bool) -> None:
+        nonlocal explaining
+        if explaining or not statement.startswith(("SELECT", "UPDATE", "DELETE")):
+            return
+        explaining = True
+        try:
+            values = parameters[0] if many else parameters
+            found.append((statement, EXPLAIN[database.engine.dialect.name](connection, statement, values)))
+        finally:
+            explaining = False
+
+    event.listen(database.engine, "before_cursor_execute", explain)
+    try:
+        yield found
+    finally:
+        event.remove(database.engine, "before_cursor_execute", explain)
+
+
+def explain_sqlite(connection: Connection, statement: str, values: Any) -> list[str]:
+    details = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)]
+    return [
+        detail
+        for detail in details
+        if detail.startswith("SCAN ")
+        and any(table in detail.split() for table in BIG)
+        and not any(index in detail for index in PARTIAL)
+    ]
+
+
+def explain_postgresql(connection: Connection, statement: str, values: Any) -> list[str]:
+    plan = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", values).scalar_one()
+    return list(_postgresql_scans((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]))
+
+
+def _postgresql_scans(node: dict[str, Any]) -> Iterator[str]:
+    if node["Node Type"] == "Seq Scan" and node["Relation Name"] in BIG:
+        yield f"Seq Scan on {node['Relation Name']}"
+    index = node.get("Index Name")
+    if index and index.startswith("delivery_") and "Index Cond" not in node and index not in PARTIAL:
+        yield f"the whole of {index}"
+    for inner in node.get("Plans", []):
+        yield from _postgresql_scans(inner)
+
+
+def explain_mariadb(connection: Connection, statement: str, values: Any) -> list[str]:
+    rows = connection.exec_driver_sql(f"EXPLAIN {statement}", values).mappings().all()
+    return [
+        f"{row['type']} on {row['table']} by {row['key']}, {row['rows']} rows"
+        for row in rows
+        if row["table"] in BIG and (row["type"] in {"ALL", "index"} or int(row["rows"] or 0) > NUMBER // 4)
+    ]
+
+
+EXPLAIN = {SQLITE: explain_sqlite, POSTGRESQL: explain_postgresql, "mysql": explain_mariadb, MARIADB: explain_mariadb}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_no_big_table_is_read_from_end_to_end(name, years, monkeypatch):
+    monkeypatch.setattr(orders, "SWEEP", 20)  # of these few rows, 200 are worth a scan
+    with plans(years) as found, years.engine.connect() as connection, connection.begin() as transaction:
+        WORK[name](connection)
+        transaction.rollback()
+    assert found
+    assert [(statement, scans) for statement, scans in found if scans] == []
+
+
+def test_the_short_look_of_mariadb_reads_the_newest_rows_alone(years):
+    if years.engine.dialect.name in EXPLAIN.keys() - {SQLITE, POSTGRESQL}:
+        with plans(years) as found, years.engine.connect() as connection:
+            connection.exec_driver_sql(LOOK)
+        assert [scans for _, scans in found] == [[]]
+
+
+def test_a_statement_that_reads_everything_is_seen(years):
+    with plans(years) as found, years.engine.begin() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM delivery_orders WHERE customer_name = 'x'")
+        connection.exec_driver_sql("SELECT id FROM delivery_actions WHERE created_by = 'x'")
+    assert [len(scans) for _, scans in found] == [1, 1]
+
+
+def test_the_years_are_what_the_plans_are_made_for(years):
+    new, unfinished = years.read_now(lambda tx: (orders.counts(tx)["new"], actions.count_unfinished(tx)))
+    assert (new, unfinished) == (NEW, UNFINISHED)

@@ -1,0 +1,392 @@
+"""The version of the schema: made, migrated, refused, and written out for a DBA."""
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+from sqlalchemy.exc import DBAPIError, OperationalError
+from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database
+from tests.store.samples import opened, put_action, put_order
+
+from orderbridge.errors import StoreError
+from orderbridge.store import schema
+from orderbridge.store.database import Database
+from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
+
+URLS = {
+    "postgresql": "postgresql+psycopg://pos:hunter22@db.example/pos",
+    "mysql": "mysql+pymysql://pos:hunter22@db.example/pos",
+    "mssql": "mssql+pymssql://pos:hunter22@db.example/pos",
+    "sqlite": "sqlite:///pos.db",
+}
+
+
+def objects(path: Path) -> dict[tuple[str, str], str]:
+    """Everything in the file with its SQL, white space folded."""
+    with opened(path) as pos:
+        found = pos.execute("SELECT type, name, sql FROM sqlite_master")
+        return {(kind, name): folded(sql or "") for kind, name, sql in found}
+
+
+def folded(sql: str) -> str:
+    return re.sub(r"\( ", "(", re.sub(r" \)", ")", " ".join(sql.split())))
+
+
+def downgrade(connection: Connection) -> None:
+    config = schema._config()
+    config.attributes["connection"] = connection
+    command.downgrade(config, "base")
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path / 'empty.db'}", inline=True)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def migrated(tmp_path: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path / 'migrated.db'}", inline=True)
+    database.write_now(schema.migrate)
+    yield database
+    database.close()
+
+
+def file_of(database: Database) -> Path:
+    return Path(str(database.engine.url.database))
+
+
+def versions(path: Path) -> list[str]:
+    with opened(path) as pos:
+        return [row[0] for row in pos.execute("SELECT version_num FROM delivery_schema_version")]
+
+
+# ---- one schema, made in two ways ------------------------------------------------------------------------------------
+
+
+@only(SQLITE)
+def test_the_migrations_and_the_tables_make_the_same_schema(path, database, migrated):
+    by_tables, by_migrations = objects(path), objects(file_of(migrated))
+    assert by_tables.keys() == by_migrations.keys()
+    assert {name: sql for name, sql in by_tables.items() if by_migrations[name] != sql} == {}
+
+
+@only(SQLITE)
+def test_both_ways_leave_the_same_version(path, database, migrated):
+    assert versions(path) == versions(file_of(migrated)) == [schema.HEAD]
+    for way in (database, migrated):
+        assert way.read_now(schema.current) == schema.HEAD
+
+
+@only(SQLITE)
+def test_the_script_for_a_dba_makes_the_same_schema(tmp_path, path, database):
+    by_hand = tmp_path / "by-hand.db"
+    with opened(by_hand) as pos:
+        pos.executescript(schema.offline_sql(URLS["sqlite"]))
+    assert objects(by_hand) == objects(path)
+    assert versions(by_hand) == [schema.HEAD]
+
+
+def test_head_is_the_newest_migration():
+    migrations = ScriptDirectory.from_config(schema._config())
+    assert migrations.get_heads() == [schema.HEAD]
+    assert len(migrations.get_bases()) == 1
+
+
+@only(SQLITE)
+def test_every_name_begins_with_delivery(path, database):
+    own = {name for _, name in objects(path) if not name.startswith("sqlite_")}
+    assert all(name.startswith("delivery_") for name in own)
+    assert {"delivery_orders", "delivery_actions", "delivery_new_orders", "delivery_orders_new_ix"} <= own
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("word", ["STRICT", "GENERATED", "NULLS FIRST", "NULLS LAST", "RETURNING", "IIF"])
+def test_an_old_sqlite_driver_can_open_the_file(word, path, database):
+    newer = re.compile(rf"\b{word}\b", re.IGNORECASE)
+    assert [name for name, sql in objects(path).items() if newer.search(sql)] == []
+
+
+# ---- upgrade and downgrade -------------------------------------------------------------------------------------------
+
+
+def test_a_new_database_is_upgraded_once(empty):
+    assert empty.read_now(schema.current) is None
+    assert empty.write_now(schema.upgrade) is True
+    assert empty.write_now(schema.upgrade) is False
+    empty.read_now(schema.check)
+
+
+def test_a_migrated_database_needs_nothing(migrated):
+    assert migrated.write_now(schema.upgrade) is False
+    migrated.read_now(schema.check)
+
+
+def test_an_upgrade_leaves_the_tables_of_the_pos_alone(empty):
+    with opened(file_of(empty)) as pos:
+        pos.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, total NUMERIC)")
+        pos.execute("INSERT INTO orders VALUES (1, 9.9)")
+        before = objects(file_of(empty))
+        empty.write_now(schema.upgrade)
+        assert before.items() <= objects(file_of(empty)).items()
+        assert [tuple(row) for row in pos.execute("SELECT * FROM orders")] == [(1, 9.9)]
+
+
+def test_an_upgrade_is_there_whole_or_not_at_all(empty):
+    with opened(file_of(empty)) as pos:
+        pos.execute("CREATE TABLE delivery_tokens (mine INTEGER)")
+    before = objects(file_of(empty))
+    with pytest.raises(OperationalError, match="already exists"):
+        empty.write_now(schema.upgrade)
+    assert objects(file_of(empty)) == before
+
+
+def test_a_migration_is_there_whole_or_not_at_all(empty):
+    with opened(file_of(empty)) as pos:
+        pos.execute("CREATE TABLE delivery_tokens (mine INTEGER)")
+    before = objects(file_of(empty))
+    with pytest.raises(OperationalError, match="already exists"):
+        empty.write_now(schema.migrate)
+    assert objects(file_of(empty)) == before
+
+
+def test_a_downgrade_takes_everything_of_ours_away(migrated):
+    with opened(file_of(migrated)) as pos:
+        pos.execute("CREATE TABLE receipts (id INTEGER PRIMARY KEY)")
+        put_order(pos)
+        pos.execute(
+            "INSERT INTO delivery_order_items (payment_key, line_no) SELECT payment_key, 1 FROM delivery_orders"
+        )
+        put_action(pos)
+    migrated.write_now(downgrade)
+    ours = {name for _, name in objects(file_of(migrated)) if "delivery" in name}
+    assert {name for name in ours if SCHEMA_VERSION_TABLE not in name} == set()
+    assert "receipts" in {name for _, name in objects(file_of(migrated))}
+    assert versions(file_of(migrated)) == []
+
+
+def test_after_a_downgrade_the_migrations_run_again(migrated):
+    before = objects(file_of(migrated))
+    migrated.write_now(downgrade)
+    migrated.write_now(schema.migrate)
+    assert objects(file_of(migrated)) == before
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("ask", [schema.upgrade, schema.check], ids=["upgrade", "check"])
+def test_a_schema_of_a_newer_program_is_refused_and_nothing_is_changed(ask, path, database, pos):
+    pos.execute("UPDATE delivery_schema_version SET version_num = '0099'")
+    pos.execute("DROP TABLE delivery_tokens")  # what an older program would be tempted to mend
+    before = objects(path)
+    with pytest.raises(StoreError, match=f"schema 0099, this program knows up to {schema.HEAD}.*Install the newer"):
+        database.write_now(ask)
+    assert objects(path) == before
+    assert versions(path) == ["0099"]
+
+
+def test_a_database_without_our_tables_names_the_command_that_makes_them(empty):
+    with pytest.raises(StoreError, match="orderbridge db upgrade"):
+        empty.read_now(schema.check)
+    assert objects(file_of(empty)) == {}
+
+
+@only(SQLITE)
+def test_an_older_schema_names_the_command_that_upgrades_it(database, pos):
+    pos.execute("UPDATE delivery_schema_version SET version_num = '0000'")
+    with pytest.raises(StoreError, match="orderbridge db upgrade"):
+        database.read_now(schema.check)
+
+
+# ---- the same on servers ---------------------------------------------------------------------------------------------
+
+DESCRIPTIONS = {
+    POSTGRESQL: [
+        """SELECT table_name, ordinal_position, column_name, data_type, character_maximum_length, numeric_precision,
+                  numeric_scale, datetime_precision, is_nullable, column_default, identity_generation
+             FROM information_schema.columns WHERE table_schema = 'public'""",
+        """SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+            WHERE connamespace = 'public'::regnamespace""",
+        "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+        "SELECT viewname, definition FROM pg_views WHERE schemaname = 'public'",
+        "SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal",
+        "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace",
+    ],
+    MARIADB: [
+        "SHOW CREATE TABLE {table}",
+        "SELECT table_name, view_definition FROM information_schema.views WHERE table_schema = database()",
+    ],
+}
+
+
+def described(database: Database, kind: str) -> set[tuple[object, ...]]:
+    """Everything that the server says about our tables; its own database's name apart."""
+    tables = [name for name, table in metadata.tables.items() if not table.is_view]
+    found: set[tuple[object, ...]] = set()
+    with database.engine.connect() as connection:
+        for question in DESCRIPTIONS[kind]:
+            for name in [*tables, SCHEMA_VERSION_TABLE] if "{table}" in question else [""]:
+                found |= {tuple(row) for row in connection.exec_driver_sql(question.format(table=name))}
+    own = str(database.engine.url.database)
+    return {tuple(_lines(cell.replace(own, "")) if isinstance(cell, str) else cell for cell in row) for row in found}
+
+
+def _lines(text: str) -> str:
+    """The order in which MariaDB lists a table's indexes is the order in which they were made, and says nothing."""
+    return "\n".join(sorted(re.sub(r",$| AUTO_INCREMENT=\d+", "", line) for line in text.splitlines()))
+
+
+def run_script(database: Database, kind: str, script: str) -> None:
+    """As a DBA's client does."""
+    with database.engine.begin() as connection:
+        for statement in [script] if kind == POSTGRESQL else script.split(";\n"):
+            if statement.strip():
+                connection.exec_driver_sql(statement.replace("%", "%%"))
+
+
+@pytest.fixture
+def blank(kind: str, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A database on the server with nothing in it."""
+    with own_database(request.getfixturevalue(f"{kind}_server"), f"obs_blank_{os.getpid()}") as url:
+        database = Database(url, inline=True)
+        yield database
+        database.close()
+
+
+@only(*SERVERS)
+def test_on_a_server_the_migrations_the_script_and_the_tables_make_the_same_schema(kind, blank, database):
+    expected = described(database, kind)
+    assert any("delivery_orders_contents_ix" in str(row) for row in expected)
+    blank.write_now(schema.migrate)
+    assert described(blank, kind) ^ expected == set()
+    assert blank.write_now(schema.upgrade) is False
+    blank.write_now(downgrade)
+    blank.write_now(lambda tx: tx.exec_driver_sql(f"DROP TABLE {SCHEMA_VERSION_TABLE}"))
+    assert described_names(blank) == []
+    run_script(blank, kind, schema.offline_sql(blank.engine.url.render_as_string(hide_password=False)))
+    assert described(blank, kind) ^ expected == set()
+    blank.read_now(schema.check)
+
+
+def described_names(database: Database) -> list[str]:
+    found = inspect(database.engine)
+    return [*found.get_table_names(), *found.get_view_names()]
+
+
+@only(*SERVERS)
+def test_on_a_server_an_upgrade_leaves_the_tables_of_the_pos_alone(blank):
+    with blank.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    assert blank.write_now(schema.upgrade) is True
+    assert blank.write_now(schema.upgrade) is False
+    foreign = [name for name in described_names(blank) if not name.startswith("delivery_")]
+    assert foreign == ["orders"]
+
+
+@only(*SERVERS)
+def test_two_that_upgrade_at_once_make_the_tables_once(blank):
+    url = blank.engine.url.render_as_string(hide_password=False)
+    start, done = threading.Barrier(2), []
+
+    def upgrade() -> None:
+        rival = Database(url, inline=True)
+        start.wait(10)
+        try:
+            done.append(rival.write_now(schema.upgrade))
+        except Exception as error:  # noqa: BLE001 - a thread of a test tells what went wrong
+            done.append(error)
+        rival.close()
+
+    threads = [threading.Thread(target=upgrade) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done, key=str) == [False, True]
+
+
+@pytest.mark.postgresql
+def test_on_postgresql_an_upgrade_is_there_whole_or_not_at_all(postgresql_server):
+    with own_database(postgresql_server, f"obs_torn_{os.getpid()}") as url:
+        torn = Database(url, inline=True)
+        with torn.engine.begin() as connection:
+            connection.exec_driver_sql("CREATE TABLE delivery_tokens (mine INTEGER)")
+        with pytest.raises(DBAPIError, match="already exists"):
+            torn.write_now(schema.upgrade)
+        assert described_names(torn) == ["delivery_tokens"]
+        torn.close()
+
+
+# ---- the DDL for the servers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", URLS.values(), ids=URLS.keys())
+def test_the_ddl_of_each_database_has_every_table_and_view(url):
+    ddl = schema.offline_sql(url)
+    views = {"delivery_new_orders", "delivery_changed_orders", "delivery_open_orders"}
+    assert [view for view in views if f"CREATE VIEW {view} AS" not in ddl] == []
+    assert [table for table in metadata.tables.keys() - views if f"CREATE TABLE {table} (" not in ddl] == []
+    assert f"VALUES ('{schema.HEAD}')" in ddl
+    assert "hunter22" not in ddl
+
+
+@pytest.mark.parametrize(
+    "back_end, words",
+    [
+        (
+            "postgresql",
+            [
+                "WITHOUT TIME ZONE DEFAULT timezone('utc', clock_timestamp()) NOT NULL",
+                "id BIGINT GENERATED BY DEFAULT AS IDENTITY",
+                "DEFAULT CAST(gen_random_uuid() AS VARCHAR)",
+                "payment_key IS NULL OR payment_key ~ '^[0-9a-f]{8}-",
+                "ON delivery_orders (received_utc) WHERE pos_revision = 0 AND ended_utc IS NULL",
+                "ON delivery_actions (id) WHERE state IN ('pending', 'sending')",
+                "amount_due NUMERIC(14, 4)",
+            ],
+        ),
+        (
+            "mysql",
+            [
+                "created_utc DATETIME(3) NOT NULL DEFAULT (utc_timestamp(3))",
+                "payment_key VARCHAR(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+                "REGEXP",
+                "CHARSET=utf8mb4",
+                "ENGINE=InnoDB",
+                "amount_due NUMERIC(14, 4)",
+                "payload LONGTEXT",
+            ],
+        ),
+        (
+            "mssql",
+            [
+                "created_utc DATETIME2(3) NOT NULL DEFAULT SYSUTCDATETIME()",
+                "payment_key NVARCHAR(36)",
+                "customer_name NVARCHAR(255)",
+                "COLLATE Latin1_General_BIN",
+                "WHERE state IN ('pending', 'sending')",
+            ],
+        ),
+    ],
+    ids=["postgresql", "mysql", "mssql"],
+)
+def test_the_ddl_of_a_server_speaks_its_language(back_end, words):
+    ddl = " ".join(schema.offline_sql(URLS[back_end]).split())
+    assert [word for word in words if word not in ddl] == []
+    assert "typeof(" not in ddl
+    assert "GLOB" not in ddl
+
+
+def test_no_column_of_a_server_is_bound_to_one_byte_characters():
+    ddl = schema.offline_sql(URLS["mssql"])
+    plain = [line for line in ddl.splitlines() if " VARCHAR" in line and "version_num" not in line]
+    assert plain == []

@@ -1,0 +1,144 @@
+"""The right to work on a database: one has it, and it is free the moment that one is gone."""
+
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
+from tests import databases
+
+from orderbridge.errors import StoreError
+from orderbridge.store import sole as module
+from orderbridge.store.database import Database
+from orderbridge.store.sole import Sole
+
+Daemon = Callable[..., Sole]
+
+
+@pytest.fixture
+def daemon(url: str) -> Iterator[Daemon]:
+    """Another daemon for some accounts, with an engine of its own."""
+    opened: list[tuple[Database, Sole]] = []
+
+    def daemon(*fingerprints: str) -> Sole:
+        database = Database(url, inline=True)
+        opened.append((database, Sole(database.engine, fingerprints)))
+        return opened[-1][1]
+
+    yield daemon
+    for database, sole in opened:
+        sole.close()
+        database.close()
+
+
+def test_one_has_it_and_the_other_waits(daemon: Daemon):
+    first, second = daemon("a", "b"), daemon("b", "a")
+    assert first.take()
+    assert first.take()
+    assert not second.take()
+    assert not first.is_lost()
+    first.close()
+    assert second.take()
+    assert not first.take()
+
+
+@databases.only(*databases.SERVERS)
+def test_daemons_for_other_accounts_do_not_wait_for_each_other(daemon: Daemon):
+    first, second, both = daemon("a"), daemon("b"), daemon("b", "c", "a")
+    assert first.take()
+    assert not both.take()
+    assert second.take(), "who did not get all has given back what it got"
+
+
+@databases.only(*databases.SERVERS)
+def test_a_connection_that_broke_is_made_anew(daemon: Daemon, database: Database):
+    first, second = daemon("a"), daemon("a")
+    assert first.take()
+    kill(database, first)
+    assert not first.is_lost()
+    assert not second.take()
+
+
+@databases.only(*databases.SERVERS)
+def test_who_was_quicker_after_a_break_has_it(daemon: Daemon, database: Database):
+    first, second = daemon("a"), daemon("a")
+    assert first.take()
+    kill(database, first)
+    assert second.take()
+    assert first.is_lost()
+
+
+@databases.only(*databases.SERVERS)
+def test_a_server_that_was_away_for_long_is_asked_again(daemon: Daemon, database: Database, monkeypatch):
+    first, second = daemon("a"), daemon("a")
+    assert first.take()
+    kill(database, first)
+    with monkeypatch.context() as away:
+        away.setattr(first._engine, "connect", refused)
+        for _ in range(3):
+            assert not first.is_lost()
+    assert not first.is_lost()
+    assert not second.take()
+
+
+@databases.only(*databases.SERVERS)
+def test_a_server_that_goes_again_while_it_is_asked(daemon: Daemon, database: Database, monkeypatch):
+    first, second = daemon("a", "b"), daemon("b", "a")
+    assert first.take()
+    kill(database, first)
+    with monkeypatch.context() as away:
+        away.setattr(module, "_take_key", refused)
+        assert not first.is_lost()
+    assert not first.is_lost()
+    assert not second.take()
+
+
+@databases.only(*databases.SERVERS)
+def test_what_is_given_back_while_it_is_asked_for_again_is_free(daemon: Daemon, database: Database, monkeypatch):
+    """The daemon stops in the moment in which its guard takes the right anew, in a thread of its own."""
+    first, second = daemon("a"), daemon("a")
+    assert first.take()
+    kill(database, first)
+    connect = first._engine.connect
+
+    def stopped() -> Connection:
+        first.close()
+        return connect()
+
+    monkeypatch.setattr(first._engine, "connect", stopped)
+    assert not first.is_lost()
+    assert second.take()
+
+
+def refused(*_: object) -> NoReturn:
+    raise OperationalError("SELECT 1", {}, ConnectionError("refused"))
+
+
+@databases.only(databases.SQLITE)
+def test_a_folder_that_cannot_be_written_to_is_said_so(path, daemon: Daemon):
+    sole = daemon("a")
+    path.with_name("pos.db-lock").mkdir()
+    with pytest.raises(StoreError, match="Let this user write"):
+        sole.take()
+
+
+def kill(database: Database, sole: Sole) -> None:
+    """End the session that holds the right."""
+    postgresql = database.engine.dialect.name == databases.POSTGRESQL
+    connection = sole._connection
+    assert connection is not None
+    number = connection.execute(text("SELECT pg_backend_pid()" if postgresql else "SELECT connection_id()")).scalar()
+    end = "SELECT pg_terminate_backend(:it, 5000)" if postgresql else f"KILL {number}"
+    with database.engine.connect() as other:
+        other.execute(text(end), {"it": number} if postgresql else {})
+
+
+@databases.only(databases.SQLITE)
+def test_a_file_under_two_names_is_one(path, daemon: Daemon, tmp_path):
+    (tmp_path / "other.db").symlink_to(path)
+    other = Database(f"sqlite:///{tmp_path}/other.db", inline=True)
+    sole = Sole(other.engine, ["a"])
+    assert daemon("a").take()
+    assert not sole.take()
+    other.close()

@@ -1,0 +1,602 @@
+"""The tables as a POS meets them: plain SQL through a driver that sets nothing."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy import event, select
+from tests.databases import MARIADB, SQLITE, only
+from tests.store.samples import (
+    KEY,
+    NEEDED,
+    NO_PARENT,
+    NOT_NULL,
+    NOW,
+    NOW_TEXT,
+    OTHER,
+    RESTAURANT,
+    TIME,
+    TWICE,
+    UNFIT,
+    Pos,
+    Refused,
+    action_row,
+    key,
+    one,
+    order_row,
+    put,
+    put_action,
+    put_order,
+    rows,
+)
+
+from orderbridge.model import Action, ActionState
+from orderbridge.store import actions, tables
+from orderbridge.store.columns import read_time, time_text
+from orderbridge.store.database import Database
+
+BEYOND = "9223372036854775808"  # one more than 64 bits hold
+ISTANBUL = timezone(timedelta(hours=3))
+ARGUMENTS: dict[str, Any] = {
+    "payment_key": KEY,
+    "restaurant_id": RESTAURANT,
+    "food_id": 55,
+    "preparing_time": 25,
+    "reason_id": 1,
+}
+ALSO_ALLOWED = {("activate_food", "restaurant_id"), ("deactivate_food", "restaurant_id")}
+
+
+def cases(*listed: Any) -> Any:
+    """(action, changes) with an id that says both."""
+    return [
+        pytest.param(action, changes, id=f"{action} {' '.join(f'{k}={v!r}' for k, v in changes.items())}")
+        for action, changes in listed
+    ]
+
+
+# ---- the outbox: what is taken ---------------------------------------------------------------------------------------
+
+
+def test_every_action_has_its_arguments_here():
+    assert NEEDED.keys() == set(Action)
+
+
+@pytest.mark.parametrize("action", NEEDED)
+def test_a_row_with_the_arguments_that_its_action_needs_is_taken(action, pos):
+    row = action_row(pos, put(pos, "delivery_actions", action=action, **NEEDED[action]))
+    assert {name: row[name] for name in NEEDED[action]} == NEEDED[action]
+
+
+@pytest.mark.parametrize(
+    "action, changes",
+    cases(
+        ("accept", {"preparing_time": 1}),
+        ("accept", {"preparing_time": 1440}),
+        ("accept", {"preparing_time": "25"}),
+        ("accept", {"preparing_time": 25.0}),
+        ("accept", {"account": "kadikoy"}),
+        ("accept", {"valid_minutes": 1}),
+        ("accept", {"valid_minutes": 10080}),
+        ("cancel", {"reason_id": 8}),
+        ("open_restaurant", {"account": "kadikoy"}),
+        ("activate_food", {"restaurant_id": RESTAURANT}),
+        ("activate_food", {"account": "kadikoy", "valid_minutes": 30}),
+        ("activate_food", {"food_id": 2**63 - 1}),
+        ("complete", {"created_by": "kasa 2, Gülşah 🌯"}),
+        ("complete", {"request_id": "x"}),
+        ("complete", {"request_id": "x" * 64}),
+        ("complete", {"withdraw": 1}),
+    ),
+)
+def test_a_right_row_is_taken(action, changes, pos):
+    row = action_row(pos, put_action(pos, action, **changes))
+    numbers = {"preparing_time": int}
+    assert {name: row[name] for name in changes} == {
+        name: numbers.get(name, lambda as_it_is: as_it_is)(value) for name, value in changes.items()
+    }
+
+
+@only(SQLITE)
+def test_a_number_written_as_text_is_kept_as_a_number(pos):
+    row_id = put_action(pos, "accept", preparing_time="25")
+    assert one(pos, "SELECT typeof(preparing_time) AS kind FROM delivery_actions WHERE id = ?", row_id)["kind"] == (
+        "integer"
+    )
+
+
+# ---- the outbox: what is refused -------------------------------------------------------------------------------------
+
+
+def refused(pos: Pos, match: str = ".", /, **values: object) -> None:
+    with pytest.raises(Refused, match=match if pos.kind == SQLITE else f"{match}|{UNFIT}"):
+        put(pos, "delivery_actions", **values)
+    assert rows(pos, "SELECT * FROM delivery_actions") == []
+
+
+@pytest.mark.parametrize("action", ["dance", "ACCEPT", "accept ", "", 7])
+def test_an_unknown_action_is_refused(action, pos):
+    refused(pos, "action_known", action=action, payment_key=KEY)
+
+
+def test_a_row_without_an_action_is_refused(pos):
+    refused(pos, NOT_NULL, payment_key=KEY)
+
+
+@pytest.mark.parametrize(
+    "action, missing", [(action, name) for action, needed in NEEDED.items() for name in needed], ids=str
+)
+@pytest.mark.parametrize("how", ["left out", "NULL"])
+def test_a_missing_argument_is_refused(action, missing, how, pos):
+    values = NEEDED[action] | {missing: None}
+    refused(pos, action=action, **{k: v for k, v in values.items() if how == "NULL" or v is not None})
+
+
+@pytest.mark.parametrize(
+    "action, extra",
+    [
+        (action, name)
+        for action in NEEDED
+        for name in ARGUMENTS
+        if name not in NEEDED[action] and (action, name) not in ALSO_ALLOWED
+    ],
+    ids=str,
+)
+def test_an_argument_that_the_action_does_not_need_is_refused(action, extra, pos):
+    refused(pos, action=action, **NEEDED[action] | {extra: ARGUMENTS[extra]})
+
+
+@pytest.mark.parametrize("minutes", [0, -5, 1441, 25.5, "soon", "25 dk", "", None, BEYOND, float("inf")])
+def test_a_preparing_time_that_is_no_minutes_from_1_to_1440_is_refused(minutes, pos):
+    refused(pos, "preparing_time", action="accept", payment_key=KEY, preparing_time=minutes)
+
+
+@pytest.mark.parametrize("reason", [0, -1, 9, 1.5, "no courier", "", None])
+def test_a_reason_that_is_no_number_from_1_to_8_is_refused(reason, pos):
+    refused(pos, "reason_id", action="cancel", payment_key=KEY, reason_id=reason)
+
+
+@pytest.mark.parametrize("food", ["köfte", 1.5, "", BEYOND, "NaN", "Infinity"])
+def test_a_food_that_is_no_number_is_refused(food, pos):
+    refused(pos, "food_id_integer", action="activate_food", food_id=food)
+
+
+@pytest.mark.parametrize("minutes", [0, -1, 10081, 1.5, "soon", ""])
+def test_a_validity_that_is_no_minutes_up_to_a_week_is_refused(minutes, pos):
+    refused(pos, "valid_minutes", action="complete", payment_key=KEY, valid_minutes=minutes)
+
+
+BAD_KEYS = {
+    "upper case": KEY.upper(),
+    "one letter in upper case": KEY.replace("b", "B", 1),
+    "without hyphens": KEY.replace("-", ""),
+    "in braces": f"{{{KEY}}}",
+    "too short": KEY[:-1],
+    "too long": f"{KEY}0",
+    "a letter that is no digit": f"g{KEY[1:]}",
+    "hyphens in other places": "0b7e1c526-f0d-4c1e-9a55-3d2f8e6a7b10",
+    "empty": "",
+    "an order number": "100234",
+    "a wildcard": "%",
+}
+
+
+@pytest.mark.parametrize("bad", BAD_KEYS.values(), ids=BAD_KEYS.keys())
+@pytest.mark.parametrize("action, column", [("complete", "payment_key"), ("open_restaurant", "restaurant_id")])
+def test_a_key_that_is_no_uuid_in_lower_case_is_refused(action, column, bad, pos):
+    refused(pos, f"{column}_uuid", action=action, **{column: bad})
+
+
+@only(SQLITE)
+@pytest.mark.parametrize(
+    "match, values",
+    [
+        ("action_known", {"action": b"accept", "payment_key": KEY}),
+        ("preparing_time", {"action": "accept", "payment_key": KEY, "preparing_time": b"25"}),
+        ("food_id_integer", {"action": "activate_food", "food_id": b"55"}),
+        ("payment_key_uuid", {"action": "complete", "payment_key": KEY.encode()}),
+        ("payment_key_uuid", {"action": "complete", "payment_key": f"{KEY} "}),
+        ("payment_key_uuid", {"action": "complete", "payment_key": f"{KEY}\n"}),
+        ("withdraw", {"action": "complete", "payment_key": KEY, "withdraw": 0.5}),
+    ],
+    ids=[
+        "action",
+        "preparing_time",
+        "food_id",
+        "payment_key",
+        "a space behind a key",
+        "a line break behind a key",
+        "half a withdrawal",
+    ],
+)
+def test_what_a_server_would_convert_is_refused(match, values, pos):
+    refused(pos, match, **values)
+
+
+def test_the_restaurant_of_a_food_must_be_a_key_too(pos):
+    refused(pos, "restaurant_id_uuid", action="activate_food", food_id=55, restaurant_id="Kadıköy")
+
+
+@pytest.mark.parametrize(
+    "column, value, match",
+    [
+        ("state", "invented", "state_known|leave them out"),
+        ("state", "PENDING", "state_known|leave them out"),
+        ("state", None, NOT_NULL),
+        ("withdraw", 2, "withdraw_0_or_1"),
+        ("withdraw", -1, "withdraw_0_or_1"),
+        ("withdraw", "yes", "withdraw"),
+        ("withdraw", None, NOT_NULL),
+        ("request_id", "", "request_id_1_to_64"),
+        ("request_id", "x" * 65, "request_id_1_to_64"),
+        ("request_id", None, NOT_NULL),
+        ("created_utc", None, NOT_NULL),
+    ],
+)
+def test_a_word_that_the_column_does_not_know_is_refused(column, value, match, pos):
+    refused(pos, match, action="complete", payment_key=KEY, **{column: value})
+
+
+def test_the_same_request_is_taken_once(pos):
+    put_action(pos, "complete", request_id="receipt 7")
+    with pytest.raises(Refused, match=TWICE):
+        put_action(pos, "complete", request_id="receipt 7")
+    assert len(rows(pos, "SELECT id FROM delivery_actions")) == 1
+
+
+@pytest.mark.parametrize("change", ["withdraw = 2", "withdraw = NULL", "state = 'gone'", "preparing_time = 0"])
+def test_a_row_cannot_be_made_wrong_later(change, pos):
+    row_id = put_action(pos)
+    before = action_row(pos, row_id)
+    with pytest.raises(Refused):
+        pos.execute(f"UPDATE delivery_actions SET {change}")
+    assert action_row(pos, row_id) == before
+
+
+def test_every_state_of_the_model_is_allowed(pos):
+    for state in ActionState:
+        put_action(pos, "complete", state=state.value)
+
+
+def test_an_id_is_never_used_twice(pos):
+    first = put_action(pos)
+    pos.execute("DELETE FROM delivery_actions")
+    assert put_action(pos) > first
+
+
+# ---- the outbox: defaults --------------------------------------------------------------------------------------------
+
+
+def test_the_daemon_fills_in_what_the_pos_leaves_out(pos):
+    before = datetime.now(UTC)
+    row = action_row(pos, put_action(pos))
+    created = datetime.fromisoformat(row["created_utc"]).replace(tzinfo=UTC)
+    assert TIME.fullmatch(row["created_utc"])
+    assert before - timedelta(milliseconds=1) <= created <= datetime.now(UTC)
+    assert (row["state"], row["withdraw"], row["attempts"]) == ("pending", 0, 0)
+    empty = ("next_attempt_utc", "expires_utc", "http_status", "error_code", "error_text", "known_by", "finished_utc")
+    assert [row[name] for name in empty] == [None] * len(empty)
+
+
+def test_every_time_has_exactly_three_decimals(pos):
+    for _ in range(50):
+        put_action(pos, "complete")
+    times = [row["created_utc"] for row in rows(pos, "SELECT created_utc FROM delivery_actions")]
+    assert all(TIME.fullmatch(time) for time in times)
+    assert times == sorted(times)
+
+
+def test_a_request_gets_a_random_key_of_its_own(pos):
+    made = {action_row(pos, put_action(pos))["request_id"] for _ in range(50)}
+    assert len(made) == 50
+    assert all(re.fullmatch("[0-9a-f-]{32,36}", request_id) for request_id in made)
+
+
+# ---- orders: what the POS may write ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revision", [0, 1, 3, "2"])
+def test_a_till_notes_a_revision_that_it_has_read(revision, pos):
+    put_order(pos, revision=3)
+    pos.execute("UPDATE delivery_orders SET pos_revision = ?, pos_reference = 'A-1042'", (revision,))
+    assert order_row(pos)["pos_revision"] == int(revision)
+
+
+@pytest.mark.parametrize("revision", [4, -1, "new", "", None])
+def test_a_revision_that_nobody_can_have_read_is_refused(revision, pos):
+    put_order(pos, revision=3, pos_revision=2)
+    with pytest.raises(Refused, match=f"pos_revision|{UNFIT}"):
+        pos.execute("UPDATE delivery_orders SET pos_revision = ?", (revision,))
+    assert order_row(pos)["pos_revision"] == 2
+
+
+def test_an_order_begins_with_revision_one_and_taken_over_by_nobody(pos):
+    row = order_row(pos, put_order(pos))
+    assert (row["revision"], row["last_change"], row["pos_revision"], row["pos_reference"]) == (1, "new", 0, None)
+
+
+def test_an_order_is_there_once(pos):
+    put_order(pos)
+    with pytest.raises(Refused, match=TWICE):
+        put_order(pos)
+
+
+def test_lines_and_options_go_with_their_order(pos):
+    if pos.kind == SQLITE:
+        pos.execute("PRAGMA foreign_keys = ON")
+    put_order(pos)
+    put(pos, "delivery_order_items", payment_key=KEY, line_no=1)
+    put(pos, "delivery_order_item_options", payment_key=KEY, line_no=1, option_no=1)
+    with pytest.raises(Refused, match=NO_PARENT):
+        put(pos, "delivery_order_items", payment_key=OTHER, line_no=1)
+    pos.execute("DELETE FROM delivery_orders")
+    assert rows(pos, "SELECT * FROM delivery_order_items") == []
+    assert rows(pos, "SELECT * FROM delivery_order_item_options") == []
+
+
+# ---- money, text, times ----------------------------------------------------------------------------------------------
+
+AMOUNTS = [
+    Decimal(text)
+    for text in ("0", "0.01", "0.10", "0.29", "1.15", "2.675", "19.90", "235.50", "1005.005", "9999999999.99", "-12.34")
+]
+
+
+def money_through(database: Database, amount: Decimal | None) -> Decimal | None:
+    with database.engine.begin() as connection:
+        connection.execute(
+            tables.orders.insert().values(
+                payment_key=KEY,
+                account="kadikoy",
+                status="RECEIVED",
+                total=amount,
+                received_utc=NOW,
+                changed_utc=NOW,
+            )
+        )
+        return connection.execute(select(tables.orders.c.total)).scalar_one()
+
+
+@pytest.mark.parametrize("amount", AMOUNTS, ids=str)
+def test_an_amount_comes_back_as_it_was(amount, database):
+    assert money_through(database, amount) == amount
+
+
+def test_no_amount_is_no_amount(database, pos):
+    assert money_through(database, None) is None
+    assert order_row(pos)["total"] is None
+
+
+@pytest.mark.parametrize("amount", [amount for amount in AMOUNTS if amount == round(amount, 2)], ids=str)
+def test_a_till_reads_an_exact_amount_when_it_rounds_to_two_decimals(amount, database, pos):
+    money_through(database, amount)
+    row = one(pos, "SELECT ROUND(total, 2) AS total FROM delivery_orders")
+    assert Decimal(str(row["total"])) == amount
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("amount", AMOUNTS, ids=str)
+def test_an_amount_is_kept_as_a_number(amount, database, pos):
+    money_through(database, amount)
+    assert one(pos, "SELECT typeof(total) AS kind FROM delivery_orders")["kind"] in ("integer", "real")
+
+
+def test_every_amount_of_cents_is_exact_and_adds_up(database, pos):
+    amounts = [Decimal(cents) / 100 for cents in range(0, 20_000, 7)]
+    with database.engine.begin() as connection:
+        connection.execute(
+            tables.orders.insert(),
+            [
+                {
+                    "payment_key": key(number),
+                    "account": "kadikoy",
+                    "status": "RECEIVED",
+                    "total": amount,
+                    "received_utc": NOW,
+                    "changed_utc": NOW,
+                }
+                for number, amount in enumerate(amounts)
+            ],
+        )
+    read = rows(pos, "SELECT ROUND(total, 2) AS total FROM delivery_orders ORDER BY payment_key")
+    assert [Decimal(str(row["total"])) for row in read] == amounts
+    total = one(pos, "SELECT ROUND(SUM(total), 2) AS total FROM delivery_orders")["total"]
+    assert Decimal(str(total)) == sum(amounts)
+
+
+@only(SQLITE)
+def test_what_is_no_amount_reads_as_none(database, pos):
+    put_order(pos, total="bedava")
+    assert database.read_now(lambda tx: tx.execute(select(tables.orders.c.total)).scalar_one()) is None
+
+
+TEXTS = {
+    "turkish": "Çığ, Şişli, İĞDIR ığüşöç",
+    "emoji": "🌯🇹🇷👩‍🍳",
+    "replaced": "a\ufffdb",
+    "quotes": 'O\'Neil "dürüm"; DROP TABLE x --',
+    "lines": "bir\niki\tüç\r\n",
+    "long": "ş" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+def test_a_text_comes_back_as_it_was(text, database, pos):
+    with database.engine.begin() as connection:
+        connection.execute(
+            tables.orders.insert().values(
+                payment_key=KEY, account="k", status="RECEIVED", note=text, received_utc=NOW, changed_utc=NOW
+            )
+        )
+        assert connection.execute(select(tables.orders.c.note)).scalar_one() == text
+    assert order_row(pos)["note"] == text
+
+
+def test_a_text_is_compared_letter_by_letter(pos):
+    put_order(pos, pos_reference="A-1")
+    assert rows(pos, "SELECT * FROM delivery_orders WHERE pos_reference = 'a-1'") == []
+
+
+@pytest.mark.parametrize(
+    "moment, text",
+    [
+        (NOW, NOW_TEXT),
+        (datetime(2026, 3, 1, 15, 0, 0, 999_999, ISTANBUL), "2026-03-01 12:00:00.999"),
+        (datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC), "2026-12-31 23:59:59.000"),
+    ],
+    ids=["utc", "another zone", "no fraction"],
+)
+def test_a_time_is_kept_as_text_in_utc_with_three_decimals(moment, text, database, pos):
+    with database.engine.begin() as connection:
+        connection.execute(
+            tables.orders.insert().values(
+                payment_key=KEY, account="k", status="RECEIVED", received_utc=moment, changed_utc=moment
+            )
+        )
+        read = connection.execute(select(tables.orders.c.received_utc)).scalar_one()
+    assert order_row(pos)["received_utc"] == text == time_text(moment)
+    assert read == moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    assert read.tzinfo is UTC
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("cell", ["", "soon", "01.03.2026 12:00", 5, 1.5, b"2026", None])
+def test_a_cell_that_is_no_time_reads_as_none(cell, database, pos):
+    assert read_time(cell) is None
+    put_order(pos, ended_utc=cell)
+    assert database.read_now(lambda tx: tx.execute(select(tables.orders.c.ended_utc)).scalar_one()) is None
+
+
+# ---- views -----------------------------------------------------------------------------------------------------------
+
+LIVES: list[tuple[str, dict[str, object], set[str]]] = [
+    ("new", {}, {"new", "open"}),
+    ("new, changed before anybody read it", {"revision": 4}, {"new", "open"}),
+    ("taken over", {"revision": 1, "pos_revision": 1}, {"open"}),
+    ("changed since", {"revision": 3, "pos_revision": 2}, {"changed", "open"}),
+    ("cancelled before anybody took it over", {"revision": 2, "ended_utc": NOW_TEXT, "ended_by": "cancelled"}, set()),
+    (
+        "cancelled after it was taken over",
+        {"revision": 2, "pos_revision": 1, "ended_utc": NOW_TEXT, "ended_by": "cancelled"},
+        {"changed"},
+    ),
+    ("completed and read", {"revision": 4, "pos_revision": 4, "ended_utc": NOW_TEXT, "ended_by": "completed"}, set()),
+]
+
+
+@pytest.mark.parametrize("life, columns, views", LIVES, ids=[life for life, _, _ in LIVES])
+def test_a_view_shows_the_orders_that_it_promises(life, columns, views, pos):
+    put_order(pos, **columns)
+    shown = {view for view in ("new", "changed", "open") if rows(pos, f"SELECT * FROM delivery_{view}_orders")}
+    assert shown == views
+
+
+@pytest.mark.parametrize("view", ["new", "changed", "open"])
+def test_a_view_has_all_columns_of_the_orders(view, pos):
+    (columns, view_columns) = (
+        [column[0] for column in pos.execute(f"SELECT * FROM {name} WHERE 1 = 0").description]
+        for name in ("delivery_orders", f"delivery_{view}_orders")
+    )
+    ours = {"pos_is_behind", "contents_ended_utc"} if pos.kind == MARIADB else set()
+    assert view_columns == [column for column in columns if column not in ours]
+
+
+def test_the_four_statements_of_the_guide_work(pos):
+    put_order(pos, revision=3)
+    (found,) = rows(pos, "SELECT * FROM delivery_new_orders ORDER BY received_utc")
+    pos.execute(
+        "UPDATE delivery_orders SET pos_revision = 3, pos_reference = 'A-1042' WHERE payment_key = ?",
+        (found["payment_key"],),
+    )
+    pos.execute(f"INSERT INTO delivery_actions (action, payment_key, preparing_time) VALUES ('accept', '{KEY}', 25)")
+    (row_id,) = pos.execute("SELECT max(id) FROM delivery_actions").fetchone()
+    assert one(pos, "SELECT state, error_code, error_text FROM delivery_actions WHERE id = ?", row_id) == {
+        "state": "pending",
+        "error_code": None,
+        "error_text": None,
+    }
+    assert rows(pos, "SELECT * FROM delivery_new_orders") == rows(pos, "SELECT * FROM delivery_changed_orders") == []
+
+
+# ---- indexes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[False, True], ids=["fresh", "full and analyzed"])
+def till(request: pytest.FixtureRequest, pos: Pos) -> sqlite3.Connection:
+    """A POS on an empty file, and on one with a year of orders of which few are open."""
+    if request.param:
+        pos.execute("BEGIN")
+        for number in range(2000):
+            is_open = number % 100 == 0
+            put_order(
+                pos,
+                key(number),
+                ended_utc=None if is_open else NOW_TEXT,
+                pos_revision=0 if number % 200 == 0 else 1,
+                revision=2 if number % 300 == 0 else 1,
+            )
+            put_action(pos, "complete", payment_key=key(number), state="pending" if is_open else "done")
+        pos.execute("COMMIT")
+        pos.execute("ANALYZE")
+    return pos
+
+
+def steps(pos: Pos, query: str, values: Any = ()) -> list[str]:
+    return [row["detail"] for row in rows(pos, f"EXPLAIN QUERY PLAN {query}", *values)]
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("view, column", [("new", "received_utc"), ("changed", "changed_utc"), ("open", "changed_utc")])
+def test_a_view_in_its_order_is_served_by_its_own_index(view, column, till):
+    plan = steps(till, f"SELECT * FROM delivery_{view}_orders ORDER BY {column}")
+    assert [f"INDEX delivery_orders_{view}_ix" in step for step in plan] == [True]
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("rest", ["", "ORDER BY received_utc", "WHERE restaurant_id = 'x'", "LIMIT 5"])
+@pytest.mark.parametrize("view", ["new", "changed", "open"])
+def test_no_question_to_a_view_reads_the_ended_orders(view, rest, till):
+    plan = steps(till, f"SELECT * FROM delivery_{view}_orders {rest}")
+    assert re.search("INDEX delivery_orders_(new|changed|open)_ix", plan[0])
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
+    """What is sent to the database meanwhile."""
+    sent: list[tuple[str, Any]] = []
+
+    def note(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
+        sent.append((statement, parameters))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    yield sent
+    event.remove(database.engine, "before_cursor_execute", note)
+
+
+@only(SQLITE)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        actions.read_unfinished,
+        lambda tx: actions.read_unfinished(tx, sending_only=True),
+        actions.count_unfinished,
+    ],
+    ids=["read_unfinished", "read_unfinished of what is on the wire", "count_unfinished"],
+)
+def test_the_outbox_is_read_by_the_index_of_its_unfinished_rows(ask, database, till):
+    with statements(database) as sent:
+        database.read_now(ask)
+    plan = steps(till, *next(one for one in sent if one[0].startswith("SELECT")))
+    assert ["INDEX delivery_actions_unfinished_ix" in step for step in plan] == [True]  # and nothing is sorted
+
+
+def test_the_payload_of_an_order_stays_the_text_it_was(database, pos):
+    payload = json.dumps({"note": "ş\u2028", "n": 1.10})
+    put_order(pos, payload=payload)
+    assert database.read_now(lambda tx: tx.execute(select(tables.orders.c.payload)).scalar_one()) == payload

@@ -1,0 +1,221 @@
+"""How soon a commit of the POS is noticed, and what is none."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
+from tests.store.samples import KEY, NOW, Pos, opened, put_action, put_order
+
+from orderbridge.model import ActionState, Verdict
+from orderbridge.store import actions, wake
+from orderbridge.store.database import Database
+
+SOON_S = 5.0  # a bound for a busy machine; the watch looks every 50 ms
+QUIET_S = 4 * wake.SQLITE_WATCH_S
+
+
+class Bell:
+    """Rings when the watch wakes."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+        self.times = 0
+
+    def ring(self) -> None:
+        self.times += 1
+        self._rung.set()
+
+    async def rings(self, within: float = SOON_S) -> bool:
+        try:
+            async with asyncio.timeout(within):
+                await self._rung.wait()
+        except TimeoutError:
+            return False
+        self._rung.clear()
+        return True
+
+
+def names_in(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir()]
+
+
+@pytest.fixture
+async def bell(database: Database) -> AsyncIterator[Bell]:
+    """A watch that has had its first look."""
+    bell = Bell()
+    watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+    assert await bell.rings()
+    yield bell
+    watch.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watch
+
+
+async def test_the_first_look_wakes_for_what_was_written_before(database, pos):
+    put_action(pos)
+    bell = Bell()
+    watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+    assert await bell.rings()
+    watch.cancel()
+
+
+async def test_each_commit_of_a_pos_wakes(bell, pos):
+    put_action(pos)
+    assert await bell.rings()
+    pos.execute("BEGIN IMMEDIATE")
+    put_action(pos, "complete")
+    pos.execute("COMMIT")
+    assert await bell.rings()
+
+
+async def test_a_commit_is_visible_when_it_wakes(bell, pos, database):
+    put_action(pos)
+    await bell.rings()
+    assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM delivery_actions").scalar()) == 1
+
+
+async def test_silence_wakes_nobody(bell):
+    assert not await bell.rings(QUIET_S)
+
+
+async def test_what_is_not_committed_wakes_nobody(bell, pos):
+    pos.execute("BEGIN IMMEDIATE")
+    put_action(pos)
+    assert not await bell.rings(QUIET_S)
+    pos.execute("ROLLBACK")
+    assert not await bell.rings(QUIET_S)
+
+
+async def test_reading_wakes_nobody(bell, pos):
+    pos.execute("SELECT * FROM delivery_new_orders").fetchall()
+    assert not await bell.rings(QUIET_S)
+
+
+async def test_asking_for_a_row_back_wakes(bell, pos):
+    put_action(pos)
+    assert await bell.rings()
+    pos.execute("UPDATE delivery_actions SET withdraw = 1")
+    assert await bell.rings()
+
+
+@only(SQLITE)
+async def test_a_pos_that_holds_the_file_whole_does_not_end_the_watch(path: Path, database):
+    database.close()
+    bell = Bell()
+    with opened(path) as pos:
+        pos.execute("PRAGMA locking_mode = EXCLUSIVE")
+        put_order(pos, KEY)
+        watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+        assert not await bell.rings(QUIET_S)
+        assert not watch.done()
+    assert await bell.rings()
+    watch.cancel()
+
+
+@only(SQLITE)
+async def test_the_watch_gives_its_connection_back(database, path: Path, tmp_path: Path):
+    bell = Bell()
+    watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+    await bell.rings()
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+    database.close()
+    with opened(path) as last:  # the last one to leave takes the log along
+        last.execute("SELECT * FROM delivery_orders").fetchall()
+    assert names_in(tmp_path) == [path.name]
+
+
+# ---- PostgreSQL ------------------------------------------------------------------------------------------------------
+
+
+@only(SERVERS[0])
+async def test_a_statement_that_writes_500_rows_wakes_once(bell, pos):
+    bell.times = 0
+    pos.execute(
+        "INSERT INTO delivery_actions (action, food_id) SELECT 'activate_food', n FROM generate_series(1, 500) AS n"
+    )
+    assert await bell.rings()
+    assert not await bell.rings(QUIET_S)
+    assert bell.times == 1
+
+
+@only(SERVERS[0])
+async def test_what_the_daemon_itself_writes_wakes_nobody(bell, pos, database):
+    row_id = put_action(pos)
+    assert await bell.rings()
+    (row,), _ = database.read_now(actions.read_unfinished)
+    assert database.write_now(lambda tx: actions.start(tx, row, 1, NOW))
+    assert database.write_now(lambda tx: actions.finish(tx, row_id, Verdict(ActionState.DONE), None, 1, NOW))
+    assert not await bell.rings(QUIET_S)
+
+
+# ---- servers that go and come ----------------------------------------------------------------------------------------
+
+SESSIONS = {
+    POSTGRESQL: "SELECT pid FROM pg_stat_activity WHERE datname = current_database()",
+    MARIADB: "SELECT id FROM information_schema.processlist WHERE db = database()",
+}
+END = {POSTGRESQL: "SELECT pg_terminate_backend(?)", MARIADB: "KILL ?"}
+
+
+@only(*SERVERS)
+async def test_a_watch_that_was_cut_off_comes_back_and_looks_at_once(database, kind, pos):
+    database.close()  # so that the watch needs a new session
+    before = set(pos.execute(SESSIONS[kind]).fetchall())
+    bell = Bell()
+    watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+    assert await bell.rings()
+    (session,) = set(pos.execute(SESSIONS[kind]).fetchall()) - before
+    pos.execute(END[kind], session)
+    assert await bell.rings()
+    put_action(pos)
+    assert await bell.rings()
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+
+
+@only(*SERVERS)
+async def test_a_server_that_is_not_there_is_tried_again(database, unused_tcp_port, monkeypatch):
+    nowhere = create_engine(database.engine.url.set(host="127.0.0.1", port=unused_tcp_port, query={}))
+    bell = Bell()
+    monkeypatch.setattr(wake, "AGAIN_S", 0.001)
+    monkeypatch.setattr(wake, "AGAIN_AT_MOST_S", 0.004)
+    watch = asyncio.create_task(wake.watch(nowhere, bell.ring))
+    assert not await bell.rings(QUIET_S)
+    assert not watch.done()
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+
+
+@only(SERVERS[1])
+async def test_a_row_that_was_numbered_early_and_committed_late_wakes(bell, pos, url):
+    with Pos.at(url) as slow:
+        slow.execute("BEGIN")
+        put_action(slow)
+        put_action(pos)
+        assert await bell.rings()
+        slow.execute("COMMIT")
+    assert await bell.rings()
+
+
+@only(SERVERS[1])
+async def test_a_row_that_takes_the_place_of_another_wakes(bell, pos):
+    first = put_action(pos)
+    assert await bell.rings()
+    pos.execute("BEGIN")
+    pos.execute("UPDATE delivery_actions SET state = 'done' WHERE id = ?", (first,))
+    put_action(pos)
+    pos.execute("COMMIT")
+    assert await bell.rings()
+
+
+async def test_other_databases_are_looked_at_by_the_clock(monkeypatch):
+    monkeypatch.setattr(wake, "SERVER_WATCH_S", 0.001)
+    engine = create_engine("mssql+pymssql://pos@db.example/pos")  # nothing connects
+    bell = Bell()
+    watch = asyncio.create_task(wake.watch(engine, bell.ring))
+    assert [await bell.rings() for _ in range(3)] == [True, True, True]
+    watch.cancel()

@@ -1,0 +1,161 @@
+"""A database as it is after years: almost everything in it is over."""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, Table
+from tests.store.samples import NOW, arrival, key
+
+from orderbridge.model import ActionState, Attempt, Outcome, Verdict
+from orderbridge.store import actions as store_actions
+from orderbridge.store import orders as store_orders
+from orderbridge.store.columns import time_text
+from orderbridge.store.database import Database
+from orderbridge.store.tables import accounts, actions, attempts, events, items, options, orders, quarantine
+
+OPEN, NEW, BEHIND, UNFINISHED = 30, 10, 10, 15
+FINGERPRINT = "f" * 64
+ROWS_AT_ONCE = 1000
+
+
+def fill(database: Database, number: int) -> None:
+    """`number` orders and as many finished rows, then a day's worth of open ones; the server's statistics are fresh."""
+    numbers = range(number)
+    if database.is_sqlite:  # finished rows are no POS's
+        database.write_now(lambda tx: tx.exec_driver_sql("DROP TRIGGER delivery_actions_insert"))
+    _write(database, orders, (_order(n, number) for n in numbers))
+    _write(database, items, ({"payment_key": key(n), "line_no": 1, "name": "Dürüm", "price": 9} for n in numbers))
+    _write(database, options, ({"payment_key": key(n), "line_no": 1, "option_no": 1, "price": 1} for n in numbers))
+    _write(database, events, ({"payment_key": key(n), "at_utc": _at(n, number), "event": "x"} for n in numbers))
+    _write(database, actions, (_action(n, number) for n in numbers))
+    _write(database, attempts, (_attempt(n) for n in numbers))
+    _write(database, quarantine, (_document(n) for n in range(0, number, 10)))
+    _write(database, accounts, [{"fingerprint": FINGERPRINT, "name": "kadikoy"}])
+    _analyze(database)
+
+
+def _write(database: Database, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+    """Many rows in one statement: one by one, a server takes minutes for a million."""
+    mark = "?" if database.is_sqlite else "%s"
+    for some in _batches(rows, ROWS_AT_ONCE):
+        names = list(some[0])
+        one = f"({', '.join([mark] * len(names))})"
+        values = tuple(_plain(database, row[name]) for row in some for name in names)
+        statement = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES {', '.join([one] * len(some))}"
+        database.write_now(lambda tx, statement=statement, values=values: tx.exec_driver_sql(statement, values))
+
+
+def _plain(database: Database, value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    return time_text(value) if database.is_sqlite else value.replace(tzinfo=None)
+
+
+def _batches(rows: Iterable[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
+    left = iter(rows)
+    while some := list(islice(left, size)):
+        yield some
+
+
+def _at(n: int, number: int) -> datetime:
+    """The last order is of today, the first two years old."""
+    return NOW - timedelta(days=730) * ((number - n) / number)
+
+
+def _order(n: int, number: int) -> dict[str, Any]:
+    at, from_end = _at(n, number), number - n
+    still_open = from_end <= OPEN
+    return {
+        "payment_key": key(n),
+        "account": "kadikoy",
+        "status_id": 1 if still_open else 5,
+        "status": "RECEIVED" if still_open else "COMPLETE_WITH_PAYMENT",
+        "restaurant_id": key(1),
+        "customer_name": None if from_end > number // 8 else "Ayşe Yılmaz",
+        "payload": None if from_end > number // 8 else '{"id": 100234}',
+        "revision": 2,
+        "pos_revision": 0 if from_end <= NEW else 1 if from_end <= NEW + BEHIND else 2,
+        "received_utc": at,
+        "changed_utc": at,
+        "ended_utc": None if still_open else at,
+        "ended_by": None if still_open else "completed",
+    }
+
+
+def _action(n: int, number: int) -> dict[str, Any]:
+    unfinished = number - n <= UNFINISHED
+    return {
+        "id": n + 1,
+        "action": "complete",
+        "payment_key": key(n),
+        "request_id": key(n),
+        "created_utc": _at(n, number),
+        "state": ("sending" if n % 3 == 0 else "pending") if unfinished else "done",
+    }
+
+
+def _attempt(n: int) -> dict[str, Any]:
+    return {"action_id": n + 1, "attempt": 1, "started_utc": NOW, "finished_utc": NOW, "outcome": "ok"}
+
+
+def _document(n: int) -> dict[str, Any]:
+    return {
+        "account": "kadikoy",
+        "payment_key": key(n),
+        "payload": "{}",
+        "payload_hash": f"{n:064x}",
+        "reason": "database_refused",
+        "first_seen_utc": NOW,
+        "last_seen_utc": NOW,
+        "resolved_utc": NOW if n else None,
+    }
+
+
+def _analyze(database: Database) -> None:
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        if database.engine.dialect.name in {"mysql", "mariadb"}:
+            for table in (orders, items, options, events, actions, attempts, quarantine):
+                connection.exec_driver_sql(f"ANALYZE TABLE {table.name}")
+        elif database.is_sqlite:
+            connection.exec_driver_sql("ANALYZE")
+        else:
+            connection.exec_driver_sql("VACUUM ANALYZE")
+
+
+def keys(number: int, many: int) -> Iterator[str]:
+    """Keys from all over the years."""
+    return (key(n) for n in range(0, number, max(number // many, 1)))
+
+
+def day_of_work(number: int) -> dict[str, Callable[[Connection], Any]]:
+    """What is done all day, on a database that was filled with `number` orders."""
+    delivered = [key(n) for n in range(number - 100, number)]
+    fresh = [arrival(key(10**9 + n)) for n in range(100)]
+
+    def claim(connection: Connection) -> None:
+        (row, *_), _ = store_actions.read_unfinished(connection)
+        store_actions.start(connection, row, 2, NOW)
+        store_actions.record(connection, row.id, 2, Attempt(Outcome.OK, None, 200), NOW)
+        store_actions.finish(connection, row.id, Verdict(ActionState.DONE), None, 2, NOW)
+
+    def view(name: str, order: str) -> Callable[[Connection], Any]:
+        return lambda tx: tx.exec_driver_sql(f"SELECT * FROM delivery_{name}_orders ORDER BY {order}").all()
+
+    return {
+        "poll: 100 known orders": lambda tx: (
+            store_orders.stored(tx, delivered),
+            store_orders.with_unresolved_rows(tx, delivered),
+        ),
+        "poll: 100 new orders": lambda tx: store_orders.insert_new(tx, "kadikoy", fresh, NOW),
+        "poll: 100 acknowledgements": lambda tx: store_orders.mark_acknowledged(
+            tx, [(payment_key, 1, "RECEIVED", NOW) for payment_key in delivered]
+        ),
+        "claim and verdict of a row": claim,
+        "view delivery_new_orders": view("new", "received_utc"),
+        "view delivery_changed_orders": view("changed", "changed_utc"),
+        "view delivery_open_orders": view("open", "changed_utc"),
+        "sweep: end by silence": lambda tx: store_orders.end_silent(tx, NOW, timedelta(days=1), "2026-03-01 12:00:00"),
+        "sweep: nothing to blank": lambda tx: store_orders.blank_old(tx, NOW - timedelta(days=700)),
+    }

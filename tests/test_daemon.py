@@ -1,0 +1,492 @@
+"""The daemon as it runs: over real HTTPS against the sandbox, on real time, as a task here and as a process of its own."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orderbridge import config
+from orderbridge import daemon as module
+from orderbridge.daemon import Daemon
+from orderbridge.jobs.drain import FLOOR_S
+from orderbridge.rules import tokens
+from orderbridge.sandbox import Fault, Options, Sandbox, When, World
+from orderbridge.sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
+from orderbridge.sandbox.state import Order
+
+COOLDOWN_S = 0.2
+WITHIN_S = 60.0  # on a busy machine a process alone takes seconds to start
+COMMAND = Path(sys.executable).with_name("orderbridge")
+
+pytestmark = pytest.mark.timeout(180)
+
+
+# ---- the service, the till, the daemon -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(tmp_path_factory.mktemp("sandbox"))
+
+
+@pytest.fixture
+def world() -> World:
+    return World.default(options=Options(cooldown_seconds=COOLDOWN_S), tell=lambda line: None)
+
+
+@pytest.fixture
+def sandbox(world: World, certificates: Path) -> Iterator[Sandbox]:
+    with Sandbox(world, directory=certificates) as sandbox:
+        yield sandbox
+
+
+class Till:
+    """What a POS does with the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=5)) as connection:
+            connection.row_factory = sqlite3.Row
+            yield connection
+
+    def run(self, sql: str, *values: object) -> int:
+        with self.connection() as connection:
+            return int(connection.execute(sql, values).lastrowid or 0)
+
+    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        with self.connection() as connection:
+            return [dict(row) for row in connection.execute(sql, values)]
+
+    def one(self, sql: str, *values: object) -> dict[str, Any]:
+        (row,) = self.rows(sql, *values)
+        return row
+
+    def accept(self, order: Order) -> int:
+        return self.run(
+            "INSERT INTO delivery_actions (action, payment_key, preparing_time) VALUES ('accept', ?, 25)", order.key
+        )
+
+    def act(self, action: str, order: Order) -> int:
+        return self.run("INSERT INTO delivery_actions (action, payment_key) VALUES (?, ?)", action, order.key)
+
+    def state(self, row: int) -> str:
+        return str(self.one("SELECT state FROM delivery_actions WHERE id = ?", row)["state"])
+
+    def status(self, order: Order) -> int | None:
+        rows = self.rows("SELECT status_id FROM delivery_orders WHERE payment_key = ?", order.key)
+        return rows[0]["status_id"] if rows else None
+
+
+@pytest.fixture
+def till(tmp_path: Path) -> Till:
+    return Till(tmp_path / "pos.db")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what another thread or process brings about."""
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():  # noqa: ASYNC110 - it comes from another thread, process or file
+            await asyncio.sleep(0.01)
+
+
+def settings_for(sandbox: Sandbox, till: Till, *names: str, cooldown_s: float = COOLDOWN_S) -> config.Settings:
+    return config.Settings(
+        language="en",
+        marketplace={
+            "base_url": sandbox.base_url,
+            "ca_file": sandbox.ca_file,
+            "cooldown_seconds": cooldown_s,
+            "timeout_seconds": 2,
+        },
+        database={"url": f"sqlite:///{till.path}"},
+        actions={"retry_waits_seconds": (0.1, 0.2, 0.3)},
+        accounts=[
+            {"name": name, "app_secret_key": APP_SECRET, "rest_secret_key": f"sandbox-{name}-secret"}
+            for name in names or ("kadikoy",)
+        ],
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(settings: config.Settings) -> AsyncIterator[Daemon]:
+    """A daemon in this loop; it must end in order when it is told to."""
+    daemon = Daemon(settings)
+    task = asyncio.create_task(daemon.run())
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+        async with asyncio.timeout(WITHIN_S):
+            await task
+
+
+# ---- as a task -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_order_goes_all_the_way(sandbox: Sandbox, till: Till, world: World):
+    async with running(settings_for(sandbox, till)):
+        order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
+        await until(lambda: order.acknowledged)
+        assert till.status(order) == 1
+        rows = [till.accept(order), till.act("on_the_way", order), till.act("complete", order)]
+        await until(lambda: till.state(rows[-1]) == "done")
+    assert [till.state(row) for row in rows] == ["done"] * 3
+    assert (order.status_id, till.status(order), order.preparing_time) == (5, 5, 25)
+    assert {call.http_status for call in world.calls()} == {200}
+
+
+async def test_polls_follow_each_other_and_never_inside_the_cooldown(sandbox: Sandbox, till: Till, world: World):
+    async with running(settings_for(sandbox, till)):
+        await until(lambda: len(world.calls("get_current")) >= 6)
+    assert {call.http_status for call in world.calls("get_current")} <= {200, None}
+
+
+async def test_the_reference_lists_are_read_at_the_start(sandbox: Sandbox, till: Till):
+    async with running(settings_for(sandbox, till, "chain")):
+        await until(
+            lambda: till.path.exists() and till.rows("SELECT 1 FROM sqlite_master WHERE name = 'delivery_orders'")
+        )
+        await until(lambda: till.rows("SELECT 1 FROM delivery_shipping_methods"))
+        await until(lambda: len(till.rows("SELECT 1 FROM delivery_restaurants WHERE status = 'Open'")) == 2)
+    assert len(till.rows("SELECT 1 FROM delivery_cancel_reasons")) == 8
+    assert len(till.rows("SELECT 1 FROM delivery_payment_methods")) == 3
+
+
+async def test_the_menu_is_never_read_unasked(sandbox: Sandbox, till: Till, world: World):
+    async with running(settings_for(sandbox, till)):
+        await until(lambda: len(world.calls("get_current")) >= 3)
+    assert world.calls("get_foods") == []
+
+
+async def test_a_row_leaves_soon_after_the_tills_commit(sandbox: Sandbox, till: Till, world: World):
+    async with running(settings_for(sandbox, till, cooldown_s=30)):  # no poll wakes the outbox meanwhile
+        await until(lambda: world.calls("get_current"))
+        started = time.monotonic()
+        for food in (1001, 1002, 1003, 1004, 1005):
+            row = till.run("INSERT INTO delivery_actions (action, food_id) VALUES ('deactivate_food', ?)", food)
+            await until(lambda row=row: till.state(row) == "done")
+        took = time.monotonic() - started
+    assert took < 2 * FLOOR_S  # without a wake almost each waits until the outbox looks by itself
+
+
+async def test_stopping_finishes_what_is_in_flight(sandbox: Sandbox, till: Till, world: World):
+    order = world.place_order(restaurant_id=KADIKOY)
+    world.faults.add(Fault.delay("accept", 0.5))
+    async with running(settings_for(sandbox, till)) as daemon:
+        await until(lambda: order.acknowledged)
+        row = till.accept(order)
+        await until(lambda: world.calls("accept"))
+        daemon.stop()
+    assert (till.state(row), till.status(order), order.status_id) == ("done", 2, 2)
+    assert len(world.calls("accept")) == 1
+
+
+async def test_stopping_acknowledges_what_was_just_brought_in(sandbox: Sandbox, till: Till, world: World):
+    order = world.place_order(restaurant_id=KADIKOY)
+    world.faults.add(Fault.delay("acknowledge", 0.3))
+    async with running(settings_for(sandbox, till)) as daemon:
+        await until(lambda: world.calls("acknowledge"))
+        daemon.stop()
+    assert order.acknowledged
+    assert till.one("SELECT acknowledged_status_id FROM delivery_orders") == {"acknowledged_status_id": 1}
+
+
+async def test_stopping_starts_nothing_new(sandbox: Sandbox, till: Till, world: World):
+    order = world.place_order(restaurant_id=KADIKOY)
+    world.faults.add(Fault.delay("accept", 0.5))
+    async with running(settings_for(sandbox, till)) as daemon:
+        await until(lambda: order.acknowledged)
+        till.accept(order)
+        await until(lambda: world.calls("accept"))
+        daemon.stop()
+        late = till.act("on_the_way", order)
+    assert (till.state(late), world.calls("on_the_way")) == ("pending", [])
+
+
+async def test_an_account_with_wrong_secrets_harms_no_other(sandbox: Sandbox, till: Till, world: World):
+    world.refuse_account("kadikoy")
+    order = world.place_order(restaurant_id=BESIKTAS)
+    async with running(settings_for(sandbox, till, "kadikoy", "besiktas")):
+        await until(lambda: order.acknowledged)
+        row = till.accept(order)
+        await until(lambda: till.state(row) == "done")
+    states = {row["name"]: row["state"] for row in till.rows("SELECT name, state FROM delivery_accounts")}
+    assert states == {"kadikoy": "login_refused", "besiktas": "ok"}
+    assert len([call for call in world.calls("login") if not call.account]) == 1
+
+
+async def test_a_token_is_renewed_before_it_ends(
+    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tokens, "RENEW_AHEAD", 1.5)  # a third of its validity has passed then
+    world.set_options(token_seconds=4.0)
+    async with running(settings_for(sandbox, till)):
+        await until(lambda: len(world.calls("login")) >= 2)
+        await until(lambda: world.calls()[-1].operation == "get_current")
+    first, second = world.calls("login")[:2]
+    assert (second.at - first.at).total_seconds() < 3
+    assert 401 not in {call.http_status for call in world.calls()}
+
+
+async def test_a_database_that_fails_is_tried_again(
+    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "AFTER_FAULT_S", 0.1)
+    async with running(settings_for(sandbox, till)):
+        await until(lambda: world.calls("get_current"))
+        till.run("ALTER TABLE delivery_accounts RENAME TO elsewhere")
+        polls = len(world.calls("get_current"))
+        order = world.place_order(restaurant_id=KADIKOY)
+        await asyncio.sleep(3 * COOLDOWN_S)
+        assert len(world.calls("get_current")) <= polls + 1
+        till.run("ALTER TABLE elsewhere RENAME TO delivery_accounts")
+        await until(lambda: order.acknowledged)
+    assert till.status(order) == 1
+
+
+async def test_an_outbox_that_fails_is_tried_again(sandbox: Sandbox, till: Till, world: World):
+    async with running(settings_for(sandbox, till)):
+        order = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: order.acknowledged)
+        till.run("ALTER TABLE delivery_restaurants RENAME TO elsewhere")
+        row = till.accept(order)
+        await until(lambda: len(world.calls("get_current")) > 4)
+        till.run("ALTER TABLE elsewhere RENAME TO delivery_restaurants")
+        await until(lambda: till.state(row) == "done")
+
+
+async def test_on_an_unsafe_database_nothing_is_acknowledged(sandbox: Sandbox, till: Till, world: World):
+    order = world.place_order(restaurant_id=KADIKOY)
+    daemon = Daemon(settings_for(sandbox, till))
+    daemon.database.check_durability = lambda: "Set it."  # type: ignore[method-assign]
+    task = asyncio.create_task(daemon.run())
+    await until(lambda: len(world.calls("get_current")) >= 3)
+    daemon.stop()
+    await task
+    assert (till.status(order), world.calls("acknowledge")) == (1, [])
+
+
+# ---- as a process ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def configuration(sandbox: Sandbox, till: Till, tmp_path: Path) -> Path:
+    secrets = {"app": APP_SECRET, "rest": "sandbox-kadikoy-secret"}
+    for name, secret in secrets.items():
+        (tmp_path / name).write_text(secret)
+        (tmp_path / name).chmod(0o600)
+    path = tmp_path / "orderbridge.toml"
+    path.write_text(
+        f"""
+        language = "en"
+        [marketplace]
+        base_url = {json.dumps(sandbox.base_url)}
+        ca_file = {json.dumps(str(sandbox.ca_file))}
+        cooldown_seconds = {COOLDOWN_S}
+        timeout_seconds = 2
+        [database]
+        url = {json.dumps(f"sqlite:///{till.path}")}
+        [actions]
+        retry_waits_seconds = [0.1, 0.2, 0.3]
+        [[accounts]]
+        name = "kadikoy"
+        app_secret_key_file = {json.dumps(str(tmp_path / "app"))}
+        rest_secret_key_file = {json.dumps(str(tmp_path / "rest"))}
+        [web]
+        listen = ""
+        [log]
+        level = "debug"
+        format = "json"
+        """
+    )
+    return path
+
+
+@contextlib.asynccontextmanager
+async def process(configuration: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`orderbridge run`, ended by the test; killed when the test fails first."""
+    with (configuration.parent / "log").open("ab") as log:
+        started = await asyncio.create_subprocess_exec(
+            COMMAND, "--config", configuration, "run", stdout=log, stderr=log, env=dict(os.environ)
+        )
+    try:
+        yield started
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await started.wait()
+
+
+async def ended(started: asyncio.subprocess.Process, by: signal.Signals) -> int:
+    started.send_signal(by)
+    async with asyncio.timeout(WITHIN_S):
+        return await started.wait()
+
+
+async def test_a_sigterm_finishes_what_is_in_flight_and_exits_0(configuration: Path, till: Till, world: World):
+    order = world.place_order(restaurant_id=KADIKOY)
+    world.faults.add(Fault.delay("accept", 0.5))
+    async with process(configuration) as daemon:
+        await until(lambda: order.acknowledged)
+        row = till.accept(order)
+        await until(lambda: world.calls("accept"))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert (till.state(row), till.status(order)) == ("done", 2)
+
+
+SPOILED = {
+    "no configuration": lambda text: "language = 7",
+    "no certificate": lambda text: re.sub(r"ca_file = .*", "ca_file = 'orderbridge.toml'", text),
+    "no database": lambda text: re.sub(r"url = \"sqlite:///.*", "url = 'sqlite:////nowhere/pos.db'", text),
+}
+
+
+def spoil(configuration: Path, how: str) -> None:
+    configuration.write_text(SPOILED[how](configuration.read_text()))
+
+
+async def test_a_sighup_reads_changed_secrets(configuration: Path, till: Till, world: World, tmp_path: Path):
+    (tmp_path / "rest").write_text("no longer right")
+    order = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: "login.refused" in (tmp_path / "log").read_text())
+        (tmp_path / "rest").write_text("sandbox-kadikoy-secret")
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: order.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert till.status(order) == 1
+    assert "sandbox-kadikoy-secret" not in (tmp_path / "log").read_text()
+
+
+async def test_a_sighup_finishes_what_is_in_flight_and_goes_on(
+    configuration: Path, till: Till, world: World, tmp_path: Path
+):
+    order = world.place_order(restaurant_id=KADIKOY)
+    world.faults.add(Fault.delay("accept", 0.5))
+    async with process(configuration) as daemon:
+        await until(lambda: order.acknowledged)
+        row = till.accept(order)
+        await until(lambda: world.calls("accept"))
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: (tmp_path / "log").read_text().count("daemon.started") == 2)
+        assert (till.state(row), till.status(order)) == ("done", 2)
+        row = till.act("on_the_way", order)
+        await until(lambda: till.state(row) in {"done", "refused"})
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert len(world.calls("accept")) == 1
+    assert len(world.calls("login")) == 1
+    assert 429 not in {call.http_status for call in world.calls()}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing(
+    how: str, configuration: Path, till: Till, world: World, tmp_path: Path
+):
+    async with process(configuration) as daemon:
+        await until(lambda: world.calls("get_current"))
+        spoil(configuration, how)
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: "config.reload_failed" in (tmp_path / "log").read_text())
+        order = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: order.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert till.status(order) == 1
+
+
+@pytest.mark.parametrize("when", When)
+async def test_a_row_on_the_wire_survives_a_kill(configuration: Path, till: Till, world: World, when: When):
+    order = world.place_order(restaurant_id=KADIKOY)
+    world.faults.add(Fault.hang("accept", when=when))
+    async with process(configuration) as daemon:
+        await until(lambda: order.acknowledged)
+        row = till.accept(order)
+        await until(lambda: world.calls("accept") and (when is When.BEFORE or order.status_id == 2))
+        assert await ended(daemon, signal.SIGKILL) == -signal.SIGKILL
+    assert till.state(row) == "sending"
+    async with process(configuration) as daemon:
+        await until(lambda: till.state(row) == "done")
+        await until(lambda: order.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    # Two of these short cooldowns may be over before a started process has polled: then it asks once more.
+    assert till.one("SELECT known_by FROM delivery_actions")["known_by"] == (
+        "answer" if when is When.BEFORE else "poll"
+    )
+    assert sum(call.effect for call in world.calls("accept")) == 1
+    assert (order.status_id, till.status(order)) == (2, 2)
+    assert 429 not in {call.http_status for call in world.calls()}
+
+
+async def test_no_order_is_lost_in_a_kill_during_the_poll(configuration: Path, till: Till, world: World):
+    placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(30)]
+    world.faults.add(Fault.delay("acknowledge", 0.2, times=None))
+    async with process(configuration) as daemon:
+        await until(lambda: sum(order.acknowledged for order in placed) >= 8)
+        await ended(daemon, signal.SIGKILL)
+    stored = {row["payment_key"] for row in till.rows("SELECT payment_key FROM delivery_orders")}
+    assert {order.key for order in placed if order.acknowledged} <= stored
+    world.faults.clear()
+    async with process(configuration) as daemon:
+        await until(lambda: all(order.acknowledged for order in placed))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert len(till.rows("SELECT payment_key FROM delivery_orders")) == 30
+    assert 429 not in {call.http_status for call in world.calls()}
+
+
+def private_texts(world: World) -> set[str]:
+    """What a log must not show: secrets, tokens, and who ordered."""
+    texts = {APP_SECRET, "sandbox-kadikoy-secret", *world.tokens}
+    for order in world.orders.values():
+        texts |= {order.document["customer"]["name"], order.document["customer"]["phone"]}
+        texts |= {order.document["address"]["address"], order.document["note"]}
+    return texts - {""}
+
+
+async def test_the_log_of_a_run_full_of_faults_shows_no_secret_and_no_customer(
+    configuration: Path, till: Till, world: World
+):
+    first = world.place_order(restaurant_id=KADIKOY, document={"note": "Ring the bell twice"})
+    async with process(configuration) as daemon:
+        await until(lambda: first.acknowledged)
+        refused, kept = (world.place_order(restaurant_id=KADIKOY) for _ in range(2))
+        till.run(
+            f"CREATE TRIGGER no BEFORE INSERT ON delivery_orders WHEN NEW.payment_key = '{refused.key}'"
+            " BEGIN SELECT raise(ABORT, 'no'); END"
+        )
+        await until(lambda: refused.acknowledged and kept.acknowledged)
+        world.place_order(restaurant_id=KADIKOY, document={"payment_key": "nonsense"})
+        world.place_order(restaurant_id=KADIKOY, document={"total": "cheap", "status_id": 77})
+        await until(lambda: till.rows("SELECT 1 FROM delivery_quarantine WHERE reason <> 'database_refused'"))
+        world.end_tokens()
+        world.faults.add(
+            Fault(operation="accept", status=500),
+            Fault.drop("acknowledge", times=3),
+            Fault.page("get_current", html=first.document["customer"]["name"]),
+        )
+        row = till.accept(first)
+        await until(lambda: till.state(row) == "done")
+        till.run("CREATE TRIGGER full BEFORE INSERT ON delivery_quarantine BEGIN SELECT raise(ABORT, 'no'); END")
+        till.run("CREATE TRIGGER none BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'no'); END")
+        world.place_order(restaurant_id=KADIKOY)
+        polls = len(world.calls("get_current"))
+        await until(lambda: len(world.calls("get_current")) > polls + 1)
+        tokens = set(world.tokens)
+        world.refuse_account("kadikoy")
+        await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "login_refused")
+        assert await ended(daemon, signal.SIGINT) == 0
+    log = (configuration.parent / "log").read_text()
+    events = {json.loads(line)["event"] for line in log.splitlines()}
+    assert {"orders.polled", "order.quarantined", "order.database_refused", "login.refused", "action.done"} <= events
+    assert {text for text in private_texts(world) | tokens if text in log} == set()

@@ -1,0 +1,269 @@
+"""The daemon's real parts against the sandbox, over real HTTPS, on each database; the till is a stock driver."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from tests import databases
+from tests.store.samples import Pos, one, put, rows
+
+from orderbridge import config
+from orderbridge.daemon import Daemon
+from orderbridge.jobs.drain import FLOOR_S
+from orderbridge.sandbox import Fault, Options, Sandbox, World
+from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge.sandbox.state import Order
+from orderbridge.store import schema
+from orderbridge.store.database import Database
+
+COOLDOWN_S = 0.2
+WITHIN_S = 60.0
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(params=databases.KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database with nothing in it: the daemon makes its tables itself."""
+    if request.param == databases.SQLITE:
+        yield f"sqlite:///{tmp_path}/pos.db"
+    else:
+        server = request.getfixturevalue(f"{request.param}_server")
+        with databases.own_database(server, f"obs_daemon_{os.getpid()}") as url:
+            yield url
+
+
+@pytest.fixture
+def pos(url: str) -> Iterator[Pos]:
+    database = Database(url, inline=True)
+    database.write_now(schema.upgrade)
+    database.close()
+    with Pos.at(url) as pos:
+        yield pos
+
+
+@pytest.fixture
+def world() -> World:
+    return World.default(options=Options(cooldown_seconds=COOLDOWN_S), tell=lambda line: None)
+
+
+@pytest.fixture
+def sandbox(world: World, tmp_path: Path) -> Iterator[Sandbox]:
+    with Sandbox(world, directory=tmp_path) as sandbox:
+        yield sandbox
+
+
+@contextlib.asynccontextmanager
+async def running(sandbox: Sandbox, url: str, cooldown_s: float = COOLDOWN_S) -> AsyncIterator[Daemon]:
+    settings = config.Settings(
+        language="en",
+        marketplace={
+            "base_url": sandbox.base_url,
+            "ca_file": sandbox.ca_file,
+            "cooldown_seconds": cooldown_s,
+            "timeout_seconds": 2,
+        },
+        database={"url": url},
+        actions={"retry_waits_seconds": (0.1, 0.2, 0.3)},
+        accounts=[{"name": "kadikoy", "app_secret_key": APP_SECRET, "rest_secret_key": "sandbox-kadikoy-secret"}],
+    )
+    daemon = Daemon(settings)
+    task = asyncio.create_task(daemon.run())
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+        async with asyncio.timeout(WITHIN_S):
+            await task
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():  # noqa: ASYNC110 - it comes from a server
+            await asyncio.sleep(0.01)
+
+
+def state(pos: Pos, row_id: int) -> str:
+    return str(one(pos, "SELECT state FROM delivery_actions WHERE id = ?", row_id)["state"])
+
+
+async def test_an_order_comes_in_and_the_tills_words_go_out(sandbox: Sandbox, url: str, pos: Pos, world: World):
+    note = "Zile basmayın 🌯 ığüşöç"
+    placed = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant", "note": note})
+    async with running(sandbox, url):
+        await until(lambda: rows(pos, "SELECT * FROM delivery_new_orders"))
+        order = one(pos, "SELECT * FROM delivery_new_orders")
+        assert (order["payment_key"], order["note"]) == (placed.key, note)
+        assert Decimal(str(order["total"])) == placed.document["total"]
+        await until(lambda: placed.acknowledged)
+        pos.execute("UPDATE delivery_orders SET pos_revision = ?, pos_reference = 'A-1042'", (order["revision"],))
+        row_ids = [
+            put(pos, "delivery_actions", action="accept", payment_key=placed.key, preparing_time=25),
+            put(pos, "delivery_actions", action="on_the_way", payment_key=placed.key),
+            put(pos, "delivery_actions", action="complete", payment_key=placed.key),
+        ]
+        await until(lambda: state(pos, row_ids[-1]) == "done")
+        await until(lambda: rows(pos, "SELECT * FROM delivery_changed_orders"))
+    assert [state(pos, row_id) for row_id in row_ids] == ["done"] * 3
+    assert (placed.status_id, placed.preparing_time) == (5, 25)
+    stored = one(pos, "SELECT status_id, ended_by, pos_reference FROM delivery_orders")
+    assert stored == {"status_id": 5, "ended_by": "completed", "pos_reference": "A-1042"}
+    assert rows(pos, "SELECT * FROM delivery_open_orders") == []
+    assert {call.http_status for call in world.calls()} == {200}
+
+
+async def test_a_row_leaves_soon_after_the_tills_commit(sandbox: Sandbox, url: str, pos: Pos, world: World):
+    async with running(sandbox, url, cooldown_s=30):  # no poll wakes the outbox meanwhile
+        await until(lambda: world.calls("get_current"))
+        started = asyncio.get_running_loop().time()
+        for food in range(1001, 1006):
+            row_id = put(pos, "delivery_actions", action="deactivate_food", food_id=food)
+            await until(lambda row_id=row_id: state(pos, row_id) == "done")
+        took = asyncio.get_running_loop().time() - started
+    assert took < 2 * FLOOR_S  # without a wake almost each waits until the outbox looks by itself
+
+
+async def test_an_order_that_a_till_holds_waits_and_the_others_come_in(
+    sandbox: Sandbox, url: str, pos: Pos, world: World
+):
+    held, free = (world.place_order(restaurant_id=KADIKOY) for _ in range(2))
+    async with running(sandbox, url):
+        await until(lambda: held.acknowledged and free.acknowledged)
+        pos.execute("BEGIN IMMEDIATE")
+        pos.execute("UPDATE delivery_orders SET pos_reference = 'A-7' WHERE payment_key = ?", (held.key,))
+        for placed in (held, free):
+            world.cancel_by_customer(placed.key)
+        if pos.kind != databases.SQLITE:  # where a till that writes holds everything
+            with Pos.at(url) as other:
+                await until(lambda: status(other, free) == 6)
+                assert status(other, held) == 1
+        pos.execute("COMMIT")
+        await until(lambda: status(pos, held) == status(pos, free) == 6)
+    assert one(pos, "SELECT pos_reference FROM delivery_orders WHERE payment_key = ?", held.key) == {
+        "pos_reference": "A-7"
+    }
+
+
+TRIGGERS = {
+    databases.SQLITE: [
+        (
+            "CREATE TRIGGER no BEFORE INSERT ON delivery_orders WHEN NEW.payment_key = '{key}'"
+            " BEGIN SELECT raise(ABORT, 'no'); END"
+        )
+    ],
+    databases.POSTGRESQL: [
+        (
+            "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$BEGIN IF NEW.payment_key = '{key}' THEN RAISE EXCEPTION 'no'; END IF; RETURN NEW; END$$"
+        ),
+        "CREATE TRIGGER no BEFORE INSERT ON delivery_orders FOR EACH ROW EXECUTE FUNCTION no()",
+    ],
+    databases.MARIADB: [
+        (
+            "CREATE TRIGGER no BEFORE INSERT ON delivery_orders FOR EACH ROW"
+            " IF NEW.payment_key = '{key}' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'; END IF"
+        )
+    ],
+}
+
+
+async def test_an_order_that_a_trigger_of_the_pos_refuses_harms_only_itself(
+    sandbox: Sandbox, url: str, pos: Pos, world: World
+):
+    refused, kept = (world.place_order(restaurant_id=KADIKOY) for _ in range(2))
+    for statement in TRIGGERS[pos.kind]:
+        pos.execute(statement.format(key=refused.key))
+    async with running(sandbox, url):
+        await until(lambda: refused.acknowledged and kept.acknowledged)
+    assert [row["payment_key"] for row in rows(pos, "SELECT payment_key FROM delivery_orders")] == [kept.key]
+    assert one(pos, "SELECT payment_key, reason FROM delivery_quarantine") == {
+        "payment_key": refused.key,
+        "reason": "database_refused",
+    }
+
+
+def status(pos: Pos, order: Order) -> int | None:
+    return one(pos, "SELECT status_id FROM delivery_orders WHERE payment_key = ?", order.key)["status_id"]
+
+
+# ---- what a till holds on a server, where a lock concerns rows -------------------------------------------------------
+
+servers = pytest.mark.parametrize("url", databases.SERVERS, indirect=True)
+
+
+@contextlib.contextmanager
+def holding(url: str, update: str, *values: object) -> Iterator[None]:
+    """A till that has written some rows and commits at the end."""
+    with Pos.at(url) as till:
+        till.execute("BEGIN")
+        till.execute(update, values)
+        yield
+        till.execute("COMMIT")
+
+
+HOLD_ORDER = "UPDATE delivery_orders SET pos_reference = 'A-7' WHERE payment_key = ?"
+HOLD_ROW = "UPDATE delivery_actions SET created_by = 'Ayşe' WHERE id = ?"
+
+
+@servers
+async def test_a_verdict_whose_order_a_till_holds_waits_and_the_other_lanes_go_on(
+    sandbox: Sandbox, url: str, pos: Pos, world: World
+):
+    held, free = (world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"}) for _ in range(2))
+    async with running(sandbox, url):
+        await until(lambda: held.acknowledged and free.acknowledged)
+        with holding(url, HOLD_ORDER, held.key):
+            first = put(pos, "delivery_actions", action="accept", payment_key=held.key, preparing_time=25)
+            await until(lambda: held.status_id == 2)
+            for action in (
+                {"action": "accept", "preparing_time": 25},
+                {"action": "on_the_way"},
+                {"action": "complete"},
+            ):
+                row = put(pos, "delivery_actions", payment_key=free.key, **action)
+                await until(lambda row=row: state(pos, row) == "done")
+            assert state(pos, first) == "sending"
+        await until(lambda: state(pos, first) == "done")
+    assert (status(pos, held), status(pos, free)) == (2, 5)
+    assert len(world.calls("accept")) == 2
+
+
+@servers
+@pytest.mark.parametrize("lost", [False, True], ids=["it waits", "it was on the wire at a crash"])
+async def test_an_outbox_row_that_a_till_holds_is_left_out_and_the_others_go(
+    lost: bool, sandbox: Sandbox, url: str, pos: Pos, world: World
+):
+    held, free = (put(pos, "delivery_actions", action="deactivate_food", food_id=food) for food in (1001, 1002))
+    if lost:
+        pos.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (held,))
+        put(pos, "delivery_action_attempts", action_id=held, attempt=1, started_utc="2026-03-01 12:00:00.250")
+    with holding(url, HOLD_ROW, held):
+        async with running(sandbox, url):
+            await until(lambda: state(pos, free) == "done")
+            assert state(pos, held) == ("sending" if lost else "pending")
+            later = put(pos, "delivery_actions", action="deactivate_food", food_id=1003)
+            await until(lambda: state(pos, later) == "done")
+    async with running(sandbox, url):
+        await until(lambda: state(pos, held) == "done")
+
+
+@servers
+async def test_oks_are_noted_beside_an_order_that_a_till_holds(sandbox: Sandbox, url: str, pos: Pos, world: World):
+    world.faults.add(Fault.delay("acknowledge", 1.0, times=6))
+    held, *free = (world.place_order(restaurant_id=KADIKOY) for _ in range(6))
+    async with running(sandbox, url):
+        await until(lambda: len(rows(pos, "SELECT 1 AS stored FROM delivery_orders")) == 6)
+        with holding(url, HOLD_ORDER, held.key):  # before its acknowledgement is answered
+            await until(lambda: all(noted(pos, order) == 1 for order in free))
+            assert noted(pos, held) is None
+        await until(lambda: noted(pos, held) == 1)
+    assert held.acknowledged
+
+
+def noted(pos: Pos, order: Order) -> int | None:
+    found = one(pos, "SELECT acknowledged_status_id FROM delivery_orders WHERE payment_key = ?", order.key)
+    return found["acknowledged_status_id"]

@@ -1,0 +1,36 @@
+"""The demo plays orders through, from the marketplace to the till and back, and leaves a database behind."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from orderbridge import demo
+
+
+def test_every_order_comes_to_its_end_and_the_file_tells_it(tmp_path: Path) -> None:
+    database = tmp_path / "demo.db"
+    said: list[str] = []
+
+    code = demo.play(3, database, said.append)
+
+    assert code == 0, "\n".join(said)
+    with closing(sqlite3.connect(database)) as connection:
+        statuses = connection.execute("SELECT status, pos_reference FROM delivery_orders ORDER BY pos_reference")
+        assert statuses.fetchall() == [
+            ("COMPLETE_WITH_PAYMENT", "A-1"),
+            ("COMPLETE_WITH_PAYMENT", "A-2"),
+            ("CANCELED", "A-3"),
+        ]
+        verdicts = connection.execute("SELECT DISTINCT state, known_by FROM delivery_actions").fetchall()
+        assert verdicts == [("done", "answer")]
+        not_acknowledged = "SELECT count(*) FROM delivery_orders WHERE acknowledged_utc IS NULL"
+        assert connection.execute(not_acknowledged).fetchone() == (0,)
+    assert any("accept A-1, preparing_time 25" in line for line in said)
+
+
+def test_a_second_demo_on_the_same_file_brings_other_orders(tmp_path: Path) -> None:
+    database = tmp_path / "demo.db"
+    demo.play(1, database, lambda _: None)
+    demo.play(1, database, lambda _: None)
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT count(*) FROM delivery_orders").fetchone() == (2,)

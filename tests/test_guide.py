@@ -1,0 +1,158 @@
+"""The POS guides say what the tables and rules say, in both languages, and what they show works as it stands."""
+
+import re
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docs import build
+from tests.store.samples import KEY, put_order
+
+from orderbridge import config
+from orderbridge.model import ActionState
+from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES
+from orderbridge.store import schema, tables
+from orderbridge.store.database import Database
+from orderbridge.texts import VERDICTS
+
+TEXTS = {code: path.read_text("utf-8") for code, path in build.GUIDES.items()}
+BLOCK = re.compile(r"```sql\n(.*?)```", re.DOTALL)
+INLINE = re.compile(r"`((?:SELECT|UPDATE) [^`]*)`")
+LINK = re.compile(r"\]\(([^)]+)\)")
+VIEWS = {"delivery_new_orders", "delivery_changed_orders", "delivery_open_orders"}
+
+each_guide = pytest.mark.parametrize("code", TEXTS)
+
+
+# ---- nothing is missing, nothing is left over ------------------------------------------------------------------------
+
+
+@each_guide
+def test_a_guide_is_what_the_tables_and_rules_make_it(code: str):
+    assert build.built(TEXTS[code], code) == TEXTS[code], "run: .venv/bin/python docs/build.py"
+
+
+@each_guide
+def test_a_guide_holds_everything_that_is_made(code: str):
+    assert sorted(re.findall(r"made by docs/build\.py: (\w+)", TEXTS[code])) == sorted(build.MAKERS)
+
+
+def test_every_table_of_the_contract_is_described():
+    assert set(build.WORDS["tables"]) == set(tables.metadata.tables) - VIEWS
+
+
+@pytest.mark.parametrize("table", build.contract(), ids=lambda table: table.name)
+def test_every_column_is_described_and_the_columns_of_the_pos_are_there(table):
+    said = build.WORDS["tables"][table.name]
+    names = [column.name for column in table.columns]
+    assert sorted(said["columns"]) == sorted(names)
+    assert set(said.get("POS", ())) <= set(names)
+
+
+@pytest.mark.parametrize(
+    "section, codes",
+    [
+        ("constraints", build.constraints()),
+        ("error_codes", list(VERDICTS)),
+        ("problems", build.problem_codes()),
+    ],
+)
+def test_every_name_and_code_is_explained(section: str, codes: list[str]):
+    assert sorted(build.WORDS[section]) == sorted(codes)
+
+
+def pairs(words: object) -> Iterator[list[str]]:
+    if isinstance(words, dict):
+        for name, inner in words.items():
+            if name != "POS":
+                yield from pairs(inner)
+    else:
+        yield words  # type: ignore[misc]
+
+
+def test_everything_is_said_in_both_languages():
+    listed = list(pairs(build.WORDS))
+    assert all(len(pair) == 2 and all(pair) for pair in listed)
+    assert not [english for english, _ in listed if re.search("[çğıöşüÇĞİÖŞÜ]", english)]
+
+
+def test_the_pictures_show_every_state():
+    for arrows, states in (
+        (build.order_arrows, {*STATUS_NAMES.values(), NEEDS_PAYMENT}),
+        (build.action_arrows, set(ActionState)),
+    ):
+        shown = {state for start, end, _ in arrows() for state in (start, end)}
+        assert shown == {"[*]", *states}
+
+
+def test_the_times_in_the_guides_are_the_defaults():
+    actions, orders = config.Actions(), config.Orders()
+    assert (actions.accept_valid_minutes, actions.valid_minutes) == (10, 120)
+    assert (orders.silence_hours, orders.retention_days) == (24, 90)
+
+
+# ---- the two say the same ----------------------------------------------------------------------------------------------
+
+
+def without_comments(sql: str) -> list[str]:
+    return [line.strip() for line in re.sub("--.*", "", sql).splitlines() if line.strip()]
+
+
+def test_both_guides_have_the_same_sections_statements_and_tables():
+    english, turkish = TEXTS["en"], TEXTS["tr"]
+    for pattern in (r"^(#+) ", r"^(\|(?:[^|]*\|)+)$", r"^(- |[0-9]\. )", r"^(<!-- .*)$"):
+        counted = [len(re.findall(pattern, text, re.MULTILINE)) for text in (english, turkish)]
+        assert counted[0] == counted[1], pattern
+    assert [without_comments(sql) for sql in BLOCK.findall(english)] == [
+        without_comments(sql) for sql in BLOCK.findall(turkish)
+    ]
+    assert INLINE.findall(english) == INLINE.findall(turkish)
+
+
+def anchor(heading: str) -> str:
+    """As code hosts make it: lower case, spaces to hyphens, most punctuation gone."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@each_guide
+def test_every_link_leads_somewhere(code: str):
+    anchors = {anchor(heading) for heading in re.findall(r"^#+ (.*)$", TEXTS[code], re.MULTILINE)}
+    for target in LINK.findall(TEXTS[code]):
+        if target.startswith("#"):
+            assert target[1:] in anchors
+        else:
+            assert (build.HERE / target).is_file(), target
+
+
+@each_guide
+def test_every_example_is_linked(code: str):
+    files = {path.relative_to(build.HERE).as_posix() for path in build.HERE.glob("examples/*/*")}
+    assert files == {target for target in LINK.findall(TEXTS[code]) if target.startswith("examples/")}
+
+
+# ---- what is shown works -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("guide") / "pos.db"
+    database = Database(f"sqlite:///{path}", inline=True)
+    database.write_now(schema.upgrade)
+    database.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    "sql", [*BLOCK.findall(TEXTS["en"]), *INLINE.findall(TEXTS["en"])], ids=lambda sql: sql.split("\n")[0][:60]
+)
+def test_the_statements_work_as_they_stand(sql: str, empty: Path, tmp_path: Path):
+    shutil.copy(empty, tmp_path / "pos.db")
+    connection = sqlite3.connect(tmp_path / "pos.db", isolation_level=None)
+    put_order(connection, revision=3)
+    before = connection.total_changes
+    connection.executescript(sql.replace("'…'", f"'{KEY}'").replace("id = …", "id = 1"))
+    if "delivery_orders SET" in sql:
+        assert connection.total_changes > before
+    connection.close()
