@@ -16,7 +16,7 @@ from orderbridge.marketplace.payment import amount_due, payment_code
 from orderbridge.marketplace.scan import BROKEN, BrokenText, Piece, read_members
 from orderbridge.model import Document, Facts, Item, Option, Order
 
-_STATUS_IDS = range(-(2**31), 2**31)  # what a database's INTEGER holds; no service means more
+_STATUS_ID_LIMIT = 2**31  # what a database's INTEGER holds; no service means more
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -76,7 +76,7 @@ def _status_id(value: object) -> int | None:
         number = parse_integer(value)
     except Unreadable:
         return None
-    return number if number in _STATUS_IDS else None
+    return number if number is not None and -_STATUS_ID_LIMIT <= number < _STATUS_ID_LIMIT else None
 
 
 def read_order(document: Document, *, payment_codes: Mapping[str, str]) -> Order:
