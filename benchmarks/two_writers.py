@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
-    named = [os.environ.get(databases.POSTGRES_URL), os.environ.get(databases.MARIADB_URL)]
+    named = [databases.POSTGRES_URL, databases.MARIADB_URL]
     for url in asked.urls or ["sqlite", *filter(None, named)]:
         with address(url) as own:
             measure(own, asked.orders, asked.rounds)

@@ -77,7 +77,7 @@ async def test_a_line_that_is_cut_and_comes_back(configuration: Path, till: Till
         sandbox.stop()
         row = till.accept(first)
         await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
-        assert till.state(row) == "pending"
+        await until(lambda: till.state(row) == "pending")  # between two tries to connect
         again = Sandbox(world, directory=sandbox.ca_file.parent, port=port)
         again.start()
         try:
