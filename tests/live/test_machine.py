@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from tests.test_daemon import Till, ended, process, until
 
-from orderbridge.sandbox import Sandbox, World
+from orderbridge.sandbox import Fault, Sandbox, World
 from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE
 
@@ -60,6 +60,7 @@ async def test_without_descriptors_it_waits_and_goes_on(configuration: Path, til
     async with process(configuration) as daemon:
         await until(lambda: first.acknowledged and till.one("SELECT state FROM delivery_accounts")["state"] == "ok")
         before = limit(daemon.pid, resource.RLIMIT_NOFILE, 3)
+        world.faults.add(Fault.drop("get_current"))  # the open connection would serve poll after poll
         await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
         late = world.place_order(restaurant_id=KADIKOY)
         resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, before)
