@@ -17,35 +17,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from tests import databases
+from rig import MOST_S, address, asked_or_all, daemon, until
 
 from orderbridge.sandbox import Options, Sandbox, World
-from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge.sandbox.scenery import KADIKOY
 
-COMMAND = Path(sys.executable).with_name("orderbridge")
 COOLDOWN_S = 2.0
 BETWEEN_S = 0.002  # from one transaction of the POS to the next
 LEAST_S = 3.0  # beside the idle daemon
-MOST_S = 120.0
-SETTINGS = """
-[marketplace]
-base_url = "{base_url}"
-ca_file = "{ca_file}"
-cooldown_seconds = {cooldown_s}
-[database]
-url = "{url}"
-[[accounts]]
-name = "kadikoy"
-app_secret_key = "{secret}"
-rest_secret_key = "sandbox-kadikoy-secret"
-[web]
-listen = ""
-"""
 POS = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
@@ -64,33 +46,6 @@ with Pos.at(sys.argv[1]) as pos:
         print((time.perf_counter() - began) * 1000, flush=True)
         time.sleep(between)
 """
-
-
-@contextlib.contextmanager
-def address(url: str) -> Iterator[str]:
-    if url == "sqlite":
-        with tempfile.TemporaryDirectory() as folder:
-            yield f"sqlite:///{folder}/pos.db"
-    else:
-        with databases.own_database(url, f"obs_writers_{os.getpid()}") as own:
-            yield own
-
-
-@contextlib.contextmanager
-def daemon(url: str, sandbox: Sandbox, folder: Path) -> Iterator[None]:
-    path = folder / "orderbridge.toml"
-    path.write_text(
-        SETTINGS.format(
-            base_url=sandbox.base_url, ca_file=sandbox.ca_file, cooldown_s=COOLDOWN_S, url=url, secret=APP_SECRET
-        )
-    )
-    path.chmod(0o600)
-    log = (folder / "log").open("wb")
-    with log, subprocess.Popen([COMMAND, "--config", path, "run"], stdout=log, stderr=log) as started:
-        try:
-            yield
-        finally:
-            started.terminate()
 
 
 class Till:
@@ -122,14 +77,6 @@ class Till:
         self._process.wait()
 
 
-def until(condition: Callable[[], object]) -> None:
-    over = time.monotonic() + MOST_S
-    while not condition():
-        if time.monotonic() > over:
-            raise SystemExit("stopped: it took too long")
-        time.sleep(0.05)
-
-
 def place(world: World, number: int) -> None:
     """All at once: the next poll brings every one of them."""
     with world.lock:
@@ -155,7 +102,7 @@ def measure(url: str, orders: int, rounds: int) -> None:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         sandbox = stack.enter_context(Sandbox(world, directory=folder))
-        stack.enter_context(daemon(url, sandbox, folder))
+        stack.enter_context(daemon(url, sandbox, folder, COOLDOWN_S))
         place(world, 1)
         till = Till(url)
         stack.callback(till.close)
@@ -178,9 +125,8 @@ def main() -> None:
     parser.add_argument("--orders", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
-    named = [databases.POSTGRES_URL, databases.MARIADB_URL]
-    for url in asked.urls or ["sqlite", *filter(None, named)]:
-        with address(url) as own:
+    for url in asked_or_all(asked.urls):
+        with address(url, f"obs_writers_{os.getpid()}") as own:
             measure(own, asked.orders, asked.rounds)
 
 

@@ -55,7 +55,7 @@ class Chooser:
             longest_wait=timedelta(seconds=1.5 * longest),
             on_wire=on_wire,
             taken=taken,
-            directory=self._directory(connection),
+            directory=self._directory(connection, asked=any(row.restaurant_id for row in rows)),
             accept_valid=timedelta(minutes=self._settings.actions.accept_valid_minutes),
             valid=timedelta(minutes=self._settings.actions.valid_minutes),
         )
@@ -112,13 +112,14 @@ class Chooser:
             for row, verdict in survey.plan.verdicts
         ]
 
-    def _directory(self, connection: Connection) -> Directory:
+    def _directory(self, connection: Connection, *, asked: bool) -> Directory:
+        """`asked`: a row names a restaurant."""
         names = tuple(self._accounts)
         default = self._settings.default_account
         return Directory(
             accounts=names,
             default=default.name if default else None,
-            by_restaurant=reference.restaurant_accounts(connection),
+            by_restaurant=reference.restaurant_accounts(connection) if asked else {},
             complete=all(account.restaurants_known for account in self._accounts.values()),
         )
 

@@ -1,0 +1,84 @@
+"""What the benchmarks share: a database of their own, the sandbox over TLS, and the real program beside it."""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests import databases
+
+from orderbridge.sandbox import Sandbox
+from orderbridge.sandbox.scenery import APP_SECRET
+
+COMMAND = Path(sys.executable).with_name("orderbridge")
+REST_SECRET = "sandbox-kadikoy-secret"
+MOST_S = 120.0
+SETTINGS = """
+[marketplace]
+base_url = "{base_url}"
+ca_file = "{ca_file}"
+cooldown_seconds = {cooldown_s}
+[database]
+url = "{url}"
+[[accounts]]
+name = "kadikoy"
+app_secret_key = "{app_secret}"
+rest_secret_key = "{rest_secret}"
+[web]
+listen = ""
+"""
+
+
+def asked_or_all(urls: list[str] | None) -> list[str]:
+    """The addresses that were asked for; else SQLite and the servers that the environment names."""
+    return urls or ["sqlite", *filter(None, [databases.POSTGRES_URL, databases.MARIADB_URL])]
+
+
+@contextlib.contextmanager
+def address(url: str, name: str) -> Iterator[str]:
+    """A database of that name on that server, dropped at the end; for "sqlite" a file."""
+    if url == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/pos.db"
+    else:
+        with databases.own_database(url, name) as own:
+            yield own
+
+
+@contextlib.contextmanager
+def daemon(url: str, sandbox: Sandbox, folder: Path, cooldown_s: float) -> Iterator[None]:
+    """The program at work; its log is in `folder`."""
+    path = folder / "orderbridge.toml"
+    path.write_text(
+        SETTINGS.format(
+            base_url=sandbox.base_url,
+            ca_file=sandbox.ca_file,
+            cooldown_s=cooldown_s,
+            url=url,
+            app_secret=APP_SECRET,
+            rest_secret=REST_SECRET,
+        )
+    )
+    path.chmod(0o600)
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen([COMMAND, "--config", path, "run"], stderr=log) as started,
+    ):
+        try:
+            yield
+        finally:
+            started.terminate()
+
+
+def until(condition: Callable[[], object], step_s: float = 0.05) -> None:
+    """Wait for it, two minutes at most."""
+    over = time.monotonic() + MOST_S
+    while not condition():
+        if time.monotonic() > over:
+            raise SystemExit("stopped: it took too long")
+        time.sleep(step_s)
