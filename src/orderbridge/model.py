@@ -286,3 +286,4 @@ class OutboxRow:
     next_attempt_utc: datetime | None
     expires_utc: datetime | None
     attempts: int
+    tried: bool  # a request of it was noted, whatever became of it

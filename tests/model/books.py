@@ -62,6 +62,7 @@ def new_row(number: int, action: Action) -> Row:
             next_attempt_utc=None,
             expires_utc=None,
             attempts=0,
+            tried=False,
         )
     )
 
@@ -96,7 +97,7 @@ class Books:
 
 def read_unfinished(books: Books, *, sending_only: bool = False) -> tuple[list[OutboxRow], list[int]]:
     states = (ActionState.SENDING,) if sending_only else UNFINISHED
-    return [row.row for row in books.of(states)], []
+    return [replace(row.row, tried=bool(row.attempts)) for row in books.of(states)], []
 
 
 def histories(books: Books, ids: Iterable[int]) -> dict[int, list[Attempt]]:

@@ -48,6 +48,7 @@ _WAITING = OutboxRow(
     next_attempt_utc=None,
     expires_utc=None,
     attempts=0,
+    tried=False,
 )
 _STORED = Stored(
     payment_key=KEY,
@@ -64,8 +65,9 @@ _STORED = Stored(
 
 
 def row(action: Action, number: int = 1, **changes: Any) -> OutboxRow:
-    """A row that has just been written, with the arguments that its action needs."""
-    return replace(_WAITING, id=number, action=action, **(ARGUMENTS[action] | changes))
+    """A row that has just been written, with the arguments that its action needs. One that is `sending` was sent."""
+    tried = {"tried": changes.get("state") == ActionState.SENDING}
+    return replace(_WAITING, id=number, action=action, **(ARGUMENTS[action] | tried | changes))
 
 
 def unresolved(action: Action, number: int = 1, **changes: Any) -> OutboxRow:

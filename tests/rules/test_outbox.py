@@ -176,6 +176,13 @@ def test_a_row_expires_at_its_expiry(action: Action, early: timedelta, end: dict
 
 
 @pytest.mark.parametrize("next_attempt", [None, NOW - MINUTE, SOON])
+def test_a_row_that_the_pos_itself_calls_sent_is_refused(next_attempt: datetime | None) -> None:
+    called_sent = row(ACCEPT, state=ActionState.SENDING, next_attempt_utc=next_attempt, tried=False)
+    made = plan([called_sent, row(ON_THE_WAY, 2)], view())
+    assert (going(made), ends(made)) == ([2], {1: (ActionState.REFUSED, "bad_arguments")})
+
+
+@pytest.mark.parametrize("next_attempt", [None, NOW - MINUTE, SOON])
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_unresolved_row_that_is_too_old_stays_unknown(action: Action, next_attempt: datetime | None) -> None:
     made = plan([unresolved(action, created_utc=LONG_AGO, next_attempt_utc=next_attempt)], view())

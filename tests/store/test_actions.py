@@ -72,6 +72,7 @@ def test_a_row_is_read_as_plain_values(database, pos):
         next_attempt_utc=None,
         expires_utc=None,
         attempts=0,
+        tried=False,
     )
 
 
@@ -243,7 +244,7 @@ def test_an_attempt_that_never_left_leaves_no_trace(forget, database, pos):
 
 
 def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):
-    first, second = put_action(pos), put_action(pos)
+    first, second, third = put_action(pos), put_action(pos), put_action(pos)
     for row_id, number, finished, outcome in [
         (first, 2, LATER_TEXT, "rate_limited"),
         (first, 1, NOW_TEXT, "unknown"),
@@ -265,6 +266,7 @@ def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):
     unknown = Attempt(Outcome.UNKNOWN, "code", 429, ended_utc=NOW)
     limited = Attempt(Outcome.RATE_LIMITED, "code", 429, ended_utc=LATER)
     assert found == {first: [unknown, limited]}
+    assert {row.id: row.tried for row in read(database)} == {first: True, second: True, third: False}
 
 
 def test_a_row_without_attempts_has_an_empty_history(database):

@@ -1,7 +1,7 @@
 """Which rows of the outbox may leave now, and which end unsent: one short read, then rules.outbox."""
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -60,7 +60,6 @@ class Chooser:
             valid=timedelta(minutes=self._settings.actions.valid_minutes),
         )
         survey = Survey(unreadable, plan(rows, view))
-        survey.plan.verdicts += _never_sent(connection, rows, survey.plan, on_wire)
         self._choose(connection, survey, free, on_wire)
         self._name_missing_accounts(connection, survey)
         return survey
@@ -92,8 +91,8 @@ class Chooser:
             elif len(chosen) < free and sending[owner.name] < most:
                 sending[owner.name] += 1
                 chosen.append((head, owner.name))
-        histories = actions.histories(connection, [head.row.id for head, _ in chosen])
-        survey.ready = [(head, name, tuple(histories[head.row.id])) for head, name in chosen]
+        histories = actions.histories(connection, [head.row.id for head, _ in chosen if head.row.tried])
+        survey.ready = [(head, name, tuple(histories.get(head.row.id, ()))) for head, name in chosen]
 
     def _most_of_one_account(self) -> int:
         """One account whose service hangs must not take all places."""
@@ -122,27 +121,6 @@ class Chooser:
             by_restaurant=reference.restaurant_accounts(connection) if asked else {},
             complete=all(account.restaurants_known for account in self._accounts.values()),
         )
-
-
-def _never_sent(
-    connection: Connection, rows: Sequence[OutboxRow], planned: Plan, on_wire: Container[int]
-) -> list[tuple[OutboxRow, Verdict]]:
-    """Rows that the POS itself calls sent: no request of them ever left, and they would hold their lanes."""
-    ended = {row.id for row, _ in planned.verdicts}
-    called_sent = {
-        row.id: row
-        for row in rows
-        if row.state == ActionState.SENDING
-        and row.next_attempt_utc is None
-        and row.id not in on_wire
-        and row.id not in ended
-    }
-    if not called_sent:
-        return []
-    lost = {row_id for row_id, _ in actions.unfinished_attempts(connection)}
-    tried = {row_id for row_id, history in actions.histories(connection, called_sent).items() if history}
-    refusal = Verdict(ActionState.REFUSED, "bad_arguments")
-    return [(row, refusal) for row_id, row in called_sent.items() if row_id not in lost | tried]
 
 
 def _unsent(row: OutboxRow, order: Stored | None) -> Verdict | None:

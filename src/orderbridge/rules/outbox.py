@@ -186,6 +186,8 @@ def _unsent_or_unknown(state: ActionState, *, doubtful: bool) -> Verdict:
 
 def _unsent_end(row: OutboxRow, later: Sequence[OutboxRow], view: View) -> Verdict | None:
     waits = row.state == ActionState.PENDING
+    if not waits and not row.tried:  # the POS itself calls it sent: no request of it ever left
+        return Verdict(ActionState.REFUSED, "bad_arguments")
     doubtful = not waits or row.expires_utc is not None  # only `actions retry` sets it: the row was sent, and failed
     if waits and row.withdraw:
         return _unsent_or_unknown(ActionState.WITHDRAWN, doubtful=doubtful)

@@ -29,6 +29,8 @@ _COLUMNS = (
     actions.c.next_attempt_utc,
     actions.c.expires_utc,
     actions.c.attempts,
+    # Not EXISTS: SQL Server has it in conditions only.
+    select(func.count()).where(attempts.c.action_id == actions.c.id).scalar_subquery().label("tried"),
 )
 
 
@@ -53,6 +55,7 @@ def _row(row: Any) -> OutboxRow:
         "action": Action(row.action),
         "state": ActionState(row.state),
         "withdraw": bool(row.withdraw),
+        "tried": bool(row.tried),
     }
     return OutboxRow(**values)
 

@@ -110,12 +110,16 @@ WHERE delivery_actions.request_id = :request_id_1;
 INSERT INTO delivery_actions (action, payment_key, request_id) OUTPUT inserted.id VALUES (:action, :payment_key, :request_id);
 
 -- actions.read_unfinished
-SELECT TOP 20000 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts
+SELECT TOP 20000 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, (SELECT count(*) AS count_1
+FROM delivery_action_attempts
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried
 FROM delivery_actions
 WHERE state IN ('pending', 'sending') ORDER BY delivery_actions.id;
 
 -- actions.read_unfinished, on the wire
-SELECT TOP 20000 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts
+SELECT TOP 20000 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, (SELECT count(*) AS count_1
+FROM delivery_action_attempts
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried
 FROM delivery_actions
 WHERE state IN ('pending', 'sending') AND delivery_actions.state = :state_1 ORDER BY delivery_actions.id;
 
@@ -125,7 +129,9 @@ FROM delivery_actions
 WHERE state IN ('pending', 'sending');
 
 -- actions.start
-SELECT TOP 20000 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts
+SELECT TOP 20000 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, (SELECT count(*) AS count_1
+FROM delivery_action_attempts
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried
 FROM delivery_actions
 WHERE state IN ('pending', 'sending') ORDER BY delivery_actions.id;
 UPDATE delivery_actions SET state=:state, next_attempt_utc=:next_attempt_utc WHERE delivery_actions.id = :id_1 AND delivery_actions.state = :state_1 AND delivery_actions.withdraw = :withdraw_1 AND EXISTS (SELECT delivery_actions.next_attempt_utc INTERSECT SELECT NULL);
