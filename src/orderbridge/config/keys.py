@@ -199,7 +199,7 @@ class Account(_Table):
 
 
 class Web(_Table):
-    """The address of /livez, /readyz and /metrics. Empty: off."""
+    """The address kept for /livez, /readyz and /metrics, which are not served yet. Empty: off."""
 
     listen: str = "127.0.0.1:8480"
 
