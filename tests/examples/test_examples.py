@@ -6,6 +6,7 @@ integration installs it.
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -31,6 +32,15 @@ WITHIN_S = 90.0  # on a busy machine a compiler and a process take their time
 HELD_S = 2.0  # another program writes that long; a driver without a busy timeout gives up at once
 SOLD_OUT, SOLD = 1005, 1007
 ORDERS = 3
+# The view goes on to show the order, as a till has it that read before the other one wrote.
+TAKEN_ELSEWHERE = """
+    BEGIN IMMEDIATE;
+    UPDATE delivery_orders SET pos_revision = 1, pos_reference = 'B-7' WHERE payment_key = '{key}';
+    DROP VIEW delivery_new_orders;
+    CREATE VIEW delivery_new_orders AS
+        SELECT * FROM delivery_orders WHERE ended_utc IS NULL AND (pos_revision = 0 OR pos_reference = 'B-7');
+    COMMIT;
+"""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -110,26 +120,37 @@ def world() -> World:
 def placed(world: World) -> list[Order]:
     """One order to accept, one that holds the food that is sold out, one that the service will not have accepted."""
     orders = [
-        world.place_order(restaurant_id=KADIKOY, document=document(food, total))
-        for food, total in ((SOLD, "89.90"), (SOLD_OUT, "219.90"), (SOLD, "1250.00"))
+        place(world, SOLD, "Nakit", "89.90", note="Zile basmayın"),
+        place(world, SOLD_OUT, "Kredi Kartı", "219.90"),
+        place(world, SOLD, "Kapıda Nakit", "1250.00", scheduled_date="2030-01-01 19:00:00"),
     ]
     world.faults.add(Fault.error("accept", 404, "sipariş bulunamadı", argument=orders[2].key))
     return orders
 
 
-def document(food_id: int, total: str) -> dict[str, Any]:
+@pytest.fixture
+def elsewhere(world: World) -> Order:
+    """An order that another till takes over between the SELECT of the mini POS and its UPDATE."""
+    return place(world, SOLD, "Nakit", "10.00")
+
+
+def place(world: World, food_id: int, payment_method: str, total: str, **facts: str) -> Order:
     food = {"id": "1", "food_id": food_id, "name": "Kuşbaşılı Pide", "price": total, "quantity": 2, "total": total}
-    return {
+    option = {"id": 31, "name": "Kaşar", "price": "0.00"}
+    group = {"id": 3, "name": "Ekstra", "type": "multi", "operation": "+", "options": option}
+    document: dict[str, Any] = {
         "courier_type": "restaurant",
-        "payment_method": "Kapıda Nakit",
+        "payment_method": payment_method,
         "scheduled_date": "",
+        "note": "",
         "total": Decimal(total),
-        "foods": [food | {"option_groups": []}],
+        "foods": [food | {"note": "Acısız", "option_groups": [group]}],
     }
+    return world.place_order(restaurant_id=KADIKOY, document=document | facts)
 
 
 @pytest.fixture
-def database(tmp_path: Path, world: World, placed: list[Order]) -> Iterator[Path]:
+def database(tmp_path: Path, world: World, placed: list[Order], elsewhere: Order) -> Iterator[Path]:
     """The file of a daemon that runs and has brought the orders in."""
     path = tmp_path / "pos.db"
     with Sandbox(world, directory=tmp_path) as sandbox, (tmp_path / "log").open("wb") as log:
@@ -154,7 +175,8 @@ def database(tmp_path: Path, world: World, placed: list[Order]) -> Iterator[Path
         configuration.chmod(0o600)
         daemon = subprocess.Popen([COMMAND, "--config", configuration, "run"], stdout=log, stderr=log)
         try:
-            until(lambda: all(order.acknowledged for order in placed))
+            until(lambda: all(order.acknowledged for order in [*placed, elsewhere]))
+            write(path, TAKEN_ELSEWHERE.format(key=elsewhere.key))
             yield path
         finally:
             daemon.terminate()
@@ -171,6 +193,11 @@ def until(condition: Callable[[], bool]) -> None:
 def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(path, timeout=5)) as connection:
         return connection.execute(sql).fetchall()
+
+
+def write(path: Path, script: str) -> None:
+    with closing(sqlite3.connect(path, timeout=5)) as connection:
+        connection.executescript(script)
 
 
 @contextmanager
@@ -193,6 +220,25 @@ def test_every_example_is_run():
     assert all(len(list(path.iterdir())) == 1 for path in EXAMPLES.iterdir()), "one file each"
 
 
+def run(command: list[str], path: Path, orders: int) -> str:
+    done = subprocess.run(
+        [*command, str(path), "kadikoy", str(SOLD_OUT), str(orders)],
+        env=os.environ | {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "NODE_NO_WARNINGS": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def pieces(output: str) -> list[str]:
+    """What a mini POS said, each order in one piece with the lines below it."""
+    return sorted(re.split(r"\n(?! )", output.rstrip("\n")))
+
+
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.__name__)
 def test_a_mini_pos_does_its_whole_job(
     language: Callable[[Path], list[str]], tmp_path: Path, request: pytest.FixtureRequest
@@ -200,37 +246,49 @@ def test_a_mini_pos_does_its_whole_job(
     command = language(tmp_path)  # first: a skip needs no daemon
     path: Path = request.getfixturevalue("database")
     world: World = request.getfixturevalue("world")
+    elsewhere: Order = request.getfixturevalue("elsewhere")
     accepted, cancelled, refused = placed = request.getfixturevalue("placed")
-    with held(path):
-        done = subprocess.run(
-            [*command, str(path), "kadikoy", str(SOLD_OUT), str(ORDERS)],
-            env=os.environ | {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "NODE_NO_WARNINGS": "1"},
-            capture_output=True,
-            encoding="utf-8",
-            timeout=WITHIN_S,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-
     one, two, three = (f"A-{order.number}" for order in placed)
-    assert sorted(done.stdout.splitlines()) == sorted(
+    cook = "  2 x Kuşbaşılı Pide\n    + Ekstra: Kaşar\n    note: Acısız"
+    tickets = {
+        one: f"  collect 89.90, Nakit\n  note: Zile basmayın\n{cook}",
+        two: f"  collect 0.00, Kredi Kartı\n{cook}",
+        three: f"  ask what to collect, Kapıda Nakit\n  not now: for 2030-01-01 19:00:00\n{cook}",
+    }
+    no = "Servis bu siparişi bulamadı. Siparişi servisin panelinden kontrol edin."
+
+    with held(path):
+        first = run(command, path, ORDERS)
+    assert pieces(first) == sorted(
         [
-            f"new {one}: 89.90 Kapıda Nakit",
-            f"new {two}: 219.90 Kapıda Nakit",
-            f"new {three}: 1250.00 Kapıda Nakit",
-            *["  2 x Kuşbaşılı Pide"] * ORDERS,
+            *(f"new {reference}\n{ticket}" for reference, ticket in tickets.items()),
             f"verdict deactivate_food {SOLD_OUT}: done",
             f"verdict accept {one}: done",
             f"verdict cancel {two}: done",
-            f"verdict accept {three}: refused Servis bu siparişi bulamadı. Siparişi servisin panelinden kontrol edin.",
+            f"verdict accept {three}: refused {no}",
             f"changed {one}: CONFIRMED (status)",
             f"changed {two}: CANCELED (cancelled)",
         ]
     )
     assert (accepted.status_id, accepted.preparing_time) == (2, 25)
     assert (cancelled.status_id, cancelled.reason_id) == (6, 1)
-    assert refused.status_id == 1
+    assert refused.status_id == elsewhere.status_id == 1
     assert world.inactive_foods == {("kadikoy", SOLD_OUT)}
     taken = rows(path, "SELECT pos_reference, revision - pos_revision FROM delivery_orders ORDER BY order_number")
-    assert taken == [(one, 0), (two, 0), (three, 0)]
+    assert taken == [(one, 0), (two, 0), (three, 0), ("B-7", 0)]
+
+    # It starts again, and an order that it asked to accept is new to it once more: it asks no second time.
+    look = "  look at it in the service's panel: status_doubtful"
+    doubted = tickets[three].replace(cook, f"{look}\n{cook}")
+    write(path, f"UPDATE delivery_orders SET pos_revision = 0 WHERE payment_key = '{refused.key}'")
+    assert pieces(run(command, path, 1)) == sorted(
+        [
+            f"open {one}: CONFIRMED\n{tickets[one]}",
+            f"open {three}: RECEIVED\n{doubted}",
+            f"new {three}\n{doubted}",
+            f"verdict deactivate_food {SOLD_OUT}: done",
+            f"verdict accept {three}: refused {no}",
+        ]
+    )
+    asked = rows(path, "SELECT payment_key FROM delivery_actions WHERE action IN ('accept', 'cancel')")
+    assert sorted(asked) == sorted((order.key,) for order in placed)

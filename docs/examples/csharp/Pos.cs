@@ -5,17 +5,19 @@
 //
 // It switches a food of that account off, then takes orders over: one that holds the food is cancelled, any
 // other accepted. With ORDERS it ends after so many orders, once everything that it asked for has its verdict;
-// without, it runs until it is stopped.
+// without, it runs until it is stopped. Several may run on one file, and each may be stopped at any moment.
 
 using System;
 using System.Collections.Generic;
 using System.Data;
+using System.Linq;
 using System.Threading;
 #if MONO
 using Mono.Data.Sqlite;
 #else
 using Microsoft.Data.Sqlite;
 #endif
+using Row = System.Collections.Generic.Dictionary<string, object>;
 
 class Pos
 {
@@ -31,7 +33,7 @@ class Pos
 
     readonly IDbConnection db;
     readonly long foodId;
-    readonly Dictionary<long, string> waiting = new Dictionary<long, string>(); // our rows without a verdict
+    readonly HashSet<object> waiting = new HashSet<object>(); // the ids of our rows without a verdict
 
     static void Main(string[] arguments)
     {
@@ -52,12 +54,13 @@ class Pos
     void Run(string account, int orders)
     {
         Write("PRAGMA busy_timeout = 5000"); // wait that long for the daemon's transactions
-        InTransaction(() =>
-        {
-            Write("INSERT INTO delivery_actions (action, account, food_id, created_by)"
-                + " VALUES ('deactivate_food', @1, @2, 'mini POS')", account, foodId);
-            Remember("deactivate_food " + foodId);
-        });
+        ShowOpen();
+        InTransaction(() => Write("INSERT INTO delivery_actions (action, account, food_id, created_by)"
+            + " VALUES ('deactivate_food', @1, @2, 'mini POS')", account, foodId));
+        // An earlier run's rows are among them.
+        foreach (var row in Rows("SELECT id FROM delivery_actions"
+            + " WHERE created_by = 'mini POS' AND state IN ('pending', 'sending')"))
+            waiting.Add(row["id"]);
         int taken = 0;
         while (true)
         {
@@ -70,62 +73,102 @@ class Pos
         }
     }
 
-    // Print each new order, then say that we have it and what becomes of it, in one transaction.
+    // An earlier run may have stopped before it had printed what it took over: show it again.
+    void ShowOpen()
+    {
+        foreach (var order in Rows("SELECT * FROM delivery_open_orders"
+            + " WHERE pos_reference LIKE 'A-%' ORDER BY received_utc"))
+        {
+            Console.WriteLine("open {0}: {1}", order["pos_reference"], order["status"]);
+            Show(order);
+        }
+    }
+
+    // Take each new order over and ask for what becomes of it, in one transaction. Only then print it.
     int TakeNew()
     {
-        var fresh = Rows("SELECT payment_key, revision, order_number, status, payment_method,"
-            + " COALESCE(ROUND(total, 2), 0) AS total, problem FROM delivery_new_orders ORDER BY received_utc");
-        foreach (var order in fresh)
+        int taken = 0;
+        foreach (var order in Rows("SELECT * FROM delivery_new_orders ORDER BY received_utc"))
         {
             var key = order["payment_key"];
             var reference = "A-" + order["order_number"];
-            var total = Convert.ToDecimal(order["total"]);
-            Console.WriteLine("new {0}: {1:0.00} {2}", reference, total, order["payment_method"]);
-            if (!(order["problem"] is DBNull))
-                Console.WriteLine("  look at it in the service's panel: " + order["problem"]);
-            bool soldOut = false;
-            foreach (var item in Rows("SELECT quantity, name, food_id FROM delivery_order_items"
-                + " WHERE payment_key = @1 ORDER BY line_no", key))
+            bool soldOut = Rows("SELECT 1 FROM delivery_order_items WHERE payment_key = @1 AND food_id = @2",
+                key, foodId).Count > 0;
+            int changed = InTransaction(() =>
             {
-                Console.WriteLine("  {0} x {1}", item["quantity"], item["name"]);
-                soldOut |= !(item["food_id"] is DBNull) && Convert.ToInt64(item["food_id"]) == foodId;
-            }
-            InTransaction(() =>
-            {
-                Write("UPDATE delivery_orders SET pos_revision = @1, pos_reference = @2 WHERE payment_key = @3",
-                    order["revision"], reference, key);
-                if ((string)order["status"] != "RECEIVED")
-                    return; // somebody has answered the customer already
+                int updated = Write("UPDATE delivery_orders SET pos_revision = @1, pos_reference = @2"
+                    + " WHERE payment_key = @3 AND pos_revision = 0", order["revision"], reference, key);
+                if (updated == 0 || (string)order["status"] != "RECEIVED")
+                    return updated; // the customer has been answered already
                 if (soldOut)
-                {
-                    Write("INSERT INTO delivery_actions (action, payment_key, reason_id, created_by)"
-                        + " VALUES ('cancel', @1, @2, 'mini POS')", key, OutOfStock);
-                    Remember("cancel " + reference);
-                }
+                    Ask("cancel", key, "reason_id", OutOfStock);
                 else
-                {
-                    Write("INSERT INTO delivery_actions (action, payment_key, preparing_time, created_by)"
-                        + " VALUES ('accept', @1, @2, 'mini POS')", key, ReadyInMinutes);
-                    Remember("accept " + reference);
-                }
+                    Ask("accept", key, "preparing_time", ReadyInMinutes);
+                return updated;
             });
+            if (changed == 0)
+                continue; // another till has it, and prints it
+            Console.WriteLine("new " + reference);
+            Show(order);
+            taken++;
         }
-        return fresh.Count;
+        return taken;
     }
 
-    // The row that was just written has no verdict yet.
-    void Remember(string words)
+    // What to collect, what to cook, and what else to know.
+    void Show(Row order)
     {
-        waiting[Convert.ToInt64(Rows("SELECT last_insert_rowid() AS id")[0]["id"])] = words;
+        var due = order["amount_due"]; // NULL is no 0: nobody knows
+        var money = due is DBNull ? "ask what to collect" : string.Format("collect {0:0.00}", Convert.ToDecimal(due));
+        Console.WriteLine("  {0}, {1}", money, Said(order["payment_method"]));
+        ShowIfAny("  not now: for ", order["scheduled_for"]);
+        ShowIfAny("  look at it in the service's panel: ", order["problem"]);
+        ShowIfAny("  note: ", order["note"]);
+        foreach (var item in Rows("SELECT * FROM delivery_order_items WHERE payment_key = @1 ORDER BY line_no",
+            order["payment_key"]))
+        {
+            Console.WriteLine("  {0} x {1}", Said(item["quantity"]), Said(item["name"]));
+            foreach (var option in Rows("SELECT * FROM delivery_order_item_options"
+                + " WHERE payment_key = @1 AND line_no = @2 ORDER BY option_no", order["payment_key"], item["line_no"]))
+                Console.WriteLine("    {0} {1}: {2}", Said(option["operation"]), Said(option["group_name"]),
+                    Said(option["option_name"]));
+            ShowIfAny("    note: ", item["note"]);
+        }
+    }
+
+    static void ShowIfAny(string words, object value)
+    {
+        if (value.ToString() != "") // a NULL is DBNull here, and that is ""
+            Console.WriteLine(words + value);
+    }
+
+    // NULL: the service did not say.
+    static object Said(object value)
+    {
+        return value is DBNull ? "?" : value;
+    }
+
+    // A row in the outbox. What was asked for under the same request_id is not asked for again.
+    void Ask(string action, object key, string argument, int value)
+    {
+        var request = action + "-" + key;
+        const string same = "SELECT id FROM delivery_actions WHERE request_id = @1";
+        if (Rows(same, request).Count == 0)
+            Write("INSERT INTO delivery_actions (request_id, action, payment_key, " + argument + ", created_by)"
+                + " VALUES (@1, @2, @3, @4, 'mini POS')", request, action, key, value);
+        waiting.Add(Rows(same, request)[0]["id"]);
     }
 
     // Show what became of the orders that we have, and note the revision that we have shown.
     void ShowChanged()
     {
-        foreach (var order in Rows("SELECT payment_key, revision, pos_reference, status, last_change"
-            + " FROM delivery_changed_orders ORDER BY changed_utc"))
+        foreach (var order in Rows("SELECT * FROM delivery_changed_orders"
+            + " WHERE pos_reference LIKE 'A-%' ORDER BY changed_utc"))
         {
             Console.WriteLine("changed {0}: {1} ({2})", order["pos_reference"], order["status"], order["last_change"]);
+            long behind = Convert.ToInt64(order["revision"]) - Convert.ToInt64(order["pos_revision"]);
+            if ((string)order["last_change"] == "contents" || behind > 1)
+                Show(order);
             InTransaction(() => Write("UPDATE delivery_orders SET pos_revision = @1 WHERE payment_key = @2",
                 order["revision"], order["payment_key"]));
         }
@@ -134,22 +177,27 @@ class Pos
     // Tell the cashier how each row ended.
     void ShowVerdicts()
     {
-        foreach (var id in new List<long>(waiting.Keys))
-            foreach (var row in Rows("SELECT state, error_text FROM delivery_actions"
+        foreach (var id in waiting.ToList())
+            foreach (var row in Rows("SELECT action, food_id, pos_reference, state, error_text FROM delivery_actions"
+                + " LEFT JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key"
                 + " WHERE id = @1 AND state NOT IN ('pending', 'sending')", id))
             {
-                Console.WriteLine(("verdict " + waiting[id] + ": " + row["state"] + " " + row["error_text"]).TrimEnd());
+                var about = row["pos_reference"] is DBNull ? row["food_id"] : row["pos_reference"];
+                Console.WriteLine(
+                    string.Format("verdict {0} {1}: {2} {3}", row["action"], about, row["state"], row["error_text"])
+                        .TrimEnd());
                 waiting.Remove(id);
             }
     }
 
-    void InTransaction(Action work)
+    int InTransaction(Func<int> work)
     {
         Write("BEGIN IMMEDIATE"); // a deferred BEGIN fails at once beside another writer, whatever the timeout
         try
         {
-            work();
+            int result = work();
             Write("COMMIT");
+            return result;
         }
         catch
         {
@@ -158,20 +206,21 @@ class Pos
         }
     }
 
-    void Write(string sql, params object[] values)
+    // How many rows it wrote.
+    int Write(string sql, params object[] values)
     {
         using (var command = Command(sql, values))
-            command.ExecuteNonQuery();
+            return command.ExecuteNonQuery();
     }
 
-    List<Dictionary<string, object>> Rows(string sql, params object[] values)
+    List<Row> Rows(string sql, params object[] values)
     {
-        var rows = new List<Dictionary<string, object>>();
+        var rows = new List<Row>();
         using (var command = Command(sql, values))
         using (var reader = command.ExecuteReader())
             while (reader.Read())
             {
-                var row = new Dictionary<string, object>();
+                var row = new Row();
                 for (int i = 0; i < reader.FieldCount; i++)
                     row[reader.GetName(i)] = reader.GetValue(i);
                 rows.Add(row);

@@ -4,7 +4,7 @@
 //
 // It switches a food of that account off, then takes orders over: one that holds the food is cancelled, any
 // other accepted. With ORDERS it ends after so many orders, once everything that it asked for has its verdict;
-// without, it runs until it is stopped.
+// without, it runs until it is stopped. Several may run on one file, and each may be stopped at any moment.
 
 import java.sql.Connection;
 import java.sql.DriverManager;
@@ -13,9 +13,11 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 
 public class Pos {
     static final int LOOK_MS = 500;
@@ -23,12 +25,12 @@ public class Pos {
     static final int OUT_OF_STOCK = 1; // delivery_cancel_reasons
 
     interface Work {
-        void run() throws SQLException;
+        int run() throws SQLException;
     }
 
     final Connection db;
     final long foodId;
-    final Map<Long, String> waiting = new LinkedHashMap<>(); // our rows without a verdict: id, and what we call it
+    final Set<Object> waiting = new LinkedHashSet<>(); // the ids of our rows without a verdict
 
     public static void main(String[] arguments) throws Exception {
         Properties properties = new Properties();
@@ -46,7 +48,14 @@ public class Pos {
     }
 
     void run(String account, int orders) throws Exception {
-        inTransaction(() -> ask("deactivate_food " + foodId, "deactivate_food", "food_id", foodId, "account", account));
+        showOpen();
+        inTransaction(() -> write("INSERT INTO delivery_actions (action, account, food_id, created_by)"
+            + " VALUES ('deactivate_food', ?, ?, 'mini POS')", account, foodId));
+        // An earlier run's rows are among them.
+        for (Map<String, Object> row : rows("SELECT id FROM delivery_actions"
+            + " WHERE created_by = 'mini POS' AND state IN ('pending', 'sending')")) {
+            waiting.add(row.get("id"));
+        }
         int taken = 0;
         while (true) {
             taken += takeNew();
@@ -59,57 +68,98 @@ public class Pos {
         }
     }
 
-    /** Print each new order, then say that we have it and what becomes of it, in one transaction. */
-    int takeNew() throws SQLException {
-        List<Map<String, Object>> fresh = rows(
-            "SELECT payment_key, revision, order_number, status, payment_method,"
-                + " COALESCE(ROUND(total, 2), 0) AS total, problem FROM delivery_new_orders ORDER BY received_utc");
-        for (Map<String, Object> order : fresh) {
-            Object key = order.get("payment_key");
-            String reference = "A-" + order.get("order_number");
-            double total = ((Number) order.get("total")).doubleValue();
-            System.out.printf("new %s: %.2f %s%n", reference, total, order.get("payment_method"));
-            if (order.get("problem") != null) {
-                System.out.println("  look at it in the service's panel: " + order.get("problem"));
-            }
-            boolean soldOut = false;
-            for (Map<String, Object> item : rows("SELECT quantity, name, food_id FROM delivery_order_items"
-                + " WHERE payment_key = ? ORDER BY line_no", key)) {
-                System.out.println("  " + item.get("quantity") + " x " + item.get("name"));
-                soldOut |= item.get("food_id") != null && ((Number) item.get("food_id")).longValue() == foodId;
-            }
-            boolean cancel = soldOut;
-            inTransaction(() -> {
-                write("UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ?",
-                    order.get("revision"), reference, key);
-                if (!"RECEIVED".equals(order.get("status"))) {
-                    return; // somebody has answered the customer already
-                }
-                if (cancel) {
-                    ask("cancel " + reference, "cancel", "payment_key", key, "reason_id", OUT_OF_STOCK);
-                } else {
-                    ask("accept " + reference, "accept", "payment_key", key, "preparing_time", READY_IN_MINUTES);
-                }
-            });
+    /** An earlier run may have stopped before it had printed what it took over: show it again. */
+    void showOpen() throws SQLException {
+        for (Map<String, Object> order : rows(
+            "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc")) {
+            System.out.println("open " + order.get("pos_reference") + ": " + order.get("status"));
+            show(order);
         }
-        return fresh.size();
     }
 
-    /** A row in the outbox. A constraint that it breaks is an error of this program, and throws. */
-    void ask(String words, String action, String about, Object id, String argument, Object value) throws SQLException {
-        write("INSERT INTO delivery_actions (action, created_by, " + about + ", " + argument
-            + ") VALUES (?, 'mini POS', ?, ?)", action, id, value);
-        Number written = (Number) rows("SELECT last_insert_rowid() AS id").get(0).get("id");
-        waiting.put(written.longValue(), words);
+    /** Take each new order over and ask for what becomes of it, in one transaction. Only then print it. */
+    int takeNew() throws SQLException {
+        int taken = 0;
+        for (Map<String, Object> order : rows("SELECT * FROM delivery_new_orders ORDER BY received_utc")) {
+            Object key = order.get("payment_key");
+            String reference = "A-" + order.get("order_number");
+            boolean soldOut = !rows("SELECT 1 FROM delivery_order_items WHERE payment_key = ? AND food_id = ?",
+                key, foodId).isEmpty();
+            int changed = inTransaction(() -> {
+                int updated = write("UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?"
+                    + " WHERE payment_key = ? AND pos_revision = 0", order.get("revision"), reference, key);
+                if (updated == 0 || !"RECEIVED".equals(order.get("status"))) {
+                    return updated; // the customer has been answered already
+                }
+                if (soldOut) {
+                    ask("cancel", key, "reason_id", OUT_OF_STOCK);
+                } else {
+                    ask("accept", key, "preparing_time", READY_IN_MINUTES);
+                }
+                return updated;
+            });
+            if (changed == 0) {
+                continue; // another till has it, and prints it
+            }
+            System.out.println("new " + reference);
+            show(order);
+            taken++;
+        }
+        return taken;
+    }
+
+    /** What to collect, what to cook, and what else to know. */
+    void show(Map<String, Object> order) throws SQLException {
+        Number due = (Number) order.get("amount_due"); // NULL is no 0: nobody knows
+        String money = due == null ? "ask what to collect" : String.format("collect %.2f", due.doubleValue());
+        System.out.println("  " + money + ", " + said(order.get("payment_method")));
+        showIfAny("  not now: for ", order.get("scheduled_for"));
+        showIfAny("  look at it in the service's panel: ", order.get("problem"));
+        showIfAny("  note: ", order.get("note"));
+        Object key = order.get("payment_key");
+        for (Map<String, Object> item : rows(
+            "SELECT * FROM delivery_order_items WHERE payment_key = ? ORDER BY line_no", key)) {
+            System.out.println("  " + said(item.get("quantity")) + " x " + said(item.get("name")));
+            for (Map<String, Object> option : rows("SELECT * FROM delivery_order_item_options"
+                + " WHERE payment_key = ? AND line_no = ? ORDER BY option_no", key, item.get("line_no"))) {
+                System.out.println("    " + said(option.get("operation")) + " " + said(option.get("group_name"))
+                    + ": " + said(option.get("option_name")));
+            }
+            showIfAny("    note: ", item.get("note"));
+        }
+    }
+
+    static void showIfAny(String words, Object value) {
+        if (value != null && !"".equals(value)) {
+            System.out.println(words + value);
+        }
+    }
+
+    /** NULL: the service did not say. */
+    static Object said(Object value) {
+        return value == null ? "?" : value;
+    }
+
+    /** A row in the outbox. What was asked for under the same request_id is not asked for again. */
+    void ask(String action, Object key, String argument, int value) throws SQLException {
+        String request = action + "-" + key;
+        if (rows("SELECT 1 FROM delivery_actions WHERE request_id = ?", request).isEmpty()) {
+            write("INSERT INTO delivery_actions (request_id, action, payment_key, " + argument
+                + ", created_by) VALUES (?, ?, ?, ?, 'mini POS')", request, action, key, value);
+        }
+        waiting.add(rows("SELECT id FROM delivery_actions WHERE request_id = ?", request).get(0).get("id"));
     }
 
     /** Show what became of the orders that we have, and note the revision that we have shown. */
     void showChanged() throws SQLException {
         for (Map<String, Object> order : rows(
-            "SELECT payment_key, revision, pos_reference, status, last_change"
-                + " FROM delivery_changed_orders ORDER BY changed_utc")) {
+            "SELECT * FROM delivery_changed_orders WHERE pos_reference LIKE 'A-%' ORDER BY changed_utc")) {
             System.out.println("changed " + order.get("pos_reference") + ": " + order.get("status")
                 + " (" + order.get("last_change") + ")");
+            int behind = (Integer) order.get("revision") - (Integer) order.get("pos_revision");
+            if ("contents".equals(order.get("last_change")) || behind > 1) {
+                show(order);
+            }
             inTransaction(() -> write("UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?",
                 order.get("revision"), order.get("payment_key")));
         }
@@ -117,20 +167,25 @@ public class Pos {
 
     /** Tell the cashier how each row ended. */
     void showVerdicts() throws SQLException {
-        for (Long id : new ArrayList<>(waiting.keySet())) {
-            for (Map<String, Object> row : rows("SELECT state, error_text FROM delivery_actions"
+        for (Object id : new ArrayList<>(waiting)) {
+            for (Map<String, Object> row : rows("SELECT action, food_id, pos_reference, state, error_text"
+                + " FROM delivery_actions LEFT JOIN delivery_orders"
+                + " ON delivery_orders.payment_key = delivery_actions.payment_key"
                 + " WHERE id = ? AND state NOT IN ('pending', 'sending')", id)) {
+                Object about = row.get("pos_reference") == null ? row.get("food_id") : row.get("pos_reference");
                 String text = row.get("error_text") == null ? "" : " " + row.get("error_text");
-                System.out.println("verdict " + waiting.remove(id) + ": " + row.get("state") + text);
+                System.out.println("verdict " + row.get("action") + " " + about + ": " + row.get("state") + text);
+                waiting.remove(id);
             }
         }
     }
 
-    void inTransaction(Work work) throws SQLException {
+    int inTransaction(Work work) throws SQLException {
         db.setAutoCommit(false);
         try {
-            work.run();
+            int result = work.run();
             db.commit();
+            return result;
         } catch (SQLException error) {
             db.rollback();
             throw error;
@@ -139,9 +194,10 @@ public class Pos {
         }
     }
 
-    void write(String sql, Object... values) throws SQLException {
+    /** How many rows it wrote. */
+    int write(String sql, Object... values) throws SQLException {
         try (PreparedStatement statement = prepared(sql, values)) {
-            statement.executeUpdate();
+            return statement.executeUpdate();
         }
     }
 

@@ -4,7 +4,7 @@
 //
 // It switches a food of that account off, then takes orders over: one that holds the food is cancelled, any
 // other accepted. With ORDERS it ends after so many orders, once everything that it asked for has its verdict;
-// without, it runs until it is stopped.
+// without, it runs until it is stopped. Several may run on one file, and each may be stopped at any moment.
 'use strict';
 
 const LOOK_MS = 500;
@@ -28,8 +28,12 @@ const orders = Number(process.argv[5] || 0);
 const db = open(path);
 db.exec('PRAGMA busy_timeout = 5000'); // wait that long for the daemon's transactions
 
-const waiting = new Map(); // our rows without a verdict: id, and what we call it
-immediate(() => ask(`deactivate_food ${foodId}`, { action: 'deactivate_food', account, food_id: foodId }));
+showOpen();
+immediate(() => ask({ action: 'deactivate_food', account, food_id: foodId }));
+const waiting = new Set( // our rows without a verdict, an earlier run's among them
+  db.prepare("SELECT id FROM delivery_actions WHERE created_by = 'mini POS' AND state IN ('pending', 'sending')")
+    .all().map((row) => row.id)
+);
 
 let taken = 0;
 const timer = setInterval(look, LOOK_MS);
@@ -42,84 +46,108 @@ function look() {
   if (orders > 0 && taken >= orders && waiting.size === 0) clearInterval(timer);
 }
 
-// Print each new order, then say that we have it and what becomes of it, in one transaction.
-function takeNew() {
-  const fresh = db.prepare(
-    `SELECT payment_key, revision, order_number, status, payment_method, COALESCE(ROUND(total, 2), 0) AS total,
-            problem
-       FROM delivery_new_orders ORDER BY received_utc`
-  ).all();
-  const itemsOf = db.prepare(
-    'SELECT quantity, name, food_id FROM delivery_order_items WHERE payment_key = ? ORDER BY line_no'
-  );
-  for (const order of fresh) {
-    const key = order.payment_key;
-    const reference = `A-${order.order_number}`;
-    console.log(`new ${reference}: ${order.total.toFixed(2)} ${order.payment_method}`);
-    if (order.problem) console.log(`  look at it in the service's panel: ${order.problem}`);
-    let soldOut = false;
-    for (const item of itemsOf.all(key)) {
-      console.log(`  ${item.quantity} x ${item.name}`);
-      soldOut = soldOut || item.food_id === foodId;
-    }
-    immediate(() => {
-      db.prepare('UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ?')
-        .run(order.revision, reference, key);
-      if (order.status !== 'RECEIVED') return; // somebody has answered the customer already
-      if (soldOut) {
-        ask(`cancel ${reference}`, { action: 'cancel', payment_key: key, reason_id: OUT_OF_STOCK });
-      } else {
-        ask(`accept ${reference}`, { action: 'accept', payment_key: key, preparing_time: READY_IN_MINUTES });
-      }
-    });
+// An earlier run may have stopped before it had printed what it took over: show it again.
+function showOpen() {
+  const ours = "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc";
+  for (const order of db.prepare(ours).all()) {
+    console.log(`open ${order.pos_reference}: ${order.status}`);
+    show(order);
   }
-  return fresh.length;
 }
 
-// A row in the outbox. A constraint that it breaks is an error of this program, and throws.
-function ask(words, columns) {
+// Take each new order over and ask for what becomes of it, in one transaction. Only then print it.
+function takeNew() {
+  const holdsFood = db.prepare('SELECT 1 FROM delivery_order_items WHERE payment_key = ? AND food_id = ?');
+  const takeOver = db.prepare(
+    'UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ? AND pos_revision = 0'
+  );
+  let mine = 0;
+  for (const order of db.prepare('SELECT * FROM delivery_new_orders ORDER BY received_utc').all()) {
+    const key = order.payment_key;
+    const reference = `A-${order.order_number}`;
+    const soldOut = holdsFood.get(key, foodId) !== undefined;
+    const changed = immediate(() => {
+      const rows = Number(takeOver.run(order.revision, reference, key).changes);
+      if (rows === 0 || order.status !== 'RECEIVED') return rows; // the customer has been answered already
+      waiting.add(soldOut
+        ? ask({ request_id: `cancel-${key}`, action: 'cancel', payment_key: key, reason_id: OUT_OF_STOCK })
+        : ask({ request_id: `accept-${key}`, action: 'accept', payment_key: key, preparing_time: READY_IN_MINUTES }));
+      return rows;
+    });
+    if (changed === 0) continue; // another till has it, and prints it
+    console.log(`new ${reference}`);
+    show(order);
+    mine += 1;
+  }
+  return mine;
+}
+
+// What to collect, what to cook, and what else to know. A NULL says "?": the service did not say.
+function show(order) {
+  const due = order.amount_due; // NULL is no 0: nobody knows
+  console.log(`  ${due === null ? 'ask what to collect' : `collect ${due.toFixed(2)}`}, ${order.payment_method ?? '?'}`);
+  if (order.scheduled_for) console.log(`  not now: for ${order.scheduled_for}`);
+  if (order.problem) console.log(`  look at it in the service's panel: ${order.problem}`);
+  if (order.note) console.log(`  note: ${order.note}`);
+  const items = db.prepare('SELECT * FROM delivery_order_items WHERE payment_key = ? ORDER BY line_no');
+  const options = db.prepare(
+    'SELECT * FROM delivery_order_item_options WHERE payment_key = ? AND line_no = ? ORDER BY option_no'
+  );
+  for (const item of items.all(order.payment_key)) {
+    console.log(`  ${item.quantity ?? '?'} x ${item.name ?? '?'}`);
+    for (const option of options.all(order.payment_key, item.line_no)) {
+      console.log(`    ${option.operation ?? '?'} ${option.group_name ?? '?'}: ${option.option_name ?? '?'}`);
+    }
+    if (item.note) console.log(`    note: ${item.note}`);
+  }
+}
+
+// A row in the outbox: its id. What was asked for under the same request_id is not asked for again.
+function ask(columns) {
+  const asked = db.prepare('SELECT id FROM delivery_actions WHERE request_id = ?').get(columns.request_id ?? null);
+  if (asked) return asked.id;
   const row = { ...columns, created_by: 'mini POS' };
   const names = Object.keys(row);
   const written = db.prepare(
     `INSERT INTO delivery_actions (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`
   ).run(...Object.values(row));
-  waiting.set(Number(written.lastInsertRowid), words);
+  return Number(written.lastInsertRowid);
 }
 
 // Show what became of the orders that we have, and note the revision that we have shown.
 function showChanged() {
-  const changed = db.prepare(
-    `SELECT payment_key, revision, pos_reference, status, last_change
-       FROM delivery_changed_orders ORDER BY changed_utc`
-  ).all();
-  for (const order of changed) {
+  const ours = "SELECT * FROM delivery_changed_orders WHERE pos_reference LIKE 'A-%' ORDER BY changed_utc";
+  const note = db.prepare('UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?');
+  for (const order of db.prepare(ours).all()) {
     console.log(`changed ${order.pos_reference}: ${order.status} (${order.last_change})`);
-    immediate(() => {
-      db.prepare('UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?')
-        .run(order.revision, order.payment_key);
-    });
+    if (order.last_change === 'contents' || order.revision > order.pos_revision + 1) show(order);
+    immediate(() => note.run(order.revision, order.payment_key));
   }
 }
 
 // Tell the cashier how each row ended.
 function showVerdicts() {
   const ended = db.prepare(
-    "SELECT state, error_text FROM delivery_actions WHERE id = ? AND state NOT IN ('pending', 'sending')"
+    `SELECT action, food_id, pos_reference, state, error_text FROM delivery_actions
+       LEFT JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key
+      WHERE id = ? AND state NOT IN ('pending', 'sending')`
   );
-  for (const [id, words] of [...waiting]) {
+  for (const id of [...waiting]) {
     const row = ended.get(id);
     if (row) {
-      console.log(`verdict ${words}: ${row.state} ${row.error_text || ''}`.trimEnd());
+      const about = row.pos_reference ?? row.food_id;
+      console.log(`verdict ${row.action} ${about}: ${row.state} ${row.error_text ?? ''}`.trimEnd());
       waiting.delete(id);
     }
   }
 }
 
 function immediate(work) {
-  db.exec('BEGIN IMMEDIATE');
+  db.exec('BEGIN IMMEDIATE'); // a deferred BEGIN fails at once beside another writer, whatever the timeout
   try {
-    work();
+    const result = work();
     db.exec('COMMIT');
+    return result;
   } catch (error) {
     db.exec('ROLLBACK');
     throw error;

@@ -5,7 +5,7 @@
 
   It switches a food of that account off, then takes orders over: one that holds the food is cancelled, any
   other accepted. With ORDERS it ends after so many orders, once everything that it asked for has its verdict;
-  without, it runs until it is stopped.
+  without, it runs until it is stopped. Several may run on one file, and each may be stopped at any moment.
 
   In Delphi the same statements go through FireDAC; set LockingMode=Normal and BusyTimeout=5000 in the connection's
   parameters, for FireDAC opens a SQLite file for itself alone by default. }
@@ -25,10 +25,11 @@ const
 var
   Connection: TSQLite3Connection;
   Transaction: TSQLTransaction;
-  Waiting: TStringList; { our rows without a verdict: id=what we call it }
+  Waiting: TStringList; { the ids of our rows without a verdict }
   FoodId: Int64;
 
-procedure Run(const Sql: string; const Values: array of Variant);
+{ How many rows it wrote. }
+function Run(const Sql: string; const Values: array of Variant): Integer;
 var
   Query: TSQLQuery;
   I: Integer;
@@ -41,6 +42,7 @@ begin
     for I := 0 to High(Values) do
       Query.Params[I].Value := Values[I];
     Query.ExecSQL;
+    Result := Query.RowsAffected;
   finally
     Query.Free;
   end;
@@ -60,68 +62,159 @@ begin
   Result.Open;
 end;
 
-{ A row in the outbox. A constraint that it breaks is an error of this program, and raises. }
-procedure Ask(const Words, Action, About: string; const Id: Variant; const Argument: string; const Value: Variant);
+{ NULL: the service did not say. }
+function Said(Row: TSQLQuery; const Column: string): string;
+begin
+  if Row.FieldByName(Column).IsNull then
+    Result := '?'
+  else
+    Result := Row.FieldByName(Column).AsString;
+end;
+
+procedure ShowIfAny(const Words: string; Row: TSQLQuery; const Column: string);
+begin
+  if Row.FieldByName(Column).AsString <> '' then
+    WriteLn(Words, Row.FieldByName(Column).AsString);
+end;
+
+{ What to collect, what to cook, and what else to know. }
+procedure Show(Order: TSQLQuery);
+var
+  Item, Option: TSQLQuery;
+begin
+  if Order.FieldByName('amount_due').IsNull then { no 0: nobody knows }
+    Write('  ask what to collect')
+  else
+    Write('  collect ', Order.FieldByName('amount_due').AsFloat:0:2);
+  WriteLn(', ', Said(Order, 'payment_method'));
+  ShowIfAny('  not now: for ', Order, 'scheduled_for');
+  ShowIfAny('  look at it in the service''s panel: ', Order, 'problem');
+  ShowIfAny('  note: ', Order, 'note');
+  Item := Opened('SELECT * FROM delivery_order_items WHERE payment_key = :k ORDER BY line_no',
+    [Order.FieldByName('payment_key').AsString]);
+  try
+    while not Item.EOF do
+    begin
+      WriteLn('  ', Said(Item, 'quantity'), ' x ', Said(Item, 'name'));
+      Option := Opened('SELECT * FROM delivery_order_item_options WHERE payment_key = :k AND line_no = :l' +
+        ' ORDER BY option_no', [Item.FieldByName('payment_key').AsString, Item.FieldByName('line_no').AsInteger]);
+      try
+        while not Option.EOF do
+        begin
+          WriteLn('    ', Said(Option, 'operation'), ' ', Said(Option, 'group_name'), ': ',
+            Said(Option, 'option_name'));
+          Option.Next;
+        end;
+      finally
+        Option.Free;
+      end;
+      ShowIfAny('    note: ', Item, 'note');
+      Item.Next;
+    end;
+  finally
+    Item.Free;
+  end;
+end;
+
+{ The ids that a query finds are waited for. }
+procedure WaitFor(const Sql: string; const Values: array of Variant);
 var
   Query: TSQLQuery;
 begin
-  Run('INSERT INTO delivery_actions (action, created_by, ' + About + ', ' + Argument +
-    ') VALUES (:a, ''mini POS'', :i, :v)', [Action, Id, Value]);
-  Query := Opened('SELECT last_insert_rowid() AS id', []);
+  Query := Opened(Sql, Values);
   try
-    Waiting.Values[Query.FieldByName('id').AsString] := Words;
+    while not Query.EOF do
+    begin
+      Waiting.Add(Query.FieldByName('id').AsString);
+      Query.Next;
+    end;
   finally
     Query.Free;
   end;
 end;
 
-{ Print each new order, then say that we have it and what becomes of it, in one transaction. }
-function TakeNew: Integer;
+{ A row in the outbox. What was asked for under the same request_id is not asked for again. }
+procedure Ask(const Action, Key, Argument: string; Value: Integer);
+const
+  Same = 'SELECT id FROM delivery_actions WHERE request_id = :r';
 var
-  Order, Item: TSQLQuery;
-  Key, Reference: string;
+  Asked: TSQLQuery;
+begin
+  Asked := Opened(Same, [Action + '-' + Key]);
+  try
+    if Asked.EOF then
+      Run('INSERT INTO delivery_actions (request_id, action, payment_key, ' + Argument +
+        ', created_by) VALUES (:r, :a, :k, :v, ''mini POS'')', [Action + '-' + Key, Action, Key, Value]);
+  finally
+    Asked.Free;
+  end;
+  WaitFor(Same, [Action + '-' + Key]);
+end;
+
+{ Whether the order is ours now: taken over, and asked for what becomes of it, in one transaction. }
+function TakeOver(Order: TSQLQuery; const Key, Reference: string): Boolean;
+var
+  Item: TSQLQuery;
   SoldOut: Boolean;
 begin
+  Item := Opened('SELECT 1 FROM delivery_order_items WHERE payment_key = :k AND food_id = :f', [Key, FoodId]);
+  try
+    SoldOut := not Item.EOF;
+  finally
+    Item.Free;
+  end;
+  Connection.ExecuteDirect('BEGIN IMMEDIATE'); { a deferred BEGIN fails at once beside another writer }
+  try
+    Result := Run('UPDATE delivery_orders SET pos_revision = :r, pos_reference = :p' +
+      ' WHERE payment_key = :k AND pos_revision = 0', [Order.FieldByName('revision').AsInteger, Reference, Key]) > 0;
+    if Result and (Order.FieldByName('status').AsString = 'RECEIVED') then { nobody has answered the customer yet }
+      if SoldOut then
+        Ask('cancel', Key, 'reason_id', OutOfStock)
+      else
+        Ask('accept', Key, 'preparing_time', ReadyInMinutes);
+    Connection.ExecuteDirect('COMMIT');
+  except
+    Connection.ExecuteDirect('ROLLBACK');
+    raise;
+  end;
+end;
+
+{ Take each new order over. Only then print it. }
+function TakeNew: Integer;
+var
+  Order: TSQLQuery;
+  Reference: string;
+begin
   Result := 0;
-  Order := Opened('SELECT payment_key, revision, order_number, status, payment_method,' +
-    ' COALESCE(ROUND(total, 2), 0) AS total, problem FROM delivery_new_orders ORDER BY received_utc', []);
+  Order := Opened('SELECT * FROM delivery_new_orders ORDER BY received_utc', []);
   try
     while not Order.EOF do
     begin
-      Key := Order.FieldByName('payment_key').AsString;
       Reference := 'A-' + Order.FieldByName('order_number').AsString;
-      WriteLn('new ', Reference, ': ', Order.FieldByName('total').AsFloat:0:2, ' ',
-        Order.FieldByName('payment_method').AsString);
-      if not Order.FieldByName('problem').IsNull then
-        WriteLn('  look at it in the service''s panel: ', Order.FieldByName('problem').AsString);
-      SoldOut := False;
-      Item := Opened('SELECT quantity, name, food_id FROM delivery_order_items WHERE payment_key = :k ORDER BY line_no',
-        [Key]);
-      try
-        while not Item.EOF do
-        begin
-          WriteLn('  ', Item.FieldByName('quantity').AsString, ' x ', Item.FieldByName('name').AsString);
-          SoldOut := SoldOut or (Item.FieldByName('food_id').AsLargeInt = FoodId);
-          Item.Next;
-        end;
-      finally
-        Item.Free;
+      if TakeOver(Order, Order.FieldByName('payment_key').AsString, Reference) then
+      begin { otherwise another till has it, and prints it }
+        WriteLn('new ', Reference);
+        Show(Order);
+        Inc(Result);
       end;
-      Connection.ExecuteDirect('BEGIN IMMEDIATE'); { a deferred BEGIN fails at once beside another writer }
-      try
-        Run('UPDATE delivery_orders SET pos_revision = :r, pos_reference = :p WHERE payment_key = :k',
-          [Order.FieldByName('revision').AsInteger, Reference, Key]);
-        if Order.FieldByName('status').AsString = 'RECEIVED' then { nobody has answered the customer yet }
-          if SoldOut then
-            Ask('cancel ' + Reference, 'cancel', 'payment_key', Key, 'reason_id', OutOfStock)
-          else
-            Ask('accept ' + Reference, 'accept', 'payment_key', Key, 'preparing_time', ReadyInMinutes);
-        Connection.ExecuteDirect('COMMIT');
-      except
-        Connection.ExecuteDirect('ROLLBACK');
-        raise;
-      end;
-      Inc(Result);
+      Order.Next;
+    end;
+  finally
+    Order.Free;
+  end;
+end;
+
+{ An earlier run may have stopped before it had printed what it took over: show it again. }
+procedure ShowOpen;
+var
+  Order: TSQLQuery;
+begin
+  Order := Opened('SELECT * FROM delivery_open_orders WHERE pos_reference LIKE ''A-%'' ORDER BY received_utc', []);
+  try
+    while not Order.EOF do
+    begin
+      WriteLn('open ', Order.FieldByName('pos_reference').AsString, ': ', Order.FieldByName('status').AsString);
+      Show(Order);
       Order.Next;
     end;
   finally
@@ -133,17 +226,21 @@ end;
 procedure ShowChanged;
 var
   Order: TSQLQuery;
+  Revision: Integer;
 begin
-  Order := Opened('SELECT payment_key, revision, pos_reference, status, last_change' +
-    ' FROM delivery_changed_orders ORDER BY changed_utc', []);
+  Order := Opened('SELECT * FROM delivery_changed_orders WHERE pos_reference LIKE ''A-%'' ORDER BY changed_utc', []);
   try
     while not Order.EOF do
     begin
       WriteLn('changed ', Order.FieldByName('pos_reference').AsString, ': ', Order.FieldByName('status').AsString,
         ' (', Order.FieldByName('last_change').AsString, ')');
+      Revision := Order.FieldByName('revision').AsInteger;
+      if (Order.FieldByName('last_change').AsString = 'contents') or
+        (Revision > Order.FieldByName('pos_revision').AsInteger + 1) then
+        Show(Order);
       { One statement is a transaction of its own, and waits for its turn. }
       Run('UPDATE delivery_orders SET pos_revision = :r WHERE payment_key = :k',
-        [Order.FieldByName('revision').AsInteger, Order.FieldByName('payment_key').AsString]);
+        [Revision, Order.FieldByName('payment_key').AsString]);
       Order.Next;
     end;
   finally
@@ -155,17 +252,20 @@ end;
 procedure ShowVerdicts;
 var
   Row: TSQLQuery;
+  About: string;
   I: Integer;
 begin
   for I := Waiting.Count - 1 downto 0 do
   begin
-    Row := Opened('SELECT state, error_text FROM delivery_actions WHERE id = :i' +
-      ' AND state NOT IN (''pending'', ''sending'')', [StrToInt64(Waiting.Names[I])]);
+    Row := Opened('SELECT action, food_id, pos_reference, state, error_text FROM delivery_actions' +
+      ' LEFT JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key' +
+      ' WHERE id = :i AND state NOT IN (''pending'', ''sending'')', [StrToInt64(Waiting[I])]);
     try
       if not Row.EOF then
       begin
-        WriteLn(TrimRight('verdict ' + Waiting.ValueFromIndex[I] + ': ' + Row.FieldByName('state').AsString + ' ' +
-          Row.FieldByName('error_text').AsString));
+        About := Row.FieldByName('pos_reference').AsString + Row.FieldByName('food_id').AsString; { one is empty }
+        WriteLn(TrimRight('verdict ' + Row.FieldByName('action').AsString + ' ' + About + ': ' +
+          Row.FieldByName('state').AsString + ' ' + Row.FieldByName('error_text').AsString));
         Waiting.Delete(I);
       end;
     finally
@@ -189,7 +289,11 @@ begin
   Transaction.Options := [stoUseImplicit]; { a transaction begins where the code says BEGIN }
   Connection.Open;
   Connection.ExecuteDirect('PRAGMA busy_timeout = 5000'); { wait that long for the daemon's transactions }
-  Ask('deactivate_food ' + IntToStr(FoodId), 'deactivate_food', 'food_id', FoodId, 'account', ParamStr(2));
+  ShowOpen;
+  Run('INSERT INTO delivery_actions (action, account, food_id, created_by)' +
+    ' VALUES (''deactivate_food'', :a, :f, ''mini POS'')', [ParamStr(2), FoodId]);
+  { An earlier run's rows are among them. }
+  WaitFor('SELECT id FROM delivery_actions WHERE created_by = ''mini POS'' AND state IN (''pending'', ''sending'')', []);
   Taken := 0;
   while True do
   begin
