@@ -212,7 +212,7 @@ def test_an_end_that_is_delivered_again_is_nothing_to_write() -> None:
         pytest.param(shown_as(1), UNNAMED_STATUS, False, LastChange.STATUS, id="an unknown status"),
         pytest.param(shown_as(1), None, False, LastChange.STATUS, id="an unreadable status"),
         pytest.param(shown_as(1), 1, True, LastChange.CONTENTS, id="other contents"),
-        pytest.param(shown_as(1), 2, True, LastChange.STATUS, id="both: the status says more"),
+        pytest.param(shown_as(1), 2, True, LastChange.CONTENTS, id="both: the lines must be read again"),
         pytest.param(shown_as(1), 6, False, LastChange.CANCELLED, id="the customer cancels"),
         pytest.param(shown_as(1), 6, True, LastChange.CANCELLED, id="a cancellation says the most"),
         pytest.param(shown_as(16), 5, False, LastChange.ENDED, id="completed"),

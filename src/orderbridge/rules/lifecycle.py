@@ -108,9 +108,9 @@ def merge(stored: Stored, status_id: int | None, *, contents_changed: bool, stat
 def _last_change(stored: Stored, ended_by: EndedBy | None, *, moved: bool, contents: bool) -> LastChange | None:
     if ended_by is not None and ended_by != stored.ended_by:
         return end_change(ended_by)
-    if moved:
-        return LastChange.STATUS
-    return LastChange.CONTENTS if contents else None
+    if contents:
+        return LastChange.CONTENTS  # also when the status moved: that is in its column, the lines must be read again
+    return LastChange.STATUS if moved else None
 
 
 def end_change(ended_by: EndedBy) -> LastChange:
