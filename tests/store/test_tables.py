@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ from orderbridge.store import actions, tables
 from orderbridge.store.columns import read_time, time_text
 from orderbridge.store.database import Database
 
+DOCS = Path(__file__).parents[2] / "docs"
 BEYOND = "9223372036854775808"  # one more than 64 bits hold
 ISTANBUL = timezone(timedelta(hours=3))
 ARGUMENTS: dict[str, Any] = {
@@ -510,18 +512,35 @@ def test_a_view_has_all_columns_of_the_orders(view, pos):
 def test_the_four_statements_of_the_guide_work(pos):
     put_order(pos, revision=3)
     (found,) = rows(pos, "SELECT * FROM delivery_new_orders ORDER BY received_utc")
-    pos.execute(
-        "UPDATE delivery_orders SET pos_revision = 3, pos_reference = 'A-1042' WHERE payment_key = ?",
-        (found["payment_key"],),
+    take_over = (
+        "UPDATE delivery_orders SET pos_revision = 3, pos_reference = ? WHERE payment_key = ? AND pos_revision = 0"
     )
-    pos.execute(f"INSERT INTO delivery_actions (action, payment_key, preparing_time) VALUES ('accept', '{KEY}', 25)")
-    (row_id,) = pos.execute("SELECT max(id) FROM delivery_actions").fetchone()
-    assert one(pos, "SELECT state, error_code, error_text FROM delivery_actions WHERE id = ?", row_id) == {
+    assert pos.execute(take_over, ("A-1042", found["payment_key"])).rowcount == 1
+    assert pos.execute(take_over, ("another till's", found["payment_key"])).rowcount == 0
+    pos.execute(
+        "INSERT INTO delivery_actions (action, payment_key, preparing_time, request_id)"
+        f" VALUES ('accept', '{KEY}', 25, 'accept-A-1042')"
+    )
+    query = "SELECT state, error_code, error_text FROM delivery_actions WHERE request_id = ?"
+    assert one(pos, query, "accept-A-1042") == {
         "state": "pending",
         "error_code": None,
         "error_text": None,
     }
     assert rows(pos, "SELECT * FROM delivery_new_orders") == rows(pos, "SELECT * FROM delivery_changed_orders") == []
+
+
+@pytest.mark.parametrize("guide", ["pos-guide.md", "pos-rehberi.md"])
+@pytest.mark.parametrize("column, wrong", [(1, {"preparing_time": None}), (2, {"request_id": "receipt 7"})])
+def test_the_guides_have_the_words_of_each_database(guide, column, wrong, pos):
+    """Their table of messages: a CHECK, and the same request_id again."""
+    put_action(pos, "complete", request_id="receipt 7")
+    with pytest.raises(Refused) as refusal:
+        put_action(pos, "accept", **wrong)
+    found = re.search(rf"(?im)^\| {pos.kind} (.*)$", (DOCS / guide).read_text("utf-8"))
+    assert found is not None
+    words = found[1].split("|")[column].partition("`")[2].strip("` ")
+    assert re.search(".*".join(re.escape(part.strip()) for part in words.split("…")), str(refusal.value))
 
 
 # ---- indexes ---------------------------------------------------------------------------------------------------------
