@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection
-from tests.databases import SQLITE, only
+from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
 from tests.store.samples import (
     KEY,
     LATER,
@@ -126,6 +126,19 @@ def test_a_cell_that_slipped_through_is_read_as_it_is(column, cell, read_as, dat
     pos.execute("PRAGMA ignore_check_constraints = ON")
     put_action(pos, **{column: cell})
     assert getattr(read_one(database), column) == read_as
+
+
+NO_TIMES = {POSTGRESQL: ["infinity", "-infinity", "0044-03-15 BC", "12026-01-01"], MARIADB: ["0000-00-00 00:00:00"]}
+
+
+@only(*SERVERS)
+def test_a_time_that_only_the_server_knows_does_not_stop_the_reading(kind, database, pos):
+    for time in NO_TIMES[kind]:
+        put_action(pos, created_utc=time, expires_utc=time)
+    good = put_action(pos, created_utc=NOW_TEXT)
+    *strange, last = read(database)
+    assert [(row.created_utc, row.expires_utc) for row in strange] == [(None, None)] * len(NO_TIMES[kind])
+    assert (last.id, last.created_utc) == (good, NOW)
 
 
 @only(SQLITE)

@@ -78,7 +78,8 @@ class Utc(TypeDecorator[datetime]):
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         if dialect.name == "sqlite":
             return read_time(value)
-        return None if value is None else value.replace(tzinfo=UTC)
+        # PyMySQL gives a time that is none, 0000-00-00, as text.
+        return value.replace(tzinfo=UTC) if isinstance(value, datetime) else None
 
 
 class _SqliteNumeric(UserDefinedType[Any]):

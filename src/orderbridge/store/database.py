@@ -263,6 +263,8 @@ def _prepare(engine: Engine, busy_timeout_s: float) -> None:
             event.listen(engine, "begin", partial(_begin_sqlite, busy_timeout_s))
         case "postgresql":
             _on_connect(engine, "SET synchronous_commit = on", f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'")
+            if engine.dialect.driver == "psycopg":
+                event.listen(engine, "connect", _read_every_time)
             event.listen(engine, "handle_error", _without_values)
         case "mysql" | "mariadb":
             _on_connect(engine, f"SET innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}", "SET time_zone = '+00:00'")
@@ -320,6 +322,21 @@ def _on_connect(engine: Engine, *statements: str) -> None:
         connection.commit()
 
     event.listen(engine, "connect", prepare)
+
+
+def _read_every_time(connection: Any, _: Any) -> None:
+    """PostgreSQL keeps times that Python has not, like infinity; the driver would give up the whole page for one."""
+    from psycopg import DataError as NoTime  # noqa: PLC0415 - a driver is imported where it is used
+    from psycopg.types.datetime import TimestampLoader  # noqa: PLC0415
+
+    class Lenient(TimestampLoader):
+        def load(self, data: Any) -> Any:
+            try:
+                return super().load(data)
+            except NoTime:
+                return None
+
+    connection.adapters.register_loader("timestamp", Lenient)
 
 
 def _without_values(context: ExceptionContext) -> None:
