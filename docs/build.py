@@ -222,8 +222,9 @@ def _row(
 ) -> OutboxRow:
     minutes = 25 if action == Action.ACCEPT else None
     reason = 1 if action == Action.CANCEL else None
+    tried = state == ActionState.SENDING
     return OutboxRow(
-        row_id, action, state, "key", None, None, None, minutes, reason, None, withdraw, created, None, None, 0
+        row_id, action, state, "key", None, None, None, minutes, reason, None, withdraw, created, None, None, 0, tried
     )
 
 

@@ -79,18 +79,18 @@ PLANTED: tuple[tuple[str, str, Callable[..., object], str, str], ...] = (
         "3",
         "a_restart_forgets_the_cooldown",
         accounts.reserve_poll,
-        "or_(accounts.c.next_poll_utc.is_(None), accounts.c.next_poll_utc <= now)",
-        "True",
+        '"now": now',
+        '"now": now + timedelta(days=1)',
     ),
     (
         "3",
         "a_failed_poll_is_made_again_at_once",
         Poller._failed,
         (
-            "await self._note_cooldown()\n        await self._note_state(state, said, logged)\n"
+            "await self._note_state(state, said, logged, next_poll=self._cool_down())\n"
             "        return max(self._next - self._clock.monotonic(), 0.0)"
         ),
-        "await self._note_state(state, said, logged, give_back=True)\n        return 1.0",
+        "await self._note_state(state, said, logged, next_poll=self._clock.now())\n        return 1.0",
     ),
     ("4", "an_expired_row_is_left_alone", outbox._unsent_end, "if view.now >= expiry(row, view):", "if False:"),
     (

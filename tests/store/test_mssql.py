@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, Select, event
 from sqlalchemy.dialects import mssql
 from sqlalchemy.sql.base import Executable
 from tests.databases import SQLITE, only
@@ -149,6 +149,8 @@ def statements(database: Database) -> str:
     def note(_: Any, statement: Any, many: list[dict[str, Any]], one: dict[str, Any], __: Any) -> None:
         if isinstance(statement, Executable):
             columns = list(many[0] if many else one)
+            if isinstance(statement, Select):
+                statement = statement.params(one)  # how many values an IN has
             if (text := compiled(statement, columns or None)) not in sent:
                 sent.append(text)
 

@@ -611,8 +611,9 @@ def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
 def test_the_outbox_is_read_by_the_index_of_its_unfinished_rows(ask, database, till):
     with statements(database) as sent:
         database.read_now(ask)
-    plan = steps(till, *next(one for one in sent if one[0].startswith("SELECT")))
-    assert ["INDEX delivery_actions_unfinished_ix" in step for step in plan] == [True]  # and nothing is sorted
+    first, *rest = steps(till, *next(one for one in sent if one[0].startswith("SELECT")))
+    assert "INDEX delivery_actions_unfinished_ix" in first
+    assert all("SUBQUERY" in step or "SEARCH delivery_action_attempts" in step for step in rest)  # nothing is sorted
 
 
 def test_the_payload_of_an_order_stays_the_text_it_was(database, pos):

@@ -201,6 +201,8 @@ class Intake:
 
     async def _sort(self, answer: _Answer) -> Sorted:
         """What is new, what changed and what did not. The lanes of orders with unresolved rows are given back."""
+        if not answer.good:  # as it is most of the time: nothing has to be asked
+            return Sorted({}, [], [], [])
         known = await self._database.read(lambda tx: orders.stored(tx, answer.good))
         doubtful = await self._database.read(lambda tx: orders.with_unresolved_rows(tx, answer.good))
         self._release(answer.held & doubtful)
@@ -216,7 +218,7 @@ class Intake:
 
     async def _store(self, answer: _Answer, listed: Sorted) -> None:
         """New orders first, then the ones that changed; the rest are only acknowledged."""
-        codes = await self._database.read(reference.payment_codes)
+        codes = await self._database.read(reference.payment_codes) if listed.new or listed.changed else {}
         for chunk in _chunks(listed.new):
             fresh = [read_order(document, payment_codes=codes) for document in chunk]
             answer.counts.new += await self._write(answer, fresh, self._insert)

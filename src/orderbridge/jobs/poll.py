@@ -86,10 +86,12 @@ class Poller:
         answered = self._clock.monotonic()
         self._account.heard(None)
         counts.delivered = len(documents)
-        await self._note_cooldown()
+        next_poll = self._cool_down()
+        if documents:  # taking them in takes its time
+            await self._note_cooldown(next_poll)
         await self._intake.take_in(documents, began, answered, counts)
         counts.ok = True
-        await self._note_success()
+        await self._note_success(next_poll)
         counts.again_in = max(self._next - self._clock.monotonic(), 0.0)
         self._tell(counts, answered)
 
@@ -129,40 +131,46 @@ class Poller:
         # An answer's own words may hold a customer's name: they are for the table, not for the log.
         logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
         if not isinstance(error, NotSent):
-            await self._note_cooldown()
-            await self._note_state(state, said, logged)
+            await self._note_state(state, said, logged, next_poll=self._cool_down())
             return max(self._next - self._clock.monotonic(), 0.0)
-        await self._note_state(state, said, logged, give_back=noted)
+        await self._note_state(state, said, logged, next_poll=self._clock.now() if noted else None)
         return max(self._account.paused(), 1.0)
 
-    async def _note_cooldown(self) -> None:
-        """The cooldown runs from here: in the database for the next start, by the monotonic clock for this one."""
+    def _cool_down(self) -> datetime:
+        """The cooldown runs from here, by the monotonic clock. Returns the end of it, for the next start's database."""
         self._next = self._clock.monotonic() + self._cooldown.total_seconds()
-        until = self._clock.now() + self._cooldown
+        return self._clock.now() + self._cooldown
+
+    async def _note_cooldown(self, next_poll: datetime) -> None:
         try:
             await self._database.run(
-                lambda tx: accounts.note_poll(tx, self._account.fingerprint, next_poll_utc=until), urgent=True
+                lambda tx: accounts.note_poll(tx, self._account.fingerprint, next_poll_utc=next_poll), urgent=True
             )
         except DBAPIError as error:  # the note from before the request stands, and is the longer one
             self._log.debug("poll.note_failed", error=type(error.orig).__name__)
 
-    async def _note_success(self) -> None:
+    async def _note_success(self, next_poll: datetime) -> None:
         """Only now: what was delivered is on disk."""
         if self._state not in {"new", "ok"}:
             self._log.info("poll.recovered", after=self._state)
         self._state = "ok"
         self._unauthorized = False
-        values = {"state": "ok", "last_error": None, "last_poll_ok_utc": self._clock.now()}
+        values = {
+            "state": "ok",
+            "last_error": None,
+            "last_poll_ok_utc": self._clock.now(),
+            "next_poll_utc": next_poll,
+        }
         await self._database.run(lambda tx: accounts.note_poll(tx, self._account.fingerprint, **values))
 
-    async def _note_state(self, state: str, said: str, logged: str, *, give_back: bool = False) -> None:
-        """How the account stands. `give_back`: the noted poll never left, so its slot is free."""
+    async def _note_state(self, state: str, said: str, logged: str, *, next_poll: datetime | None = None) -> None:
+        """How the account stands. `next_poll`: when the next one may leave; None: that was not noted, and is not."""
         if state != self._state:
             self._log.warning("poll.failed", state=state, error=logged)
         self._state = state
         values: dict[str, Any] = {"state": state, "last_error": said}
-        if give_back:
-            values["next_poll_utc"] = self._clock.now()
+        if next_poll is not None:
+            values["next_poll_utc"] = next_poll
         await self._database.run(lambda tx: accounts.note_poll(tx, self._account.fingerprint, **values))
 
     def _tell(self, counts: Polled, answered: float) -> None:

@@ -13,11 +13,19 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from sqlalchemy import Connection, insert, literal_column, or_, select, update
+from sqlalchemy import Connection, bindparam, insert, literal_column, or_, select, update
 
 from orderbridge.model import Token
 from orderbridge.store.columns import time_text
 from orderbridge.store.tables import OPEN, accounts, orders, restaurants, tokens
+
+_MINE = accounts.c.fingerprint == bindparam("mine")
+_RESERVE = (
+    update(accounts)
+    .where(_MINE, or_(accounts.c.next_poll_utc.is_(None), accounts.c.next_poll_utc <= bindparam("now")))
+    .values(next_poll_utc=bindparam("until"), last_poll_utc=bindparam("now"))
+)
+_NOTE = update(accounts).where(_MINE)
 
 NONCE_BYTES = 12
 KEY_BYTES = 32
@@ -37,15 +45,7 @@ def reserve_poll(
 
     Else the time to wait for. One further away than `longest` comes from a clock that jumped, and is cut to that.
     """
-    won = connection.execute(
-        update(accounts)
-        .where(
-            accounts.c.fingerprint == fingerprint,
-            or_(accounts.c.next_poll_utc.is_(None), accounts.c.next_poll_utc <= now),
-        )
-        .values(next_poll_utc=until, last_poll_utc=now)
-    ).rowcount
-    if won:
+    if connection.execute(_RESERVE, {"mine": fingerprint, "now": now, "until": until}).rowcount:
         return None
     noted = connection.execute(
         select(accounts.c.next_poll_utc).where(accounts.c.fingerprint == fingerprint)
@@ -58,7 +58,7 @@ def reserve_poll(
 
 def note_poll(connection: Connection, fingerprint: str, **values: Any) -> None:
     """What a poll's end says: next_poll_utc, last_poll_ok_utc, state, last_error."""
-    connection.execute(update(accounts).where(accounts.c.fingerprint == fingerprint).values(**values))
+    connection.execute(_NOTE, {"mine": fingerprint, **values})
 
 
 def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict[str, Any]]:

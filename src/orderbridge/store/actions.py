@@ -7,41 +7,58 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Verdict
 from orderbridge.store.tables import actions, attempts, unfinished
 
 MOST_ROWS = 20_000  # unfinished rows read at once; the rest wait for these
-_COLUMNS = (
-    actions.c.id,
-    actions.c.action,
-    actions.c.state,
-    actions.c.payment_key,
-    actions.c.restaurant_id,
-    actions.c.food_id,
-    actions.c.account,
-    actions.c.preparing_time,
-    actions.c.reason_id,
-    actions.c.valid_minutes,
-    actions.c.withdraw,
-    actions.c.created_utc,
-    actions.c.next_attempt_utc,
-    actions.c.expires_utc,
-    actions.c.attempts,
-    # Not EXISTS: SQL Server has it in conditions only.
-    select(func.count()).where(attempts.c.action_id == actions.c.id).scalar_subquery().label("tried"),
+
+# What is asked all the time is built once: building a statement takes longer than SQLite takes to answer it.
+_UNFINISHED = (
+    select(
+        actions.c.id,
+        actions.c.action,
+        actions.c.state,
+        actions.c.payment_key,
+        actions.c.restaurant_id,
+        actions.c.food_id,
+        actions.c.account,
+        actions.c.preparing_time,
+        actions.c.reason_id,
+        actions.c.valid_minutes,
+        actions.c.withdraw,
+        actions.c.created_utc,
+        actions.c.next_attempt_utc,
+        actions.c.expires_utc,
+        actions.c.attempts,
+        # Not EXISTS: SQL Server has it in conditions only.
+        select(func.count()).where(attempts.c.action_id == actions.c.id).scalar_subquery().label("tried"),
+    )
+    .where(unfinished)
+    .order_by(actions.c.id)
+    .limit(MOST_ROWS)
+)
+_SENDING = _UNFINISHED.where(actions.c.state == ActionState.SENDING)
+_FINISHED_ATTEMPTS = (
+    select(
+        attempts.c.action_id,
+        attempts.c.outcome,
+        attempts.c.error_code,
+        attempts.c.http_status,
+        attempts.c.spent,
+        attempts.c.finished_utc,
+    )
+    .where(attempts.c.action_id.in_(bindparam("wanted", expanding=True)), attempts.c.finished_utc.is_not(None))
+    .order_by(attempts.c.action_id, attempts.c.attempt)
 )
 
 
 def read_unfinished(connection: Connection, *, sending_only: bool = False) -> tuple[list[OutboxRow], list[int]]:
     """Every row that waits, is on the wire or is unresolved, by id; and the ids of rows that cannot be read."""
-    query = select(*_COLUMNS).where(unfinished).order_by(actions.c.id).limit(MOST_ROWS)
-    if sending_only:
-        query = query.where(actions.c.state == ActionState.SENDING)
     rows: list[OutboxRow] = []
     unreadable: list[int] = []
-    for row in connection.execute(query):
+    for row in connection.execute(_SENDING if sending_only else _UNFINISHED):
         try:
             rows.append(_row(row))
         except ValueError:  # a word that the constraints should have refused
@@ -66,19 +83,7 @@ def histories(connection: Connection, ids: Iterable[int]) -> dict[int, list[Atte
     found: dict[int, list[Attempt]] = {action_id: [] for action_id in wanted}
     if not wanted:
         return found
-    rows = connection.execute(
-        select(
-            attempts.c.action_id,
-            attempts.c.outcome,
-            attempts.c.error_code,
-            attempts.c.http_status,
-            attempts.c.spent,
-            attempts.c.finished_utc,
-        )
-        .where(attempts.c.action_id.in_(wanted), attempts.c.finished_utc.is_not(None))
-        .order_by(attempts.c.action_id, attempts.c.attempt)
-    )
-    for row in rows:
+    for row in connection.execute(_FINISHED_ATTEMPTS, {"wanted": wanted}):
         found[row.action_id].append(
             Attempt(
                 Outcome(row.outcome),

@@ -5,11 +5,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, literal, literal_column, select, update
+from sqlalchemy import Connection, bindparam, func, insert, literal, literal_column, select, update
 
 from orderbridge.model import Document
 from orderbridge.store.columns import without_nul
 from orderbridge.store.tables import UNRESOLVED, quarantine
+
+# A document that is none comes with each poll.
+_SEEN_AGAIN = (
+    update(quarantine)
+    .where(quarantine.c.account == bindparam("owner"), quarantine.c.payload_hash == bindparam("hash"))
+    .values(times_seen=quarantine.c.times_seen + 1, resolved_utc=None)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +33,15 @@ class Kept:
 
 def keep(connection: Connection, account: str, document: Document, reason: str, now: datetime) -> bool:
     """Keep a document; one that is there already is counted. True when it is new."""
-    seen = connection.execute(
-        update(quarantine)
-        .where(quarantine.c.account == account, quarantine.c.payload_hash == document.digest)
-        .values(
-            last_seen_utc=now,
-            times_seen=quarantine.c.times_seen + 1,
-            reason=reason,
-            payload=without_nul(document.payload),  # retention may have emptied it
-            resolved_utc=None,
-        )
-    ).rowcount
+    delivery = {"owner": account, "hash": document.digest, "last_seen_utc": now, "reason": reason}
+    payload = without_nul(document.payload)  # retention may have emptied it
+    seen = connection.execute(_SEEN_AGAIN, {**delivery, "payload": payload}).rowcount
     if not seen:
         connection.execute(
             insert(quarantine).values(
                 account=account,
                 payment_key=document.payment_key,
-                payload=without_nul(document.payload),
+                payload=payload,
                 payload_hash=document.digest,
                 reason=reason,
                 first_seen_utc=now,

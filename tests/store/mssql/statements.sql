@@ -6,17 +6,17 @@ UPDATE delivery_accounts SET name=:name WHERE delivery_accounts.fingerprint = :f
 INSERT INTO delivery_accounts (fingerprint, name) VALUES (:fingerprint, :name);
 
 -- accounts.reserve_poll
-UPDATE delivery_accounts SET last_poll_utc=:last_poll_utc, next_poll_utc=:next_poll_utc WHERE delivery_accounts.fingerprint = :fingerprint_1 AND (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :next_poll_utc_1);
+UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE delivery_accounts.fingerprint = :mine AND (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :now);
 
 -- accounts.reserve_poll, too early
-UPDATE delivery_accounts SET last_poll_utc=:last_poll_utc, next_poll_utc=:next_poll_utc WHERE delivery_accounts.fingerprint = :fingerprint_1 AND (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :next_poll_utc_1);
+UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE delivery_accounts.fingerprint = :mine AND (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :now);
 SELECT delivery_accounts.next_poll_utc
 FROM delivery_accounts
 WHERE delivery_accounts.fingerprint = :fingerprint_1;
 UPDATE delivery_accounts SET next_poll_utc=:next_poll_utc WHERE delivery_accounts.fingerprint = :fingerprint_1;
 
 -- accounts.note_poll
-UPDATE delivery_accounts SET state=:state, last_poll_ok_utc=:last_poll_ok_utc WHERE delivery_accounts.fingerprint = :fingerprint_1;
+UPDATE delivery_accounts SET state=:state, last_poll_ok_utc=:last_poll_ok_utc WHERE delivery_accounts.fingerprint = :mine;
 
 -- accounts.overview
 SELECT delivery_accounts.name, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.next_poll_utc, delivery_accounts.token_expires_utc, delivery_accounts.last_error
@@ -26,7 +26,7 @@ WHERE delivery_accounts.fingerprint IN (:fingerprint_1_1) ORDER BY delivery_acco
 -- accounts.Vault.save
 UPDATE delivery_tokens SET ciphertext=:ciphertext, issued_utc=:issued_utc, expires_utc=:expires_utc WHERE delivery_tokens.fingerprint = :fingerprint_1;
 INSERT INTO delivery_tokens (fingerprint, ciphertext, issued_utc, expires_utc) VALUES (:fingerprint, :ciphertext, :issued_utc, :expires_utc);
-UPDATE delivery_accounts SET token_expires_utc=:token_expires_utc WHERE delivery_accounts.fingerprint = :fingerprint_1;
+UPDATE delivery_accounts SET token_expires_utc=:token_expires_utc WHERE delivery_accounts.fingerprint = :mine;
 
 -- accounts.Vault.load
 SELECT delivery_tokens.fingerprint, delivery_tokens.ciphertext, delivery_tokens.issued_utc, delivery_tokens.expires_utc
@@ -150,7 +150,7 @@ UPDATE delivery_action_attempts SET finished_utc=:finished_utc, outcome=:outcome
 -- actions.histories
 SELECT delivery_action_attempts.action_id, delivery_action_attempts.outcome, delivery_action_attempts.error_code, delivery_action_attempts.http_status, delivery_action_attempts.spent, delivery_action_attempts.finished_utc
 FROM delivery_action_attempts
-WHERE delivery_action_attempts.action_id IN (:action_id_1_1, :action_id_1_2) AND delivery_action_attempts.finished_utc IS NOT NULL ORDER BY delivery_action_attempts.action_id, delivery_action_attempts.attempt;
+WHERE delivery_action_attempts.action_id IN (:wanted_1, :wanted_2) AND delivery_action_attempts.finished_utc IS NOT NULL ORDER BY delivery_action_attempts.action_id, delivery_action_attempts.attempt;
 
 -- actions.forget_attempt
 DELETE FROM delivery_action_attempts WHERE delivery_action_attempts.action_id = :action_id_1 AND delivery_action_attempts.attempt = :attempt_1;
@@ -187,7 +187,7 @@ WHERE delivery_quarantine.id = :id_1 AND delivery_quarantine.resolved_utc IS NUL
 UPDATE delivery_quarantine SET payload=:payload, resolved_utc=coalesce(delivery_quarantine.resolved_utc, :param_1) WHERE delivery_quarantine.last_seen_utc < :last_seen_utc_1 AND delivery_quarantine.payload != :payload_1;
 
 -- quarantine.keep
-UPDATE delivery_quarantine SET payload=:payload, reason=:reason, last_seen_utc=:last_seen_utc, times_seen=(delivery_quarantine.times_seen + :times_seen_1), resolved_utc=:resolved_utc WHERE delivery_quarantine.account = :account_1 AND delivery_quarantine.payload_hash = :payload_hash_1;
+UPDATE delivery_quarantine SET payload=:payload, reason=:reason, last_seen_utc=:last_seen_utc, times_seen=(delivery_quarantine.times_seen + :times_seen_1), resolved_utc=:resolved_utc WHERE delivery_quarantine.account = :owner AND delivery_quarantine.payload_hash = :hash;
 INSERT INTO delivery_quarantine (account, payment_key, payload, payload_hash, reason, first_seen_utc, last_seen_utc) OUTPUT inserted.id VALUES (:account, :payment_key, :payload, :payload_hash, :reason, :first_seen_utc, :last_seen_utc);
 
 -- quarantine.unresolved
