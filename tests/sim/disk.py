@@ -64,7 +64,9 @@ class SimDatabase(Database):
         result = super().write_now(whole)
         self._sim.tell("committed", name)
         self._life.point(f"after commit {name}")
-        self._sim.woken()
+        self._sim.till.notice()
+        if self._sim.plan.restless:
+            self._sim.woken()
         return result
 
     def read_now(self, work: Work[T]) -> T:

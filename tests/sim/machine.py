@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tests.sim.invariant import Invariant
 
 T = TypeVar("T")
-# A file that is only killed under needs no disk. Nothing happens in most of a day, and looking costs the day.
-QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S = 60.0, 15.0
+# Nothing happens in most of a day, and looking costs the day.
+QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S, QUIET_SWEEP_S = 60.0, 15.0, 1800.0
 
 
 class _Inline(ThreadPoolExecutor):
@@ -62,6 +62,7 @@ def _surroundings(sim: Sim) -> Iterator[None]:
         if not sim.plan.restless:
             stack.enter_context(patch("orderbridge.jobs.drain.FLOOR_S", QUIET_FLOOR_S))
             stack.enter_context(patch("orderbridge.daemon.CLOCK_WATCH_S", QUIET_CLOCK_WATCH_S))
+            stack.enter_context(patch("orderbridge.daemon.SWEEP_S", QUIET_SWEEP_S))
         logs._secrets.clear()
         logs._hidden.clear()
         logs.configure(level="info", format="json", stream=sim, environ={})  # type: ignore[arg-type]

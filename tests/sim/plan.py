@@ -121,7 +121,7 @@ class Plan:
 
     @property
     def restless(self) -> bool:
-        """Whether the outbox looks around every two seconds, as it really does. It finds nothing, and takes its time."""
+        """Whether the daemon looks around as often as it really does. It finds nothing, and takes its time."""
         return self.seed % 10 == 1
 
     def stream(self, name: str) -> Random:

@@ -174,8 +174,10 @@ class Sim:
         self.tokens |= {text: token.account.name for text, token in self.world.tokens.items()}
 
     def woken(self) -> None:
-        """Somebody committed: the watch on SQLite's counter sees it within its interval."""
-        self.till.notice()
+        """Somebody committed: the watch on SQLite's counter sees it within its interval.
+
+        It sees the daemon's own commits, too, which a server does not tell: only a restless one is woken by those.
+        """
         if not self._wake_waits:
             self._wake_waits = True
             loop = asyncio.get_running_loop()

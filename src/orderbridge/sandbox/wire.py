@@ -4,6 +4,8 @@ import json
 from decimal import Decimal
 from typing import Any
 
+_scalar = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for each word
+
 
 def encode(value: object) -> bytes:
     """Return the value as JSON; a Decimal keeps its decimals, which the standard encoder cannot do."""
@@ -16,13 +18,11 @@ def _text(value: object) -> str:
         case Decimal():
             return format(value, "f")
         case dict():
-            return (
-                "{" + ",".join(f"{json.dumps(str(k), ensure_ascii=False)}:{_text(v)}" for k, v in value.items()) + "}"
-            )
+            return "{" + ",".join(f"{_scalar(str(k))}:{_text(v)}" for k, v in value.items()) + "}"
         case list() | tuple():
             return "[" + ",".join(map(_text, value)) + "]"
         case _:
-            return json.dumps(value, ensure_ascii=False)
+            return _scalar(value)
 
 
 def decode(body: bytes, *, exact: bool = False) -> Any:
