@@ -76,6 +76,10 @@ class Database:
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self.trouble = Trouble()
         self._accept_unsafe = accept_unsafe_durability
+        self._reading: dict[str, Any] = {"orderbridge_read": True}
+        if self.engine.dialect.name == "postgresql":
+            # READ COMMITTED sees each statement's own moment anyway: BEGIN and COMMIT would be two journeys for nothing.
+            self._reading["isolation_level"] = "AUTOCOMMIT"
         self._writers = None if inline else Workers(1 if self.is_sqlite else SERVER_THREADS, "db-write")
         self._readers = None if inline else Workers(1, "db-read") if self.is_sqlite else self._writers
 
@@ -117,7 +121,7 @@ class Database:
 
     def read_now(self, work: Work[T]) -> T:
         """`read` for a caller that has no event loop."""
-        with self.engine.connect().execution_options(orderbridge_read=True) as connection, connection.begin():
+        with self.engine.connect().execution_options(**self._reading) as connection, connection.begin():
             return work(connection)
 
     def check_durability(self) -> str | None:
