@@ -8,13 +8,14 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests import databases
 from tests.store.samples import Pos, one, put, rows
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.jobs.drain import FLOOR_S
-from orderbridge.sandbox import Fault, Options, Sandbox, World
+from orderbridge.sandbox import Fault, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge.sandbox.state import Order
 from orderbridge.store import schema
@@ -149,34 +150,34 @@ async def test_an_order_that_a_till_holds_waits_and_the_others_come_in(
 
 
 TRIGGERS = {
-    databases.SQLITE: [
-        (
-            "CREATE TRIGGER no BEFORE INSERT ON delivery_orders WHEN NEW.payment_key = '{key}'"
-            " BEGIN SELECT raise(ABORT, 'no'); END"
-        )
-    ],
+    databases.SQLITE: ["CREATE TRIGGER no BEFORE {event} WHEN {condition} BEGIN SELECT raise(ABORT, 'no'); END"],
     databases.POSTGRESQL: [
         (
             "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS"
-            " $$BEGIN IF NEW.payment_key = '{key}' THEN RAISE EXCEPTION 'no'; END IF; RETURN NEW; END$$"
+            " $$BEGIN IF {condition} THEN RAISE EXCEPTION 'no'; END IF; RETURN NEW; END$$"
         ),
-        "CREATE TRIGGER no BEFORE INSERT ON delivery_orders FOR EACH ROW EXECUTE FUNCTION no()",
+        "CREATE TRIGGER no BEFORE {event} FOR EACH ROW EXECUTE FUNCTION no()",
     ],
     databases.MARIADB: [
         (
-            "CREATE TRIGGER no BEFORE INSERT ON delivery_orders FOR EACH ROW"
-            " IF NEW.payment_key = '{key}' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'; END IF"
+            "CREATE TRIGGER no BEFORE {event} FOR EACH ROW"
+            " IF {condition} THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'; END IF"
         )
     ],
 }
+
+
+def refuse(pos: Pos, event: str, condition: str) -> None:
+    """A trigger of the POS's own that refuses some rows."""
+    for statement in TRIGGERS[pos.kind]:
+        pos.execute(statement.format(event=event, condition=condition))
 
 
 async def test_an_order_that_a_trigger_of_the_pos_refuses_harms_only_itself(
     sandbox: Sandbox, url: str, pos: Pos, world: World
 ):
     refused, kept = (world.place_order(restaurant_id=KADIKOY) for _ in range(2))
-    for statement in TRIGGERS[pos.kind]:
-        pos.execute(statement.format(key=refused.key))
+    refuse(pos, "INSERT ON delivery_orders", f"NEW.payment_key = '{refused.key}'")
     async with running(sandbox, url):
         await until(lambda: refused.acknowledged and kept.acknowledged)
     assert [row["payment_key"] for row in rows(pos, "SELECT payment_key FROM delivery_orders")] == [kept.key]
@@ -184,6 +185,66 @@ async def test_an_order_that_a_trigger_of_the_pos_refuses_harms_only_itself(
         "payment_key": refused.key,
         "reason": "database_refused",
     }
+
+
+@pytest.fixture
+async def two(sandbox: Sandbox, url: str, pos: Pos, world: World) -> list[Order]:
+    """Orders that the shop has taken in."""
+    orders = [world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"}) for _ in range(2)]
+    async with running(sandbox, url):
+        await until(lambda: all(order.acknowledged for order in orders))
+    return orders
+
+
+def accept(pos: Pos, order: Order) -> int:
+    return put(pos, "delivery_actions", action="accept", payment_key=order.key, preparing_time=25)
+
+
+async def test_a_verdict_stands_where_a_trigger_refuses_what_it_says_of_the_order(
+    sandbox: Sandbox, url: str, pos: Pos, two: list[Order]
+):
+    refused, free = two
+    refuse(pos, "UPDATE ON delivery_orders", f"NEW.payment_key = '{refused.key}'")
+    with capture_logs() as logs:
+        async with running(sandbox, url):
+            row_ids = [accept(pos, order) for order in two]
+            await until(lambda: [state(pos, row_id) for row_id in row_ids] == ["done", "done"])
+    assert (status(pos, refused), status(pos, free)) == (1, 2)
+    told = [line for line in logs if line["event"] == "action.order_not_written"]
+    assert [(line["id"], line["log_level"]) for line in told] == [(row_ids[0], "error")]
+
+
+@pytest.mark.parametrize("refused_state", ["sending", "done"])
+async def test_a_row_whose_change_a_trigger_refuses_harms_only_itself(
+    refused_state: str, sandbox: Sandbox, url: str, pos: Pos, two: list[Order]
+):
+    first = accept(pos, two[0])
+    refuse(pos, "UPDATE ON delivery_actions", f"NEW.id = {first} AND NEW.state = '{refused_state}'")
+    with capture_logs() as logs:
+        async with running(sandbox, url):
+            second = accept(pos, two[1])
+            await until(lambda: state(pos, second) == "done")
+            await until(lambda: [line for line in logs if line["event"] == "action.database_refused"])
+            third = put(pos, "delivery_actions", action="on_the_way", payment_key=two[1].key)
+            await until(lambda: state(pos, third) == "done")
+    assert [line["id"] for line in logs if line["event"] == "action.database_refused"] == [first]
+    assert state(pos, first) == ("pending" if refused_state == "sending" else "sending")
+    async with running(sandbox, url):  # what was on the wire keeps nobody from starting
+        last = put(pos, "delivery_actions", action="complete", payment_key=two[1].key)
+        await until(lambda: state(pos, last) == "done")
+
+
+async def test_a_look_that_cannot_end_one_row_ends_the_others(
+    sandbox: Sandbox, url: str, pos: Pos, world: World, two: list[Order]
+):
+    world.faults.add(Fault.drop("accept", when=When.BEFORE, times=2))
+    refused, free = (accept(pos, order) for order in two)
+    refuse(
+        pos, "UPDATE ON delivery_actions", f"NEW.id = {refused} AND OLD.state = 'sending' AND NEW.state <> 'sending'"
+    )
+    async with running(sandbox, url):
+        await until(lambda: state(pos, free) == "done")
+    assert state(pos, refused) == "sending"
 
 
 def status(pos: Pos, order: Order) -> int | None:

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
+from orderbridge.jobs.drain import REFUSED_S, STUCK_S
 from orderbridge.sandbox import Fault, When, World
 from orderbridge.sandbox.options import Disallowed
 from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
@@ -876,8 +877,7 @@ async def test_a_row_that_waits_survives_a_crash(open_shop: OpenShop):
 async def test_a_claim_that_cannot_be_written_is_not_sent(shop: Shop):
     row = await asked(shop, "accept")
     mend = shop.fail_commits("database or disk is full", "delivery_action_attempts")
-    with pytest.raises(Exception, match="disk is full"):
-        await shop.outbox.tick()
+    assert (await shop.outbox.tick()).claimed == 0
     assert (shop.calls("accept"), shop.row(row)["state"]) == ([], "pending")
     mend()
     await shop.drain()
@@ -901,17 +901,35 @@ async def test_a_verdict_that_cannot_be_written_is_written_later_and_nothing_is_
 
 async def test_a_verdict_that_cannot_be_written_harms_no_other(shop: Shop):
     order, other = await shop.taken_in(), await shop.taken_in()
+    stuck, fine = shop.act("accept", order), shop.act("accept", other)
     shop.till.execute(
-        f"CREATE TRIGGER no BEFORE UPDATE ON delivery_orders WHEN NEW.payment_key = '{order.key}'"
+        f"CREATE TRIGGER no BEFORE UPDATE ON delivery_actions WHEN NEW.id = {stuck} AND NEW.state = 'done'"
         " BEGIN SELECT raise(ABORT, 'no'); END"
     )
-    stuck, fine = shop.act("accept", order), shop.act("accept", other)
-    await shop.outbox.tick()
-    await asyncio.sleep(1)
-    await shop.outbox.tick()
+    with capture_logs() as logs:
+        await shop.drain()
+        for _ in range(10):
+            await asyncio.sleep(REFUSED_S / 2)
+            await shop.outbox.tick()
     assert (shop.row(stuck)["state"], shop.row(fine)["state"]) == ("sending", "done")
+    told = [(line["event"], line["id"]) for line in logs if "id" in line]
+    assert sorted(told) == [("action.database_refused", stuck), ("action.done", fine)]
     shop.till.execute("DROP TRIGGER no")
-    assert (await shop.verdict(stuck, within_s=10))["state"] == "done"
+    assert (await shop.verdict(stuck, within_s=REFUSED_S + 1))["state"] == "done"
+    assert len(shop.calls("accept")) == 2
+
+
+async def test_the_end_of_the_daemon_waits_for_no_verdict_that_the_database_refuses(shop: Shop):
+    row = shop.act("accept", await shop.taken_in())
+    shop.till.execute(
+        "CREATE TRIGGER no BEFORE UPDATE ON delivery_actions WHEN NEW.state = 'done'"
+        " BEGIN SELECT raise(ABORT, 'no'); END"
+    )
+    await shop.drain()
+    began = shop.clock.monotonic()
+    shop.outbox.stop()
+    await shop.outbox.run()
+    assert (shop.clock.monotonic() - began < STUCK_S, shop.row(row)["state"]) == (True, "sending")
 
 
 async def test_a_failure_of_ours_in_one_row_harms_no_other(shop: Shop, monkeypatch: pytest.MonkeyPatch):

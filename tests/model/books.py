@@ -4,6 +4,7 @@
 below read and write it as orderbridge.store does. `tests/model/test_books.py` compares the two on a real database.
 """
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -90,6 +91,9 @@ class Books:
         return work(self)
 
     read = run
+
+    def begin_nested(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
 
 # ---- store.actions ---------------------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted("a crash while sending is forgotten", Scene(rows=1, faults=0), STUCK)
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain.Outbox, "_recover", lambda self, connection: (0, 0))
+    monkeypatch.setattr(drain.Outbox, "_lost", lambda self, connection: [])
 
 
 @planted("a crash while sending is no doubt", Scene(rows=1, faults=0), "and it was done")

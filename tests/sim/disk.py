@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+import inspect
 import itertools
 import sqlite3
 from collections.abc import Callable
@@ -130,8 +131,8 @@ class _Queue:
 
 def _name_of(work: Any) -> str:
     """`Intake._write` for the unit of work that this method hands over."""
-    while isinstance(work, partial):
-        work = work.func
+    while isinstance(work, partial) or work.__qualname__.startswith("write_batch."):
+        work = work.func if isinstance(work, partial) else inspect.getclosurevars(work).nonlocals["work"]
     return str(work.__qualname__).partition(".<locals>")[0]
 
 

@@ -58,7 +58,7 @@ CRASH_POINTS = (
     "before commit",
     "after commit Intake",
     "after commit Outbox._start",
-    "after commit Outbox._settle",
+    "after commit Outbox._write_all",
     "after commit Poller._reserve",
     "after commit",
     "statement",

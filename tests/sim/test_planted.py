@@ -104,7 +104,7 @@ PLANTED: tuple[tuple[str, str, Callable[..., object], str, str], ...] = (
     (
         "5",
         "what_was_on_the_wire_at_a_crash_is_forgotten",
-        Outbox._recover,
+        Outbox._lost,
         "lost = actions.unfinished_attempts(connection)",
         "lost = []",
     ),

@@ -8,10 +8,9 @@ A row is marked as sent before its request leaves, so that a crash in between is
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from random import Random
 
 import structlog
@@ -21,18 +20,20 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
+from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.carry import Claim, Result, carry
 from orderbridge.jobs.choose import Chooser, Survey
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.verdicts import Verdicts, about, tell_verdict
+from orderbridge.jobs.verdicts import Verdicts, about, beside, tell_verdict
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Verdict
 from orderbridge.rules.lifecycle import RESTAURANT_ACTIONS
 from orderbridge.rules.outbox import Head, order_lane
-from orderbridge.rules.retry import Again, Pace, Step, decide, next_step, resend_at
+from orderbridge.rules.retry import Again, Decision, Pace, Step, decide, next_step, resend_at
 from orderbridge.store import actions, locks, reference
-from orderbridge.store.database import Database, is_busy, remedy
+from orderbridge.store.database import Database, is_refusal, remedy
 
 STUCK_S = 0.5  # between two tries to write the verdicts whose rows a till holds
+REFUSED_S = 60.0  # between two tries to write a row that a trigger or a constraint refuses
 FLOOR_S = 2.0  # the outbox is looked at this often, whatever wakes or does not
 
 _log = structlog.get_logger(__name__)
@@ -74,7 +75,8 @@ class Outbox:
         self._sending: set[asyncio.Task[None]] = set()
         self._results: list[Result] = []
         self._stuck: list[Result] = []  # verdicts that could not be written: a till holds their order
-        self._stuck_until = 0.0
+        # Rows that could not be written: when it is tried again, and whether the database itself refused it.
+        self._later: dict[int, tuple[float, bool]] = {}
         self._woken = asyncio.Event()
         self._stopping = False
         self._shaken = False  # the last tick failed, or could not recover all: what was begun may be half done
@@ -88,10 +90,13 @@ class Outbox:
 
         Its outcome is unknown.
         """
-        lost, held = await self._database.run(self._recover)
-        self._shaken = bool(held)
-        if lost:
-            _log.warning("outbox.recovered", rows=lost)
+        lost = await self._database.read(self._lost)
+        recovered, failed = await write_batch(self._database, self._recover, lost)
+        for (row, _), error in failed:
+            self._put_off(row.id, error, **about(row))
+        self._shaken = len(recovered) + sum(_is_refused(error) for _, error in failed) < len(lost)
+        if recovered:
+            _log.warning("outbox.recovered", rows=len(recovered))
 
     async def run(self) -> None:
         """Until `stop`: a tick at each wake and at each due time."""
@@ -107,7 +112,10 @@ class Outbox:
                 continue
 
     def _has_work(self) -> bool:
-        return bool(not self._stopping or self._sending or self._results or self._stuck)
+        """What the database refuses is not waited for at the end."""
+        soon = self._clock.monotonic() + STUCK_S
+        stuck = any(self._later[result.claim.row.id][0] <= soon for result in self._stuck)
+        return bool(not self._stopping or self._sending or self._results or stuck)
 
     async def _safe_tick(self) -> Drained:
         """A tick that fails is made again: the outbox outlives whatever the database, or a fault of ours, does."""
@@ -158,7 +166,9 @@ class Outbox:
     def _take(self, survey: Survey) -> list[Claim]:
         claims = []
         for head, name, history in survey.ready:
-            if head.row.id not in self._on_wire and self._lanes.take(head.lane):
+            if head.row.id in self._on_wire or self._is_put_off(head.row.id):
+                continue
+            if self._lanes.take(head.lane):
                 self._on_wire[head.row.id] = name
                 claims.append(self._claim(head, self._accounts[name], history))
         return claims
@@ -173,7 +183,7 @@ class Outbox:
     async def _start(self, claims: Sequence[Claim]) -> list[Claim]:
         """Mark the claims as sent. What cannot be marked is given back."""
 
-        def work(connection: Connection) -> list[Claim]:
+        def work(connection: Connection, claims: Sequence[Claim]) -> list[Claim]:
             now = self._clock.now()
             held = locks.held_rows(connection, [claim.row.id for claim in claims])
             free = [claim for claim in claims if claim.row.id not in held]
@@ -181,48 +191,65 @@ class Outbox:
 
         started: list[Claim] = []
         try:
-            started = await self._database.run(work, urgent=True) if claims else []
+            started, failed = await write_batch(self._database, work, claims, urgent=True)
+            self._shaken |= len(started) < len(claims)  # a commit that failed may have come through
+            for claim, error in failed:
+                if _is_refused(error):
+                    self._put_off(claim.row.id, error, **about(claim.row))
         finally:
             for claim in claims:
-                if claim not in started:
+                if claim in started:
+                    self._later.pop(claim.row.id, None)
+                else:
                     self._on_wire.pop(claim.row.id, None)
                     self._lanes.free(claim.lane)
         return started
 
     async def _end_unsent(self, survey: Survey) -> int:
-        """Write the ends of the rows that are not sent: together, or one by one when one of them is to blame."""
-        ends = [partial(self._end_row, row=row, verdict=verdict) for row, verdict in survey.plan.verdicts]
-        ends += [
-            partial(self._verdicts.refuse_unreadable, row_id=row_id, now=self._clock.now())
-            for row_id in survey.unreadable
-        ]
-        if not ends:
-            return 0
-        try:
-            return await self._database.run(lambda tx: sum(end(tx) for end in ends), urgent=True)
-        except DBAPIError as error:
-            if self._is_held_whole(error):
-                raise
-            return sum([await self._end_one(end) for end in ends])
-
-    async def _end_one(self, end: Callable[[Connection], bool]) -> bool:
-        try:
-            return await self._database.run(end, urgent=True)
-        except DBAPIError as error:  # the next tick decides anew
-            _log.warning("action.verdict_waits", error=type(error.orig).__name__)
-            return False
-
-    def _is_held_whole(self, error: Exception) -> bool:
-        """Who holds a SQLite file holds all of it: each row alone would wait as long again."""
-        return self._database.is_sqlite and isinstance(error, DBAPIError) and is_busy(error)
-
-    def _end_row(self, connection: Connection, *, row: OutboxRow, verdict: Verdict) -> bool:
-        if _is_held(connection, row):
-            return False  # the next tick decides anew
-        done = self._verdicts.finish(connection, row, verdict, row.attempts, self._clock.now())
-        if done:
+        """Write the ends of the rows that are not sent."""
+        ends = [end for end in survey.plan.verdicts if not self._is_put_off(end[0].id)]
+        ended, failed = await write_batch(self._database, self._end_rows, ends, urgent=True)
+        for row, verdict in ended:
+            self._later.pop(row.id, None)
             tell_verdict(row, verdict)
-        return done
+        for (row, _), error in failed:
+            self._put_off(row.id, error, **about(row))
+        unreadable = [row_id for row_id in survey.unreadable if not self._is_put_off(row_id)]
+        refused, broken = await write_batch(self._database, self._refuse_unreadable, unreadable, urgent=True)
+        for row_id, error in broken:
+            self._put_off(row_id, error)
+        return len(ended) + len(refused)
+
+    def _end_rows(
+        self, connection: Connection, ends: Sequence[tuple[OutboxRow, Verdict]]
+    ) -> list[tuple[OutboxRow, Verdict]]:
+        """What a till holds is left out: the next tick decides anew."""
+        now = self._clock.now()
+        return [
+            (row, verdict)
+            for row, verdict in ends
+            if not _is_held(connection, row) and self._verdicts.finish(connection, row, verdict, row.attempts, now)
+        ]
+
+    def _refuse_unreadable(self, connection: Connection, row_ids: Sequence[int]) -> list[int]:
+        now = self._clock.now()
+        return [row_id for row_id in row_ids if self._verdicts.refuse_unreadable(connection, row_id, now)]
+
+    def _put_off(self, row_id: int, error: Exception | None, **facts: str | int) -> None:
+        """A row that could not be written is tried again later; why, is told once. No error: a till holds it."""
+        refused = error is not None and _is_refused(error)
+        if row_id not in self._later or self._later[row_id][1] != refused:
+            cause = getattr(error, "orig", error)
+            name = None if cause is None else type(cause).__name__
+            if refused:
+                said = "A trigger or a constraint on delivery_actions refuses what orderbridge writes: correct it."
+                _log.error("action.database_refused", id=row_id, error=name, remedy=said, **facts)
+            else:
+                _log.warning("action.verdict_waits", id=row_id, error=name, **facts)
+        self._later[row_id] = self._clock.monotonic() + (REFUSED_S if refused else STUCK_S), refused
+
+    def _is_put_off(self, row_id: int) -> bool:
+        return row_id in self._later and self._later[row_id][0] > self._clock.monotonic()
 
     def _until(self, due: datetime | None) -> float:
         if due is None:
@@ -244,46 +271,33 @@ class Outbox:
 
     async def _settle(self) -> int:
         """Write the ends of what was answered, together; what a till holds is repeated until it is written."""
-        results, self._results = self._results, []
-        waiting = {result.claim.row.id for result in self._stuck}
-        if self._clock.monotonic() >= self._stuck_until:
-            results, self._stuck = results + self._stuck, []
-        if not results:
-            return 0
-        try:
-            written = await self._database.run(lambda tx: self._write_all(tx, results), urgent=True)
-        except Exception as error:  # noqa: BLE001 - one of them is to blame, the others need not wait
-            alone = [] if self._is_held_whole(error) else results
-            written = {result.claim.row.id for result in alone if await self._settle_one(result)}
+        results, self._results = self._results + self._stuck, []
+        self._stuck = [result for result in results if self._is_put_off(result.claim.row.id)]
+        results = [result for result in results if result not in self._stuck]
+        written, failed = await write_batch(self._database, self._write_all, results, urgent=True)
+        for result, decision in written:
+            row = result.claim.row
+            self._on_wire.pop(row.id, None)
+            self._later.pop(row.id, None)
+            self._lanes.free_after_action(result.claim.lane)
+            _tell(row, decision)
+        done = {result.claim.row.id for result, _ in written}
+        errors = {result.claim.row.id: error for result, error in failed}
         for result in results:
             row = result.claim.row
-            if row.id in written:
-                self._on_wire.pop(row.id, None)
-                self._lanes.free_after_action(result.claim.lane)
-                continue
-            if row.id not in waiting:
-                _log.warning("action.verdict_waits", id=row.id, **about(row))
-            self._stuck.append(result)
-            self._stuck_until = self._clock.monotonic() + STUCK_S
+            if row.id not in done:
+                self._put_off(row.id, errors.get(row.id), **about(row))
+                self._stuck.append(result)
         return len(written)
 
-    async def _settle_one(self, result: Result) -> bool:
-        try:
-            return bool(await self._database.run(lambda tx: self._write_all(tx, [result]), urgent=True))
-        except Exception as error:  # noqa: BLE001 - a verdict is never thrown away; it is tried until it is written
-            _log.debug("action.verdict_failed", id=result.claim.row.id, error=type(error).__name__)
-            return False
-
-    def _write_all(self, connection: Connection, results: Sequence[Result]) -> set[int]:
-        """Write what nobody holds. Returns the rows that were written."""
+    def _write_all(self, connection: Connection, results: Sequence[Result]) -> list[tuple[Result, Decision]]:
+        """Write what nobody holds. Returns what was written, and what was decided."""
         rows = locks.held_rows(connection, [result.claim.row.id for result in results])
         orders = locks.held_orders(connection, [result.claim.row.payment_key for result in results])
         free = [r for r in results if r.claim.row.id not in rows and r.claim.row.payment_key not in orders]
-        for result in free:
-            self._write(connection, result)
-        return {result.claim.row.id for result in free}
+        return [(result, self._write(connection, result)) for result in free]
 
-    def _write(self, connection: Connection, result: Result) -> None:
+    def _write(self, connection: Connection, result: Result) -> Decision:
         now = self._clock.now()
         claim = result.claim
         history = list(claim.history)
@@ -296,51 +310,52 @@ class Outbox:
             claim.row.action, history, now=now, pace=self._pace(), retry_at=claim.account.retry_at()
         )
         self._verdicts.carry_out(connection, claim.row, history, decision, now)
-        if isinstance(decision, Verdict):
-            tell_verdict(claim.row, decision)
-            if claim.row.action in RESTAURANT_ACTIONS and decision.state == ActionState.DONE:
-                shown = "Open" if claim.row.action == Action.OPEN_RESTAURANT else "Closed"
+        if (
+            isinstance(decision, Verdict)
+            and claim.row.action in RESTAURANT_ACTIONS
+            and decision.state == ActionState.DONE
+        ):
+            shown = "Open" if claim.row.action == Action.OPEN_RESTAURANT else "Closed"
+            with beside(connection, claim.row):
                 key = claim.row.restaurant_id or ""
                 reference.set_restaurant_status(connection, claim.account.name, key, shown, now)
-        else:
-            last = history[-1]
-            again = decision.at.isoformat() if isinstance(decision, Again) else "after the next poll"
-            _log.info(
-                "action.waits",
-                id=claim.row.id,
-                action=claim.row.action,
-                code=last.code,
-                again=again,
-                **about(claim.row),
-            )
+        return decision
 
-    def _recover(self, connection: Connection) -> tuple[int, int]:
-        """How many attempts were lost, and how many of their rows a till holds: these are left for the next time."""
-        now = self._clock.now()
+    def _lost(self, connection: Connection) -> list[tuple[OutboxRow, int]]:
+        """The rows that are marked as on the wire and are not, each with the attempt that was lost."""
         lost = actions.unfinished_attempts(connection)
-        recovered = held = 0
-        if not lost:
-            return recovered, held
-        rows = {row.id: row for row in actions.read_unfinished(connection, sending_only=True)[0]}
-        histories = actions.histories(connection, rows)
-        for row_id, number in lost:
-            row = rows.get(row_id)
-            if row is None or row_id in self._on_wire:
-                continue
-            if _is_held(connection, row):
-                held += 1
-                continue
+        sending = actions.read_unfinished(connection, sending_only=True)[0] if lost else []
+        rows = {row.id: row for row in sending if row.id not in self._on_wire}
+        return [(rows[row_id], number) for row_id, number in lost if row_id in rows]
+
+    def _recover(self, connection: Connection, lost: Sequence[tuple[OutboxRow, int]]) -> list[int]:
+        """What a till holds is left out."""
+        now = self._clock.now()
+        free = [(row, number) for row, number in lost if not _is_held(connection, row)]
+        histories = actions.histories(connection, [row.id for row, _ in free])
+        for row, number in free:
             attempt = Attempt(Outcome.UNKNOWN, "stopped_while_sending")
-            actions.record(connection, row_id, number, attempt, now)
-            history = [*histories[row_id], attempt]
+            actions.record(connection, row.id, number, attempt, now)
+            history = [*histories[row.id], attempt]
             decision = decide(row.action, history, now=now, pace=self._pace(), retry_at=now)
             self._verdicts.carry_out(connection, row, history, decision, now)
-            recovered += 1
-        return recovered, held
+        return [row.id for row, _ in free]
 
     def _pace(self) -> Pace:
         waits = self._settings.actions.retry_waits_seconds
         return Pace(waits, self._settings.marketplace.cooldown_seconds, self._random.random())
+
+
+def _tell(row: OutboxRow, decision: Decision) -> None:
+    if isinstance(decision, Verdict):
+        tell_verdict(row, decision)
+        return
+    again = decision.at.isoformat() if isinstance(decision, Again) else "after the next poll"
+    _log.info("action.waits", id=row.id, action=row.action, code=decision.code, again=again, **about(row))
+
+
+def _is_refused(error: Exception) -> bool:
+    return isinstance(error, DBAPIError) and is_refusal(error)
 
 
 def _is_held(connection: Connection, row: OutboxRow) -> bool:

@@ -9,7 +9,7 @@ poll's word about that order's status does not count.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,6 +21,7 @@ from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs import writing
 from orderbridge.jobs.account import Account
+from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.verdicts import Verdicts, tell_verdict
 from orderbridge.marketplace.schema import read_order
@@ -29,7 +30,7 @@ from orderbridge.rules import lifecycle
 from orderbridge.rules.outbox import order_lane
 from orderbridge.rules.retry import OTHER_END, UNREADABLE, Again, after_look, counted
 from orderbridge.store import actions, locks, orders, quarantine, reference
-from orderbridge.store.database import Database, is_busy, is_refusal, remedy
+from orderbridge.store.database import Database, is_refusal, remedy
 
 CHUNK = 100  # orders in one transaction: a POS on the same SQLite file waits for it
 # Of having read the answer; later ones are dropped, the next poll delivers the order again. With the reading before and
@@ -158,28 +159,34 @@ class Intake:
                 borrowed.add(key)
                 mine.append(row)
         try:
-            if mine:
-                seen = {row.id: answer.good.get(row.payment_key or "") for row in mine}
-                await self._database.run(lambda tx: self._judge(tx, mine, seen), urgent=True)
-        except DBAPIError as error:  # the next poll is a look, too; what was delivered goes on
-            self._log.debug("poll.look_failed", error=type(error.orig).__name__)
+            ended, failed = await write_batch(self._database, partial(self._judge, answer.good), mine, urgent=True)
         finally:
             self._release(borrowed)
+        for row, verdict in ended:
+            tell_verdict(row, verdict)
+        for row, error in failed:  # the next poll is a look, too
+            self._log.debug("poll.look_failed", id=row.id, error=type(error).__name__)
 
-    def _judge(self, connection: Connection, rows: Sequence[OutboxRow], seen: dict[int, Document | None]) -> None:
+    def _judge(
+        self, good: Mapping[str, Document], connection: Connection, rows: Sequence[OutboxRow]
+    ) -> list[tuple[OutboxRow, Verdict]]:
+        """Write what this look makes of the rows that nobody holds. Returns those that it ended."""
         now = self._clock.now()
+        # Held first, read then: what another connection has just committed counts.
+        held_rows = locks.held_rows(connection, [row.id for row in rows])
+        held_orders = locks.held_orders(connection, [row.payment_key for row in rows])
+        rows = [row for row in rows if row.id not in held_rows and row.payment_key not in held_orders]
         keys = [row.payment_key or "" for row in rows]
         histories = actions.histories(connection, [row.id for row in rows])
         ends = actions.ends(connection, keys)
         known = orders.stored(connection, keys)
-        held_rows, held_orders = (
-            locks.held_rows(connection, [row.id for row in rows]),
-            locks.held_orders(connection, keys),
-        )
+        ended = []
         for row in rows:
-            if row.id in held_rows or row.payment_key in held_orders:
-                continue  # the next poll is a look, too
-            document, order, history = seen[row.id], known.get(row.payment_key or ""), histories[row.id]
+            document, order, history = (
+                good.get(row.payment_key or ""),
+                known.get(row.payment_key or ""),
+                histories[row.id],
+            )
             if order is None or not history:
                 continue
             shown = None if document is None else UNREADABLE if document.status_id is None else document.status_id
@@ -194,10 +201,11 @@ class Intake:
             )
             match decision:
                 case Verdict():
-                    self._verdicts.finish(connection, row, decision, counted(history), now)
-                    tell_verdict(row, decision)
+                    if self._verdicts.finish(connection, row, decision, counted(history), now):
+                        ended.append((row, decision))
                 case Again():
                     self._verdicts.carry_out(connection, row, history, decision, now)
+        return ended
 
     async def _sort(self, answer: _Answer) -> Sorted:
         """What is new, what changed and what did not. The lanes of orders with unresolved rows are given back."""
@@ -247,31 +255,25 @@ class Intake:
 
     async def _write(self, answer: _Answer, fresh: Sequence[Order], work: _Work) -> int:
         """One chunk in one transaction; when that fails, order by order. What is written is acknowledged."""
-        try:
-            written = await self._database.run(lambda tx: work(tx, fresh))
-        except DBAPIError as error:
-            self._log.warning("poll.chunk_failed", orders=len(fresh), error=type(error.orig).__name__)
-            # Who holds a SQLite file holds all of it: each order alone would wait as long again.
-            alone = [] if self._database.is_sqlite and is_busy(error) else fresh
-            written = [order for order in alone if await self._write_one(answer, order, work)]
+        written, failed = await write_batch(self._database, work, fresh)
         self._acknowledge_later(answer, [(order.payment_key, order.status_id) for order in written])
-        return len(written)
+        kept = [order for order, error in failed if await self._is_kept(answer, order, work, error)]
+        self._acknowledge_later(answer, [(order.payment_key, order.status_id) for order in kept])
+        return len(written) + len(kept)
 
-    async def _write_one(self, answer: _Answer, order: Order, work: _Work) -> bool:
-        """True when the order, or its raw document in quarantine, is on disk and may be acknowledged."""
-        try:
-            return bool(await self._database.run(lambda tx: work(tx, [order])))
-        except DBAPIError as error:
-            if not is_refusal(error):  # the database's trouble, not the order's: the next poll delivers it again
-                name, said = type(error.orig).__name__, remedy(error)
-                self._log.warning("order.not_stored", payment_key=order.payment_key, error=name, remedy=said)
-                return False
-            key = order.payment_key
-            known = await self._database.read(lambda tx: orders.stored(tx, [key]))
-            if key in known and work == self._insert:  # another account brought it in meanwhile
-                return False  # the next poll sees whose it is
-            self._log.error("order.database_refused", payment_key=key, error=type(error.orig).__name__)
-            return await self._quarantine(answer, answer.good[key], "database_refused")
+    async def _is_kept(self, answer: _Answer, order: Order, work: _Work, error: Exception) -> bool:
+        """True when the raw document of what could not be written is on disk and may be acknowledged."""
+        if not isinstance(error, DBAPIError):
+            raise error
+        key, name = order.payment_key, type(error.orig).__name__
+        if not is_refusal(error):  # the database's trouble, not the order's: the next poll delivers it again
+            self._log.warning("order.not_stored", payment_key=key, error=name, remedy=remedy(error))
+            return False
+        known = await self._database.read(lambda tx: orders.stored(tx, [key]))
+        if key in known and work == self._insert:  # another account brought it in meanwhile
+            return False  # the next poll sees whose it is
+        self._log.error("order.database_refused", payment_key=key, error=name)
+        return await self._quarantine(answer, answer.good[key], "database_refused")
 
     def _insert(self, connection: Connection, fresh: Sequence[Order]) -> Sequence[Order]:
         now = self._clock.now()

@@ -1,15 +1,19 @@
 """Carrying out a decision about an outbox row: the row's end, the order's status and its story, in one transaction."""
 
+import contextlib
+from collections.abc import Iterator
 from datetime import datetime
 
 import structlog
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from orderbridge.model import Action, ActionState, Attempt, KnownBy, OutboxRow, Verdict
 from orderbridge.rules import lifecycle
 from orderbridge.rules.outbox import argument_problem
 from orderbridge.rules.retry import Again, AwaitLook, Decision, counted, is_uncertain
 from orderbridge.store import actions, orders
+from orderbridge.store.database import is_refusal
 from orderbridge.texts import text
 
 _log = structlog.get_logger(__name__)
@@ -38,6 +42,18 @@ def about(row: OutboxRow) -> dict[str, str | int]:
     """What a row is about, for the log."""
     facts = {"payment_key": row.payment_key, "restaurant_id": row.restaurant_id, "food_id": row.food_id}
     return {name: value for name, value in facts.items() if value is not None}
+
+
+@contextlib.contextmanager
+def beside(connection: Connection, row: OutboxRow) -> Iterator[None]:
+    """For what a verdict writes elsewhere. Where a trigger of the POS refuses that, the row still gets its verdict."""
+    try:
+        with connection.begin_nested():
+            yield
+    except DBAPIError as error:
+        if not is_refusal(error):
+            raise
+        _log.error("action.order_not_written", id=row.id, error=type(error.orig).__name__, **about(row))
 
 
 class Verdicts:
@@ -83,7 +99,8 @@ class Verdicts:
         if not actions.finish(connection, row.id, verdict, words, attempts, now):
             return False
         if row.payment_key is not None:
-            self._tell_order(connection, row, verdict, now)
+            with beside(connection, row):
+                self._tell_order(connection, row, verdict, now)
         return True
 
     def _tell_order(self, connection: Connection, row: OutboxRow, verdict: Verdict, now: datetime) -> None:
@@ -112,7 +129,8 @@ class Verdicts:
     def _doubt(self, connection: Connection, row: OutboxRow) -> None:
         known = orders.stored(connection, [row.payment_key or ""]).get(row.payment_key or "")
         if known is not None:
-            orders.doubt_status(connection, known)
+            with beside(connection, row):
+                orders.doubt_status(connection, known)
 
     def _words(self, row: OutboxRow, code: str | None, state: ActionState, detail: str) -> str | None:
         if code is None:

@@ -1,0 +1,45 @@
+"""Many things in one transaction, and each in its own when one of them is to blame (promise 7)."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge.store.database import Database, is_busy
+
+_log = structlog.get_logger(__name__)
+
+Thing = TypeVar("Thing")
+Written = TypeVar("Written")
+
+
+async def write_batch(
+    database: Database,
+    work: Callable[[Connection, Sequence[Thing]], Sequence[Written]],
+    things: Sequence[Thing],
+    *,
+    urgent: bool = False,
+) -> tuple[list[Written], list[tuple[Thing, Exception]]]:
+    """What `work` says that it wrote, and each thing that failed alone, with its error.
+
+    Who holds a SQLite file holds all of it: each thing alone would wait as long again, and none is to blame.
+    """
+    if not things:
+        return [], []
+    try:
+        return list(await database.run(lambda tx: work(tx, things), urgent=urgent)), []
+    except Exception as error:  # noqa: BLE001 - whose it is shows when each is written alone
+        if database.is_sqlite and isinstance(error, DBAPIError) and is_busy(error):
+            return [], []
+    written: list[Written] = []
+    failed: list[tuple[Thing, Exception]] = []
+    for thing in things:
+        try:
+            written += await database.run(lambda tx, thing=thing: work(tx, [thing]), urgent=urgent)  # type: ignore[misc]
+        except Exception as error:  # noqa: BLE001 - the others need not wait
+            if not isinstance(error, DBAPIError):
+                _log.exception("batch.crashed")
+            failed.append((thing, error))
+    return written, failed
