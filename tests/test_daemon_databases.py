@@ -4,17 +4,19 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 from tests import databases
-from tests.store.samples import Pos, one, put, rows
+from tests.store.samples import KEY, Pos, one, put, put_order, rows
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.jobs.drain import FLOOR_S
+from orderbridge.jobs.release import release
 from orderbridge.sandbox import Fault, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge.sandbox.state import Order
@@ -328,3 +330,21 @@ async def test_oks_are_noted_beside_an_order_that_a_till_holds(sandbox: Sandbox,
 def noted(pos: Pos, order: Order) -> int | None:
     found = one(pos, "SELECT acknowledged_status_id FROM delivery_orders WHERE payment_key = ?", order.key)
     return found["acknowledged_status_id"]
+
+
+@servers
+def test_a_document_of_an_order_that_a_till_holds_stays_in_quarantine(url: str, pos: Pos):
+    document = f'{{"payment_key": "{KEY}", "status_id": 1}}'
+    put_order(pos)
+    kept = {"payment_key": KEY, "payload": document, "payload_hash": "0", "reason": "database_refused"}
+    times = {"first_seen_utc": "2026-03-01 12:01:00.000", "last_seen_utc": "2026-03-01 12:01:00.000"}
+    row_id = put(pos, "delivery_quarantine", account="kadikoy", **kept, **times)
+    database = Database(url, inline=True)
+    try:
+        for outcome, till in (("waits", holding(url, HOLD_ORDER, KEY)), ("taken_in", contextlib.nullcontext())):
+            with till:
+                released = release(database, row_id, needs_payment_id=None, now=datetime.now(UTC))
+            assert released is not None
+            assert released.outcome == outcome
+    finally:
+        database.close()

@@ -1,13 +1,16 @@
 """What only time brings about: the end of an order by silence, and customers' data kept long enough."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing, text_of
 
 from orderbridge.jobs.sweep import sweep
+from orderbridge.store import orders, reference
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -110,6 +113,40 @@ async def test_many_silent_orders_end_in_several_sweeps(shop: Shop):
     await asyncio.sleep(DAY_S + 1)
     assert sum([(await swept(shop))[0] for _ in range(3)]) == 450
     assert shop.count("delivery_open_orders") == 0
+
+
+async def test_a_sweep_while_a_list_is_taken_in_is_taken_back_where_the_till_sees_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    order = await shop.taken_in()
+    await asyncio.sleep(DAY_S + 1)
+    codes = reference.payment_codes
+
+    def meanwhile(connection: Connection) -> dict[str, str]:
+        now, limits = shop.clock.now(), {"silence": timedelta(days=1), "not_before": "2026"}
+        assert shop.database.write_now(lambda tx: orders.end_silent(tx, [order.key], now=now, **limits))
+        return codes(connection)
+
+    monkeypatch.setattr(reference, "payment_codes", meanwhile)
+    await shop.account.renew()
+    shop.world.faults.add(listing({**order.document, "more": 1}))  # the same, in other bytes
+    await shop.poll()
+    stored = shop.order(order)
+    assert (stored["ended_utc"], stored["revision"], stored["last_change"]) == (None, 3, "status")
+
+
+@pytest.mark.parametrize("what", ["ended_utc", "payload"])
+async def test_an_order_whose_end_a_trigger_refuses_harms_no_other(shop: Shop, what: str):
+    kept, swept_away = [await shop.taken_in() for _ in range(2)]
+    shop.till.execute(
+        f"CREATE TRIGGER no BEFORE UPDATE OF {what} ON delivery_orders WHEN NEW.payment_key = '{kept.key}'"
+        " BEGIN SELECT raise(ABORT, 'no'); END"
+    )
+    await asyncio.sleep(DAY_S + 1)
+    await swept(shop)
+    await asyncio.sleep(91 * DAY_S)
+    await swept(shop)
+    assert shop.order(kept)[what] != shop.order(swept_away)[what]
 
 
 # ---- retention -------------------------------------------------------------------------------------------------------

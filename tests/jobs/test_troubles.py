@@ -207,6 +207,24 @@ async def test_an_ok_that_could_not_be_noted_is_noted_at_the_next_poll(shop: Sho
     assert shop.story(order) == ["received", "acknowledged"]
 
 
+async def test_an_ok_whose_note_a_trigger_refuses_harms_no_other(shop: Shop):
+    shop.till.execute(
+        "CREATE TRIGGER no BEFORE UPDATE OF acknowledged_utc ON delivery_orders WHEN NEW.pos_reference = 'no'"
+        " BEGIN SELECT raise(ABORT, 'no'); END"
+    )
+    placed = [shop.place() for _ in range(2)]
+
+    async def mark() -> None:
+        shop.till.execute("UPDATE delivery_orders SET pos_reference = 'no' WHERE payment_key = ?", (placed[0].key,))
+
+    shop.line.when_leaving("acknowledge", mark)
+    with capture_logs() as logs:
+        for _ in range(3):
+            await shop.poll()
+    assert [shop.order(order)["acknowledged_status_id"] for order in placed] == [None, 1]
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["order.database_refused"]
+
+
 def test_the_limits_of_an_intake_are_what_the_contract_says() -> None:
     assert (intake.CHUNK, intake.ACKNOWLEDGE_WITHIN_S) == (100, 8.0)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.databases import SQLITE, only
+from sqlalchemy import event
+from tests.databases import SERVERS, SQLITE, only
 from tests.store.samples import (
     KEY,
     LATER,
@@ -385,3 +386,16 @@ def test_neither_the_token_nor_a_secret_is_anywhere_in_the_files(path: Path, dat
     assert len(files) >= 3  # the file, its log, and the file alone again
     hidden = [PLAIN, base64.b64encode(PLAIN.encode()).decode(), "app-secret-of-the-test", "rest-secret-of-the-test"]
     assert [word for word in hidden for file in files if word.encode() in file] == []
+
+
+@only(*SERVERS)
+def test_an_orphan_that_another_account_has_just_taken_over_stays_there(database, pos):
+    put_order(pos, account="gone", restaurant_id=RESTAURANT)
+    put(pos, "delivery_restaurants", account="kadikoy", id=RESTAURANT)
+
+    def delivered(*_: Any) -> None:
+        pos.execute("UPDATE delivery_orders SET account = 'besiktas'")
+
+    event.listen(database.engine, "after_cursor_execute", delivered, once=True)
+    database.write_now(lambda tx: accounts.adopt_orphans(tx, ["kadikoy", "besiktas"]))
+    assert order_row(pos)["account"] == "besiktas"

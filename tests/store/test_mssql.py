@@ -120,8 +120,12 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     ),
     "reference.payment_codes": reference.payment_codes,
     "accounts.adopt_orphans": lambda tx: accounts.adopt_orphans(tx, ["besiktas"]),
-    "orders.end_silent": lambda tx: orders.end_silent(tx, NOW + DAY, DAY / 2, "2027-01-01 00:00:00"),
-    "orders.blank_old": lambda tx: orders.blank_old(tx, NOW + 2 * DAY),
+    "orders.silent": lambda tx: orders.silent(tx, NOW + DAY, DAY / 2, "2027-01-01 00:00:00"),
+    "orders.end_silent": lambda tx: orders.end_silent(
+        tx, [KEY], now=NOW + DAY, silence=DAY / 2, not_before="2027-01-01 00:00:00"
+    ),
+    "orders.with_old_contents": lambda tx: orders.with_old_contents(tx, NOW + 2 * DAY),
+    "orders.blank_old": lambda tx: orders.blank_old(tx, [KEY], before=NOW + 2 * DAY),
 }
 
 

@@ -1,5 +1,6 @@
 """Orders: what each function writes, and what it must leave alone."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import timedelta
 from decimal import Decimal
@@ -7,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 from tests.databases import SERVERS, only
 from tests.store.samples import (
     KEY,
@@ -25,6 +27,7 @@ from tests.store.samples import (
     one,
     option,
     order_row,
+    put,
     put_action,
     put_order,
     rows,
@@ -536,7 +539,12 @@ NOT_BEFORE = "2026-02-28 15:00:00"  # the service's local time, a day ago
 
 
 def end_silent(database: Database) -> list[str]:
-    return database.write_now(lambda tx: orders.end_silent(tx, NOW, DAY, NOT_BEFORE))
+    quiet = database.read_now(lambda tx: orders.silent(tx, NOW, DAY, NOT_BEFORE))
+    return database.write_now(lambda tx: end_these(tx, quiet))
+
+
+def end_these(connection: Connection, keys: Sequence[str]) -> list[str]:
+    return orders.end_silent(connection, keys, now=NOW, silence=DAY, not_before=NOT_BEFORE)
 
 
 def test_an_order_without_news_for_a_day_ends_by_silence_with_its_status_as_it_was(database, pos):
@@ -573,6 +581,32 @@ def test_a_scheduled_order_ends_a_day_after_its_time(database, pos):
     assert end_silent(database) == [KEY]
 
 
+@pytest.mark.parametrize(
+    "news",
+    ["changed_utc = '2026-03-01 11:59:00.000'", "scheduled_for = '2026-03-02 19:30:00'", "ended_utc = changed_utc"],
+    ids=["delivered", "put off", "ended"],
+)
+def test_news_between_the_look_and_the_end_count(news, database, pos):
+    insert(database)
+    pos.execute("UPDATE delivery_orders SET changed_utc = '2026-02-20 12:00:00.000'")
+    quiet = database.read_now(lambda tx: orders.silent(tx, NOW, DAY, NOT_BEFORE))
+    pos.execute(f"UPDATE delivery_orders SET {news}")
+    before = order_row(pos)
+    assert (quiet, database.write_now(lambda tx: end_these(tx, quiet))) == ([KEY], [])
+    assert (order_row(pos), len(story(pos))) == (before, 1)
+
+
+@only(*SERVERS)
+def test_an_order_that_is_just_being_delivered_does_not_end(database, pos):
+    for payment_key in (KEY, OTHER):
+        put_order(pos, payment_key, changed_utc="2026-02-20 12:00:00.000")
+    pos.execute("BEGIN")
+    pos.execute("UPDATE delivery_orders SET changed_utc = ? WHERE payment_key = ?", (NOW_TEXT, KEY))
+    assert end_silent(database) == [OTHER]
+    pos.execute("COMMIT")
+    assert end_silent(database) == []
+
+
 def test_silent_orders_end_in_short_transactions(database, pos):
     pos.execute("BEGIN")
     for number in range(orders.SWEEP + 3):
@@ -599,7 +633,8 @@ PRIVATE = {
 
 
 def blank(database: Database) -> int:
-    return database.write_now(lambda tx: orders.blank_old(tx, LATER))
+    old = database.read_now(lambda tx: orders.with_old_contents(tx, LATER))
+    return len(database.write_now(lambda tx: orders.blank_old(tx, old, before=LATER)))
 
 
 def ended(database: Database, pos: Pos, at: str | None) -> Row:
@@ -620,6 +655,37 @@ def test_what_names_a_customer_is_emptied_and_what_was_sold_stays(database, pos)
         "note": None,
         "total": 235.5,
     }
+
+
+def test_the_services_words_about_its_actions_go_with_its_customer(database, pos):
+    ended(database, pos, NOW_TEXT)
+    put_order(pos, OTHER)
+    for payment_key in (KEY, OTHER):
+        row_id = put_action(pos, "complete", payment_key=payment_key)
+        put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, started_utc=NOW_TEXT, detail="Ayşe Yılmaz")
+    blank(database)
+    details = rows(pos, "SELECT detail FROM delivery_action_attempts ORDER BY action_id")
+    assert details == [{"detail": None}, {"detail": "Ayşe Yılmaz"}]
+
+
+def test_an_order_that_comes_back_before_it_is_blanked_keeps_its_customer(database, pos):
+    ended(database, pos, NOW_TEXT)
+    old = database.read_now(lambda tx: orders.with_old_contents(tx, LATER))
+    pos.execute("UPDATE delivery_orders SET ended_utc = NULL")
+    before = order_row(pos)
+    assert (old, database.write_now(lambda tx: orders.blank_old(tx, old, before=LATER))) == ([KEY], [])
+    assert order_row(pos) == before
+
+
+@only(*SERVERS)
+def test_an_old_order_that_a_till_holds_is_blanked_later(database, pos):
+    for payment_key in (KEY, OTHER):
+        put_order(pos, payment_key, ended_utc=NOW_TEXT, payload="{}")
+    pos.execute("BEGIN")
+    pos.execute("UPDATE delivery_orders SET pos_reference = 'A-7' WHERE payment_key = ?", (KEY,))
+    assert blank(database) == 1
+    pos.execute("COMMIT")
+    assert blank(database) == 1
 
 
 @pytest.mark.parametrize("at", [LATER_TEXT, None], ids=["ended later", "open"])

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, event
 from tests import databases
 from tests.databases import MARIADB, POSTGRESQL, SQLITE
-from tests.store.samples import LATER, NOW, arrival
+from tests.store.samples import LATER, NOW, arrival, key
 from tests.store.years import FINGERPRINT, NEW, UNFINISHED, fill, keys
 
 from orderbridge.model import ActionState, Attempt, Change, Document, LastChange, Outcome, Verdict
@@ -41,6 +41,7 @@ PARTIAL = {
     )
 }
 SOME = list(keys(NUMBER, 5))
+OLD = [key(NUMBER - 900)]
 ROW_ID = NUMBER - 1
 DAY = timedelta(days=1)
 
@@ -109,9 +110,13 @@ WORK: dict[str, Work] = {
     "how many are unfinished": actions.count_unfinished,
     "what was on the wire": actions.unfinished_attempts,
     "a request that may be there": lambda tx: actions.add_once(tx, SOME[0], action="complete", payment_key=SOME[0]),
-    "the end by silence": lambda tx: orders.end_silent(tx, NOW, DAY, "2026-03-01 12:00:00"),
-    "retention": lambda tx: orders.blank_old(tx, NOW - 60 * DAY),
-    "retention with nothing to do": lambda tx: orders.blank_old(tx, NOW - 700 * DAY),
+    "orders that are silent": lambda tx: orders.silent(tx, NOW, DAY, "2026-03-01 12:00:00"),
+    "the end by silence": lambda tx: orders.end_silent(
+        tx, SOME, now=NOW, silence=DAY, not_before="2026-03-01 12:00:00"
+    ),
+    "old contents": lambda tx: orders.with_old_contents(tx, NOW - 60 * DAY),
+    "old contents where there are none": lambda tx: orders.with_old_contents(tx, NOW - 700 * DAY),
+    "retention": lambda tx: orders.blank_old(tx, OLD, before=NOW - 60 * DAY),
     "the counts of status": orders.counts,
     "orders of an account that has left": lambda tx: accounts.adopt_orphans(tx, ["besiktas"]),
     "new orders": ask("SELECT * FROM delivery_new_orders ORDER BY received_utc"),

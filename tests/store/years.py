@@ -156,6 +156,6 @@ def day_of_work(number: int) -> dict[str, Callable[[Connection], Any]]:
         "view delivery_new_orders": view("new", "received_utc"),
         "view delivery_changed_orders": view("changed", "changed_utc"),
         "view delivery_open_orders": view("open", "changed_utc"),
-        "sweep: end by silence": lambda tx: store_orders.end_silent(tx, NOW, timedelta(days=1), "2026-03-01 12:00:00"),
-        "sweep: nothing to blank": lambda tx: store_orders.blank_old(tx, NOW - timedelta(days=700)),
+        "sweep: silent orders": lambda tx: store_orders.silent(tx, NOW, timedelta(days=1), "2026-03-01 12:00:00"),
+        "sweep: nothing to blank": lambda tx: store_orders.with_old_contents(tx, NOW - timedelta(days=700)),
     }

@@ -235,15 +235,18 @@ class Intake:
             self._acknowledge_later(answer, [(d.payment_key or "", d.status_id) for d in chunk])
         for chunk in _chunks(listed.changed):
             fresh = [read_order(document, payment_codes=codes) for document in chunk]
-            update = partial(self._update, answer, listed.known, codes)
+            update = partial(self._update, answer, codes)
             answer.counts.changed += await self._write(answer, fresh, update)
 
     def _is_unchanged(self, known: Stored, document: Document) -> bool:
         return known.account == self._account.name and lifecycle.is_unchanged(known, document)
 
-    def _is_ours(self, known: Stored, answer: _Answer) -> bool:
+    def _may_take(self, known: Stored) -> bool:
         """An order belongs to the account that delivered it first, as long as that one is configured."""
-        if known.account == self._account.name or known.account not in self._configured:
+        return known.account == self._account.name or known.account not in self._configured
+
+    def _is_ours(self, known: Stored, answer: _Answer) -> bool:
+        if self._may_take(known):
             return True
         answer.counts.foreign += 1
         if known.account not in self._strangers:
@@ -303,7 +306,6 @@ class Intake:
     def _update(
         self,
         answer: _Answer,
-        known: dict[str, Stored],
         codes: dict[str, str],
         connection: Connection,
         fresh: Sequence[Order],
@@ -312,7 +314,9 @@ class Intake:
         free = orders.free(connection, [order.payment_key for order in fresh])
         if len(free) < len(fresh):  # they wait, unacknowledged, for the next poll
             self._log.info("orders.held_by_a_till", orders=len(fresh) - len(free))
-        fresh = [order for order in fresh if order.payment_key in free]
+        # Read once they are ours: a sweep, or another account, may have written since they were sorted.
+        known = {key: order for key, order in orders.stored(connection, free).items() if self._may_take(order)}
+        fresh = [order for order in fresh if order.payment_key in known]
         before = orders.payloads(connection, [order.payment_key for order in fresh])
         for order in fresh:
             stored = known[order.payment_key]
@@ -382,11 +386,16 @@ class Intake:
             await self._note(batch)
 
     async def _note(self, batch: list[orders.Mark]) -> None:
-        try:
-            self._unmarked += await self._database.run(lambda tx: _mark_free(tx, batch))
-        except DBAPIError as error:  # the service does not deliver these orders again: the next poll notes it
-            self._log.warning("database.mark_failed", orders=len(batch), error=type(error.orig).__name__)
-            self._unmarked += batch
+        noted, failed = await write_batch(self._database, _mark_free, batch)
+        for mark, error in failed:
+            if isinstance(error, DBAPIError) and is_refusal(error):
+                self._log.error("order.database_refused", payment_key=mark[0], error=type(error.orig).__name__)
+                noted.append(mark)
+        # The service does not deliver these orders again: the next poll notes it.
+        late = [mark for mark in batch if mark not in noted]
+        if late:
+            self._log.warning("database.mark_failed", orders=len(late))
+        self._unmarked += late
 
     def _release(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -402,10 +411,11 @@ def _unresolved(connection: Connection, account: str) -> list[OutboxRow]:
 
 
 def _mark_free(connection: Connection, marks: Sequence[orders.Mark]) -> list[orders.Mark]:
-    """Note the OKs of the orders that nobody holds. Returns the rest."""
+    """Note the OKs of the orders that nobody holds. Returns them."""
     held = locks.held_orders(connection, [key for key, *_ in marks])
-    orders.mark_acknowledged(connection, [mark for mark in marks if mark[0] not in held])
-    return [mark for mark in marks if mark[0] in held]
+    free = [mark for mark in marks if mark[0] not in held]
+    orders.mark_acknowledged(connection, free)
+    return free
 
 
 def _chunks(documents: Sequence[Document]) -> Iterable[Sequence[Document]]:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.jobs import writing
 from orderbridge.marketplace.schema import read_order
 from orderbridge.model import Order
-from orderbridge.store import orders, quarantine, reference
+from orderbridge.store import locks, orders, quarantine, reference
 from orderbridge.store.database import Database, is_refusal
 from orderbridge.store.quarantine import Kept
 
@@ -26,7 +26,7 @@ class Outcome(StrEnum):
     TAKEN_IN = "taken_in"
     SUPERSEDED = "superseded"  # newer news of this order is in the tables already
     FOREIGN = "foreign"  # the order belongs to another account by now
-    WAITS = "waits"  # an action of this order has no verdict yet
+    WAITS = "waits"  # an action of this order has no verdict yet, or somebody holds the order
     KEPT = "kept"  # the cause is still there
 
 
@@ -74,6 +74,8 @@ def _write(
     needs_payment_id: int | None,
     now: datetime,
 ) -> Outcome:
+    if locks.held_orders(connection, [order.payment_key]):  # else it is ours for this transaction
+        return Outcome.WAITS
     stored = orders.stored(connection, [order.payment_key]).get(order.payment_key)
     if stored is None:
         orders.insert_new(connection, kept.account, [writing.arrival(order, needs_payment_id)], now)

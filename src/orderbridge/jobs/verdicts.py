@@ -75,13 +75,13 @@ class Verdicts:
                 self._postpone(connection, row, history, ActionState.SENDING, None)
                 self._doubt(connection, row)
             case Verdict():
-                self.finish(connection, row, decision, counted(history), now, detail=history[-1].detail)
+                self.finish(connection, row, decision, counted(history), now)
 
     def _postpone(
         self, connection: Connection, row: OutboxRow, history: list[Attempt], state: ActionState, at: datetime | None
     ) -> None:
         last = history[-1]
-        words = self._words(row, last.code, state, last.detail)
+        words = self._words(row, last.code, state)
         actions.postpone(connection, row.id, state, at, last, words, counted(history))
 
     def finish(
@@ -91,11 +91,9 @@ class Verdicts:
         verdict: Verdict,
         attempts: int,
         now: datetime,
-        *,
-        detail: str = "",
     ) -> bool:
         """End a row. False when somebody ended it first."""
-        words = self._words(row, verdict.code, verdict.state, detail)
+        words = self._words(row, verdict.code, verdict.state)
         if not actions.finish(connection, row.id, verdict, words, attempts, now):
             return False
         if row.payment_key is not None:
@@ -132,12 +130,12 @@ class Verdicts:
             with beside(connection, row):
                 orders.doubt_status(connection, known)
 
-    def _words(self, row: OutboxRow, code: str | None, state: ActionState, detail: str) -> str | None:
+    def _words(self, row: OutboxRow, code: str | None, state: ActionState) -> str | None:
         if code is None:
             return None
         argument = argument_problem(row)
         problem = "not_empty" if argument is None else _problem(getattr(row, argument))
-        return text(code, self._language, state=state, detail=detail, argument=argument or "state", problem=problem)
+        return text(code, self._language, state=state, argument=argument or "state", problem=problem)
 
 
 def _problem(value: object) -> str:

@@ -89,7 +89,8 @@ def adopt_orphans(connection: Connection, configured: Collection[str]) -> int:
     )
     found = {row.payment_key: row.account for row in connection.execute(orphans)}
     for key, account in found.items():
-        connection.execute(update(orders).where(orders.c.payment_key == key).values(account=account))
+        orphan = update(orders).where(orders.c.payment_key == key, orders.c.account.not_in(configured))
+        connection.execute(orphan.values(account=account))
     return len(found)
 
 

@@ -11,7 +11,19 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, literal_column, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from orderbridge.model import STATUS_DOUBTFUL, Change, EndedBy, Facts, LastChange, Order, Stored
 from orderbridge.store.columns import Utc, without_nul
@@ -20,6 +32,7 @@ from orderbridge.store.tables import (
     NEW,
     OPEN,
     actions,
+    attempts,
     changed,
     contents_ended_utc,
     events,
@@ -315,29 +328,37 @@ def tell(connection: Connection, now: datetime, lines: Sequence[Line]) -> None:
         connection.execute(insert(events), [dict(zip(names, line, strict=True)) | {"at_utc": now} for line in lines])
 
 
-def end_silent(connection: Connection, now: datetime, silence: timedelta, not_before: str) -> list[str]:
-    """End the orders without news for `silence`; their status stays as it was.
+def _is_silent(now: datetime, silence: timedelta, not_before: str) -> ColumnElement[bool]:
+    return and_(
+        literal_column(OPEN),
+        orders.c.changed_utc < now - silence,
+        or_(
+            orders.c.scheduled_for.is_(None),
+            orders.c.scheduled_for < not_before,
+            orders.c.scheduled_for.not_like("____-__-__%"),  # no date that could be compared
+        ),
+    )
+
+
+def silent(connection: Connection, now: datetime, silence: timedelta, not_before: str) -> list[str]:
+    """Some of the orders without news for `silence`.
 
     An order scheduled for later than `not_before` (the service's local time as it writes it) waits.
     """
-    quiet = (
-        select(orders.c.payment_key, orders.c.status_id, orders.c.status)
-        .where(
-            literal_column(OPEN),
-            orders.c.changed_utc < now - silence,
-            or_(
-                orders.c.scheduled_for.is_(None),
-                orders.c.scheduled_for < not_before,
-                orders.c.scheduled_for.not_like("____-__-__%"),  # no date that could be compared
-            ),
-        )
-        .limit(SWEEP)
-    )
-    found = connection.execute(quiet).all()
-    for batch in _batches(row.payment_key for row in found):
-        connection.execute(
+    quiet = select(orders.c.payment_key).where(_is_silent(now, silence, not_before)).limit(SWEEP)
+    return list(connection.execute(quiet).scalars())
+
+
+def end_silent(
+    connection: Connection, keys: Sequence[str], *, now: datetime, silence: timedelta, not_before: str
+) -> list[str]:
+    """End those of these orders that are silent still and that nobody holds; their status stays. Returns them."""
+    ended = [
+        key
+        for key in sorted(free(connection, keys))
+        if connection.execute(
             update(orders)
-            .where(orders.c.payment_key.in_(batch), orders.c.ended_utc.is_(None))
+            .where(orders.c.payment_key == key, _is_silent(now, silence, not_before))
             .values(
                 ended_utc=now,
                 ended_by=EndedBy.SILENCE,
@@ -345,23 +366,43 @@ def end_silent(connection: Connection, now: datetime, silence: timedelta, not_be
                 revision=orders.c.revision + 1,
                 changed_utc=now,
             )
-        )
-    tell(connection, now, [(row.payment_key, "ended", row.status_id, row.status, "silence") for row in found])
-    return [row.payment_key for row in found]
+        ).rowcount
+    ]
+    for batch in _batches(ended):
+        shown = select(orders.c.payment_key, orders.c.status_id, orders.c.status).where(orders.c.payment_key.in_(batch))
+        found = connection.execute(shown).all()
+        tell(connection, now, [(row.payment_key, "ended", row.status_id, row.status, "silence") for row in found])
+    return ended
 
 
-def blank_old(connection: Connection, before: datetime) -> int:
-    """Retention: empty what names a customer in orders that ended before that time. Returns how many."""
-    old = (
-        select(orders.c.payment_key)
-        .where(contents_ended_utc < bindparam("before", before, Utc()), orders.c.payload.is_not(None))
-        .limit(SWEEP)
-    )
-    keys = list(connection.execute(old).scalars())
-    for batch in _batches(keys):
-        connection.execute(update(orders).where(orders.c.payment_key.in_(batch)).values(dict.fromkeys(_BLANKED)))
+def with_old_contents(connection: Connection, before: datetime) -> list[str]:
+    """Some of the orders that ended before that time and still name a customer."""
+    old = select(orders.c.payment_key).where(_is_old(before)).limit(SWEEP)
+    return list(connection.execute(old).scalars())
+
+
+def _is_old(before: datetime) -> ColumnElement[bool]:
+    return and_(contents_ended_utc < bindparam("before", before, Utc()), orders.c.payload.is_not(None))
+
+
+def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
+    """Retention: empty what names a customer in those of these orders that are old still and that nobody holds.
+
+    Returns them. The service's own words about their actions may name one, too.
+    """
+    blanked = [
+        key
+        for key in sorted(free(connection, keys))
+        if connection.execute(
+            update(orders).where(orders.c.payment_key == key, _is_old(before)).values(dict.fromkeys(_BLANKED))
+        ).rowcount
+    ]
+    for batch in _batches(blanked):
         connection.execute(update(items).where(items.c.payment_key.in_(batch)).values(note=None))
-    return len(keys)
+        rows = connection.execute(select(actions.c.id).where(actions.c.payment_key.in_(batch))).scalars().all()
+        # By the ids themselves: MariaDB would read all attempts for a subquery.
+        connection.execute(update(attempts).where(attempts.c.action_id.in_(rows)).values(detail=None))
+    return blanked
 
 
 def counts(connection: Connection) -> dict[str, int]:

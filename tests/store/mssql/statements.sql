@@ -232,16 +232,27 @@ SELECT delivery_orders.payment_key, delivery_restaurants.account
 FROM delivery_orders JOIN delivery_restaurants ON delivery_restaurants.id = delivery_orders.restaurant_id
 WHERE ended_utc IS NULL AND (delivery_orders.account NOT IN (:account_1_1)) AND delivery_restaurants.account IN (:account_2_1);
 
--- orders.end_silent
-SELECT TOP 200 delivery_orders.payment_key, delivery_orders.status_id, delivery_orders.status
+-- orders.silent
+SELECT TOP 200 delivery_orders.payment_key
 FROM delivery_orders
 WHERE ended_utc IS NULL AND delivery_orders.changed_utc < :changed_utc_1 AND (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for < :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2);
-UPDATE delivery_orders SET revision=(delivery_orders.revision + :revision_1), last_change=:last_change, changed_utc=:changed_utc, ended_utc=:ended_utc, ended_by=:ended_by WHERE delivery_orders.payment_key IN (:payment_key_1_1, :payment_key_1_2) AND delivery_orders.ended_utc IS NULL;
+
+-- orders.end_silent
+UPDATE delivery_orders SET revision=(delivery_orders.revision + :revision_1), last_change=:last_change, changed_utc=:changed_utc, ended_utc=:ended_utc, ended_by=:ended_by WHERE delivery_orders.payment_key = :payment_key_1 AND ended_utc IS NULL AND delivery_orders.changed_utc < :changed_utc_1 AND (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for < :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2);
+SELECT delivery_orders.payment_key, delivery_orders.status_id, delivery_orders.status
+FROM delivery_orders
+WHERE delivery_orders.payment_key IN (:payment_key_1_1);
 INSERT INTO delivery_order_events (payment_key, at_utc, event, status_id, status, detail) OUTPUT inserted.id VALUES (:payment_key, :at_utc, :event, :status_id, :status, :detail);
 
--- orders.blank_old
+-- orders.with_old_contents
 SELECT TOP 200 delivery_orders.payment_key
 FROM delivery_orders
 WHERE contents_ended_utc < :before AND delivery_orders.payload IS NOT NULL;
-UPDATE delivery_orders SET note=:note, customer_name=:customer_name, customer_phone=:customer_phone, address=:address, address_description=:address_description, apartment_no=:apartment_no, building_no=:building_no, neighborhood_name=:neighborhood_name, district_name=:district_name, city_name=:city_name, payload=:payload WHERE delivery_orders.payment_key IN (:payment_key_1_1, :payment_key_1_2);
-UPDATE delivery_order_items SET note=:note WHERE delivery_order_items.payment_key IN (:payment_key_1_1, :payment_key_1_2);
+
+-- orders.blank_old
+UPDATE delivery_orders SET note=:note, customer_name=:customer_name, customer_phone=:customer_phone, address=:address, address_description=:address_description, apartment_no=:apartment_no, building_no=:building_no, neighborhood_name=:neighborhood_name, district_name=:district_name, city_name=:city_name, payload=:payload WHERE delivery_orders.payment_key = :payment_key_1 AND contents_ended_utc < :before AND delivery_orders.payload IS NOT NULL;
+UPDATE delivery_order_items SET note=:note WHERE delivery_order_items.payment_key IN (:payment_key_1_1);
+SELECT delivery_actions.id
+FROM delivery_actions
+WHERE delivery_actions.payment_key IN (:payment_key_1_1);
+UPDATE delivery_action_attempts SET detail=:detail WHERE delivery_action_attempts.action_id IN (:action_id_1_1, :action_id_1_2);
