@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,13 +14,16 @@ from tests import databases
 from tests.store.samples import KEY, Pos, one, put, put_order, rows
 
 from orderbridge import config
+from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
+from orderbridge.jobs.choose import Chooser
 from orderbridge.jobs.drain import FLOOR_S
 from orderbridge.jobs.release import release
 from orderbridge.sandbox import Fault, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge.sandbox.state import Order
 from orderbridge.store import schema
+from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 
 COOLDOWN_S = 0.2
@@ -330,6 +333,32 @@ async def test_oks_are_noted_beside_an_order_that_a_till_holds(sandbox: Sandbox,
 def noted(pos: Pos, order: Order) -> int | None:
     found = one(pos, "SELECT acknowledged_status_id FROM delivery_orders WHERE payment_key = ?", order.key)
     return found["acknowledged_status_id"]
+
+
+@servers
+@pytest.mark.parametrize("minutes", [-15, 15], ids=["behind", "ahead"])
+def test_a_row_expires_by_the_servers_clock(minutes: int, url: str, pos: Pos):
+    class Clock(SystemClock):
+        def now(self) -> datetime:
+            return super().now() + timedelta(minutes=minutes)
+
+    def created(ago: timedelta) -> str:
+        return time_text(SystemClock().now() - ago)
+
+    clock, columns = Clock(), {"action": "accept", "payment_key": put_order(pos), "preparing_time": 25}
+    old = put(pos, "delivery_actions", created_utc=created(timedelta(minutes=10, seconds=1)), **columns)
+    put(pos, "delivery_actions", **columns)
+    settings = config.Settings(
+        marketplace={"base_url": "https://sandbox.test"},
+        database={"url": url},
+        accounts=[{"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}],
+    )
+    database = Database(url, inline=True)
+    survey = database.read_now(lambda tx: Chooser({}, settings, clock).survey(tx, 8, {}, frozenset()))
+    database.close()
+    assert [(row.id, verdict.state) for row, verdict in survey.plan.verdicts] == [(old, "expired")]
+    assert survey.plan.due is not None
+    assert abs(survey.plan.due - clock.now() - timedelta(minutes=10)) < timedelta(minutes=1)
 
 
 @servers

@@ -53,6 +53,7 @@ class Chooser:
         view = View(
             now=now,
             longest_wait=timedelta(seconds=1.5 * longest),
+            ahead=actions.clock_ahead(connection, now),
             on_wire=on_wire,
             taken=taken,
             directory=self._directory(connection, asked=any(row.restaurant_id for row in rows)),

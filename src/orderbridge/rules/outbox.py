@@ -64,6 +64,7 @@ class View:
     accept_valid: timedelta
     valid: timedelta
     longest_wait: timedelta = timedelta(hours=1)  # no wait of ours is longer
+    ahead: timedelta = timedelta(0)  # of `now`, before the clock that wrote created_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,8 @@ def expiry(row: OutboxRow, view: View) -> datetime:
         return row.expires_utc
     usual = view.accept_valid if row.action == Action.ACCEPT else view.valid
     valid = timedelta(minutes=row.valid_minutes) if row.valid_minutes else usual
-    return (row.created_utc or view.now) + valid  # argument_problem has refused a row without a time
+    # argument_problem has refused a row without a time
+    return (view.now if row.created_utc is None else row.created_utc + view.ahead) + valid
 
 
 def plan(rows: Sequence[OutboxRow], view: View) -> Plan:

@@ -4,12 +4,13 @@ The POS writes a row once and may set `withdraw`; every other column here is the
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Verdict
+from orderbridge.store.columns import utc_now
 from orderbridge.store.tables import actions, attempts, unfinished
 
 MOST_ROWS = 20_000  # unfinished rows read at once; the rest wait for these
@@ -64,6 +65,13 @@ def read_unfinished(connection: Connection, *, sending_only: bool = False) -> tu
         except ValueError:  # a word that the constraints should have refused
             unreadable.append(row.id)
     return rows, unreadable
+
+
+def clock_ahead(connection: Connection, now: datetime) -> timedelta:
+    """How far `now` is ahead of the clock that writes created_utc: a server's own; SQLite asks this machine's."""
+    if connection.dialect.name == "sqlite":
+        return timedelta(0)
+    return now - connection.execute(select(utc_now())).scalar_one()
 
 
 def _row(row: Any) -> OutboxRow:
