@@ -285,4 +285,4 @@ ORDERS = SimpleNamespace(
 )
 REFERENCE = SimpleNamespace(restaurant_accounts=nothing, payment_codes=nothing, set_restaurant_status=nothing)
 QUARANTINE = SimpleNamespace(resolve=nothing)
-LOCKS = SimpleNamespace(held_rows=lambda *_: set(), held_orders=lambda *_: set())
+LOCKS = SimpleNamespace(free_rows=lambda _, ids: set(ids), held_rows=lambda *_: set(), held_orders=lambda *_: set())

@@ -185,9 +185,9 @@ class Outbox:
 
         def work(connection: Connection, claims: Sequence[Claim]) -> list[Claim]:
             now = self._clock.now()
-            held = locks.held_rows(connection, [claim.row.id for claim in claims])
-            free = [claim for claim in claims if claim.row.id not in held]
-            return [claim for claim in free if actions.start(connection, claim.row, claim.number, now)]
+            free = locks.free_rows(connection, [claim.row.id for claim in claims])
+            mine = [claim for claim in claims if claim.row.id in free]
+            return [claim for claim in mine if actions.start(connection, claim.row, claim.number, now)]
 
         started: list[Claim] = []
         try:

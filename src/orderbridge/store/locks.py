@@ -3,7 +3,7 @@
 SQLite's transaction holds everything; a server that cannot skip a lock waits for it, two seconds at most.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select
@@ -13,26 +13,44 @@ from orderbridge.store.tables import actions, orders
 BATCH = 500  # values in one IN list
 
 
+def free_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
+    """Of these outbox rows, the ones that are there and that nobody else holds. They are held for this transaction."""
+    return _free(connection, actions.c.id, set(ids))
+
+
 def held_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
-    """Of these outbox rows, the ones that somebody else holds. The others are held for this transaction."""
+    """The ones that somebody else holds; the others are held for this transaction. What is not there is not held."""
     return _held(connection, actions.c.id, set(ids))
 
 
 def held_orders(connection: Connection, keys: Iterable[str | None]) -> set[str | None]:
-    """The same of orders. What is not there is not held."""
+    """The same of orders."""
     return _held(connection, orders.c.payment_key, {key for key in keys if key is not None})
 
 
 def _held(connection: Connection, column: ColumnElement[Any], wanted: Collection[Any]) -> set[Any]:
     if not skips_locks(connection):
         return set()
-    held, listed = set(), sorted(wanted)
+    there: set[Any] = set()
+    for batch in _batches(wanted):
+        there.update(connection.execute(select(column).where(column.in_(batch))).scalars())
+    return there - _free(connection, column, there)
+
+
+def _free(connection: Connection, column: ColumnElement[Any], wanted: Collection[Any]) -> set[Any]:
+    if not skips_locks(connection):
+        return set(wanted)
+    free: set[Any] = set()
+    for batch in _batches(wanted):
+        these = select(column).where(column.in_(batch)).with_for_update(skip_locked=True, key_share=True)
+        free.update(connection.execute(these).scalars())
+    return free
+
+
+def _batches(wanted: Collection[Any]) -> Iterator[list[Any]]:
+    listed = sorted(wanted)
     for start in range(0, len(listed), BATCH):
-        these = select(column).where(column.in_(listed[start : start + BATCH]))
-        there = connection.execute(these).scalars().all()
-        free = connection.execute(these.with_for_update(skip_locked=True, key_share=True)).scalars().all()
-        held |= set(there) - set(free)
-    return held
+        yield listed[start : start + BATCH]
 
 
 def skips_locks(connection: Connection) -> bool:
