@@ -463,6 +463,25 @@ async def test_many_rows_do_not_knock_at_a_line_that_is_down(shop: Shop):
     assert shop.line.refused == 1
 
 
+@pytest.mark.parametrize("cut, code", [({"*"}, "unreachable"), (set(), "login_refused")], ids=["line", "login"])
+async def test_a_row_that_was_not_even_tried_says_for_what_it_waits(cut: set[str], code: str, shop: Shop):
+    await shop.poll()
+    shop.line.cut = cut
+    accounts = dict(shop.world.accounts)
+    shop.world.refuse_account("kadikoy")
+    first = shop.act("deactivate_food", food_id=1001)
+    await shop.drain()
+    later = shop.act("deactivate_food", food_id=1002)
+    await shop.drain()
+    assert (shop.row(first)["state"], shop.row(later)["state"]) == ("pending", "pending")
+    assert shop.row(later)["error_code"] == code
+    assert shop.row(later)["error_text"] == shop.row(first)["error_text"]
+    shop.line.cut = set()
+    shop.world.accounts = accounts
+    assert (await shop.verdict(later))["state"] == "done"
+    assert (shop.row(later)["error_code"], shop.row(later)["error_text"]) == (None, None)
+
+
 async def test_a_row_waits_while_the_login_is_refused(shop: Shop):
     row = await asked(shop, "accept")
     accounts = dict(shop.world.accounts)

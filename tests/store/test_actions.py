@@ -394,6 +394,32 @@ def test_a_row_that_is_not_on_the_wire_is_not_postponed(state, database, pos):
     assert action_row(pos, row_id) == before
 
 
+# ---- explain ---------------------------------------------------------------------------------------------------------
+
+
+def explain(database: Database, row_id: int) -> None:
+    database.write_now(lambda tx: actions.explain(tx, row_id, "unreachable", "Biraz bekleyin."))
+
+
+def test_a_row_that_was_not_tried_says_what_it_waits_for(database, pos):
+    silent, other = put_action(pos), put_action(pos, error_code="rate_limited")
+    assert database.read_now(lambda tx: actions.unexplained(tx, [silent, other])) == {silent}
+    before = action_row(pos, silent)
+    explain(database, silent)
+    assert difference(before, action_row(pos, silent)) == {"error_code", "error_text"}
+    assert action_row(pos, silent)["error_text"] == "Biraz bekleyin."
+
+
+@pytest.mark.parametrize(
+    "there", [{"error_code": "rate_limited"}, *({"state": state.value} for state in FINAL)], ids=str
+)
+def test_a_row_that_says_it_or_has_ended_is_not_explained(there, database, pos):
+    row_id = put_action(pos, **there)
+    before = action_row(pos, row_id)
+    explain(database, row_id)
+    assert action_row(pos, row_id) == before
+
+
 # ---- retry, ask_back -------------------------------------------------------------------------------------------------
 
 

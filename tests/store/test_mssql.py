@@ -97,6 +97,8 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     "actions.histories": lambda tx: actions.histories(tx, [1, 2]),
     "actions.forget_attempt": lambda tx: actions.forget_attempt(tx, 1, 9),
     "actions.postpone": lambda tx: actions.postpone(tx, 1, ActionState.PENDING, NOW, ATTEMPT, None, 1),
+    "actions.unexplained": lambda tx: actions.unexplained(tx, [1, 2]),
+    "actions.explain": lambda tx: actions.explain(tx, 1, "unreachable", "Biraz bekleyin."),
     "actions.ask_back": lambda tx: actions.ask_back(tx, 1),
     "actions.finish": lambda tx: actions.finish(tx, 1, Verdict(ActionState.FAILED), "text", 1, NOW),
     "actions.retry": lambda tx: actions.retry(tx, 1, LATER),

@@ -99,6 +99,10 @@ class Account:
         """Seconds for which nothing of this account can leave; 0 or less: it can."""
         return max(self.line.wait(), self._refused_until - self._clock.monotonic() if self.is_refused() else 0.0)
 
+    def pause_code(self) -> str:
+        """The error_code for that."""
+        return "login_refused" if self.is_refused() else "unreachable"
+
     def is_refused(self) -> bool:
         """Whether the service refuses us: there is no token, and none can be had yet."""
         return self.session.current is None and self._refused_until > self._clock.monotonic()

@@ -17,6 +17,7 @@ from orderbridge.rules.tokens import REFUSAL_WAITS
 from orderbridge.store import actions, orders, reference
 
 LONGEST_REFUSAL_S = max(REFUSAL_WAITS)
+MOST_EXPLAINED = 500  # rows of a paused account that are made to say so: keys in one IN list
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class Survey:
     unreadable: list[int]
     plan: Plan
     ready: list[tuple[Head, str, tuple[Attempt, ...]]] = field(default_factory=list)
+    waiting: list[tuple[OutboxRow, str]] = field(default_factory=list)  # rows that do not say yet for what
 
 
 class Chooser:
@@ -89,11 +91,16 @@ class Chooser:
                 continue  # its account has left the configuration: it waits, and expires
             if owner.paused() > 0:
                 survey.plan.look_again(owner.retry_at())
+                if head.row.state == ActionState.PENDING and len(survey.waiting) < MOST_EXPLAINED:
+                    survey.waiting.append((head.row, owner.pause_code()))
             elif len(chosen) < free and sending[owner.name] < most:
                 sending[owner.name] += 1
                 chosen.append((head, owner.name))
         histories = actions.histories(connection, [head.row.id for head, _ in chosen if head.row.tried])
         survey.ready = [(head, name, tuple(histories.get(head.row.id, ()))) for head, name in chosen]
+        if survey.waiting:
+            silent = actions.unexplained(connection, [row.id for row, _ in survey.waiting])
+            survey.waiting = [(row, code) for row, code in survey.waiting if row.id in silent]
 
     def _most_of_one_account(self) -> int:
         """One account whose service hangs must not take all places."""

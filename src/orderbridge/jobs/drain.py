@@ -154,6 +154,7 @@ class Outbox:
         for row, _ in survey.plan.verdicts:
             if row.state == ActionState.SENDING and row.payment_key is not None:
                 self._lanes.touch(order_lane(row.payment_key))
+        await self._explain(survey.waiting)
         if done.unsent:
             self.wake()  # what ended unsent may have freed its lane
         done.again_in = self._until(survey.plan.due)
@@ -219,6 +220,22 @@ class Outbox:
         for row_id, error in broken:
             self._put_off(row_id, error)
         return len(ended) + len(refused)
+
+    async def _explain(self, waiting: Sequence[tuple[OutboxRow, str]]) -> None:
+        """Rows that an account's line or login holds up say so, also those that were not tried: somebody waits."""
+        listed = [one for one in waiting if not self._is_put_off(one[0].id)]
+        _, failed = await write_batch(self._database, self._explain_rows, listed)
+        for (row, _), error in failed:
+            self._put_off(row.id, error, **about(row))
+
+    def _explain_rows(
+        self, connection: Connection, waiting: Sequence[tuple[OutboxRow, str]]
+    ) -> Sequence[tuple[OutboxRow, str]]:
+        held = locks.held_rows(connection, [row.id for row, _ in waiting])
+        for row, code in waiting:
+            if row.id not in held:
+                self._verdicts.explain(connection, row, code)
+        return waiting
 
     def _end_rows(
         self, connection: Connection, ends: Sequence[tuple[OutboxRow, Verdict]]

@@ -77,6 +77,10 @@ class Verdicts:
             case Verdict():
                 self.finish(connection, row, decision, counted(history), now)
 
+    def explain(self, connection: Connection, row: OutboxRow, code: str) -> None:
+        """Say for what a row waits that has not been sent."""
+        actions.explain(connection, row.id, code, self._words(row, code, ActionState.PENDING))
+
     def _postpone(
         self, connection: Connection, row: OutboxRow, history: list[Attempt], state: ActionState, at: datetime | None
     ) -> None:

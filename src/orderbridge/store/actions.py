@@ -3,7 +3,7 @@
 The POS writes a row once and may set `withdraw`; every other column here is the daemon's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -187,6 +187,21 @@ def postpone(
             error_code=last.code,
             error_text=text,
         )
+    )
+
+
+def unexplained(connection: Connection, ids: Collection[int]) -> set[int]:
+    """Of these rows, the ones that do not say what they wait for."""
+    silent = select(actions.c.id).where(actions.c.id.in_(ids), actions.c.error_code.is_(None))
+    return set(connection.execute(silent).scalars())
+
+
+def explain(connection: Connection, row_id: int, code: str, text: str | None) -> None:
+    """A waiting row says what it waits for, though no request of it was made."""
+    connection.execute(
+        update(actions)
+        .where(actions.c.id == row_id, actions.c.state == ActionState.PENDING, actions.c.error_code.is_(None))
+        .values(error_code=code, error_text=text)
     )
 
 

@@ -160,6 +160,14 @@ DELETE FROM delivery_action_attempts WHERE delivery_action_attempts.action_id = 
 -- actions.postpone
 UPDATE delivery_actions SET state=:state, attempts=:attempts, next_attempt_utc=:next_attempt_utc, http_status=:http_status, error_code=:error_code, error_text=:error_text WHERE delivery_actions.id = :id_1 AND delivery_actions.state = :state_1;
 
+-- actions.unexplained
+SELECT delivery_actions.id
+FROM delivery_actions
+WHERE delivery_actions.id IN (:id_1_1, :id_1_2) AND delivery_actions.error_code IS NULL;
+
+-- actions.explain
+UPDATE delivery_actions SET error_code=:error_code, error_text=:error_text WHERE delivery_actions.id = :id_1 AND delivery_actions.state = :state_1 AND delivery_actions.error_code IS NULL;
+
 -- actions.ask_back
 UPDATE delivery_actions SET withdraw=:withdraw WHERE delivery_actions.id = :id_1 AND state IN ('pending', 'sending');
 
