@@ -82,9 +82,9 @@ def test_an_order_of_nothing_but_its_key_is_an_order() -> None:
     assert set(facts.values()) == {None}
 
 
-def test_null_is_missing_and_no_problem() -> None:
+def test_null_is_missing_and_no_problem_but_for_the_lines() -> None:
     delivered = read(dict.fromkeys(order()) | {"payment_key": KEY, "status_id": 1})
-    assert delivered.problems == ()
+    assert delivered.problems == ("missing:foods",)
     assert delivered.facts.customer_name is None
     assert delivered.facts.items == ()
 
@@ -171,7 +171,7 @@ AMOUNTS = [
 @pytest.mark.parametrize("served, amount, problem", AMOUNTS, ids=[served[:20] for served, _, _ in AMOUNTS])
 @pytest.mark.parametrize("field", ["total", "discount", "courier_fee", "order_tip"])
 def test_amounts(field: str, served: str, amount: str | None, problem: str | None) -> None:
-    delivered = read('{"payment_key": "%s", "status_id": 1, "foods": [], "%s": %s}' % (KEY, field, served))
+    delivered = read('{"payment_key": "%s", "status_id": 1, "foods": [{}], "%s": %s}' % (KEY, field, served))
     found = getattr(delivered.facts, field)
     assert found == (None if amount is None else Decimal(amount))
     assert len(str(found)) <= 16
@@ -246,7 +246,7 @@ TEXTS = [
     ],
 )
 def test_texts(field: str, column: str, served: str, expected: str | None, problem: str | None) -> None:
-    delivered = read('{"payment_key": "%s", "status_id": 1, "foods": [], "%s": %s}' % (KEY, field, served))
+    delivered = read('{"payment_key": "%s", "status_id": 1, "foods": [{}], "%s": %s}' % (KEY, field, served))
     assert getattr(delivered.facts, column) == expected
     assert delivered.problems == (() if problem is None else (f"{problem}:{field}",))
 
@@ -295,8 +295,8 @@ def test_an_empty_schedule_is_none(served: str | None, expected: str | None) -> 
 @pytest.mark.parametrize(
     "foods, count, problems",
     [
-        (None, 0, ()),
-        ([], 0, ()),
+        (None, 0, ("missing:foods",)),
+        ([], 0, ("missing:foods",)),
         ([food(), food()], 2, ()),
         ([food(), None, "x", 5, food()], 2, ("not_an_object:foods",)),
         (food(), 1, ()),

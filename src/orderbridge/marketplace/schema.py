@@ -140,9 +140,10 @@ def _facts(value: Mapping[str, Any], read: Reader, payment_codes: Mapping[str, s
 
 
 def _items(value: Mapping[str, Any], read: Reader) -> tuple[Item, ...]:
-    if "foods" not in value:
+    foods = value.get("foods")
+    if foods in (None, []):  # null and an empty list leave a kitchen with as little as no field does
         read.note("missing:foods")
-    return tuple(_item(food, read) for food in read.objects(value.get("foods"), "foods"))
+    return tuple(_item(food, read) for food in read.objects(foods, "foods"))
 
 
 def _item(food: Mapping[str, Any], read: Reader) -> Item:
