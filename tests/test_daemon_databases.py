@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests import databases
 from tests.store.samples import KEY, Pos, one, put, put_order, rows
 
-from orderbridge import config
+from orderbridge import config, service
 from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.jobs.choose import Chooser
@@ -25,6 +25,7 @@ from orderbridge.sandbox.state import Order
 from orderbridge.store import schema
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
+from orderbridge.store.sole import Sole
 
 COOLDOWN_S = 0.2
 WITHIN_S = 60.0
@@ -63,9 +64,8 @@ def sandbox(world: World, tmp_path: Path) -> Iterator[Sandbox]:
         yield sandbox
 
 
-@contextlib.asynccontextmanager
-async def running(sandbox: Sandbox, url: str, cooldown_s: float = COOLDOWN_S) -> AsyncIterator[Daemon]:
-    settings = config.Settings(
+def settings_for(sandbox: Sandbox, url: str, cooldown_s: float = COOLDOWN_S) -> config.Settings:
+    return config.Settings(
         language="en",
         marketplace={
             "base_url": sandbox.base_url,
@@ -77,7 +77,11 @@ async def running(sandbox: Sandbox, url: str, cooldown_s: float = COOLDOWN_S) ->
         actions={"retry_waits_seconds": (0.1, 0.2, 0.3)},
         accounts=[{"name": "kadikoy", "app_secret_key": APP_SECRET, "rest_secret_key": "sandbox-kadikoy-secret"}],
     )
-    daemon = Daemon(settings)
+
+
+@contextlib.asynccontextmanager
+async def running(sandbox: Sandbox, url: str, cooldown_s: float = COOLDOWN_S) -> AsyncIterator[Daemon]:
+    daemon = Daemon(settings_for(sandbox, url, cooldown_s))
     task = asyncio.create_task(daemon.run())
     try:
         yield daemon
@@ -120,6 +124,34 @@ async def test_an_order_comes_in_and_the_tills_words_go_out(sandbox: Sandbox, ur
     assert stored == {"status_id": 5, "ended_by": "completed", "pos_reference": "A-1042"}
     assert rows(pos, "SELECT * FROM delivery_open_orders") == []
     assert {call.http_status for call in world.calls()} == {200}
+
+
+async def test_a_reload_lets_no_daemon_that_waits_come_in_between(
+    sandbox: Sandbox, url: str, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    settings, asking = settings_for(sandbox, url), Database(url, inline=True)
+    other, taken = Sole(asking.engine), []
+
+    class Watched(Daemon):
+        def __init__(self, settings: config.Settings) -> None:
+            if world.calls("get_current"):
+                taken.append(other.take())
+            super().__init__(settings)
+
+    monkeypatch.setattr(service, "Daemon", Watched)
+    running = service.Service(settings, lambda: settings)
+    task = asyncio.create_task(running.run())
+    await until(lambda: world.calls("get_current"))
+    running._reload()
+    await until(lambda: len(taken) == 2)  # the configuration is tried, then the daemon goes on by it
+    polls = len(world.calls("get_current"))
+    await until(lambda: len(world.calls("get_current")) > polls or taken[-1])
+    running._end()
+    await task
+    assert taken == [False, False]
+    assert other.take()
+    other.close()
+    asking.close()
 
 
 async def test_a_row_leaves_soon_after_the_tills_commit(sandbox: Sandbox, url: str, pos: Pos, world: World):

@@ -34,16 +34,23 @@ class Service:
         loop = asyncio.get_running_loop()
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)
-        while (settings := self._wanted) is not None:
-            self._called.clear()
-            self._daemon = daemon = Daemon(settings)
-            sole = Sole(daemon.database.engine, [account.fingerprint for account in settings.accounts])
-            try:
-                if await self._may_work(sole):
-                    await self._work(daemon, sole)
-            finally:
+        sole: Sole | None = None
+        try:
+            while (settings := self._wanted) is not None:
+                self._called.clear()
+                self._daemon = daemon = Daemon(settings)
+                if sole is not None and not sole.serves(daemon.database.engine):
+                    sole.close()
+                    sole = None
+                sole = sole or Sole(daemon.database.engine)  # kept: one that waits must not come in between
+                try:
+                    if await self._may_work(sole):
+                        await self._work(daemon, sole)
+                finally:
+                    daemon.database.close()
+        finally:
+            if sole is not None:
                 sole.close()
-                daemon.database.close()
 
     async def _may_work(self, sole: Sole) -> bool:
         """Wait for the right to work, also while the server is away. False: a signal came first."""
@@ -57,7 +64,7 @@ class Service:
                     raise
             if not waiting:
                 waiting = True
-                _log.warning("daemon.waiting", reason="another daemon works for these accounts on this database")
+                _log.warning("daemon.waiting", reason="another daemon works on this database")
                 systemd.notify(systemd.READY)
             systemd.notify(systemd.ALIVE)
             try:
