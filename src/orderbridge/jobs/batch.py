@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.store.database import Database, is_busy
+from orderbridge.store.database import Database, is_busy, is_refusal
 
 _log = structlog.get_logger(__name__)
 
@@ -22,16 +22,13 @@ async def write_batch(
     *,
     urgent: bool = False,
 ) -> tuple[list[Written], list[tuple[Thing, Exception]]]:
-    """What `work` says that it wrote, and each thing that failed alone, with its error.
-
-    Who holds a SQLite file holds all of it: each thing alone would wait as long again, and none is to blame.
-    """
+    """What `work` says that it wrote, and each thing that failed alone, with its error."""
     if not things:
         return [], []
     try:
         return list(await database.run(lambda tx: work(tx, things), urgent=urgent)), []
     except Exception as error:  # noqa: BLE001 - whose it is shows when each is written alone
-        if database.is_sqlite and isinstance(error, DBAPIError) and is_busy(error):
+        if _concerns_all(database, error):
             return [], []
     written: list[Written] = []
     failed: list[tuple[Thing, Exception]] = []
@@ -39,7 +36,17 @@ async def write_batch(
         try:
             written += await database.run(lambda tx, thing=thing: work(tx, [thing]), urgent=urgent)  # type: ignore[misc]
         except Exception as error:  # noqa: BLE001 - the others need not wait
+            if _concerns_all(database, error):
+                break
             if not isinstance(error, DBAPIError):
                 _log.exception("batch.crashed")
             failed.append((thing, error))
     return written, failed
+
+
+def _concerns_all(database: Database, error: Exception) -> bool:
+    """A server that is away, a SQLite file that somebody holds: each thing alone would wait as long again."""
+    if not isinstance(error, DBAPIError) or is_refusal(error):
+        return False
+    away = error.connection_invalidated or error.statement is None  # it failed while connecting
+    return away or (database.is_sqlite and is_busy(error))
