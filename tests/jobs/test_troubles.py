@@ -256,6 +256,24 @@ async def test_a_till_that_holds_the_file_for_minutes_is_told_once_and_so_is_its
     assert [line["failures"] for line in logs if line["event"] == "database.recovered"] == [20]
 
 
+async def test_a_full_disk_is_not_called_over_where_nothing_had_to_be_written(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    row = shop.act("accept", await shop.taken_in())
+
+    def full(*_: object) -> bool:
+        raise OperationalError("UPDATE", {}, sqlite3.OperationalError("database or disk is full"))
+
+    with capture_logs() as logs:
+        with monkeypatch.context() as patched:
+            patched.setattr(actions, "start", full)
+            for _ in range(5):
+                await shop.outbox._safe_tick()
+        assert (await shop.verdict(row))["state"] == "done"
+    told = [line["event"] for line in logs if line["event"].startswith("database.")]
+    assert told == ["database.failed", "database.recovered"]
+
+
 async def test_verdicts_that_a_till_keeps_from_being_written_are_told_once_and_tried_together(shop: Shop):
     rows = [shop.act("accept", await shop.taken_in()) for _ in range(3)]
     await shop.outbox.tick()
