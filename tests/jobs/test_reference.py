@@ -40,6 +40,16 @@ async def test_a_second_reading_changes_nothing(shop: Shop):
     assert before[0][0]["status"] == "Open"
 
 
+@pytest.mark.parametrize("table", ["delivery_cancel_reasons", "delivery_shipping_methods"])
+async def test_a_list_that_another_account_writes_at_the_same_moment_is_left_to_it(shop: Shop, table: str):
+    # What a server says to the second of two: its DELETE did not see the rows that the first has just committed.
+    shop.till.execute(
+        f"CREATE TRIGGER other BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'UNIQUE constraint failed'); END"
+    )
+    assert await lists(shop)
+    assert [shop.count(name) for name in ("delivery_restaurants", table)] == [1, 0]
+
+
 @pytest.mark.parametrize("operation", ["get_restaurants", "get_cancel_reasons", "get_variables", "login"])
 async def test_what_could_not_be_read_keeps_what_was_there(shop: Shop, operation: str):
     await lists(shop)

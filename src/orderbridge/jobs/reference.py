@@ -1,8 +1,10 @@
 """The lists that change rarely, read at the start and daily; restaurants' status every few minutes."""
 
+import contextlib
 from functools import partial
 
 import structlog
+from sqlalchemy.exc import IntegrityError
 
 from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
@@ -29,8 +31,11 @@ async def read_lists(account: Account, database: Database, configured: tuple[str
         _log.warning("reference.failed", account=account.name, code=error.code)
         return False
     account.heard(None)
-    await database.run(lambda tx: reference.replace_cancel_reasons(tx, reasons))
-    await database.run(lambda tx: reference.replace_variables(tx, variables))
+    # These belong to no account. Where another one writes them at the same moment, they are there already.
+    with contextlib.suppress(IntegrityError):
+        await database.run(lambda tx: reference.replace_cancel_reasons(tx, reasons))
+    with contextlib.suppress(IntegrityError):
+        await database.run(lambda tx: reference.replace_variables(tx, variables))
     _log.info("reference.read", account=account.name, restaurants=len(restaurants), adopted_orders=adopted)
     return True
 
