@@ -938,6 +938,21 @@ async def test_a_verdict_that_cannot_be_written_harms_no_other(shop: Shop):
     assert len(shop.calls("accept")) == 2
 
 
+async def test_rows_that_the_database_refuses_take_no_place_of_others(open_shop: OpenShop):
+    shop = await open_shop(actions={"max_in_flight": 2})
+    order = await shop.taken_in()
+    shop.till.execute(
+        "CREATE TRIGGER no BEFORE UPDATE ON delivery_actions WHEN NEW.food_id > 0 AND NEW.state = 'sending'"
+        " BEGIN SELECT raise(ABORT, 'no'); END"
+    )
+    refused = [shop.act("deactivate_food", food_id=FOOD + n) for n in range(5)]
+    fine = shop.act("accept", order)
+    for _ in range(len(refused)):
+        await shop.drain()
+    assert shop.row(fine)["state"] == "done"
+    assert {shop.row(row)["state"] for row in refused} == {"pending"}
+
+
 async def test_the_end_of_the_daemon_waits_for_no_verdict_that_the_database_refuses(shop: Shop):
     row = shop.act("accept", await shop.taken_in())
     shop.till.execute(

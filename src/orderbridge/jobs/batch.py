@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import structlog
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from orderbridge.store.database import Database, is_busy, is_refusal
 
@@ -48,5 +48,5 @@ def _concerns_all(database: Database, error: Exception) -> bool:
     """A server that is away, a SQLite file that somebody holds: each thing alone would wait as long again."""
     if not isinstance(error, DBAPIError) or is_refusal(error):
         return False
-    away = error.connection_invalidated or error.statement is None  # it failed while connecting
-    return away or (database.is_sqlite and is_busy(error))
+    connecting = isinstance(error, OperationalError) and error.statement is None
+    return connecting or error.connection_invalidated or (database.is_sqlite and is_busy(error))

@@ -143,7 +143,9 @@ class Outbox:
         if self._stopping:
             return done
         free = self._settings.actions.max_in_flight - len(self._on_wire)
-        on_wire, taken = dict(self._on_wire), self._lanes.taken()
+        # What is put off is left alone as if it were on the wire, and takes no place.
+        on_wire = dict.fromkeys(filter(self._is_put_off, self._later), "") | self._on_wire
+        taken = self._lanes.taken()
         survey = await self._database.read(lambda tx: self._chooser.survey(tx, free, on_wire, taken))
         for claim in await self._start(self._take(survey)):
             done.claimed += 1
@@ -167,9 +169,7 @@ class Outbox:
     def _take(self, survey: Survey) -> list[Claim]:
         claims = []
         for head, name, history in survey.ready:
-            if head.row.id in self._on_wire or self._is_put_off(head.row.id):
-                continue
-            if self._lanes.take(head.lane):
+            if head.row.id not in self._on_wire and self._lanes.take(head.lane):
                 self._on_wire[head.row.id] = name
                 claims.append(self._claim(head, self._accounts[name], history))
         return claims
@@ -208,8 +208,7 @@ class Outbox:
 
     async def _end_unsent(self, survey: Survey) -> int:
         """Write the ends of the rows that are not sent."""
-        ends = [end for end in survey.plan.verdicts if not self._is_put_off(end[0].id)]
-        ended, failed = await write_batch(self._database, self._end_rows, ends, urgent=True)
+        ended, failed = await write_batch(self._database, self._end_rows, survey.plan.verdicts, urgent=True)
         for row, verdict in ended:
             self._later.pop(row.id, None)
             tell_verdict(row, verdict)

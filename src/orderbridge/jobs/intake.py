@@ -392,7 +392,8 @@ class Intake:
                 self._log.error("order.database_refused", payment_key=mark[0], error=type(error.orig).__name__)
                 noted.append(mark)
         # The service does not deliver these orders again: the next poll notes it.
-        late = [mark for mark in batch if mark not in noted]
+        done = set(noted)
+        late = [mark for mark in batch if mark not in done]
         if late:
             self._log.warning("database.mark_failed", orders=len(late))
         self._unmarked += late
