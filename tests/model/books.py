@@ -254,10 +254,6 @@ def nothing(*_: Any, **__: Any) -> dict[str, Any]:
     return {}
 
 
-def free(books: Books, keys: Iterable[str]) -> set[str]:
-    return set(keys)
-
-
 ACTIONS = SimpleNamespace(
     read_unfinished=read_unfinished,
     clock_ahead=clock_ahead,
@@ -272,7 +268,6 @@ ACTIONS = SimpleNamespace(
     add_once=add_once,
 )
 ORDERS = SimpleNamespace(
-    free=free,
     stored=stored,
     with_unresolved_rows=with_unresolved_rows,
     insert_new=insert_new,
@@ -285,4 +280,9 @@ ORDERS = SimpleNamespace(
 )
 REFERENCE = SimpleNamespace(restaurant_accounts=nothing, payment_codes=nothing, set_restaurant_status=nothing)
 QUARANTINE = SimpleNamespace(resolve=nothing)
-LOCKS = SimpleNamespace(free_rows=lambda _, ids: set(ids), held_rows=lambda *_: set(), held_orders=lambda *_: set())
+LOCKS = SimpleNamespace(
+    free_rows=lambda _, ids: set(ids),
+    free_orders=lambda _, keys: set(keys),
+    held_rows=lambda *_: set(),
+    held_orders=lambda *_: set(),
+)

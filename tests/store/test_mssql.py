@@ -31,7 +31,7 @@ from orderbridge.model import (
     Variables,
     Verdict,
 )
-from orderbridge.store import accounts, actions, grants, orders, quarantine, reference, schema
+from orderbridge.store import accounts, actions, grants, locks, orders, quarantine, reference, schema
 from orderbridge.store.database import Database
 
 FILES = Path(__file__).parent / "mssql"
@@ -77,7 +77,7 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     "orders.stored": lambda tx: orders.stored(tx, [KEY, OTHER]),
     "orders.payloads": lambda tx: orders.payloads(tx, [KEY, OTHER]),
     "orders.with_unresolved_rows": lambda tx: orders.with_unresolved_rows(tx, [KEY, OTHER]),
-    "orders.free": lambda tx: orders.free(tx, [KEY]),
+    "locks.free_orders": lambda tx: locks.free_orders(tx, [KEY]),
     "orders.update_delivered": lambda tx: orders.update_delivered(tx, known(tx), arrival(status_id=2), CHANGE, LATER),
     "orders.set_status": lambda tx: orders.set_status(tx, known(tx), 16, "IN_DELIVERY", None, LATER),
     "orders.doubt_status": lambda tx: orders.doubt_status(tx, known(tx)),

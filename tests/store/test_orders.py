@@ -225,8 +225,8 @@ def test_a_row_of_another_order_says_nothing_about_this_one(database, pos):
 
 def test_orders_that_nobody_holds_are_free(database):
     insert(database, arrival(), arrival(OTHER))
-    assert database.write_now(lambda tx: orders.free(tx, [KEY, OTHER])) == {KEY, OTHER}
-    assert database.write_now(lambda tx: orders.free(tx, [])) == set()
+    assert database.write_now(lambda tx: locks.free_orders(tx, [KEY, OTHER])) == {KEY, OTHER}
+    assert database.write_now(lambda tx: locks.free_orders(tx, [])) == set()
 
 
 @only(*SERVERS)
@@ -234,7 +234,7 @@ def test_an_order_that_a_till_holds_is_left_out_without_waiting(database, pos):
     insert(database, arrival(), arrival(OTHER))
     pos.execute("BEGIN")
     pos.execute("UPDATE delivery_orders SET pos_revision = 1 WHERE payment_key = ?", (KEY,))
-    assert database.write_now(lambda tx: orders.free(tx, [KEY, OTHER])) == {OTHER}
+    assert database.write_now(lambda tx: locks.free_orders(tx, [KEY, OTHER])) == {OTHER}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.store.samples import LATER, NOW, arrival, key
 from tests.store.years import FINGERPRINT, NEW, UNFINISHED, fill, keys
 
 from orderbridge.model import ActionState, Attempt, Change, Document, LastChange, Outcome, Verdict
-from orderbridge.store import accounts, actions, orders, quarantine, schema
+from orderbridge.store import accounts, actions, locks, orders, quarantine, schema
 from orderbridge.store.database import Database
 from orderbridge.store.wake import LOOK
 
@@ -65,7 +65,7 @@ def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def deliver(connection: Connection) -> None:
-    orders.free(connection, SOME)
+    locks.free_orders(connection, SOME)
     known = orders.stored(connection, SOME[:1])[SOME[0]]
     change = Change(True, True, True, False, None, LastChange.STATUS)
     orders.update_delivered(connection, known, arrival(SOME[0], 2), change, LATER)

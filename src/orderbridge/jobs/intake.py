@@ -311,7 +311,7 @@ class Intake:
         fresh: Sequence[Order],
     ) -> Sequence[Order]:
         now = self._clock.now()
-        free = orders.free(connection, [order.payment_key for order in fresh])
+        free = locks.free_orders(connection, [order.payment_key for order in fresh])
         if len(free) < len(fresh):  # they wait, unacknowledged, for the next poll
             self._log.info("orders.held_by_a_till", orders=len(fresh) - len(free))
         # Read once they are ours: a sweep, or another account, may have written since they were sorted.

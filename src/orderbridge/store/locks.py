@@ -18,13 +18,18 @@ def free_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
     return _free(connection, actions.c.id, set(ids))
 
 
+def free_orders(connection: Connection, keys: Iterable[str]) -> set[str]:
+    """The same as `free_rows`, of orders."""
+    return _free(connection, orders.c.payment_key, set(keys))
+
+
 def held_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
     """The ones that somebody else holds; the others are held for this transaction. What is not there is not held."""
     return _held(connection, actions.c.id, set(ids))
 
 
 def held_orders(connection: Connection, keys: Iterable[str | None]) -> set[str | None]:
-    """The same of orders."""
+    """The same as `held_rows`, of orders."""
     return _held(connection, orders.c.payment_key, {key for key in keys if key is not None})
 
 

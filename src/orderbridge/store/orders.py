@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from orderbridge.model import STATUS_DOUBTFUL, Change, EndedBy, Facts, LastChange, Order, Stored
 from orderbridge.store.columns import Utc, without_nul
-from orderbridge.store.locks import skips_locks
+from orderbridge.store.locks import free_orders
 from orderbridge.store.tables import (
     NEW,
     OPEN,
@@ -187,21 +187,6 @@ def _insert_items(connection: Connection, new: Sequence[Order]) -> None:
         connection.execute(insert(options), option_rows)
 
 
-def free(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """The orders that nobody else holds. They are held for this transaction, so that it waits for no till.
-
-    SQLite's transaction holds everything; a server that cannot skip a lock waits for it, two seconds at most.
-    """
-    listed = list(keys)
-    if not skips_locks(connection):
-        return set(listed)
-    found: set[str] = set()
-    for batch in _batches(listed):
-        mine = select(orders.c.payment_key).where(orders.c.payment_key.in_(batch)).with_for_update(skip_locked=True)
-        found.update(connection.execute(mine).scalars())
-    return found
-
-
 def update_delivered(connection: Connection, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
     """Write one delivery over a stored order. A status that does not count leaves the stored one, and no hash."""
     order = arrival.order
@@ -355,7 +340,7 @@ def end_silent(
     """End those of these orders that are silent still and that nobody holds; their status stays. Returns them."""
     ended = [
         key
-        for key in sorted(free(connection, keys))
+        for key in sorted(free_orders(connection, keys))
         if connection.execute(
             update(orders)
             .where(orders.c.payment_key == key, _is_silent(now, silence, not_before))
@@ -392,7 +377,7 @@ def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) 
     """
     blanked = [
         key
-        for key in sorted(free(connection, keys))
+        for key in sorted(free_orders(connection, keys))
         if connection.execute(
             update(orders).where(orders.c.payment_key == key, _is_old(before)).values(dict.fromkeys(_BLANKED))
         ).rowcount

@@ -54,7 +54,7 @@ SELECT delivery_actions.payment_key
 FROM delivery_actions
 WHERE state IN ('pending', 'sending') AND delivery_actions.state = :state_1 AND delivery_actions.payment_key IN (:payment_key_1_1, :payment_key_1_2);
 
--- orders.free
+-- locks.free_orders
 
 -- orders.update_delivered
 SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
