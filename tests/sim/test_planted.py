@@ -41,11 +41,11 @@ PLANTED: tuple[tuple[str, str, Callable[..., object], str, str], ...] = (
         "1",
         "acknowledged_before_the_commit",
         Intake._write,
-        "    try:\n        written = await self._database.run(lambda tx: work(tx, fresh))",
+        "    written, failed = await write_batch(self._database, work, fresh)",
         (
             "    self._acknowledge_later(answer, [(order.payment_key, order.status_id) for order in fresh])\n"
             "    await asyncio.sleep(0)\n"
-            "    try:\n        written = await self._database.run(lambda tx: work(tx, fresh))"
+            "    written, failed = await write_batch(self._database, work, fresh)"
         ),
     ),
     ("1", "commits_are_not_flushed", database._prepare_sqlite, "synchronous = FULL", "synchronous = NORMAL"),
