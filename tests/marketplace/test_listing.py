@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -232,20 +232,20 @@ def test_bytes_that_are_no_utf8_are_replaced() -> None:
     assert document.reason is None
 
 
-def test_a_thousand_broken_orders_take_no_longer_than_a_second() -> None:
+def test_broken_orders_do_not_take_the_square_of_their_number() -> None:
     """The decoder counts lines from the start of its text: done in place, the time would grow with the square."""
     broken = text(order(foods=[food()] * 5)).replace('"status_text":', '"status_text";')
-    start = perf_counter()
+    start = process_time()
     documents = read_listing(listing(*[broken] * 3000))
-    assert perf_counter() - start < 3
+    assert process_time() - start < 3
     assert {document.reason for document in documents} == {"not_json"}
     assert len(documents) == 3000
 
 
 def test_unclosed_brackets_do_not_take_the_square_of_their_number() -> None:
-    start = perf_counter()
+    start = process_time()
     assert reasons(listing("{" * 200_000 + "[]" * 200_000)) == ["not_json"]
-    assert perf_counter() - start < 5
+    assert process_time() - start < 5
 
 
 JSON = st.recursive(
