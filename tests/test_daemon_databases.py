@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 from structlog.testing import capture_logs
 from tests import databases
 from tests.store.samples import KEY, Pos, one, put, put_order, rows
@@ -18,11 +21,14 @@ from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.jobs.choose import Chooser
 from orderbridge.jobs.drain import FLOOR_S
+from orderbridge.jobs.intake import Intake
+from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.release import release
+from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.sandbox import Fault, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge.sandbox.state import Order
-from orderbridge.store import schema
+from orderbridge.store import actions, schema
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 from orderbridge.store.sole import Sole
@@ -409,3 +415,27 @@ def test_a_document_of_an_order_that_a_till_holds_stays_in_quarantine(url: str, 
             assert released.outcome == outcome
     finally:
         database.close()
+
+
+@servers
+def test_a_look_judges_by_what_is_committed_when_it_holds_the_order(url: str, pos: Pos):
+    put_order(pos, status_id=1, service_status_id=1)
+    row_id = put(pos, "delivery_actions", action="accept", payment_key=KEY, preparing_time=25)
+    pos.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row_id,))
+    times = {"started_utc": "2026-03-01 12:00:00.250", "finished_utc": "2026-03-01 12:00:01.250"}
+    put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, outcome="unknown", **times)
+    database, clock = Database(url, inline=True), SystemClock()
+    account: Any = SimpleNamespace(name="kadikoy")
+    common = {"lanes": Lanes(), "clock": clock, "verdicts": Verdicts("en", None), "configured": ("kadikoy",)}
+    intake = Intake(account, database=database, **common)
+    rows, _ = database.read_now(actions.read_unfinished)
+
+    def acknowledged(_: object, __: object, statement: str, *___: object) -> None:
+        if "FROM delivery_orders" in statement and "SKIP LOCKED" in statement:
+            pos.execute("UPDATE delivery_orders SET acknowledged_status_id = 1")
+
+    event.listen(database.engine, "before_cursor_execute", acknowledged)
+    database.write_now(lambda tx: intake._judge({}, tx, rows))
+    database.close()
+    found = one(pos, "SELECT next_attempt_utc FROM delivery_actions WHERE id = ?", row_id)
+    assert found["next_attempt_utc"], "its absence from the list says that it was not done"
