@@ -99,13 +99,11 @@ class Books:
 # ---- store.actions ---------------------------------------------------------------------------------------------------
 
 
-def read_unfinished(books: Books, *, sending_only: bool = False) -> tuple[list[OutboxRow], list[int]]:
+def read_unfinished(
+    books: Books, *, sending_only: bool = False, now: datetime | None = None
+) -> tuple[list[OutboxRow], list[int]]:
     states = (ActionState.SENDING,) if sending_only else UNFINISHED
     return [replace(row.row, tried=bool(row.attempts)) for row in books.of(states)], []
-
-
-def clock_ahead(books: Books, now: datetime) -> timedelta:
-    return timedelta(0)
 
 
 def histories(books: Books, ids: Iterable[int]) -> dict[int, list[Attempt]]:
@@ -256,7 +254,6 @@ def nothing(*_: Any, **__: Any) -> dict[str, Any]:
 
 ACTIONS = SimpleNamespace(
     read_unfinished=read_unfinished,
-    clock_ahead=clock_ahead,
     histories=histories,
     start=start,
     record=record,

@@ -175,6 +175,13 @@ def test_a_row_expires_at_its_expiry(action: Action, early: timedelta, end: dict
     assert ends(plan([one], view(now=expiry(one, view()) - early))) == end
 
 
+@pytest.mark.parametrize("created", [None, FAR_AHEAD], ids=["no age", "a year that nobody means"])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_row_that_was_sent_and_lost_its_age_ends_unknown(action: Action, created: datetime | None) -> None:
+    unresolved = row(action, state=ActionState.SENDING, created_utc=created, tried=True)
+    assert ends(plan([unresolved], view())) == {1: OUTCOME_UNKNOWN}
+
+
 @pytest.mark.parametrize("next_attempt", [None, NOW - MINUTE, SOON])
 def test_a_row_that_the_pos_itself_calls_sent_is_refused(next_attempt: datetime | None) -> None:
     called_sent = row(ACCEPT, state=ActionState.SENDING, next_attempt_utc=next_attempt, tried=False)

@@ -89,7 +89,6 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     "actions.add_once": lambda tx: actions.add_once(tx, "auto", action="complete", payment_key=KEY),
     "actions.read_unfinished": actions.read_unfinished,
     "actions.read_unfinished, on the wire": lambda tx: actions.read_unfinished(tx, sending_only=True),
-    "actions.clock_ahead": lambda tx: actions.clock_ahead(tx, NOW),
     "actions.count_unfinished": actions.count_unfinished,
     "actions.start": lambda tx: actions.start(tx, row(tx), 1, NOW),
     "actions.unfinished_attempts": actions.unfinished_attempts,

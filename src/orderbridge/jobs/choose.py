@@ -44,7 +44,7 @@ class Chooser:
         `on_wire` (row to account) and `taken` are as of before it.
         """
         now = self._clock.now()
-        rows, unreadable = actions.read_unfinished(connection)
+        rows, unreadable = actions.read_unfinished(connection, now=now)
         if not rows:  # as it is most of the time: nothing more has to be asked
             return Survey(unreadable, Plan())
         longest = max(
@@ -55,7 +55,6 @@ class Chooser:
         view = View(
             now=now,
             longest_wait=timedelta(seconds=1.5 * longest),
-            ahead=actions.clock_ahead(connection, now),
             on_wire=on_wire,
             taken=taken,
             directory=self._directory(connection, asked=any(row.restaurant_id for row in rows)),

@@ -64,7 +64,6 @@ class View:
     accept_valid: timedelta
     valid: timedelta
     longest_wait: timedelta = timedelta(hours=1)  # no wait of ours is longer
-    ahead: timedelta = timedelta(0)  # of `now`, before the clock that wrote created_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +115,12 @@ def expiry(row: OutboxRow, view: View) -> datetime:
     """When a waiting row is too old to be sent."""
     if row.expires_utc is not None:
         return row.expires_utc
+    created = row.created_utc
+    if created is None or created.year > _LAST_YEAR:
+        return view.now  # it can only be one that was sent: argument_problem refuses what waits
     usual = view.accept_valid if row.action == Action.ACCEPT else view.valid
     valid = timedelta(minutes=row.valid_minutes) if row.valid_minutes else usual
-    # argument_problem has refused a row without a time
-    return (view.now if row.created_utc is None else row.created_utc + view.ahead) + valid
+    return created + valid
 
 
 def plan(rows: Sequence[OutboxRow], view: View) -> Plan:

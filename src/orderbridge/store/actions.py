@@ -4,7 +4,7 @@ The POS writes a row once and may set `withdraw`; every other column here is the
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
@@ -40,6 +40,7 @@ _UNFINISHED = (
     .order_by(actions.c.id)
     .limit(MOST_ROWS)
 )
+_TIMED = _UNFINISHED.add_columns(utc_now().label("asked_utc"))
 _SENDING = _UNFINISHED.where(actions.c.state == ActionState.SENDING)
 _FINISHED_ATTEMPTS = (
     select(
@@ -55,27 +56,31 @@ _FINISHED_ATTEMPTS = (
 )
 
 
-def read_unfinished(connection: Connection, *, sending_only: bool = False) -> tuple[list[OutboxRow], list[int]]:
-    """Every row that waits, is on the wire or is unresolved, by id; and the ids of rows that cannot be read."""
+def read_unfinished(
+    connection: Connection, *, sending_only: bool = False, now: datetime | None = None
+) -> tuple[list[OutboxRow], list[int]]:
+    """Every row that waits, is on the wire or is unresolved, by id; and the ids of rows that cannot be read.
+
+    A server's own clock wrote created_utc. With `now`, it is given by the clock that says `now`.
+    """
+    query = _SENDING if sending_only else _UNFINISHED
+    if now is not None and connection.dialect.name != "sqlite":  # which asks this machine's clock
+        query = _TIMED
     rows: list[OutboxRow] = []
     unreadable: list[int] = []
-    for row in connection.execute(_SENDING if sending_only else _UNFINISHED):
+    for row in connection.execute(query):
         try:
-            rows.append(_row(row))
-        except ValueError:  # a word that the constraints should have refused
+            rows.append(_row(row, now))
+        except (ValueError, OverflowError):  # a word or a time that the constraints should have refused
             unreadable.append(row.id)
     return rows, unreadable
 
 
-def clock_ahead(connection: Connection, now: datetime) -> timedelta:
-    """How far `now` is ahead of the clock that writes created_utc: a server's own; SQLite asks this machine's."""
-    if connection.dialect.name == "sqlite":
-        return timedelta(0)
-    return now - connection.execute(select(utc_now())).scalar_one()
-
-
-def _row(row: Any) -> OutboxRow:
+def _row(row: Any, now: datetime | None) -> OutboxRow:
     values = row._asdict()
+    asked = values.pop("asked_utc", None)
+    if now is not None and asked is not None and row.created_utc is not None:
+        values["created_utc"] += now - asked
     values |= {
         "action": Action(row.action),
         "state": ActionState(row.state),

@@ -123,8 +123,6 @@ WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried
 FROM delivery_actions
 WHERE state IN ('pending', 'sending') AND delivery_actions.state = :state_1 ORDER BY delivery_actions.id;
 
--- actions.clock_ahead
-
 -- actions.count_unfinished
 SELECT count(*) AS count_1
 FROM delivery_actions
