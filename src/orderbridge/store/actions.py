@@ -54,6 +54,17 @@ _FINISHED_ATTEMPTS = (
     .where(attempts.c.action_id.in_(bindparam("wanted", expanding=True)), attempts.c.finished_utc.is_not(None))
     .order_by(attempts.c.action_id, attempts.c.attempt)
 )
+_START = (
+    update(actions)
+    .where(
+        actions.c.id == bindparam("row"),
+        actions.c.state == bindparam("was"),
+        actions.c.withdraw == bindparam("asked_back"),
+        actions.c.next_attempt_utc.is_not_distinct_from(bindparam("due")),  # a resend is `sending` before, too
+    )
+    .values(state=ActionState.SENDING, next_attempt_utc=None)
+)
+_NOTE = insert(attempts)
 
 
 def read_unfinished(
@@ -111,18 +122,10 @@ def histories(connection: Connection, ids: Iterable[int]) -> dict[int, list[Atte
 
 def start(connection: Connection, row: OutboxRow, attempt: int, now: datetime) -> bool:
     """waiting or unresolved -> on the wire. The attempt is noted before its request leaves. False: somebody won."""
-    won = connection.execute(
-        update(actions)
-        .where(
-            actions.c.id == row.id,
-            actions.c.state == row.state,
-            actions.c.withdraw == int(row.withdraw),
-            actions.c.next_attempt_utc.is_not_distinct_from(row.next_attempt_utc),  # a resend is `sending` before, too
-        )
-        .values(state=ActionState.SENDING, next_attempt_utc=None)
-    ).rowcount
+    asked = {"row": row.id, "was": row.state, "asked_back": int(row.withdraw), "due": row.next_attempt_utc}
+    won = connection.execute(_START, asked).rowcount
     if won:
-        connection.execute(insert(attempts).values(action_id=row.id, attempt=attempt, started_utc=now))
+        connection.execute(_NOTE, {"action_id": row.id, "attempt": attempt, "started_utc": now})
     return bool(won)
 
 

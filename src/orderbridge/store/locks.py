@@ -4,9 +4,10 @@ SQLite's transaction holds everything; a server that cannot skip a lock waits fo
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, select
 
 from orderbridge.store.tables import actions, orders
 
@@ -38,7 +39,7 @@ def _held(connection: Connection, column: ColumnElement[Any], wanted: Collection
         return set()
     there: set[Any] = set()
     for batch in _batches(wanted):
-        there.update(connection.execute(select(column).where(column.in_(batch))).scalars())
+        there.update(connection.execute(_there(column), {"wanted": batch}).scalars())
     return there - _free(connection, column, there)
 
 
@@ -47,9 +48,18 @@ def _free(connection: Connection, column: ColumnElement[Any], wanted: Collection
         return set(wanted)
     free: set[Any] = set()
     for batch in _batches(wanted):
-        these = select(column).where(column.in_(batch)).with_for_update(skip_locked=True, key_share=True)
-        free.update(connection.execute(these).scalars())
+        free.update(connection.execute(_not_held(column), {"wanted": batch}).scalars())
     return free
+
+
+@cache  # what is asked before each request is built once
+def _there(column: ColumnElement[Any]) -> Select[Any]:
+    return select(column).where(column.in_(bindparam("wanted", expanding=True)))
+
+
+@cache
+def _not_held(column: ColumnElement[Any]) -> Select[Any]:
+    return _there(column).with_for_update(skip_locked=True, key_share=True)
 
 
 def _batches(wanted: Collection[Any]) -> Iterator[list[Any]]:

@@ -75,23 +75,25 @@ def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
         yield listed[start : start + BATCH]
 
 
+_STORED = select(  # as Stored has it
+    orders.c.payment_key,
+    orders.c.account,
+    orders.c.status_id,
+    orders.c.service_status_id,
+    orders.c.revision,
+    orders.c.payload_hash,
+    orders.c.courier_type,
+    orders.c.acknowledged_status_id,
+    orders.c.ended_by,
+    orders.c.problem,
+).where(orders.c.payment_key.in_(bindparam("wanted", expanding=True)))
+
+
 def stored(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
     """What is known of these orders; keys without an order are missing from the answer."""
-    columns = (
-        orders.c.payment_key,
-        orders.c.account,
-        orders.c.status_id,
-        orders.c.service_status_id,
-        orders.c.revision,
-        orders.c.payload_hash,
-        orders.c.courier_type,
-        orders.c.acknowledged_status_id,
-        orders.c.ended_by,
-        orders.c.problem,
-    )
     found = {}
     for batch in _batches(keys):
-        for row in connection.execute(select(*columns).where(orders.c.payment_key.in_(batch))):
+        for row in connection.execute(_STORED, {"wanted": batch}):
             found[row.payment_key] = _stored(row)
     return found
 

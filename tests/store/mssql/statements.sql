@@ -42,7 +42,7 @@ INSERT INTO delivery_order_events (payment_key, at_utc, event, status_id, status
 -- orders.stored
 SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
 FROM delivery_orders
-WHERE delivery_orders.payment_key IN (:payment_key_1_1, :payment_key_1_2);
+WHERE delivery_orders.payment_key IN (:wanted_1, :wanted_2);
 
 -- orders.payloads
 SELECT delivery_orders.payment_key, delivery_orders.payload
@@ -59,7 +59,7 @@ WHERE state IN ('pending', 'sending') AND delivery_actions.state = :state_1 AND 
 -- orders.update_delivered
 SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
 FROM delivery_orders
-WHERE delivery_orders.payment_key IN (:payment_key_1_1);
+WHERE delivery_orders.payment_key IN (:wanted_1);
 UPDATE delivery_orders SET order_number=:order_number, status_id=:status_id, status=:status, status_text=:status_text, restaurant_id=:restaurant_id, restaurant_name=:restaurant_name, shipping_method=:shipping_method, payment_method=:payment_method, payment_code=:payment_code, amount_due=:amount_due, note=:note, total=:total, discount=:discount, courier_type=:courier_type, courier_fee=:courier_fee, order_tip=:order_tip, ordered_at=:ordered_at, scheduled_for=:scheduled_for, customer_name=:customer_name, customer_phone=:customer_phone, address=:address, address_description=:address_description, apartment_no=:apartment_no, building_no=:building_no, neighborhood_name=:neighborhood_name, district_name=:district_name, city_name=:city_name, payload=:payload, revision=(delivery_orders.revision + :revision_1), last_change=:last_change, service_status_id=:service_status_id, payload_hash=:payload_hash, changed_utc=:changed_utc, ended_utc=:ended_utc, ended_by=:ended_by, problem=:problem WHERE delivery_orders.payment_key = :payment_key_1;
 DELETE FROM delivery_order_item_options WHERE delivery_order_item_options.payment_key = :payment_key_1;
 DELETE FROM delivery_order_items WHERE delivery_order_items.payment_key = :payment_key_1;
@@ -70,13 +70,13 @@ INSERT INTO delivery_order_events (payment_key, at_utc, event, status_id, status
 -- orders.set_status
 SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
 FROM delivery_orders
-WHERE delivery_orders.payment_key IN (:payment_key_1_1);
+WHERE delivery_orders.payment_key IN (:wanted_1);
 UPDATE delivery_orders SET status_id=:status_id, status=:status, revision=(delivery_orders.revision + :revision_1), last_change=:last_change, service_status_id=:service_status_id, changed_utc=:changed_utc, ended_utc=:ended_utc, ended_by=:ended_by, problem=:problem WHERE delivery_orders.payment_key = :payment_key_1;
 
 -- orders.doubt_status
 SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
 FROM delivery_orders
-WHERE delivery_orders.payment_key IN (:payment_key_1_1);
+WHERE delivery_orders.payment_key IN (:wanted_1);
 UPDATE delivery_orders SET problem=:problem WHERE delivery_orders.payment_key = :payment_key_1;
 
 -- orders.adopt
@@ -134,7 +134,7 @@ FROM delivery_action_attempts
 WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried
 FROM delivery_actions
 WHERE state IN ('pending', 'sending') ORDER BY delivery_actions.id;
-UPDATE delivery_actions SET state=:state, next_attempt_utc=:next_attempt_utc WHERE delivery_actions.id = :id_1 AND delivery_actions.state = :state_1 AND delivery_actions.withdraw = :withdraw_1 AND EXISTS (SELECT delivery_actions.next_attempt_utc INTERSECT SELECT NULL);
+UPDATE delivery_actions SET state=:state, next_attempt_utc=:next_attempt_utc WHERE delivery_actions.id = :row AND delivery_actions.state = :was AND delivery_actions.withdraw = :asked_back AND EXISTS (SELECT delivery_actions.next_attempt_utc INTERSECT SELECT :due);
 INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) VALUES (:action_id, :attempt, :started_utc);
 
 -- actions.unfinished_attempts
