@@ -7,11 +7,10 @@ import pytest
 
 from orderbridge import texts
 from orderbridge.model import ActionState
-from orderbridge.texts import ALARMS, GENERAL, PROBLEMS, SAME, VERDICTS, alarm, text
+from orderbridge.texts import GENERAL, PROBLEMS, SAME, VERDICTS, text
 
 SENTENCES = {
     **{f"verdict {code}": pair for code, pair in VERDICTS.items()},
-    **{f"alarm {code}": pair for code, pair in ALARMS.items()},
     "general": GENERAL,
 }
 TURKISH = re.compile(r"[çğıöşüÇĞİÖŞÜ]")
@@ -87,7 +86,7 @@ def test_an_unknown_code_still_gives_a_sentence_that_carries_it() -> None:
     assert (
         text("no_such_code", "en") == "Something unexpected happened (no_such_code). Tell technical support this code."
     )
-    assert "(no_such_code)" in alarm("no_such_code", "tr")
+    assert "(no_such_code)" in text("no_such_code", "tr")
 
 
 def test_bad_arguments_names_the_argument_and_its_problem() -> None:
@@ -106,7 +105,6 @@ def test_a_problem_in_other_words_is_taken_as_it_is() -> None:
 
 def test_a_missing_fact_is_a_question_mark_and_never_an_error() -> None:
     assert text("bad_arguments", "en") == "? ?. Correct it and send it again."
-    assert alarm("order_unanswered", "en") == "Order ? waits for an answer. Accept it or cancel it."
 
 
 def test_a_brace_in_a_fact_is_only_a_brace() -> None:
@@ -120,7 +118,3 @@ def test_a_brace_in_a_fact_is_only_a_brace() -> None:
 def test_a_server_error_that_is_still_retried_is_told_as_such(state: ActionState | None, final: bool) -> None:
     assert (text("service_error", "en", state=state) == text("service_error", "en")) is final
     assert ("tried again" in text("service_error", "en", state=state)) is not final
-
-
-def test_an_alarm_fills_in_its_facts() -> None:
-    assert alarm("poll_failing", "tr", account="kadikoy", minutes=3).startswith("kadikoy: 3 dakikadır")

@@ -1,4 +1,4 @@
-"""What people read, in Turkish and English: the verdict on an outbox row, and alarms.
+"""What people read, in Turkish and English: the verdict on an outbox row.
 
 Codes are stable and English; the sentences may change. Each says what happened, then what to do, to somebody who is
 busy at a till. An unknown code still gives a sentence, and a fact that is missing a "?": settling a row must not fail
@@ -160,49 +160,6 @@ PROBLEMS: dict[str, tuple[str, str]] = {
     "unknown": ("bilinmiyor", "is not known"),
 }
 
-ALARMS: dict[str, tuple[str, str]] = {
-    "login_refused": (
-        "{account}: servis giriş bilgilerini kabul etmiyor. Ayarlardaki gizli anahtarları kontrol edin.",
-        "{account}: the service refuses the login. Check the secrets in the configuration.",
-    ),
-    "poll_failing": (
-        "{account}: {minutes} dakikadır sipariş alınamıyor. İnterneti kontrol edin, siparişleri servisin panelinden izleyin.",
-        "{account}: no orders could be fetched for {minutes} minutes. Check the internet and watch the service's panel.",
-    ),
-    "order_unanswered": (
-        "{order} numaralı sipariş yanıt bekliyor. Kabul edin veya iptal edin.",
-        "Order {order} waits for an answer. Accept it or cancel it.",
-    ),
-    "accept_expired": (
-        "{order} numaralı siparişin kabulü zamanında gönderilemedi. Siparişi servisin panelinden yanıtlayın.",
-        "The accept of order {order} could not be sent in time. Answer it in the service's panel.",
-    ),
-    "accept_failed": (
-        "{order} numaralı sipariş kabul edilemedi. Siparişi servisin panelinden kontrol edin.",
-        "Order {order} could not be accepted. Look at it in the service's panel.",
-    ),
-    "customer_cancelled": (
-        "{order} numaralı sipariş iptal edildi. Hazırlamayı durdurun.",
-        "Order {order} was cancelled. Stop preparing it.",
-    ),
-    "pos_not_reading": (
-        "Kasa {minutes} dakikadır yeni siparişleri almıyor, bekleyen: {count}. Kasa programını kontrol edin.",
-        "The till has taken over no orders for {minutes} minutes; waiting: {count}. Check the POS program.",
-    ),
-    "database_busy": (
-        "Veritabanını {seconds} saniyedir başka bir program kilitli tutuyor. Kasa programını kontrol edin.",
-        "Another program has kept the database locked for {seconds} seconds. Check the POS program.",
-    ),
-    "foreign_delivery": (
-        "{owner} hesabının bir siparişi {account} hesabına da geldi. Hesapların gizli anahtarlarını kontrol edin.",
-        "An order of account {owner} also came to account {account}. Check the accounts' secrets.",
-    ),
-    "unsafe_durability": (
-        "Veritabanı elektrik kesintisinde sipariş kaybedebilir, siparişler onaylanmıyor. innodb_flush_log_at_trx_commit ayarını 1 yapın.",
-        "The database can lose orders in a power cut, so no order is acknowledged. Set innodb_flush_log_at_trx_commit to 1.",
-    ),
-}
-
 GENERAL = (
     "Beklenmeyen bir durum oluştu ({code}). Bu kodu teknik desteğe bildirin.",
     "Something unexpected happened ({code}). Tell technical support this code.",
@@ -224,15 +181,7 @@ def text(code: str, language: str, *, state: ActionState | None = None, **facts:
         code = "retrying"
     if (problem := facts.get("problem")) in PROBLEMS:
         facts["problem"] = PROBLEMS[str(problem)][_column(language)]
-    return _filled(VERDICTS.get(SAME.get(code, code), GENERAL), language, code, facts)
-
-
-def alarm(code: str, language: str, **facts: object) -> str:
-    """The sentence for an alarm. No fact may be a customer's: alarms go to the log."""
-    return _filled(ALARMS.get(code, GENERAL), language, code, facts)
-
-
-def _filled(sentences: tuple[str, str], language: str, code: str, facts: dict[str, object]) -> str:
+    sentences = VERDICTS.get(SAME.get(code, code), GENERAL)
     return sentences[_column(language)].format_map(_Facts(facts, code=code))
 
 
