@@ -1,6 +1,6 @@
 """Each example of docs/examples, run against the daemon as a process and the sandbox over HTTPS.
 
-A runtime that is not here is skipped with a word. `debian-packages` beside this file lists what brings them; continuous
+A runtime that is not here is skipped with a word. `tests/debian-packages` lists what brings them; continuous
 integration installs it.
 """
 
@@ -51,7 +51,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 def needs(*programs: str) -> None:
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
-        pytest.skip(f"not installed: {', '.join(missing)} (tests/examples/debian-packages)")
+        pytest.skip(f"not installed: {', '.join(missing)} (tests/debian-packages)")
 
 
 def made(*command: object, folder: Path) -> None:
@@ -77,7 +77,7 @@ def node(_: Path) -> list[str]:
 def php(_: Path) -> list[str]:
     needs("php")
     if not answers("php", "-r", "exit(in_array('sqlite', PDO::getAvailableDrivers()) ? 0 : 1);"):
-        pytest.skip("php has no pdo_sqlite (tests/examples/debian-packages)")
+        pytest.skip("php has no pdo_sqlite (tests/debian-packages)")
     return ["php", str(EXAMPLES / "php" / "pos.php")]
 
 
@@ -85,7 +85,7 @@ def java(_: Path) -> list[str]:
     needs("java", "javac")
     driver = next((path for path in JDBC if Path(path).exists()), None)
     if driver is None:
-        pytest.skip("no JDBC driver for SQLite in /usr/share/java (tests/examples/debian-packages)")
+        pytest.skip("no JDBC driver for SQLite in /usr/share/java (tests/debian-packages)")
     return ["java", "-cp", driver, str(EXAMPLES / "java" / "Pos.java")]
 
 
@@ -100,7 +100,7 @@ def csharp(folder: Path) -> list[str]:
 def pascal(folder: Path) -> list[str]:
     needs("fpc")
     if not list(Path("/usr/lib").glob("*/fpc/*/units/*/fcl-db/sqlite3conn.ppu")):
-        pytest.skip("Free Pascal has no sqlite3conn (tests/examples/debian-packages)")
+        pytest.skip("Free Pascal has no sqlite3conn (tests/debian-packages)")
     made("fpc", "-v0", f"-FE{folder}", EXAMPLES / "pascal" / "pos.pas", folder=folder)
     return [str(folder / "pos")]
 

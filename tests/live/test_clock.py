@@ -25,7 +25,7 @@ def set_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Set:
     """The wall clock of the processes that start from now on; the monotonic one is nobody's to set."""
     found = [path for place in PLACES if (path := Path(place, LIBRARY)).is_file()]
     if not found:
-        pytest.skip("libfaketime is not installed (Debian: apt-get install libfaketime)")
+        pytest.skip("libfaketime is not installed (tests/debian-packages)")
     file = tmp_path / "clock"
 
     def set_clock(ahead_s: int) -> None:
