@@ -40,7 +40,8 @@ class SimDatabase(Database):
         connection.create_function("strftime", -1, self._sim.clock.strftime)
         connection.execute("PRAGMA synchronous = OFF")
 
-    def _statement(self, *_: object) -> None:
+    def _statement(self, _: object, __: object, sql: str, parameters: object, *___: object) -> None:
+        self._sim.tell("statement", sql, parameters)
         if self._working == "upgrade":
             self._life.point("statement upgrade")
         else:

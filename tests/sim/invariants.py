@@ -1,5 +1,14 @@
 """All that watches a simulation."""
 
+from tests.sim.about_books import (
+    AnswersAreTakenIn,
+    AutoAccepts,
+    ListsAreRead,
+    PollsAreNoted,
+    QuarantineCounts,
+    TillsSeeWhatIsSo,
+)
+from tests.sim.about_columns import ColumnsSayWhatIsSo
 from tests.sim.about_orders import Cooldown, OnlyDelivered, StoredBeforeAcknowledged
 from tests.sim.about_rows import LaneOrder, NothingTwice, RowsEnd
 from tests.sim.about_trouble import NothingLeaks, OneHarmsItself, SilenceIsAnAlarm
@@ -13,6 +22,13 @@ def all_invariants() -> list[Invariant]:
         StoredBeforeAcknowledged(),
         OnlyDelivered(),
         Cooldown(),
+        ColumnsSayWhatIsSo(),
+        AnswersAreTakenIn(),
+        QuarantineCounts(),
+        PollsAreNoted(),
+        AutoAccepts(),
+        TillsSeeWhatIsSo(),
+        ListsAreRead(),
         LaneOrder(),  # it finds out which row a request is for
         RowsEnd(),
         NothingTwice(),

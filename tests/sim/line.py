@@ -8,16 +8,17 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
 from typing import TYPE_CHECKING
 
 import httpx
 from tests.sim.plan import KINDS
+from tests.sim.reading import Document, documents_in, furthest
 
 from orderbridge.jobs.choose import LONGEST_REFUSAL_S
-from orderbridge.sandbox import create_app
+from orderbridge.sandbox import create_app, wire
 from orderbridge.sandbox.rules import ENDPOINTS
 from orderbridge.sandbox.state import CallRecord
 
@@ -53,6 +54,8 @@ class Call:
     ended: str = ""  # answered, refused, reset, given_up, crashed
     ended_at: float = 0.0
     row: int | None = None  # of the outbox
+    documents: dict[str, Document] = field(default_factory=dict)  # of a list: what it says of each order
+    bad: list[Document] = field(default_factory=list)  # and what is no order
 
     @property
     def lane(self) -> tuple[str, str] | None:
@@ -61,6 +64,11 @@ class Call:
         if self.operation in FOOD_OPERATIONS:
             return (f"food {self.account}", self.argument)
         return ("restaurant", self.argument) if self.operation in RESTAURANT_OPERATIONS else None
+
+    @property
+    def is_heard(self) -> bool:
+        """The daemon got the service's own OK, word for word."""
+        return self.ended == "answered" and self.status == 200 and self.whole
 
     @property
     def never_left(self) -> bool:
@@ -74,6 +82,7 @@ class Service:
         self._sim = sim
         self._app = httpx.ASGITransport(create_app(sim.world))
         self._running: set[asyncio.Task[httpx.Response]] = set()
+        self._lists = sim.plan.stream("lists")
 
     def asked(self, call: Call, request: httpx.Request, after_s: float) -> Awaitable[httpx.Response]:
         """Have it carried out after `after_s`, whatever becomes of who asked."""
@@ -96,7 +105,28 @@ class Service:
         )
         if call.operation == "login":
             self._sim.learn_tokens()
+        if call.operation == "get_current" and response.status_code == 200:
+            response = self._said_twice(response)
+            self._keep(call, response.content)
         return response
+
+    def _said_twice(self, response: httpx.Response) -> httpx.Response:
+        """Some lists hold an order a second time, as it was before."""
+        more, chance = self._sim.plan.more, self._lists
+        listed = list(documents_in(response.content))
+        moved = [document.value for document in listed if document.status in {2, 6, 16}]
+        if not moved or chance.random() >= more.twice:
+            return response
+        before = chance.choice(moved) | {"status_id": 1, "status_text": "Yeni Sipariş"}
+        texts = [document.text for document in listed]
+        texts.insert(chance.randint(0, len(texts)), wire.encode(before).decode())
+        body = f'{{"status":true,"data":[{",".join(texts)}]}}'.encode()
+        return httpx.Response(200, content=body, headers={"Content-Type": "application/json"})
+
+    def _keep(self, call: Call, body: bytes) -> None:
+        listed = list(documents_in(body))
+        call.documents = furthest(listed, self._sim.settings.marketplace.needs_payment_status_id)
+        call.bad = [document for document in listed if document.key is None]
 
 
 class Weather:

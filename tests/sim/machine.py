@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Nothing happens in most of a day, and looking costs the day.
-QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S, QUIET_SWEEP_S = 60.0, 15.0, 1800.0
+QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S, QUIET_SWEEP_S, LOUD_SWEEP_S = 60.0, 15.0, 1800.0, 120.0
 
 
 class _Inline(ThreadPoolExecutor):
@@ -62,7 +62,8 @@ def _surroundings(sim: Sim) -> Iterator[None]:
         if not sim.plan.restless:
             stack.enter_context(patch("orderbridge.jobs.drain.FLOOR_S", QUIET_FLOOR_S))
             stack.enter_context(patch("orderbridge.daemon.CLOCK_WATCH_S", QUIET_CLOCK_WATCH_S))
-            stack.enter_context(patch("orderbridge.daemon.SWEEP_S", QUIET_SWEEP_S))
+            sweep = QUIET_SWEEP_S if sim.plan.kind == "day" else LOUD_SWEEP_S
+            stack.enter_context(patch("orderbridge.daemon.SWEEP_S", sweep))
         logs._secrets.clear()
         logs._hidden.clear()
         logs.configure(level="info", format="json", stream=sim, environ={})  # type: ignore[arg-type]

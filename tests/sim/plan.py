@@ -4,7 +4,7 @@ Each part has a stream of chances of its own, so that one request more does not 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 MINUTE, HOUR = 60.0, 3600.0
@@ -90,6 +90,23 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class More:
+    """What a seed decides about the documents, and about what the time brings."""
+
+    edits: float  # of an order, that its contents change after it was placed
+    odd: float  # of an order, that numbers are texts, options a list, and so on
+    twice: float  # of a list, that an order is in it with an earlier status, too
+    shared: bool  # two accounts reach one restaurant
+    rule: int | None  # minutes with which one restaurant accepts by itself, where the others do; 0: it does not
+    silence_hours: int
+    retention_days: int
+    late: tuple[tuple[float, float], ...]  # one more jump of the clock, over an order's end
+
+
+PLAIN = More(edits=0.0, odd=0.0, twice=0.0, shared=False, rule=None, silence_hours=24, retention_days=90, late=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """One simulation."""
 
@@ -113,6 +130,7 @@ class Plan:
     refusals: tuple[Span, ...]
     jumps: tuple[tuple[float, float], ...]  # when, and by how many seconds the clock is set
     options: tuple[tuple[str, object], ...]  # of the sandbox
+    more: "More"
 
     @property
     def pace(self) -> float:
@@ -132,7 +150,23 @@ def plan_for(seed: int, kind: str = "") -> Plan:
     """Of ten seeds one is a restaurant's day, two are storms, and the others squalls."""
     chance = Random(f"{seed} plan")
     kind = kind or {0: "day", 1: "storm", 5: "storm"}.get(seed % 10, "squall")
-    return MADE[kind](seed, chance)
+    return _with_more(MADE[kind](seed, chance), Random(f"{seed} more"))
+
+
+def _with_more(plan: Plan, chance: Random) -> Plan:
+    shared = len(plan.accounts) > 1 and chance.random() < 0.5
+    late = chance.choice((0.0, 0.0, 0.0, 0.0, 7200.0, 90000.0)) if plan.kind != "day" else 0.0
+    more = More(
+        edits=chance.choice((0.0, 0.2, 0.5)),
+        odd=chance.choice((0.0, 0.2)),
+        twice=chance.choice((0.0, 0.3)),
+        shared=shared,
+        rule=chance.choice((None, 35, 0)),
+        silence_hours=chance.choice((1, 2)),
+        retention_days=1,
+        late=((plan.seconds * 0.6, late),) if late else (),
+    )
+    return replace(plan, more=more, refusals=() if shared else plan.refusals, jumps=plan.jumps + more.late)
 
 
 def _day(seed: int, chance: Random) -> Plan:
@@ -158,6 +192,7 @@ def _day(seed: int, chance: Random) -> Plan:
         refusals=_spans(chance, chance.randrange(2), length, HOUR, ("kadikoy",)),
         jumps=_jumps(chance, chance.choice((0, 0, 1)), length),
         options=_options(chance),
+        more=PLAIN,
     )
 
 
@@ -186,6 +221,7 @@ def _squall(seed: int, chance: Random) -> Plan:
         refusals=_spans(chance, chance.choice((0, 0, 1)), length, MINUTE, accounts),
         jumps=_jumps(chance, chance.choice((0, 0, 0, 1)), length),
         options=_options(chance),
+        more=PLAIN,
     )
 
 
@@ -213,6 +249,7 @@ def _storm(seed: int, chance: Random) -> Plan:
         refusals=_spans(chance, chance.choice((0, 0, 1)), length, length / 4, accounts),
         jumps=_jumps(chance, chance.choice((0, 0, 0, 2)), length),
         options=_options(chance),
+        more=PLAIN,
     )
 
 

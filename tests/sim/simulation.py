@@ -17,11 +17,12 @@ from tests.jobs.shop import FakeClock, settings_for
 from tests.sim.life import LIFE, Life
 from tests.sim.line import Call, Service, Weather, read_request
 from tests.sim.plan import HOUR, MINUTE, Crashed, Plan
-from tests.sim.town import Agenda, Customers, Till
+from tests.sim.town import Agenda, Customers, Till, scenery_for
 from tests.sim.trace import Trace
 
 from orderbridge.sandbox import World
 from orderbridge.sandbox.options import Options
+from orderbridge.sandbox.scenery import KADIKOY
 
 if TYPE_CHECKING:
     from tests.sim.invariant import Invariant
@@ -40,8 +41,11 @@ class Sim:
         self.plan = plan
         self.path = folder / "pos.db"
         changes: dict[str, Any] = {"needs_payment_status_id": 7 if plan.seed % 2 else None}
+        changes["orders"] = {"silence_hours": plan.more.silence_hours, "retention_days": plan.more.retention_days}
         if plan.auto_accept:
             changes["auto_accept_minutes"] = 20
+            if plan.more.rule is not None:
+                changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.more.rule or None}]
         self.settings = settings_for(self.path, *plan.accounts, **changes)
         self.clock = FakeClock()
         self.trace = Trace(self.now)
@@ -55,8 +59,12 @@ class Sim:
         self.life: Life | None = None
         self.lives = 0
         self.ended_at = 0.0
-        self.world = World.default(
-            clock=self.clock.true, seed=plan.seed, options=Options().changed(dict(plan.options)), tell=lambda line: None
+        self.world = World(
+            scenery_for(plan),
+            clock=self.clock.true,
+            seed=plan.seed,
+            options=Options().changed(dict(plan.options)),
+            tell=lambda line: None,
         )
         self.weather = Weather(self, plan.stream("weather"))
         self.service = Service(self)
@@ -76,6 +84,7 @@ class Sim:
                 "leaving",
                 "ended",
                 "logged",
+                "statement",
                 "committed",
                 "connected",
                 "crashed",
@@ -103,7 +112,8 @@ class Sim:
 
     def disturb(self, account: str, seconds: float = 0.0) -> None:
         """Something goes wrong for an account, for so long; empty: for all."""
-        for name in (account,) if account in self.plan.accounts else self.plan.accounts:
+        alone = account in self.plan.accounts and not self.plan.more.shared
+        for name in (account,) if alone else self.plan.accounts:
             self.disturbed[name] = max(self.disturbed.get(name, 0.0), self.now() + seconds)
 
     def violated(self, promise: str, text: str) -> None:

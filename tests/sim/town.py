@@ -5,20 +5,25 @@ import contextlib
 import sqlite3
 from collections.abc import Callable
 from contextvars import Context
+from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tests.jobs.shop import text_of
 
-from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
+from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, DEFAULT_SCENERY, KADIKOY, USKUDAR
+from orderbridge.sandbox.state import Order, Scenery
 from orderbridge.sandbox.world import CannotOrder
 
 if TYPE_CHECKING:
+    from tests.sim.plan import Plan
     from tests.sim.simulation import Sim
 
 RESTAURANTS = {"kadikoy": (KADIKOY,), "besiktas": (BESIKTAS,), "chain": (USKUDAR, ATASEHIR)}
 FOODS = {"kadikoy": 1001, "besiktas": 2001, "chain": 3001}
 NOBODYS_KEY = "99999999-9999-4999-8999-999999999999"
 ENDED = {5, 6}
+OPTION = {"id": "511", "name": "Ekstra Kaşar", "price": "12,50"}
 POISON: tuple[dict[str, Any], ...] = ({"payment_key": "no key"}, {"payment_key": None}, {"payment_key": 7})
 STRANGE: tuple[dict[str, Any], ...] = (
     {"total": "a lot"},
@@ -33,6 +38,57 @@ STRANGE: tuple[dict[str, Any], ...] = (
     {"payment_method": "Yemek Kartı"},
     {"scheduled_date": "2026-03-03 12:00:00"},
 )
+# Each is a document that can be shown, with a number as text, an option as a list, and so on.
+ODD: tuple[dict[str, Any], ...] = (
+    {"total": "1.234,50", "courier_fee": "12,50", "order_tip": "10.00"},
+    {"total": "1,234", "discount": ""},
+    {"total": Decimal("12.345678"), "order_tip": 12345678901},
+    {"id": "100001", "courier_fee": None},
+    {"id": Decimal("1.5"), "order_tip": True},
+    {"restaurant_name": "Ç" * 300, "note": "n" * 300},
+    {"note": 5, "shipping_method": ["pickup"]},
+    {"payment_method": "Kredi Kartı"},
+    {"payment_method": None},
+    {"scheduled_date": None, "address": None},
+    {"address": [], "customer": {"name": None, "phone": 905}},
+    {"foods": []},
+    {"foods": "none"},
+    {"foods": [{"name": "Ayran"}, 5]},
+    {"status_id": [1]},
+    {
+        "foods": [
+            {
+                "id": "55555555-5555-4555-8555-555555555555",
+                "food_id": "1007",
+                "name": 7,
+                "note": None,
+                "price": "12,50",
+                "quantity": "2",
+                "total": 25,
+                "option_groups": [
+                    {"id": 51, "name": "Ekstra", "type": "multi", "operation": "+", "options": [OPTION, OPTION]},
+                    {"id": "52", "name": "Yanında", "type": "multi", "operation": "+", "options": None},
+                    {"id": 53, "name": "İçecek", "type": "single", "operation": "-", "options": []},
+                    7,
+                ],
+            },
+            {"id": None, "food_id": Decimal("1.5"), "name": "Lahmacun", "price": None, "option_groups": None},
+            {"food_id": 10**19, "name": "Pide", "quantity": "a lot", "option_groups": {"options": OPTION}},
+        ]
+    },
+)
+
+
+def scenery_for(plan: "Plan") -> Scenery:
+    """The usual one; where two accounts share a restaurant, the second one reaches the first one's, too."""
+    if not plan.more.shared:
+        return DEFAULT_SCENERY
+    also = {"besiktas": (BESIKTAS, KADIKOY)}
+    accounts = DEFAULT_SCENERY.accounts
+    return replace(
+        DEFAULT_SCENERY,
+        accounts=tuple(replace(a, restaurant_ids=also.get(a.name, a.restaurant_ids)) for a in accounts),
+    )
 
 
 class Agenda:
@@ -69,6 +125,7 @@ class Customers:
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
         self._random = sim.plan.stream("customers")
+        self._edits = sim.plan.stream("edits")
         self._agenda = Agenda(sim)
 
     def begin(self) -> None:
@@ -89,9 +146,38 @@ class Customers:
             order = sim.world.place_order(restaurant_id=restaurant, document=document)
             sim.trace.note("customer", "orders", key=order.key, number=order.number)
             sim.orders_at[order.key] = sim.now()
+            self._make_odd(order)
             if chance.random() < sim.plan.meddling:
                 wait = chance.expovariate(1 / 300) * sim.plan.pace
                 self._agenda.after(wait, lambda: self.meddle(order.key))
+
+    def _make_odd(self, order: Order) -> None:
+        chance, more = self._edits, self._sim.plan.more
+        if chance.random() < more.odd:
+            order.placed = order.placed | chance.choice(ODD)
+        if chance.random() < more.edits:
+            for _ in range(2):
+                wait = chance.expovariate(1 / 300) * self._sim.plan.pace
+                self._agenda.after(wait, lambda: self._edit(order))
+
+    def _edit(self, order: Order) -> None:
+        """The customer or the service changes what is in an order. It is delivered again with its next status."""
+        chance, placed = self._edits, order.placed
+        foods = placed.get("foods")
+        some = foods if isinstance(foods, list) and foods else [{"name": "Ayran", "quantity": 1, "option_groups": []}]
+        changes: tuple[dict[str, Any], ...] = (
+            {"note": f"not {chance.randrange(100)}"},
+            {"total": Decimal(chance.randrange(10000)) / 100},
+            {"payment_method": chance.choice(("Nakit", "Kredi Kartı (pre-paid)", "Yemek Kartı"))},
+            {"foods": some[1:]},
+            {"foods": [*some, some[0]]},
+            {"foods": [some[0] | {"option_groups": [], "quantity": 7}, *some[1:]]},
+            {"customer": {"name": "Elif Numune", "phone": f"+90500000{chance.randrange(10_000):04d}"}},
+            {"scheduled_date": "2026-03-02 13:00:00"},
+            {"a_new_field": chance.randrange(100)},
+        )
+        order.placed = placed | chance.choice(changes)
+        self._sim.trace.note("customer", "edits", key=order.key)
 
     def meddle(self, key: str) -> None:
         """Somebody else changes an order."""
@@ -99,6 +185,8 @@ class Customers:
         order = world.orders.get(key)
         if order is None or order.status_id in ENDED:
             return
+        if self._edits.random() < self._sim.plan.more.edits:
+            self._edit(order)
         status = self._random.choice((6, 6, 6, 2, 2, 16, 5, 7, 99))
         if status == 6:
             world.cancel_by_customer(key)
@@ -118,6 +206,8 @@ class Till:
         self._connection: sqlite3.Connection | None = None
         self.locked_until = 0.0
         self.written: dict[int, float] = {}  # row: when it was committed
+        self.taken_over: dict[str, tuple[int, str | None]] = {}  # order: pos_revision and pos_reference
+        self._uncommitted_orders: dict[str, tuple[int, str | None]] = {}
         self._uncommitted: list[int] = []
 
     def begin(self) -> None:
@@ -164,10 +254,14 @@ class Till:
             self._cook(row["payment_key"], row["status_id"])
 
     def _take_over(self, key: str, revision: int) -> None:
+        own = f"A-{key[:4]}"
         try:
             self.connection.execute(
-                "UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?", (revision, key)
+                "UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ?",
+                (revision, own, key),
             )
+            noted = self._uncommitted_orders if self.connection.in_transaction else self.taken_over
+            noted[key] = (revision, own)
         except sqlite3.OperationalError:
             self.notice()
 
@@ -273,6 +367,8 @@ class Till:
     def _unlock(self) -> None:
         self.connection.execute("COMMIT")
         self.locked_until = 0.0
+        self.taken_over |= self._uncommitted_orders
+        self._uncommitted_orders = {}
         rows, self._uncommitted = self._uncommitted, []
         self._committed(rows)
         self._sim.disturb("")

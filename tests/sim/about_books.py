@@ -1,0 +1,311 @@
+"""The contract, DESIGN.md sections 3 and 4: what else stands in the tables, and the columns that are the till's."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
+from tests.sim.invariant import Invariant
+from tests.sim.line import RESTAURANT_OPERATIONS, Call
+from tests.sim.reading import Document
+
+from orderbridge.sandbox import rules
+from orderbridge.sandbox.scenery import KADIKOY
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+WITHIN_S = 10.0  # what is to be noted waits for a slow disk at most
+SLACK_S = 0.5  # two clocks never run alike
+ASKED_EVERY_S = 300.0  # restaurants' status
+LISTS_AFTER_S = 150.0  # of a start without trouble: they are tried once a minute
+TAKES_S = 60.0  # a unit of work, while a till holds the file
+LOOK_EVERY = 10  # ticks
+
+
+class AnswersAreTakenIn(Invariant):
+    """When an account's next poll leaves, all that its last one brought is in the tables, and whose it is, is clear."""
+
+    promise = "1 and 7"
+
+    def __init__(self) -> None:
+        self._answers: dict[str, Call] = {}
+        self._strangers: dict[tuple[str, str], int] = {}  # account and owner: told in which life
+
+    def crashed(self, _: "Life") -> None:
+        self._answers.clear()
+
+    restarted = crashed
+
+    def ended(self, call: Call) -> None:
+        if call.operation == "get_current" and call.is_heard:
+            self._answers[call.account] = call
+
+    def logged(self, level: str, event: str, facts: dict[str, Any], _: str) -> None:
+        if event != "order.foreign_delivery" or level != "error" or self.sim.life is None:
+            return
+        pair, life = (facts["account"], facts["owner"]), self.sim.life.number
+        if self._strangers.get(pair) == life:
+            self.broken(f"{pair[0]} tells twice that it gets orders of {pair[1]}")
+        self._strangers[pair] = life
+
+    def leaving(self, call: Call) -> None:
+        answer = self._answers.pop(call.account, None) if call.operation == "get_current" else None
+        if answer is None or max(self.sim.disturbed.values()) >= answer.left_at:
+            return
+        for key, document in answer.documents.items():
+            self._check(answer, key, document)
+        for document in answer.bad:
+            self._check_kept(answer, document)
+
+    def _check(self, answer: Call, key: str, document: Document) -> None:
+        stored = self.rows("SELECT payload, account FROM delivery_orders WHERE payment_key = ?", key)
+        if not stored:
+            self.broken(f"#{answer.number} delivered {key}, and it is not there")
+        elif stored[0]["account"] != answer.account:
+            if self._strangers.get((answer.account, stored[0]["account"])) != answer.life and self._is_late(
+                answer, key
+            ):
+                self.broken(f"#{answer.number} delivered {key}, which is another account's, and nobody was told")
+        elif stored[0]["payload"] != document.text:
+            self.broken(f"#{answer.number} delivered {key}, and an older document is there")
+
+    def _is_late(self, answer: Call, key: str) -> bool:
+        """Two that are delivered an order at the same moment: the second one sees whose it is at its next poll."""
+        query = "SELECT received_utc FROM delivery_orders WHERE payment_key = ?"
+        return bool(self.rows(query, key)[0][0] < text_of(self.sim.clock.now() - timedelta(seconds=self._age(answer))))
+
+    def _age(self, answer: Call) -> float:
+        return self.sim.now() - answer.left_at
+
+    def _check_kept(self, answer: Call, document: Document) -> None:
+        query = "SELECT * FROM delivery_quarantine WHERE account = ? AND payload = ?"
+        kept = self.rows(query, answer.account, document.text)
+        missing = document.value.get("payment_key") is None
+        reason = "payment_key_missing" if missing else "payment_key_invalid"
+        if len(kept) != 1:
+            self.broken(f"#{answer.number} delivered a document that is no order, and it is kept {len(kept)} times")
+        elif kept[0]["reason"] != reason or kept[0]["payment_key"] is not None or kept[0]["resolved_utc"] is not None:
+            self.broken(
+                f"#{answer.number} delivered a document that is no order, and {kept[0]['reason']} is the reason"
+            )
+
+
+class QuarantineCounts(Invariant):
+    """A document that is no order is kept once, and each of its deliveries is counted, at its time."""
+
+    promise = "7"
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[int, str]] = {}
+        self._first: dict[int, str] = {}
+        self._touched = False
+
+    def statement(self, sql: str, _: object) -> None:
+        self._touched |= "delivery_quarantine" in sql and not sql.startswith("SELECT")
+
+    def committed(self, name: str) -> None:
+        if not self._touched:
+            return
+        self._touched, now = False, self.sim.clock.now()
+        for row in self.rows("SELECT * FROM delivery_quarantine WHERE payload <> ''"):
+            times, seen = self._kept.get(row["id"], (0, ""))
+            told = row["times_seen"], row["last_seen_utc"]
+            fresh = timedelta() <= now - _time(told[1]) < _seconds(TAKES_S)  # it waits for its turn to be written
+            if told != (times, seen) and not (told[0] == times + 1 and fresh):
+                self.broken(f"{name}: document {row['id']} was seen {times} times until {seen}, and now it is {told}")
+            if row["first_seen_utc"] != self._first.setdefault(row["id"], row["last_seen_utc"]):
+                self.broken(f"{name}: document {row['id']} was first seen at {self._first[row['id']]}")
+            self._kept[row["id"]] = told
+
+
+class PollsAreNoted(Invariant):
+    """The next poll's time is on disk before the request leaves, and again when the answer is in; so is how it went."""
+
+    promise = "3"
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[Call, datetime]] = {}
+
+    def leaving(self, call: Call) -> None:
+        if call.operation != "get_current":
+            return
+        self._check_pace(call)
+        row, now = self._row(call.account), self.sim.clock.now()
+        if row["next_poll_utc"] is None or _time(row["next_poll_utc"]) < now + _seconds(
+            TIMEOUT_S + COOLDOWN_S - SLACK_S
+        ):
+            self.broken(f"#{call.number} leaves, and the next poll is noted for {row['next_poll_utc']}")
+        if abs(_time(row["last_poll_utc"]) - now) > _seconds(WITHIN_S):
+            self.broken(f"#{call.number} leaves, and the last poll is noted for {row['last_poll_utc']}")
+
+    def _check_pace(self, call: Call) -> None:
+        """It does not come late either: the acknowledgements have 15 s, and then it is its turn."""
+        last = self._last.get(call.account)
+        if last is None or last[0].life != call.life or self.sim.disturbed[call.account] >= last[0].left_at:
+            return
+        if call.left_at > last[0].ended_at + COOLDOWN_S + WITHIN_S + 15.0:
+            self.broken(f"#{call.number} polls {call.left_at - last[0].ended_at:.0f} s after #{last[0].number}")
+
+    def ended(self, call: Call) -> None:
+        if call.operation == "get_current":
+            self._last[call.account] = call, self.sim.clock.now()
+
+    def tick(self) -> None:
+        for account, (call, then) in self._last.items():
+            life, late = self.sim.life, self.sim.now() - call.ended_at
+            if (
+                call.never_left
+                or self.sim.disturbed[account] > call.left_at
+                or life is None
+                or life.number != call.life
+            ):
+                continue
+            if late > COOLDOWN_S + WITHIN_S + 15.0:
+                self.broken(f"no poll of {account} since #{call.number}, {late:.0f} s ago")
+            if WITHIN_S + 15.0 < late < COOLDOWN_S - SLACK_S:
+                self._check_note(call, then)
+
+    def _check_note(self, call: Call, then: datetime) -> None:
+        row = self._row(call.account)
+        after = (_time(row["next_poll_utc"]) - then).total_seconds()
+        if not COOLDOWN_S <= after <= COOLDOWN_S + SLACK_S:
+            self.broken(f"#{call.number} is answered, and the next poll is noted for {after:.2f} s later")
+        told = row["state"], row["last_error"] is None
+        if call.is_heard and told != ("ok", True):
+            self.broken(f"#{call.number} went well, and of {call.account} stands {told} {row['last_error']}")
+        if call.is_heard and not _seconds(-SLACK_S) <= _time(row["last_poll_ok_utc"]) - then <= _seconds(
+            WITHIN_S + 15.0
+        ):
+            self.broken(f"#{call.number} went well at {then}, and {row['last_poll_ok_utc']} is noted")
+        if not call.is_heard and told[0] not in {"failing", "login_refused"}:
+            self.broken(f"#{call.number} failed, and of {call.account} stands {told}")
+
+    def _row(self, account: str) -> Any:
+        return self.rows("SELECT * FROM delivery_accounts WHERE name = ?", account)[0]
+
+
+class AutoAccepts(Invariant):
+    """The row is written with the order: in status 1, not scheduled, without a problem; and no other is."""
+
+    promise = "contract"
+
+    def __init__(self) -> None:
+        self._touched = False
+        self._seen: set[str] = set()
+
+    def statement(self, sql: str, _: object) -> None:
+        self._touched |= sql.startswith("INSERT INTO delivery_orders ")
+
+    def committed(self, name: str) -> None:
+        if not self._touched:
+            return
+        self._touched = False
+        for order in self.rows("SELECT * FROM delivery_orders"):
+            if order["payment_key"] not in self._seen:
+                self._seen.add(order["payment_key"])
+                self._check(name, order)
+
+    def _check(self, name: str, order: Any) -> None:
+        settings, minutes = self.sim.plan, None
+        rule = settings.more.rule if order["restaurant_id"] == KADIKOY else None
+        if settings.auto_accept and order["status_id"] == 1 and not (order["scheduled_for"] or order["problem"]):
+            minutes = 20 if rule is None else rule or None
+        made = self.rows("SELECT * FROM delivery_actions WHERE request_id = ?", f"auto:{order['payment_key']}")
+        found = [(row["action"], row["payment_key"], row["preparing_time"]) for row in made]
+        wanted = [] if minutes is None else [("accept", order["payment_key"], minutes)]
+        if found != wanted:
+            self.broken(f"{name} of order {order['payment_key']}: it accepts {found} and not {wanted}")
+
+
+class TillsSeeWhatIsSo(Invariant):
+    """The three views hold the orders that they should, and the till's two columns are what the till has written."""
+
+    promise = "contract"
+    views: ClassVar[dict[str, Callable[[dict[str, Any]], bool]]] = {
+        "delivery_new_orders": lambda row: row["pos_revision"] == 0 and row["ended_utc"] is None,
+        "delivery_changed_orders": lambda row: 0 < row["pos_revision"] < row["revision"],
+        "delivery_open_orders": lambda row: row["ended_utc"] is None,
+    }
+
+    def __init__(self) -> None:
+        self._ticks = 0
+
+    def tick(self) -> None:
+        self._ticks += 1
+        if self._ticks % LOOK_EVERY == 0:
+            self.finish()
+
+    def finish(self) -> None:
+        orders = [dict(row) for row in self.rows("SELECT * FROM delivery_orders ORDER BY payment_key")]
+        for view, holds in self.views.items():
+            shown = [dict(row) for row in self.rows(f"SELECT * FROM {view} ORDER BY payment_key")]
+            if shown != [row for row in orders if holds(row)]:
+                self.broken(f"{view} shows {[row['payment_key'] for row in shown]}")
+        for row in orders:
+            written = self.sim.till.taken_over.get(row["payment_key"], (0, None))
+            if (row["pos_revision"], row["pos_reference"]) != written:
+                self.broken(f"the till wrote {written} on order {row['payment_key']}, and it is otherwise")
+
+
+class ListsAreRead(Invariant):
+    """Reasons, methods and restaurants are what the service says, and each restaurant's status is its last word."""
+
+    promise = "contract"
+
+    def __init__(self) -> None:
+        self._ticks = 0
+        self._began = 0.0
+        self._changed: dict[str, float] = {}  # restaurant: when we last changed it
+
+    def restarted(self, _: "Life") -> None:
+        self._began = self.sim.now()
+
+    def ended(self, call: Call) -> None:
+        if call.operation in RESTAURANT_OPERATIONS and call.is_heard:
+            self._changed[call.argument] = self.sim.now()
+
+    def tick(self) -> None:
+        self._ticks += 1
+        quiet = self.sim.now() - max(self._began, *self.sim.disturbed.values())
+        if self._ticks % LOOK_EVERY == 0 and quiet > LISTS_AFTER_S and not self.sim.refused:
+            self._check_lists()
+            if quiet > ASKED_EVERY_S + LISTS_AFTER_S:
+                self._check_statuses()
+
+    def _check_lists(self) -> None:
+        self._compare("cancel_reasons", "id, reason", set(rules.CANCEL_REASONS.items()))
+        self._compare("payment_methods", "code, name", set(self.sim.world.payment_names().items()))
+        self._compare("shipping_methods", "code, name", set(rules.SHIPPING_METHODS.items()))
+        world = self.sim.world
+        reached = {
+            (account.name, key, world.restaurants[key].name)
+            for account in world.scenery.accounts
+            for key in account.restaurant_ids
+            if account.name in self.sim.plan.accounts
+        }
+        self._compare("restaurants", "account, id, name", reached)
+
+    def _compare(self, table: str, columns: str, wanted: set[tuple[Any, ...]]) -> None:
+        found = {tuple(row) for row in self.rows(f"SELECT {columns} FROM delivery_{table}")}
+        if found != wanted:
+            self.broken(f"delivery_{table} holds {sorted(found)}")
+
+    def _check_statuses(self) -> None:
+        for row in self.rows("SELECT * FROM delivery_restaurants"):
+            is_open = row["id"] in self.sim.world.open_restaurants
+            asked = row["status_utc"] and self.sim.clock.now() - _time(row["status_utc"])
+            if self.sim.now() - self._changed.get(row["id"], 0.0) > ASKED_EVERY_S and row["status"] != (
+                "Open" if is_open else "Closed"
+            ):
+                self.broken(f"{row['id']} is open: {is_open}, and {row['status']} stands there")
+            if not asked or asked > _seconds(ASKED_EVERY_S + LISTS_AFTER_S):
+                self.broken(f"the status of {row['id']} is as old as {asked}")
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _seconds(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)

@@ -1,0 +1,395 @@
+"""The contract, DESIGN.md section 3: each commit changes an order as one of few things does, in every column of it.
+
+After each commit the orders that it wrote are read again. What became of each must be what a delivery, an OK, a
+verdict or the time makes of what was there before: all columns, the lines, the options, and the story.
+"""
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from tests.jobs.shop import text_of
+from tests.sim.invariant import Invariant
+from tests.sim.line import ORDER_OPERATIONS, Call
+from tests.sim.reading import ENDS, LINE_COLUMNS, OPTION_COLUMNS, STATUS_WORDS, Document, plain, read
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+State = dict[str, Any]  # the daemon's columns of an order, its lines and its options
+Event = tuple[str, str, int | None, str | None, str | None]  # at_utc, event, status_id, status, detail
+
+OF_THE_POS = ("pos_revision", "pos_reference")
+TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
+DOUBT = "status_doubtful"
+NAMES_A_CUSTOMER = (
+    "note",
+    "customer_name",
+    "customer_phone",
+    "address",
+    "address_description",
+    "apartment_no",
+    "building_no",
+    "neighborhood_name",
+    "district_name",
+    "city_name",
+    "payload",
+)
+LOOK_AT_ALL = 40  # ticks
+SWEEP_TAKES = timedelta(minutes=1)  # a sweep looks first, and waits for its turn to write
+
+
+class Step(NamedTuple):
+    """One thing that may happen to an order, and what it makes of it."""
+
+    why: str
+    state: State
+    events: list[Event]
+
+
+class ColumnsSayWhatIsSo(Invariant):
+    """What is written of an order, in each commit, is what has happened to it, in every column."""
+
+    promise = "contract"
+
+    def __init__(self) -> None:
+        self._states: dict[str, State] = {}
+        self._told: dict[str, int] = defaultdict(int)  # order: the last line of its story
+        self._touched: set[str] = set()
+        self._outbox_touched = False
+        self._unfinished: set[int] = set()
+        self._newest_row = 0
+        self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
+        self._oks: dict[str, list[tuple[str, int | None]]] = defaultdict(list)  # not noted yet
+        self._flying: Counter[str] = Counter()
+        self._busy: dict[str, float] = {}  # order: when a row of it was last sent or unresolved
+        self._flown: dict[str, float] = {}  # order: when a request of it last ended
+        self._ticks = 0
+
+    # ---- what happens ------------------------------------------------------------------------------------------------
+
+    def leaving(self, call: Call) -> None:
+        if call.operation in ORDER_OPERATIONS:
+            self._flying[call.argument] += 1
+
+    def ended(self, call: Call) -> None:
+        if call.operation in ORDER_OPERATIONS:
+            self._flying[call.argument] -= 1
+            if not call.never_left:
+                self._flown[call.argument] = self.sim.now()
+        if not call.is_heard:
+            return
+        if call.operation == "get_current":
+            self._answers[call.account] = call
+        if call.operation == "acknowledge" and call.account in self._answers:
+            document = self._answers[call.account].documents.get(call.argument)
+            if document is not None:
+                self._oks[call.argument].append((self._now(), document.status))
+
+    def crashed(self, _: "Life") -> None:
+        self._answers.clear()
+        self._oks.clear()
+
+    def statement(self, sql: str, parameters: Any) -> None:
+        """A statement is about to be executed. What it names is looked at after the commit."""
+        if sql.startswith("SELECT") or "delivery_" not in sql:
+            return
+        self._outbox_touched |= "delivery_actions" in sql
+        if "delivery_order" in sql:
+            many = parameters if isinstance(parameters, list) else [parameters]
+            self._touched |= {v for one in many for v in one if isinstance(v, str) and len(v) == 36 and v[8] == "-"}
+
+    def committed(self, name: str) -> None:
+        touched, self._touched = self._touched, set()
+        rows = self._ended_rows() if self._outbox_touched else []
+        self._outbox_touched = False
+        touched |= {row["payment_key"] for row in rows if row["payment_key"]}
+        for key in sorted(touched):
+            self._check(name, key, [row for row in rows if row["payment_key"] == key])
+
+    def _ended_rows(self) -> list[sqlite3.Row]:
+        """The rows of the outbox that this commit has ended."""
+        known = ",".join(map(str, sorted(self._unfinished)))
+        found = self.rows(
+            f"SELECT * FROM delivery_actions WHERE id > ? OR id IN ({known}) ORDER BY id", self._newest_row
+        )
+        ended = [row for row in found if row["state"] not in {"pending", "sending"}]
+        self._unfinished = {row["id"] for row in found} - {row["id"] for row in ended}
+        self._newest_row = max([self._newest_row, *(row["id"] for row in found)])
+        sending = {row["payment_key"] for row in found if row["state"] == "sending"}
+        self._busy |= dict.fromkeys(sending | {row["payment_key"] for row in ended}, self.sim.now())
+        return ended
+
+    # ---- one order after one commit ----------------------------------------------------------------------------------
+
+    def _check(self, name: str, key: str, rows: list[sqlite3.Row]) -> None:
+        before, after = self._states.get(key), self._look(key)
+        events = self._new_events(key)
+        if after is None:
+            if before is not None:
+                self.broken(f"order {key} is gone after {name}")
+            return
+        self._states[key] = after
+        if before == after and not events and not rows:
+            return
+        steps = list(self._steps(key, before, after, rows))
+        if not any(step.state == after and _same(step.events, events) for step in steps):
+            self.broken(f"{name} of order {key}: {_nearest(steps, before or {}, after, events)}")
+
+    def _steps(self, key: str, before: State | None, after: State, rows: list[sqlite3.Row]) -> Iterator[Step]:
+        """All that may have happened."""
+        if before is None:
+            for call in self._answers.values():
+                if key in call.documents:
+                    yield self._arrival(call, call.documents[key])
+            return
+        if rows:
+            yield self._verdicts(key, before, rows)
+            return
+        for at, status in self._oks[key]:
+            noted = {"acknowledged_utc": at, "acknowledged_status_id": status}
+            yield Step("an OK", before | noted, [(at, "acknowledged", status, self._word(status), None)])
+        for call in self._answers.values():
+            if key in call.documents and before["account"] == call.account:
+                yield from self._deliveries(key, before, call)
+        yield from self._by_time(before, after)
+        if self._is_unresolved(key):
+            yield Step("a doubt", before | {"problem": before["problem"] | {DOUBT}}, [])
+
+    # ---- a delivery --------------------------------------------------------------------------------------------------
+
+    def _arrival(self, call: Call, document: Document) -> Step:
+        now = self._now()
+        state = _contents(document) | self._status(document, document.status)
+        state |= {"payment_key": document.key, "account": call.account, "received_utc": now}
+        state |= {"acknowledged_utc": None, "acknowledged_status_id": None}
+        state |= {"revision": 1, "last_change": "new", "changed_utc": now}
+        state |= self._end({"ended_by": None}, document.status)
+        return Step("a new order", state, [(now, "received", document.status, state["status"], None)])
+
+    def _deliveries(self, key: str, before: State, call: Call) -> Iterator[Step]:
+        """Promise 2: the poll's word about the status counts, or an action of ours was in the way."""
+        document = call.documents[key]
+        flown = self._flying[key] > 0 or self._flown.get(key, -1.0) >= call.left_at
+        if self._is_unchanged(before, document):
+            return
+        if not flown and not self._is_unresolved(key):
+            yield self._delivery(before, document)
+        if flown or self._busy.get(key, -1.0) >= call.left_at or self._is_unresolved(key) or self._disturbed(call):
+            yield self._delivery_that_does_not_count(before, document)
+
+    def _is_unchanged(self, before: State, document: Document) -> bool:
+        """Nothing is written: not even a line of the story."""
+        same = before["payload_hash"] == document.hash
+        same_status = before["status_id"] == document.status == before["service_status_id"]
+        return same and same_status and before["ended_by"] != "silence" and DOUBT not in before["problem"]
+
+    def _delivery(self, before: State, document: Document) -> Step:
+        state = before | _contents(document) | self._status(document, document.status)
+        state |= self._end(before, document.status)
+        change = ""
+        if state["status_id"] != before["status_id"] or (before["ended_by"] and not state["ended_by"]):
+            change = "status"
+        if _differ(before, state):
+            change = "contents"
+        if state["ended_by"] not in (None, before["ended_by"]):
+            change = "cancelled" if state["ended_by"] == "cancelled" else "ended"
+        state |= self._news(before, change)
+        return Step("a delivery", state, [(self._now(), change or "delivered", *_shown(state), None)])
+
+    def _delivery_that_does_not_count(self, before: State, document: Document) -> Step:
+        state = before | _contents(document) | {"payload_hash": None}
+        state["problem"] = state["problem"] | (before["problem"] & {DOUBT})
+        state |= self._news(before, "contents" if _differ(before, state) else "")
+        told = (self._now(), "status_withheld", document.status, self._word(document.status), None)
+        return Step("a delivery beside an action", state, [told])
+
+    # ---- a verdict ---------------------------------------------------------------------------------------------------
+
+    def _verdicts(self, key: str, before: State, rows: list[sqlite3.Row]) -> Step:
+        state, events = before, list[Event]()
+        for row in rows:
+            status = self._made_by(key, row)
+            if status is not None:
+                state = self._with_status(state, status, shown=row["known_by"] != "refusal")
+            elif row["state"] == "refused" and row["http_status"] is not None:
+                state = state | {"problem": state["problem"] | {DOUBT}}
+            events.append((row["finished_utc"], f"{row['action']}.{row['state']}", *_shown(state), row["error_code"]))
+        return Step(" and ".join(f"{row['action']}.{row['state']}" for row in rows), state, events)
+
+    def _made_by(self, key: str, row: sqlite3.Row) -> int | None:
+        """The status that a row's end writes: what it asked for, or what the look showed."""
+        if row["state"] != "done" or row["error_code"] == "already":
+            return None
+        shown = [call.documents[key].status for call in self._answers.values() if key in call.documents]
+        return shown[0] if row["known_by"] == "poll" and shown else TARGETS[row["action"]]
+
+    def _with_status(self, before: State, status: int, *, shown: bool) -> State:
+        state = before | {"status_id": status, "status": self._word(status)} | self._end(before, status)
+        if shown:
+            state |= {"service_status_id": status, "problem": before["problem"] - {DOUBT}}
+        if status == before["status_id"]:
+            return state
+        change = {5: "ended", 6: "cancelled"}.get(status, "status")
+        return state | self._news(before, change)
+
+    # ---- the time ----------------------------------------------------------------------------------------------------
+
+    def _by_time(self, before: State, after: State) -> Iterator[Step]:
+        swept = _time(after["ended_utc"] or "0001-01-01")
+        if timedelta() <= self.sim.clock.now() - swept < SWEEP_TAKES and self._is_silent(before, swept):
+            yield self._silence(before, after["ended_utc"])
+        if self._is_old(before):
+            blank = dict.fromkeys(NAMES_A_CUSTOMER) | {"lines": tuple(_without_note(line) for line in before["lines"])}
+            yield Step("retention", before | blank, [])
+
+    def _is_silent(self, before: State, now: datetime) -> bool:
+        border = now - timedelta(hours=self.sim.settings.orders.silence_hours)
+        return (
+            before["ended_utc"] is None
+            and _time(before["changed_utc"]) < border
+            and (before["scheduled_for"] is None or _scheduled(before["scheduled_for"]) < border)
+        )
+
+    def _silence(self, before: State, now: str) -> Step:
+        state = before | {"ended_utc": now, "ended_by": "silence"} | self._news(before, "ended", now)
+        return Step("silence", state, [(now, "ended", *_shown(before), "silence")])
+
+    def _is_old(self, before: State) -> bool:
+        border = self.sim.clock.now() - timedelta(days=self.sim.settings.orders.retention_days)
+        return before["ended_utc"] is not None and _time(before["ended_utc"]) < border
+
+    # ---- details -----------------------------------------------------------------------------------------------------
+
+    def _now(self) -> str:
+        return text_of(self.sim.clock.now())
+
+    def _word(self, status: int | None) -> str:
+        if status is not None and status == self.sim.settings.marketplace.needs_payment_status_id:
+            return "COMPLETE_NEEDS_PAYMENT"
+        return STATUS_WORDS.get(status or 0, "UNKNOWN")
+
+    def _status(self, document: Document, status: int | None) -> State:
+        return {
+            "status_id": status,
+            "service_status_id": status,
+            "status": self._word(status),
+            "status_text": read(document).status_text,
+            "payload_hash": document.hash,
+        }
+
+    def _end(self, before: State, status: int | None) -> State:
+        ended_by = ENDS.get(status or 0)
+        if ended_by is not None and ended_by == before["ended_by"]:
+            return {}
+        return {"ended_by": ended_by, "ended_utc": self._now() if ended_by else None}
+
+    def _news(self, before: State, change: str, now: str = "") -> State:
+        """What a till should see is one revision more."""
+        if not change:
+            return {}
+        return {"revision": before["revision"] + 1, "last_change": change, "changed_utc": now or self._now()}
+
+    def _is_unresolved(self, key: str) -> bool:
+        return bool(
+            self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending' LIMIT 1", key)
+        )
+
+    def _disturbed(self, call: Call) -> bool:
+        return max(self.sim.disturbed.values(), default=0.0) >= call.left_at
+
+    def _look(self, key: str) -> State | None:
+        found = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", key)
+        return self._with_lines(found[0]) if found else None
+
+    def _with_lines(self, row: sqlite3.Row) -> State:
+        key, state = row["payment_key"], plain(dict(row))
+        for column in OF_THE_POS:
+            del state[column]
+        state["problem"] = frozenset((row["problem"] or "").split(",")) if row["problem"] is not None else frozenset()
+        state["lines"] = self._of("delivery_order_items", LINE_COLUMNS, key)
+        state["options"] = self._of("delivery_order_item_options", OPTION_COLUMNS, key)
+        return state
+
+    def _of(self, table: str, columns: tuple[str, ...], key: str) -> tuple[tuple[Any, ...], ...]:
+        query = f"SELECT {', '.join(columns)} FROM {table} WHERE payment_key = ? ORDER BY 1, 2"
+        return tuple(tuple(plain(dict(row)).values()) for row in self.rows(query, key))
+
+    def _new_events(self, key: str) -> list[Event]:
+        query = "SELECT * FROM delivery_order_events WHERE payment_key = ? AND id > ? ORDER BY id"
+        found = self.rows(query, key, self._told[key])
+        if found:
+            self._told[key] = found[-1]["id"]
+        return [tuple(row[column] for column in ("at_utc", "event", "status_id", "status", "detail")) for row in found]
+
+    # ---- all of them -------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        self._ticks += 1
+        if self._ticks % LOOK_AT_ALL == 0:
+            self._look_at_all()
+
+    def restarted(self, _: "Life") -> None:
+        self._look_at_all()
+
+    def finish(self) -> None:
+        self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        """What no statement of ours named has not changed."""
+        if not self._states:
+            return
+        found = {row["payment_key"]: self._with_lines(row) for row in self.rows("SELECT * FROM delivery_orders")}
+        for key in sorted(found.keys() | self._states.keys()):
+            if found.get(key) != self._states.get(key):
+                self.broken(f"order {key} has changed, and no statement named it")
+
+
+def _contents(document: Document) -> State:
+    made = read(document)
+    lines = {"lines": tuple(made.lines), "options": tuple(made.options)}
+    return made.columns | lines | {"payload": document.text, "problem": frozenset(made.problems)}
+
+
+def _differ(before: State, after: State) -> bool:
+    """Whether something that a till shows is different, the status aside."""
+    apart = {"status_id", "status", "status_text", "service_status_id", "payload", "payload_hash", "problem"}
+    apart |= {"ended_by", "ended_utc"}
+    return before["payload"] is None or any(after[name] != before[name] for name in after.keys() - apart)
+
+
+def _shown(state: State) -> tuple[int | None, str]:
+    return state["status_id"], state["status"]
+
+
+def _without_note(line: tuple[Any, ...]) -> tuple[Any, ...]:
+    at = LINE_COLUMNS.index("note")
+    return (*line[:at], None, *line[at + 1 :])
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _scheduled(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo("Europe/Istanbul"))
+
+
+def _same(expected: list[Event], found: list[Event]) -> bool:
+    """Rows that end together are written in any order."""
+    return sorted(map(repr, expected)) == sorted(map(repr, found))
+
+
+def _nearest(steps: list[Step], before: State, after: State, events: list[Event]) -> str:
+    """The step that comes nearest to what is there, and what is different."""
+    ways = []
+    for step in [*steps, Step("nothing", before, [])]:
+        apart = [name for name in sorted(after) if after[name] != step.state.get(name)]
+        said = [f"{name} is {after[name]!r} and not {step.state.get(name)!r}" for name in apart[:4]]
+        if step.events != events:
+            said.append(f"its story is {events} and not {step.events}")
+        ways.append((len(apart), f"after {step.why} " + ", ".join(said)))
+    return min(ways, key=lambda way: way[0])[1]

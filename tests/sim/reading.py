@@ -1,0 +1,248 @@
+"""What the tables should say of a document: written from DESIGN.md, section 4, and the POS guide.
+
+The program's own reading has no part in it. It knows the documents of this town; where those grow, this grows.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+LONGEST = 255  # names and codes
+STATUS_WORDS = {1: "RECEIVED", 2: "CONFIRMED", 5: "COMPLETE_WITH_PAYMENT", 6: "CANCELED", 16: "IN_DELIVERY"}
+ENDS = {5: "completed", 6: "cancelled"}
+PAYMENT_CODES = {"Nakit": "CASH", "Kredi Kartı": "CREDIT_CARD", "Banka Kartı": "DEBIT_CARD"}
+REMARK = " (pre-paid)"
+# What a text means as a number; a str is the problem. Any other text of the town is a JSON number.
+SAID = {
+    "": None,
+    "12,50": Decimal("12.50"),
+    "1.234,50": Decimal("1234.50"),
+    "1,234": "ambiguous_number",
+    "a lot": "not_a_number",
+    "%10": "not_a_number",
+}
+MONEY = {"amount_due", "total", "discount", "courier_fee", "order_tip", "price"}
+ORDER_TEXTS = {
+    "restaurant_id": "restaurant_id",
+    "restaurant_name": "restaurant_name",
+    "shipping_method": "shipping_method",
+    "payment_method": "payment_method",
+    "courier_type": "courier_type",
+    "date": "ordered_at",
+    "scheduled_date": "scheduled_for",
+}
+ADDRESS_TEXTS = ("address", "apartment_no", "building_no", "neighborhood_name", "district_name", "city_name")
+LINE_COLUMNS = ("line_no", "item_id", "food_id", "name", "note", "price", "quantity", "total")
+OPTION_COLUMNS = (
+    "line_no",
+    "option_no",
+    "group_id",
+    "group_name",
+    "type",
+    "operation",
+    "option_id",
+    "option_name",
+    "price",
+)
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DECODER = json.JSONDecoder(parse_float=Decimal)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """One element of a list, as it was served."""
+
+    text: str
+    value: Any
+
+    @property
+    def key(self) -> str | None:
+        key = self.value.get("payment_key") if isinstance(self.value, dict) else None
+        return key.lower() if isinstance(key, str) and _UUID.fullmatch(key.lower()) else None
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def status(self) -> int | None:
+        """The status that can be read: text is read as a number, other things not at all."""
+        status = self.value.get("status_id")
+        return int(status) if isinstance(status, str) else status if isinstance(status, int) else None
+
+
+def documents_in(body: bytes) -> Iterator[Document]:
+    """The documents of a list that the service itself has made."""
+    text = body.decode()
+    at = text.index("[") + 1
+    while text[at] != "]":
+        value, end = _DECODER.raw_decode(text, at)
+        yield Document(text[at:end], value)
+        at = end + (text[end] == ",")
+
+
+def furthest(listed: list[Document], needs_payment: int | None) -> dict[str, Document]:
+    """What a list says of each order: once, however often it is in it."""
+    rank = {1: 1, 2: 2, 16: 3, needs_payment: 4, 5: 5, 6: 6}
+    chosen: dict[str, Document] = {}
+    for document in listed:
+        key = document.key
+        if key is not None and (key not in chosen or rank[document.status] >= rank[chosen[key].status]):
+            chosen[key] = document
+    return chosen
+
+
+@dataclass(slots=True)
+class Reading:
+    """What the tables should say of one document, its status aside."""
+
+    status_text: str | None = None
+
+    columns: dict[str, Any] = field(default_factory=dict)
+    lines: list[tuple[Any, ...]] = field(default_factory=list)
+    options: list[tuple[Any, ...]] = field(default_factory=list)
+    problems: set[str] = field(default_factory=set)
+
+    # ---- one value ---------------------------------------------------------------------------------------------------
+
+    def text(self, value: Any, name: str, longest: int | None = LONGEST) -> str | None:
+        if value is None:
+            return None
+        if isinstance(value, bool | dict | list):
+            self.problems.add(f"not_text:{name}")
+            return None
+        text = re.sub("[\0\ud800-\udfff]", "\ufffd", str(value))
+        if longest is not None and len(text) > longest:
+            self.problems.add(f"text_cut:{name}")
+        return text[:longest]
+
+    def number(self, value: Any, name: str) -> Decimal | None:
+        said: Any = SAID.get(value, value) if isinstance(value, str) else value
+        if isinstance(said, bool | dict | list) or said in ("not_a_number", "ambiguous_number"):
+            self.problems.add(f"{said if isinstance(said, str) else 'not_a_number'}:{name}")
+            return None
+        return None if said is None else Decimal(said)
+
+    def money(self, value: Any, name: str) -> Decimal | None:
+        number = self.number(value, name)
+        if number is None:
+            return None
+        if abs(number) >= 10**10:
+            self.problems.add(f"amount_out_of_range:{name}")
+            return None
+        rounded = number.quantize(Decimal("0.0001"), rounding=ROUND_HALF_EVEN)
+        if rounded != number:
+            self.problems.add(f"amount_rounded:{name}")
+        return rounded
+
+    def integer(self, value: Any, name: str) -> int | None:
+        number = self.number(value, name)
+        if number is None:
+            return None
+        if number != int(number):
+            self.problems.add(f"not_an_integer:{name}")
+            return None
+        if not -(2**63) <= number < 2**63:
+            self.problems.add(f"integer_out_of_range:{name}")
+            return None
+        return int(number)
+
+    def members(self, value: Any, name: str) -> Mapping[str, Any]:
+        if isinstance(value, dict):
+            return value
+        if value is not None:
+            self.problems.add(f"not_an_object:{name}")
+        return {}
+
+    def several(self, value: Any, name: str) -> list[Mapping[str, Any]]:
+        """An object, a list or null."""
+        if value is None:
+            return []
+        if isinstance(value, dict):
+            return [value]
+        if not isinstance(value, list):
+            self.problems.add(f"not_a_list:{name}")
+            return []
+        if any(not isinstance(one, dict) for one in value):
+            self.problems.add(f"not_an_object:{name}")
+        return [one for one in value if isinstance(one, dict)]
+
+
+def read(document: Document) -> Reading:
+    """What the tables should say of it."""
+    made, value = Reading(), document.value
+    columns = made.columns
+    if document.status is None:
+        made.problems.add("status_unreadable")
+    made.status_text = made.text(value.get("status_text"), "status_text")
+    columns["order_number"] = made.integer(value.get("id"), "id")
+    for name, column in ORDER_TEXTS.items():
+        columns[column] = made.text(value.get(name), name)
+    columns["scheduled_for"] = columns["scheduled_for"] or None
+    columns["note"] = made.text(value.get("note"), "note", longest=None)
+    for name in ("total", "discount", "courier_fee", "order_tip"):
+        columns[name] = made.money(value.get(name), name)
+    columns["payment_code"] = code = PAYMENT_CODES.get((columns["payment_method"] or "").removesuffix(REMARK))
+    columns["amount_due"] = columns["total"] if code == "CASH" else None if code is None else Decimal(0)
+    customer = made.members(value.get("customer"), "customer")
+    columns["customer_name"] = made.text(customer.get("name"), "customer.name")
+    columns["customer_phone"] = made.text(customer.get("phone"), "customer.phone")
+    address = made.members(value.get("address"), "address")
+    for name in ADDRESS_TEXTS:
+        columns[name] = made.text(address.get(name), f"address.{name}")
+    columns["address_description"] = made.text(address.get("description"), "address.description", longest=None)
+    if not value.get("foods"):
+        made.problems.add("missing:foods")
+    for line_no, food in enumerate(made.several(value.get("foods"), "foods"), start=1):
+        _read_line(made, line_no, food)
+    return made
+
+
+def _read_line(made: Reading, line_no: int, food: Mapping[str, Any]) -> None:
+    made.lines.append(
+        (
+            line_no,
+            made.text(food.get("id"), "foods.id"),
+            made.integer(food.get("food_id"), "foods.food_id"),
+            made.text(food.get("name"), "foods.name"),
+            made.text(food.get("note"), "foods.note", longest=None),
+            made.money(food.get("price"), "foods.price"),
+            made.integer(food.get("quantity"), "foods.quantity"),
+            made.money(food.get("total"), "foods.total"),
+        )
+    )
+    option_no = 0
+    for group in made.several(food.get("option_groups"), "foods.option_groups"):
+        name = "foods.option_groups"
+        shown = (
+            made.integer(group.get("id"), f"{name}.id"),
+            made.text(group.get("name"), f"{name}.name"),
+            made.text(group.get("type"), f"{name}.type"),
+            made.text(group.get("operation"), f"{name}.operation"),
+        )
+        for option in made.several(group.get("options"), f"{name}.options") or [{}]:  # a group alone shows its name
+            option_no += 1
+            made.options.append(
+                (
+                    line_no,
+                    option_no,
+                    *shown,
+                    made.integer(option.get("id"), f"{name}.options.id"),
+                    made.text(option.get("name"), f"{name}.options.name"),
+                    made.money(option.get("price"), f"{name}.options.price"),
+                )
+            )
+
+
+def plain(columns: Mapping[str, Any] | tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """A row as it can be compared: SQLite's NUMERIC is a double, exact after ROUND."""
+    return {name: _exact(value) if name in MONEY else value for name, value in dict(columns).items()}
+
+
+def _exact(value: Any) -> Any:
+    return value if value is None else round(Decimal(str(value)), 4)
