@@ -1,12 +1,13 @@
 """The contract, DESIGN.md sections 3 and 4: what else stands in the tables, and the columns that are the till's."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
 from tests.sim.invariant import Invariant
-from tests.sim.line import RESTAURANT_OPERATIONS, Call
+from tests.sim.line import ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
 from tests.sim.reading import Document
 
 from orderbridge.sandbox import rules
@@ -20,7 +21,8 @@ SLACK_S = 0.5  # two clocks never run alike
 ASKED_EVERY_S = 300.0  # restaurants' status
 LISTS_AFTER_S = 150.0  # of a start without trouble: they are tried once a minute
 TAKES_S = 60.0  # a unit of work, while a till holds the file
-LOOK_EVERY = 10  # ticks
+MOST_SILENT = 2  # deliveries: 8 s can be over, or an acknowledgement be lost
+LOOK_EVERY = 20  # ticks
 
 
 class AnswersAreTakenIn(Invariant):
@@ -30,6 +32,8 @@ class AnswersAreTakenIn(Invariant):
 
     def __init__(self) -> None:
         self._answers: dict[str, Call] = {}
+        self._silent: Counter[str] = Counter()  # order: how often it was delivered in a row and not acknowledged
+        self._flown: dict[str, float] = {}  # order: when a request of it last left or ended
         self._strangers: dict[tuple[str, str], int] = {}  # account and owner: told in which life
 
     def crashed(self, _: "Life") -> None:
@@ -40,6 +44,13 @@ class AnswersAreTakenIn(Invariant):
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.is_heard:
             self._answers[call.account] = call
+        self._note(call)
+
+    def _note(self, call: Call) -> None:
+        if call.operation in ORDER_OPERATIONS:
+            self._flown[call.argument] = self.sim.now()
+        if call.operation == "acknowledge":
+            self._silent[call.argument] = 0
 
     def logged(self, level: str, event: str, facts: dict[str, Any], _: str) -> None:
         if event != "order.foreign_delivery" or level != "error" or self.sim.life is None:
@@ -50,6 +61,7 @@ class AnswersAreTakenIn(Invariant):
         self._strangers[pair] = life
 
     def leaving(self, call: Call) -> None:
+        self._note(call)
         answer = self._answers.pop(call.account, None) if call.operation == "get_current" else None
         if answer is None or max(self.sim.disturbed.values()) >= answer.left_at:
             return
@@ -69,6 +81,13 @@ class AnswersAreTakenIn(Invariant):
                 self.broken(f"#{answer.number} delivered {key}, which is another account's, and nobody was told")
         elif stored[0]["payload"] != document.text:
             self.broken(f"#{answer.number} delivered {key}, and an older document is there")
+        elif self._flown.get(key, -1.0) < answer.left_at and not self._is_unresolved(key):
+            self._silent[key] += 1  # an acknowledgement takes it back
+            if self._silent[key] > MOST_SILENT:
+                self.broken(f"#{answer.number} delivered {key} again, and it is not acknowledged")
+
+    def _is_unresolved(self, key: str) -> bool:
+        return bool(self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending'", key))
 
     def _is_late(self, answer: Call, key: str) -> bool:
         """Two that are delivered an order at the same moment: the second one sees whose it is at its next poll."""
@@ -102,7 +121,7 @@ class QuarantineCounts(Invariant):
         self._touched = False
 
     def statement(self, sql: str, _: object) -> None:
-        self._touched |= "delivery_quarantine" in sql and not sql.startswith("SELECT")
+        self._touched |= "delivery_quarantine" in sql
 
     def committed(self, name: str) -> None:
         if not self._touched:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import text_of
-from tests.sim.invariant import Invariant
+from tests.sim.invariant import IN_TIME_S, Invariant
 from tests.sim.line import ORDER_OPERATIONS, Call
+from tests.sim.plan import LOUD_SWEEP_S, QUIET_SWEEP_S
 from tests.sim.reading import ENDS, LINE_COLUMNS, OPTION_COLUMNS, STATUS_WORDS, Document, plain, read
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ NAMES_A_CUSTOMER = (
     "city_name",
     "payload",
 )
-LOOK_AT_ALL = 40  # ticks
+LOOK_AT_ALL = 100  # ticks
 SWEEP_TAKES = timedelta(minutes=1)  # a sweep looks first, and waits for its turn to write
 
 
@@ -94,9 +95,7 @@ class ColumnsSayWhatIsSo(Invariant):
         self._oks.clear()
 
     def statement(self, sql: str, parameters: Any) -> None:
-        """A statement is about to be executed. What it names is looked at after the commit."""
-        if sql.startswith("SELECT") or "delivery_" not in sql:
-            return
+        """Something is about to be written. What it names is looked at after the commit."""
         self._outbox_touched |= "delivery_actions" in sql
         if "delivery_order" in sql:
             many = parameters if isinstance(parameters, list) else [parameters]
@@ -136,7 +135,10 @@ class ColumnsSayWhatIsSo(Invariant):
         if before == after and not events and not rows:
             return
         steps = list(self._steps(key, before, after, rows))
-        if not any(step.state == after and _same(step.events, events) for step in steps):
+        if any(step.state == after and _same(step.events, events) for step in steps):
+            noted = after["acknowledged_utc"]
+            self._oks[key] = [ok for ok in self._oks[key] if noted is None or ok[0] > noted]
+        else:
             self.broken(f"{name} of order {key}: {_nearest(steps, before or {}, after, events)}")
 
     def _steps(self, key: str, before: State | None, after: State, rows: list[sqlite3.Row]) -> Iterator[Step]:
@@ -242,7 +244,7 @@ class ColumnsSayWhatIsSo(Invariant):
         swept = _time(after["ended_utc"] or "0001-01-01")
         if timedelta() <= self.sim.clock.now() - swept < SWEEP_TAKES and self._is_silent(before, swept):
             yield self._silence(before, after["ended_utc"])
-        if self._is_old(before):
+        if self._is_old(before, self.sim.clock.now()):
             blank = dict.fromkeys(NAMES_A_CUSTOMER) | {"lines": tuple(_without_note(line) for line in before["lines"])}
             yield Step("retention", before | blank, [])
 
@@ -258,8 +260,8 @@ class ColumnsSayWhatIsSo(Invariant):
         state = before | {"ended_utc": now, "ended_by": "silence"} | self._news(before, "ended", now)
         return Step("silence", state, [(now, "ended", *_shown(before), "silence")])
 
-    def _is_old(self, before: State) -> bool:
-        border = self.sim.clock.now() - timedelta(days=self.sim.settings.orders.retention_days)
+    def _is_old(self, before: State, now: datetime) -> bool:
+        border = now - timedelta(days=self.sim.settings.orders.retention_days)
         return before["ended_utc"] is not None and _time(before["ended_utc"]) < border
 
     # ---- details -----------------------------------------------------------------------------------------------------
@@ -309,7 +311,8 @@ class ColumnsSayWhatIsSo(Invariant):
         key, state = row["payment_key"], plain(dict(row))
         for column in OF_THE_POS:
             del state[column]
-        state["problem"] = frozenset((row["problem"] or "").split(",")) if row["problem"] is not None else frozenset()
+        codes = [] if row["problem"] is None else row["problem"].split(",")
+        state["problem"] = frozenset(codes if len(set(codes)) == len(codes) else [*codes, "one twice"])
         state["lines"] = self._of("delivery_order_items", LINE_COLUMNS, key)
         state["options"] = self._of("delivery_order_item_options", OPTION_COLUMNS, key)
         return state
@@ -331,12 +334,30 @@ class ColumnsSayWhatIsSo(Invariant):
         self._ticks += 1
         if self._ticks % LOOK_AT_ALL == 0:
             self._look_at_all()
+            self._look_for_late()
 
     def restarted(self, _: "Life") -> None:
+        self._oks.clear()
         self._look_at_all()
 
     def finish(self) -> None:
         self._look_at_all()
+        self._look_for_late()
+
+    def _look_for_late(self) -> None:
+        """What has to come comes: the note of an OK with the next poll, what the time brings with the next sweep."""
+        quiet = self.sim.now() - max(self.sim.disturbed.values())
+        if quiet > IN_TIME_S and not self.sim.refused and (late := [key for key, oks in self._oks.items() if oks]):
+            self.broken(f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, and that is not noted")
+        sweep = QUIET_SWEEP_S if self.sim.plan.kind == "day" else LOUD_SWEEP_S
+        then = self.sim.clock.now() - timedelta(seconds=sweep + IN_TIME_S / 2)
+        if quiet < sweep + IN_TIME_S / 2:
+            return
+        for key, state in self._states.items():
+            if self._is_silent(state, then):
+                self.broken(f"order {key} is open, and silent since {state['changed_utc']}")
+            if self._is_old(state, then) and state["payload"] is not None:
+                self.broken(f"order {key} ended at {state['ended_utc']}, and still names its customer")
 
     def _look_at_all(self) -> None:
         """What no statement of ours named has not changed."""

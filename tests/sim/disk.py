@@ -41,7 +41,8 @@ class SimDatabase(Database):
         connection.execute("PRAGMA synchronous = OFF")
 
     def _statement(self, _: object, __: object, sql: str, parameters: object, *___: object) -> None:
-        self._sim.tell("statement", sql, parameters)
+        if not sql.startswith("SELECT"):
+            self._sim.tell("statement", sql, parameters)
         if self._working == "upgrade":
             self._life.point("statement upgrade")
         else:

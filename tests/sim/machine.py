@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from tests.jobs.virtual import VirtualLoop
 from tests.sim.life import new_task
-from tests.sim.plan import Plan
+from tests.sim.plan import LOUD_SWEEP_S, QUIET_SWEEP_S, Plan
 from tests.sim.simulation import Sim
 
 from orderbridge.marketplace import http
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Nothing happens in most of a day, and looking costs the day.
-QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S, QUIET_SWEEP_S, LOUD_SWEEP_S = 60.0, 15.0, 1800.0, 120.0
+QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S = 60.0, 15.0
 
 
 class _Inline(ThreadPoolExecutor):

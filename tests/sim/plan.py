@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 MINUTE, HOUR = 60.0, 3600.0
+QUIET_SWEEP_S, LOUD_SWEEP_S = 1800.0, 120.0  # of a day, and of the others
 
 # What meets a request, and how often in relation to the others. See tests.sim.line for what each does.
 KINDS = {
@@ -93,7 +94,7 @@ class Span:
 class More:
     """What a seed decides about the documents, and about what the time brings."""
 
-    edits: float  # of an order, that its contents change after it was placed
+    edits: float  # of an order, that its contents change, and its status there and back
     odd: float  # of an order, that numbers are texts, options a list, and so on
     twice: float  # of a list, that an order is in it with an earlier status, too
     shared: bool  # two accounts reach one restaurant
@@ -157,8 +158,8 @@ def _with_more(plan: Plan, chance: Random) -> Plan:
     shared = len(plan.accounts) > 1 and chance.random() < 0.5
     late = chance.choice((0.0, 0.0, 0.0, 0.0, 7200.0, 90000.0)) if plan.kind != "day" else 0.0
     more = More(
-        edits=chance.choice((0.0, 0.2, 0.5)),
-        odd=chance.choice((0.0, 0.2)),
+        edits=chance.choice((0.0, 0.3, 0.6)),
+        odd=chance.choice((0.0, 0.3)),
         twice=chance.choice((0.0, 0.3)),
         shared=shared,
         rule=chance.choice((None, 35, 0)),
@@ -206,7 +207,7 @@ def _squall(seed: int, chance: Random) -> Plan:
         seconds=length,
         accounts=accounts,
         orders=12,
-        auto_accept=chance.random() < 0.2,
+        auto_accept=chance.random() < 0.35,
         fault_rate=chance.choice((0.0, 0.1, 0.25, 0.4)),
         mischief=chance.choice((0.0, 0.1, 0.3)),
         slow_disk=chance.choice((0.0, 0.1)),

@@ -23,6 +23,7 @@ RESTAURANTS = {"kadikoy": (KADIKOY,), "besiktas": (BESIKTAS,), "chain": (USKUDAR
 FOODS = {"kadikoy": 1001, "besiktas": 2001, "chain": 3001}
 NOBODYS_KEY = "99999999-9999-4999-8999-999999999999"
 ENDED = {5, 6}
+ENDED_BY_MISTAKE = 6
 OPTION = {"id": "511", "name": "Ekstra Kaşar", "price": "12,50"}
 POISON: tuple[dict[str, Any], ...] = ({"payment_key": "no key"}, {"payment_key": None}, {"payment_key": 7})
 STRANGE: tuple[dict[str, Any], ...] = (
@@ -51,6 +52,7 @@ ODD: tuple[dict[str, Any], ...] = (
     {"payment_method": None},
     {"scheduled_date": None, "address": None},
     {"address": [], "customer": {"name": None, "phone": 905}},
+    {"scheduled_date": "2026-03-04 20:00:00"},
     {"foods": []},
     {"foods": "none"},
     {"foods": [{"name": "Ayran"}, 5]},
@@ -155,10 +157,26 @@ class Customers:
         chance, more = self._edits, self._sim.plan.more
         if chance.random() < more.odd:
             order.placed = order.placed | chance.choice(ODD)
+            if isinstance(order.placed.get("payment_key"), str) and chance.random() < 0.2:
+                order.placed = order.placed | {"payment_key": order.placed["payment_key"].upper()}
         if chance.random() < more.edits:
             for _ in range(2):
                 wait = chance.expovariate(1 / 300) * self._sim.plan.pace
                 self._agenda.after(wait, lambda: self._edit(order))
+            self._agenda.at(chance.uniform(self._sim.now(), self._sim.plan.seconds), lambda: self._flip(order))
+
+    def _flip(self, order: Order) -> None:
+        """Somebody at the panel makes a mistake and takes it back: the order is delivered again as it was.
+
+        Or it is open again after its end, or back at its beginning.
+        """
+        world, status = self._sim.world, order.status_id
+        if status == ENDED_BY_MISTAKE:
+            world.change_status(order.key, 2)
+        elif status not in ENDED and len(order.history) > 1:
+            world.change_status(order.key, 99)
+            world.change_status(order.key, self._edits.choice((status, status, 1)))
+        self._sim.trace.note("panel", "flips", key=order.key, status=order.status_id)
 
     def _edit(self, order: Order) -> None:
         """The customer or the service changes what is in an order. It is delivered again with its next status."""
