@@ -98,7 +98,9 @@ def test_what_slips_past_the_constraints_is_refused_and_named(bad: OutboxRow, ar
 
 
 def test_a_clock_may_be_thousands_of_years_wrong() -> None:
-    assert argument_problem(row(CLOSE, created_utc=NOW.replace(year=9000))) is None
+    one = row(CLOSE, created_utc=NOW.replace(year=9000))
+    assert argument_problem(one) is None
+    assert expiry(one, view()) == NOW.replace(year=9000) + VALID
 
 
 @pytest.mark.parametrize("minutes", [1, 10080])
