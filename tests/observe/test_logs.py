@@ -68,6 +68,16 @@ def test_chatty_libraries_are_heard_from_warning_on(name: str, start: Started) -
     assert only(stream)["event"] == "trouble"
 
 
+@pytest.mark.parametrize("name", logs.ECHOES)
+def test_what_a_driver_ignores_after_an_error_that_it_raises_is_no_line_of_its_own(name: str, start: Started) -> None:
+    """Seen where two accounts wrote their common lists at once: the error was expected, the driver's line names the server."""
+    stream = start(level="debug")
+    logging.getLogger(name).warning("error ignored terminating <psycopg.Pipeline [INERROR] (host=db user=pos)>")
+    assert stream.getvalue() == ""
+    logging.getLogger(name).error("error processing notice callback")
+    assert only(stream)["event"] == "error processing notice callback"
+
+
 def test_a_level_above_warning_holds_for_chatty_libraries_too(start: Started) -> None:
     stream = start(level="error")
     logging.getLogger("httpx").warning("trouble")

@@ -25,6 +25,7 @@ SHORTEST_SECRET = 4  # hiding a shorter text would blank half of each line and s
 PRIVATE = re.compile(r"secret|token|password|authorization|phone|address|customer|note|payload", re.IGNORECASE)
 BREAKS_A_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # surrogates break the encoding
 CHATTY = ("apscheduler", "httpcore", "httpx", "uvicorn.access")  # httpx logs addresses, the others every tick
+ECHOES = ("psycopg",)  # what it warns of is the end of an error that it raises, told where that is met
 PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's, as the journal reads them
 
 _logfmt = structlog.processors.LogfmtRenderer(bool_as_flag=False)
@@ -72,9 +73,9 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)
-    for name in CHATTY:
+    for name in (*CHATTY, *ECHOES):
         chatty = logging.getLogger(name)
-        chatty.setLevel(max(number, logging.WARNING))
+        chatty.setLevel(max(number, logging.ERROR if name in ECHOES else logging.WARNING))
         chatty.propagate = True  # a server in this process may have cut it off
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
