@@ -1,6 +1,8 @@
 """The sandbox on a real socket: certificates, faults on the line, start and stop."""
 
+import json
 import os
+import shlex
 import signal
 import socket
 import ssl
@@ -18,6 +20,7 @@ import pytest
 
 from orderbridge.sandbox import CannotListen, Fault, FaultKind, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge.sandbox.server import introduction
 from orderbridge.sandbox.tls import make_certificates
 
 SECRETS = {"app_secret_key": "sandbox-app-secret", "rest_secret_key": "sandbox-kadikoy-secret"}
@@ -155,7 +158,7 @@ def test_stopping_is_quick_while_a_client_keeps_its_connection(sandbox, client):
 
 
 def test_a_taken_port_is_told(sandbox, tmp_path):
-    with pytest.raises(CannotListen, match=f"127.0.0.1:{sandbox.port} is taken: .*another port"):
+    with pytest.raises(CannotListen, match=f"127.0.0.1:{sandbox.port} is taken: .*--listen"):
         Sandbox(World.default(), directory=tmp_path, port=sandbox.port).start()
 
 
@@ -227,6 +230,12 @@ def test_the_command_tells_what_is_needed_and_ends_on_a_signal(tmp_path, number)
     for secret in ("sandbox-app-secret", "sandbox-kadikoy-secret", "sandbox-besiktas-secret", "sandbox-chain-secret"):
         assert secret in text
     assert (rest, errors, process.returncode) == ("The sandbox has stopped.\n", "", 0)
+
+
+def test_the_order_that_is_placed_by_the_word_of_the_introduction_goes_to_the_first_account(sandbox, client):
+    *_, body, address = shlex.split(introduction(sandbox)[-1])
+    placed = [client.post(address, json=json.loads(body)).json()[0] for _ in range(8)]
+    assert {order["restaurant_id"] for order in placed} == set(sandbox.world.scenery.accounts[0].restaurant_ids)
 
 
 def test_an_ipv6_address_is_written_in_brackets(tmp_path):
