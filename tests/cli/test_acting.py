@@ -61,7 +61,7 @@ def test_a_key_in_capitals_is_understood(arguments, expected, run, pos):
 def test_a_row_that_the_outbox_refuses_is_wrong_usage(words, run, pos):
     ended = run(*words)
     assert (ended.code, ended.out) == (2, "")
-    assert "Keys are UUIDs in lower case" in ended.err
+    assert "an order's key as `orderbridge orders` shows it" in ended.err
     assert outbox(pos) == []
 
 
@@ -114,6 +114,7 @@ def test_any_other_end_is_a_failure_with_the_cashiers_words(state, run, daemon):
 def test_waiting_is_given_up_after_the_timeout(run, daemon):
     ended = run("complete", KEY, "--wait", "--timeout", 5)
     assert (ended.code, ended.out) == (1, "1 complete: pending\n")
+    assert ended.err == "No verdict after 5 seconds. Is `orderbridge run` running? The row waits on.\n"
     assert daemon.slept == pytest.approx(5)
 
 

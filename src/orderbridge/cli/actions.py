@@ -12,6 +12,7 @@ from orderbridge.cli.common import Context, as_json, show_json, show_rows
 pass_context = click.make_pass_decorator(Context)
 
 WAIT_STEP_S = 0.1
+WHOLE = "an order's key as `orderbridge orders` shows it, a restaurant's id as delivery_restaurants does."
 FINAL = frozenset({"done", "refused", "failed", "expired", "superseded", "withdrawn"})
 
 
@@ -31,7 +32,7 @@ def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **val
     try:
         row_id = context.write(lambda tx: actions.add(tx, created_by="command line", **values))
     except IntegrityError as error:
-        raise click.UsageError(f"The outbox refuses this row: {error.orig}. Keys are UUIDs in lower case.") from error
+        raise click.UsageError(f"The outbox refuses this row: {error.orig}. Name it whole: {WHOLE}") from error
     row = _row(context, row_id)
     for _ in range(round(timeout / WAIT_STEP_S) if wait else 0):
         if row["state"] in FINAL:
@@ -44,6 +45,8 @@ def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **val
         click.echo(f"{row['id']} {row['action']}: {row['state']}")
         if row["error_text"]:
             click.echo(f"{row['error_code']}: {row['error_text']}", err=True)
+    if wait and row["state"] not in FINAL and not row["error_code"]:
+        click.echo(f"No verdict after {timeout:g} seconds. Is `orderbridge run` running? The row waits on.", err=True)
     if wait:
         raise SystemExit(0 if row["state"] == "done" else 1)
 
