@@ -55,6 +55,11 @@ def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
     assert "cannot be read" in problems(tmp_path)
 
 
+def test_an_empty_file_is_told_by_what_is_missing_in_it(write: Write) -> None:
+    file = write("# all commented out\n")
+    assert f"marketplace ({file}): is missing" in problems(file)
+
+
 def test_a_byte_order_mark_does_no_harm(write: Write) -> None:
     assert load(write("\ufeff" + document()), environ={}).language == "tr"
 

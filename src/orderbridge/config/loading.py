@@ -93,7 +93,7 @@ def load(
         found.claim(place, str(file))
     tree = _merge(in_file, _from_environ(environ, found))
     tree = _merge(tree, _from_command_line(overrides or {}, found))
-    if not tree and not found.problems:
+    if file is None and not tree and not found.problems:
         raise ConfigError(
             "No configuration file found. Copy config.example.toml to orderbridge.toml here, or name one with --config."
         )
