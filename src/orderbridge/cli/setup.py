@@ -19,7 +19,7 @@ REMEDIES = {
     "dns_failed": "The name in marketplace.base_url is not known. Check its spelling and this machine's DNS.",
     "connection_refused": "Nothing answers there. Check marketplace.base_url, the firewall, and that the service runs.",
     "connect_timeout": "Nothing answers there. Check the line, the firewall and marketplace.base_url.",
-    "tls_failed": "The certificate is not trusted. Check the clock; behind a proxy set marketplace.ca_file.",
+    "tls_failed": "The certificate is not trusted. Check the clock; for the sandbox or behind a proxy set marketplace.ca_file.",
     "login_refused": "The service refuses these secrets. Compare app_secret_key and rest_secret_key with the ones given.",
 }
 
@@ -90,7 +90,7 @@ async def _with_account(context: Context, database: Any, name: str, ask: Callabl
     from orderbridge.marketplace.http import Wire
     from orderbridge.observe import logs
 
-    logs.configure(level="error")  # what matters is printed by the command itself
+    logs.configure(level="critical")  # what matters is printed by the command itself
     market = context.settings.marketplace
     wire = Wire(
         base_url=market.base_url,
