@@ -52,6 +52,24 @@ def test_an_account_that_does_not_poll_needs_a_look(changes, run, pos):
     assert run("status", "--json").json["healthy"] is False
 
 
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"last_poll_utc": ago(300), "last_poll_ok_utc": ago(300)}, True),
+        ({"state": "failing", "last_poll_utc": ago(300)}, True),
+        ({"state": "new", "last_poll_utc": None, "last_poll_ok_utc": None}, True),
+        ({"state": "new", "last_poll_ok_utc": None}, False),
+        ({"state": "failing"}, False),
+        ({"state": "unreachable", "last_poll_utc": ago(300)}, False),
+        ({"state": "login_refused", "last_poll_utc": None}, False),
+    ],
+    ids=["stopped", "stopped while failing", "never", "just begun", "failing", "no line for a login", "login refused"],
+)
+def test_a_daemon_that_no_longer_tries_is_asked_for(changes, said, run, pos):
+    put_account(pos, **changes)
+    assert ("Is `orderbridge run` running?" in run("status").err) == said
+
+
 def test_two_missed_polls_are_no_illness(run, pos):
     put_account(pos, last_poll_ok_utc=ago(3 * 30 + 20 - 10))
     assert run("status").code == 0

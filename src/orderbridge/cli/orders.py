@@ -1,6 +1,6 @@
 """Looking: status, orders, order KEY, quarantine."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -10,6 +10,7 @@ from orderbridge.cli.common import Context, as_json, plain, show_json, show_rows
 pass_context = click.make_pass_decorator(Context)
 
 LATE_COOLDOWNS = 3  # polls that were missed before an account counts as ill
+RUNNING = "Is `orderbridge run` running?"
 
 
 @click.command()
@@ -47,7 +48,9 @@ def status(context: Context, as_json: bool) -> None:
         show_json(facts)
     else:
         click.echo("healthy" if healthy else "NEEDS A LOOK: see the accounts below, or run `orderbridge check`")
-        show_rows(listed, machine=False, empty="No account has polled yet. Is `orderbridge run` running?")
+        show_rows(listed, machine=False, empty=f"No account has polled yet. {RUNNING}")
+        if any(_is_left_alone(account, oldest) for account in listed):
+            click.echo(f"An account above is not being polled. {RUNNING}", err=True)
         for name, value in {
             **{f"orders {key}": number for key, number in counts.items()},
             "actions unfinished": waiting,
@@ -55,6 +58,12 @@ def status(context: Context, as_json: bool) -> None:
         }.items():
             click.echo(f"{name}: {value}")
     raise SystemExit(0 if healthy else 1)
+
+
+def _is_left_alone(account: dict[str, Any], oldest: datetime) -> bool:
+    """Nobody tries to poll it. A daemon notes each try, but without a login it comes to none, and its state says so."""
+    tried = account["last_poll_utc"]
+    return account["state"] not in {"login_refused", "unreachable"} and (tried is None or tried < oldest)
 
 
 @click.command()
