@@ -75,6 +75,19 @@ class ColumnsSayWhatIsSo(Invariant):
     def leaving(self, call: Call) -> None:
         if call.operation in ORDER_OPERATIONS:
             self._flying[call.argument] += 1
+        if call.operation == "acknowledge" and call.account in self._answers:
+            self._check_acknowledged(call, self._answers[call.account].documents.get(call.argument))
+
+    def _check_acknowledged(self, call: Call, document: Document | None) -> None:
+        """What is acknowledged is what stands there, also where nothing had to be written."""
+        state = self._states.get(call.argument)
+        if document is None or state is None:
+            return  # told by StoredBeforeAcknowledged
+        wanted = state | _contents(document) | {"status_id": document.status, "service_status_id": document.status}
+        wanted |= {"status": self._word(document.status), "ended_by": ENDS.get(document.status or 0)}
+        if apart := [name for name in sorted(state) if state[name] != wanted[name]]:
+            name = apart[0]
+            self.broken(f"#{call.number} acknowledges {call.argument}: {name} is {state[name]!r}, not {wanted[name]!r}")
 
     def ended(self, call: Call) -> None:
         if call.operation in ORDER_OPERATIONS:

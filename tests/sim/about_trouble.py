@@ -21,7 +21,7 @@ class OneHarmsItself(Invariant):
     never = ("job.crashed", "outbox.crashed", "action.crashed")
 
     def logged(self, level: str, event: str, facts: dict[str, Any], _: str) -> None:
-        if event in self.never or event.startswith("Task exception"):
+        if event in self.never or event.startswith(("Task exception", "Exception in callback")):
             self.broken(f"{event} {facts.get('error', '')}")
 
     def tick(self) -> None:

@@ -51,7 +51,7 @@ ODD: tuple[dict[str, Any], ...] = (
     {"payment_method": "Kredi Kartı"},
     {"payment_method": None},
     {"scheduled_date": None, "address": None},
-    {"address": [], "customer": {"name": None, "phone": 905}},
+    {"address": [], "customer": {"name": "Nur Örnek", "phone": 905000001234}},
     {"scheduled_date": "2026-03-04 20:00:00"},
     {"foods": []},
     {"foods": "none"},
@@ -182,7 +182,8 @@ class Customers:
         """The customer or the service changes what is in an order. It is delivered again with its next status."""
         chance, placed = self._edits, order.placed
         foods = placed.get("foods")
-        some = foods if isinstance(foods, list) and foods else [{"name": "Ayran", "quantity": 1, "option_groups": []}]
+        some = [food for food in foods if isinstance(food, dict)] if isinstance(foods, list) else []
+        some = some or [{"name": "Ayran", "quantity": 1, "option_groups": []}]
         changes: tuple[dict[str, Any], ...] = (
             {"note": f"not {chance.randrange(100)}"},
             {"total": Decimal(chance.randrange(10000)) / 100},
