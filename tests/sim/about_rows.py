@@ -11,12 +11,20 @@ from tests.sim.line import ACTIONS, ORDER_OPERATIONS, Call
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
+    from tests.sim.simulation import Sim
 
 MOST_REQUESTS = 4
 EXPIRES_WITHIN_S = 100.0  # with a till that holds the file, a slow disk, and the outbox's rare looks around
 CLAIM_S = 12.0  # from reading the outbox to sending, when a till holds the file in between
 ACCEPT_VALID_MINUTES, VALID_MINUTES = 10, 120
 DEFINITE = {200, 400, 403, 404, 422}
+
+
+def past_its_time(sim: "Sim", row: sqlite3.Row) -> float:
+    """For how many seconds a row has been too old to be sent; less than 0: it is not."""
+    usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES
+    age = (sim.clock.now() - datetime.fromisoformat(f"{row['created_utc']}Z")).total_seconds()
+    return age - (row["valid_minutes"] or usual) * 60
 
 
 class RowsEnd(Invariant):
@@ -36,13 +44,8 @@ class RowsEnd(Invariant):
             return
         self._sent.add(call.row)
         (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", call.row)
-        if (over := self._past_its_time(row)) > CLAIM_S:
+        if (over := past_its_time(self.sim, row)) > CLAIM_S:
             self.broken(f"#{call.number} sends row {call.row}, which expired {over:.0f} s ago")
-
-    def _past_its_time(self, row: sqlite3.Row) -> float:
-        usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES
-        age = (self.sim.clock.now() - datetime.fromisoformat(f"{row['created_utc']}Z")).total_seconds()
-        return age - (row["valid_minutes"] or usual) * 60
 
     def tick(self) -> None:
         self._ticks += 1
@@ -53,18 +56,22 @@ class RowsEnd(Invariant):
             self._look_for_forgotten()
 
     def _look_for_expired(self) -> None:
-        """A row that waits ends when its time is over, on a dead line, too."""
+        """A row that waits or is unresolved ends when its time is over, on a dead line, too."""
         life = self.sim.life.number if self.sim.life else 0
-        waiting = self.rows("SELECT * FROM delivery_actions WHERE state = 'pending'")
+        waiting = self.rows("SELECT * FROM delivery_actions WHERE state IN ('pending', 'sending')")
         before, self._too_old = self._too_old, {}
         for row in waiting:
-            if self._past_its_time(row) <= 0:
+            if past_its_time(self.sim, row) <= 0 or self._is_on_the_wire(row):
                 continue
             since, there = before.get(row["id"], (self.sim.now(), life))
             if there == life:
                 self._too_old[row["id"]] = since, life
                 if self.sim.now() - since > EXPIRES_WITHIN_S:
-                    self.broken(f"row {row['id']} ({row['action']}) is past its time, and waits")
+                    self.broken(f"row {row['id']} ({row['action']}) is past its time, and {row['state']}")
+
+    def _is_on_the_wire(self, row: sqlite3.Row) -> bool:
+        begun = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND finished_utc IS NULL"
+        return row["state"] == "sending" and bool(self.rows(begun, row["id"]))
 
     def _look_for_forgotten(self) -> None:
         """What is unresolved is sent again or looked for as soon as the line is well."""
@@ -203,3 +210,71 @@ class NothingTwice(Invariant):
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.whole and call.status == 200 and call.ended == "answered":
             self._looks[call.account] = call.left_at
+
+
+TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
+
+
+class MayLeave(Invariant):
+    """What was asked back, what something newer replaces, and what is done or over already does not leave."""
+
+    promise = "6"
+
+    def __init__(self) -> None:
+        self._doubtful: set[int] = set()  # rows whose earlier request may have had its effect
+
+    def ended(self, call: Call) -> None:
+        if call.row is not None and call.outcome in {"unknown", "failed"}:
+            self._doubtful.add(call.row)
+
+    def restarted(self, _: "Life") -> None:
+        lost = "SELECT id FROM delivery_actions WHERE state = 'sending'"
+        self._doubtful |= {row["id"] for row in self.rows(lost)} if self.sim.till.written else set()
+
+    def leaving(self, call: Call) -> None:
+        if call.row is None or self.sim.plan.jumps:
+            return
+        (row,) = self.rows(
+            "SELECT a.*, t.started_utc FROM delivery_actions a JOIN delivery_action_attempts t ON t.action_id = a.id"
+            " WHERE a.id = ? AND t.finished_utc IS NULL",
+            call.row,
+        )
+        age = (self.sim.clock.now() - datetime.fromisoformat(f"{row['started_utc']}Z")).total_seconds()
+        shaky = self.sim.plan.slow_disk or self.sim.plan.locks
+        read_at = self.sim.now() - age - (CLAIM_S if shaky else 1.0)
+        if by := self._replaced(row, read_at):
+            self.broken(f"#{call.number} sends row {row['id']} ({row['action']}), and row {by} takes its place")
+        if row["id"] in self._doubtful:
+            return
+        if self.sim.till.withdrawn.get(row["id"], read_at) < read_at:
+            self.broken(f"#{call.number} sends row {row['id']}, which was asked back")
+        if row["payment_key"] is not None:
+            self._check_order(call, row)
+
+    def _replaced(self, row: sqlite3.Row, read_at: float) -> int | None:
+        """The newer row that supersedes this one, and that was there when the outbox was read."""
+        if row["action"] in {"accept", "on_the_way"}:
+            column, by = "payment_key", {"cancel"}
+        else:
+            column = "restaurant_id" if row["action"] in _TOGETHER["restaurant_id"] else "food_id"
+            by = _TOGETHER[column] if row["action"] in _TOGETHER[column] else set()
+        newer = (
+            "SELECT * FROM delivery_actions"
+            f" WHERE {column} = ? AND id > ? AND withdraw = 0 AND state IN ('pending', 'sending')"
+        )
+        for other in self.rows(newer, row[column], row["id"]) if by else []:
+            there = self.sim.till.written.get(other["id"], read_at) < read_at
+            if other["action"] in by and there and past_its_time(self.sim, other) < -CLAIM_S:
+                return int(other["id"])
+        return None
+
+    def _check_order(self, call: Call, row: sqlite3.Row) -> None:
+        order = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
+        shown = order[0]["service_status_id"] if order else None
+        what = f"#{call.number} sends row {row['id']} ({row['action']})"
+        if not order:
+            self.broken(f"{what} of an order that is not known")
+        elif shown == TARGET[row["action"]] or shown in {5, 6}:
+            self.broken(f"{what}, and the service has shown {shown}")
+        elif row["action"] == "on_the_way" and order[0]["courier_type"] not in {None, "", "restaurant"}:
+            self.broken(f"{what}, and {order[0]['courier_type']} brings it")

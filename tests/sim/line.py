@@ -56,6 +56,9 @@ class Call:
     row: int | None = None  # of the outbox
     documents: dict[str, Document] = field(default_factory=dict)  # of a list: what it says of each order
     bad: list[Document] = field(default_factory=list)  # and what is no order
+    token: str = ""
+    said: str = ""  # what the answer means by SPEC.md: ok, no, unauthorized, wait, failed, unknown
+    data: object = None  # of a good answer, when it is a word
 
     @property
     def lane(self) -> tuple[str, str] | None:
@@ -73,6 +76,18 @@ class Call:
     @property
     def never_left(self) -> bool:
         return self.ended == "refused"
+
+    @property
+    def outcome(self) -> str:
+        """What the daemon can know of it: what was said, unknown, or unsent; empty while it is on the wire."""
+        if self.ended == "answered":
+            return self.said
+        return "unsent" if self.never_left else "unknown" if self.ended else ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is an attempt: it left, and was answered neither 401 nor 429."""
+        return self.outcome not in {"unsent", "unauthorized", "wait"}
 
 
 class Service:
@@ -145,6 +160,9 @@ class Weather:
             return ""
         for span in self._sim.plan.outages:
             if span.start <= call.left_at < span.end:
+                return span.what
+        for span in self._sim.plan.illnesses if call.lane is not None else ():
+            if span.start <= call.left_at < span.end and span.account == call.account:
                 return span.what
         return which if chance < self._sim.plan.fault_rate else ""
 
@@ -219,7 +237,34 @@ class Line(httpx.AsyncBaseTransport):
         await asyncio.sleep(back)
         answer = await fault.answer(response)
         call.status, call.whole = answer.status_code, answer is response
+        call.said, call.data = meaning(answer)
         return answer
+
+
+REFUSALS = {"URL hatalı", "sipariş bulunamadı", "ürün bulunamadı", "restoran bulunamadı", "eksik alan"}
+
+
+def meaning(answer: httpx.Response) -> tuple[str, object]:
+    """What an answer says, by SPEC.md and DESIGN.md alone, and the word in it; the daemon has its own reading."""
+    try:
+        body = json.loads(answer.content)
+    except ValueError:
+        body = None
+    envelope = body if isinstance(body, dict) else {}
+    status, error, good = envelope.get("status"), envelope.get("error"), answer.status_code < 300
+    if error in REFUSALS:
+        return "no", None
+    if error == "yetkisiz erişim" or answer.status_code == 401:
+        return "unauthorized", None
+    if error == "çok fazla istek" or answer.status_code == 429:
+        return "wait", None
+    if answer.status_code >= 500:
+        return "unknown" if answer.status_code in (502, 504) else "failed", None
+    if status is False and (good or answer.status_code >= 400):
+        return "no", None
+    if status is True and good:
+        return "ok", envelope.get("data") if isinstance(envelope.get("data"), str) else None
+    return "unknown", None
 
 
 async def _as_it_is(response: httpx.Response) -> httpx.Response:

@@ -37,6 +37,8 @@ KINDS = {
     "said_no": 1,
 }
 OUTAGES = ("refused", "lost", "http_503", "done_502")  # what meets every request for a while
+# What meets the outbox alone for a while: rows come to their second, third and fourth request.
+ILLNESSES = ("http_500", "done_500", "http_429", "done_silence", "http_502", "done_reset", "token_lost")
 CRASH_POINTS = (
     "leaving acknowledge",
     "leaving accept",
@@ -83,11 +85,12 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From, to, and what: the account whose login is refused, or how the line is down."""
+    """From, to, and what: the account whose login is refused, or how the line is down; and for whose rows alone."""
 
     start: float
     end: float
     what: str
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +131,7 @@ class Plan:
     crashes: tuple[Crash, ...]
     stops: tuple[float, ...]  # orderly ones
     outages: tuple[Span, ...]
+    illnesses: tuple[Span, ...]
     refusals: tuple[Span, ...]
     jumps: tuple[tuple[float, float], ...]  # when, and by how many seconds the clock is set
     options: tuple[tuple[str, object], ...]  # of the sandbox
@@ -142,6 +146,11 @@ class Plan:
     def restless(self) -> bool:
         """Whether the daemon looks around as often as it really does. It finds nothing, and takes its time."""
         return self.seed % 10 == 1
+
+    @property
+    def few_places(self) -> bool:
+        """Whether only two rows may be on the wire at a time: one for each of two accounts."""
+        return len(self.accounts) == 2 and self.seed % 2 == 0
 
     def stream(self, name: str) -> Random:
         return Random(f"{self.seed} {name}")
@@ -190,6 +199,7 @@ def _day(seed: int, chance: Random) -> Plan:
         crashes=_crashes(chance, chance.randrange(5), length),
         stops=_times(chance, chance.randrange(2), length),
         outages=_spans(chance, chance.randrange(3), length, 2 * HOUR, OUTAGES),
+        illnesses=_illnesses(chance, chance.randrange(4), length, 10 * MINUTE, ("kadikoy",)),
         refusals=_spans(chance, chance.randrange(2), length, HOUR, ("kadikoy",)),
         jumps=_jumps(chance, chance.choice((0, 0, 1)), length),
         options=_options(chance),
@@ -216,9 +226,10 @@ def _squall(seed: int, chance: Random) -> Plan:
         strange=0.1,
         meddling=chance.choice((0.0, 0.2)),
         locks=chance.choice((0, 0, 2)),
-        crashes=_crashes(chance, chance.choice((0, 2, 5)), length),
+        crashes=_crashes(chance, chance.choice((0, 2, 5)), length) + _long_ones(chance, length),
         stops=_times(chance, chance.choice((0, 0, 1)), length),
         outages=_spans(chance, chance.choice((0, 1)), length, 3 * MINUTE, OUTAGES),
+        illnesses=_illnesses(chance, chance.choice((0, 1, 2)), length, 2 * MINUTE, accounts),
         refusals=_spans(chance, chance.choice((0, 0, 1)), length, MINUTE, accounts),
         jumps=_jumps(chance, chance.choice((0, 0, 0, 1)), length),
         options=_options(chance),
@@ -247,6 +258,7 @@ def _storm(seed: int, chance: Random) -> Plan:
         crashes=_crashes(chance, chance.choice((0, 2, 6, 12)), length),
         stops=_times(chance, chance.choice((0, 0, 2)), length),
         outages=_spans(chance, chance.choice((0, 0, 1, 2)), length, length / 4, OUTAGES),
+        illnesses=_illnesses(chance, chance.randrange(4), length, 5 * MINUTE, accounts),
         refusals=_spans(chance, chance.choice((0, 0, 1)), length, length / 4, accounts),
         jumps=_jumps(chance, chance.choice((0, 0, 0, 2)), length),
         options=_options(chance),
@@ -271,9 +283,23 @@ def _crashes(chance: Random, count: int, length: float) -> tuple[Crash, ...]:
     return tuple(made)
 
 
+def _long_ones(chance: Random, length: float) -> tuple[Crash, ...]:
+    """Of ten squalls two end with the daemon down for longer than an accept, or than any action, is valid."""
+    down = chance.choice((11 * MINUTE, 125 * MINUTE, *[0.0] * 8))
+    point = chance.choice(("reached accept", "leaving", "reached", ""))
+    return (Crash(chance.uniform(length / 2, length), point, 0, down),) if down else ()
+
+
 def _spans(chance: Random, count: int, length: float, longest: float, what: tuple[str, ...]) -> tuple[Span, ...]:
     starts = _times(chance, count, length)
     return tuple(Span(at, at + chance.uniform(1, longest), chance.choice(what)) for at in starts)
+
+
+def _illnesses(
+    chance: Random, count: int, length: float, longest: float, accounts: tuple[str, ...]
+) -> tuple[Span, ...]:
+    spans = _spans(chance, count, length, longest, ILLNESSES)
+    return tuple(Span(span.start, span.end, span.what, chance.choice(accounts)) for span in spans)
 
 
 def _jumps(chance: Random, count: int, length: float) -> tuple[tuple[float, float], ...]:
@@ -290,7 +316,7 @@ def _options(chance: Random) -> tuple[tuple[str, object], ...]:
         "new_login_ends_old_token": chance.random() < 0.3,
         "complete_error_status": chance.choice((None, 200, 400)),
         "expiration_timezone": chance.choice(("Europe/Istanbul", "UTC", "Asia/Tokyo")),
-        "token_seconds": chance.choice((86400.0, 86400.0, 1800.0)),
+        "token_seconds": chance.choice((86400.0, 1800.0, 300.0)),
     }
     return tuple(drawn.items())
 

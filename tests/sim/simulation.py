@@ -31,6 +31,7 @@ WATCH_S = 0.05
 TICK_S = 30.0  # between two looks of the invariants
 PATIENCE_S = 20 * MINUTE  # a point that does not come: the next one will do
 STOP_S = 60.0
+LONG_S = 10 * MINUTE  # the daemon is down for longer than an accept is valid
 SETTLED_S = 3 * MINUTE
 
 
@@ -46,6 +47,8 @@ class Sim:
             changes["auto_accept_minutes"] = 20
             if plan.more.rule is not None:
                 changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.more.rule or None}]
+        if plan.few_places:
+            changes["actions"] = {"max_in_flight": 2}
         self.settings = settings_for(self.path, *plan.accounts, **changes)
         self.clock = FakeClock()
         self.trace = Trace(self.now)
@@ -173,10 +176,11 @@ class Sim:
         if request.url.scheme != "https" or request.url.host != "sandbox.test":
             self.violated("9", f"a request to {request.url.scheme}://{request.url.host}")
         operation, argument = read_request(request)
-        account = self.tokens.get(request.headers.get("Access-Token", ""), "")
+        token = request.headers.get("Access-Token", "")
+        account = self.tokens.get(token, "")
         if operation == "login":
             account = self._secrets.get(json.loads(request.content)["rest_secret_key"], "")
-        call = Call(len(self.calls) + 1, life.number, operation, argument, account, self.now())
+        call = Call(len(self.calls) + 1, life.number, operation, argument, account, self.now(), token=token)
         self.calls.append(call)
         return call
 
@@ -266,6 +270,8 @@ class Sim:
             self.disturb("")
             if ending not in {"crashed", "stopped", "OperationalError"}:
                 self.violated("7", f"the daemon ended with {ending}")
+            if self._down >= LONG_S:
+                self.till.left_alone(self._down)
             await asyncio.sleep(self._down)
 
     def _schedule(self) -> None:
@@ -304,7 +310,7 @@ class Sim:
         quiet = 0.0
         while True:
             await asyncio.sleep(TICK_S)
-            if self.life is None or not self.life.started:
+            if self.life is None or not self.life.started or not self.life.alive:
                 continue
             self.tell("tick")
             if not self.is_calm:

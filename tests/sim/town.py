@@ -93,6 +93,18 @@ def scenery_for(plan: "Plan") -> Scenery:
     )
 
 
+NEVER = "12345678-1234-4234-8234-123456789012"
+# Rows that slip past the constraints, on a connection that does not check them.
+WRONG: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("dance", {"food_id": 1}),
+    ("accept", {"payment_key": NEVER, "preparing_time": 0}),
+    ("accept", {"payment_key": NEVER, "preparing_time": "soon"}),
+    ("cancel", {"payment_key": NEVER, "reason_id": 9}),
+    ("on_the_way", {"payment_key": NEVER, "valid_minutes": 0}),
+    ("open_restaurant", {"restaurant_id": ""}),
+)
+
+
 class Agenda:
     """What somebody will do, and when. `hurry` does the next thing now."""
 
@@ -227,6 +239,8 @@ class Till:
         self.written: dict[int, float] = {}  # row: when it was committed
         self.taken_over: dict[str, tuple[int, str | None]] = {}  # order: pos_revision and pos_reference
         self._uncommitted_orders: dict[str, tuple[int, str | None]] = {}
+        self.withdrawn: dict[int, float] = {}  # row: when it was asked back
+        self.wrong: set[int] = set()  # rows that slipped past the constraints
         self._uncommitted: list[int] = []
 
     def begin(self) -> None:
@@ -313,18 +327,40 @@ class Till:
     def act(self, action: str, **columns: object) -> None:
         """Write one row as a POS does."""
         if action == "withdraw":
-            self._write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = :payment_key", columns)
+            self._withdraw("payment_key = :payment_key", columns)
             return
         values = {"action": action} | columns
         if action == "accept":
-            values["preparing_time"] = 25
+            values.setdefault("preparing_time", self._random.randint(1, 90))
         if action == "cancel":
-            values["reason_id"] = self._random.randint(1, 8)
+            values.setdefault("reason_id", self._random.randint(1, 8))
         if self._random.random() < 0.1:
-            values["valid_minutes"] = 1
+            values.setdefault("valid_minutes", 1)
         names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
         row = self._write(f"INSERT INTO delivery_actions ({names}) VALUES ({marks})", values)
         self._sim.trace.note("till", action, row=row, about=next(iter(columns.values())))
+        if row is not None:
+            self._think_again(action, row, columns)
+
+    def _think_again(self, action: str, row: int, columns: dict[str, object]) -> None:
+        """Somebody asks the row back, or cancels over it, while it may be waiting for its next try."""
+        chance = self._random
+        what, wait = chance.random(), chance.uniform(0, 40)
+        if what < 0.06:
+            self._agenda.after(wait, lambda: self._withdraw("id = :id", {"id": row}))
+        elif what < 0.12 and action in {"accept", "on_the_way"} and "preparing_time" not in columns:
+            self._agenda.after(wait, lambda: self.act("cancel", payment_key=columns["payment_key"]))
+
+    def _withdraw(self, which: str, values: dict[str, object]) -> None:
+        asked = f"SELECT id FROM delivery_actions WHERE {which} AND withdraw = 0 AND state IN ('pending', 'sending')"
+        rows = [row["id"] for row in self.connection.execute(asked, values)]
+        self._write(f"UPDATE delivery_actions SET withdraw = 1 WHERE {which}", values)
+        self._sim.trace.note("till", "withdraw", rows=rows or None)
+        if self.connection.in_transaction:
+            return
+        for row in rows:
+            self.withdrawn.setdefault(row, self._sim.now())
+        self._sim.woken()
 
     def _write(self, sql: str, values: dict[str, object]) -> int | None:
         written = self.connection.execute(sql, values)
@@ -359,17 +395,44 @@ class Till:
 
     def _blunder(self) -> None:
         """Rows that can never succeed; one of them slips past the constraints."""
-        match self._random.randrange(4):
+        match self._random.randrange(6):
             case 0:
                 self.act("accept", payment_key=NOBODYS_KEY)
             case 1:
                 self.act("deactivate_food", food_id=5, restaurant_id=RESTAURANTS[self._sim.plan.accounts[0]][0])
             case 2:
                 self.act("open_restaurant", restaurant_id=NOBODYS_KEY)
+            case 3:
+                self._write_twice()
+            case 4:
+                self.act("activate_food", food_id=FOODS[self._sim.plan.accounts[0]], account="nobody")
             case _:
+                action, columns = self._random.choice(WRONG)
                 self.connection.execute("PRAGMA ignore_check_constraints = ON")
-                self.act("dance", food_id=1)
+                self.act(action, **columns)
+                self.wrong.add(int(self.connection.execute("SELECT max(id) FROM delivery_actions").fetchone()[0]))
                 self.connection.execute("PRAGMA ignore_check_constraints = OFF")
+
+    def _write_twice(self) -> None:
+        """A POS that does not know whether its row was written writes it again, with its own key."""
+        columns = {"restaurant_id": RESTAURANTS[self._sim.plan.accounts[0]][0], "request_id": f"r-{len(self.written)}"}
+        self.act("open_restaurant", **columns)
+        with contextlib.suppress(sqlite3.IntegrityError):
+            self.act("open_restaurant", **columns)
+            self._sim.violated("6", "two rows with one request_id")
+
+    def left_alone(self, seconds: float) -> None:
+        """The daemon is down for so long, and the till goes on."""
+        chance = self._random
+        try:
+            rows = self.connection.execute("SELECT payment_key FROM delivery_open_orders ORDER BY received_utc DESC")
+            keys = [row["payment_key"] for row in rows.fetchmany(4)]
+        except sqlite3.OperationalError:  # the tables are not there yet
+            return
+        for key in keys:
+            for action in ("accept", "on_the_way", "complete"):
+                self._agenda.after(chance.uniform(0, seconds), lambda a=action, k=key: self.act(a, payment_key=k))
+        self._agenda.after(chance.uniform(0, seconds), self._toggle)
 
     def _lock(self) -> None:
         """The till forgets a transaction for a while: nobody else can write."""

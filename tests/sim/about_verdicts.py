@@ -1,0 +1,374 @@
+"""Promises 4 and 6: each verdict is what was seen on the line, and the columns say so.
+
+What may be said is worked out from the requests, their answers and the service's own orders, by DESIGN.md, section 4.
+"""
+
+import sqlite3
+from collections import Counter, defaultdict
+from datetime import datetime
+from typing import Any
+
+from tests.jobs.shop import FINAL
+from tests.sim.about_rows import ACCEPT_VALID_MINUTES, VALID_MINUTES
+from tests.sim.invariant import Invariant
+from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
+
+PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
+TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
+RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
+SUPERSEDED_BY_CANCEL = {"accept", "on_the_way"}
+ALL_REQUESTS = 4
+SHAKY_S = 30.0  # from a verdict to its line in the log, when others of its batch fail in between
+WORDS = {
+    "URL hatalı": "bad_url_id",
+    "sipariş bulunamadı": "order_not_found",
+    "ürün bulunamadı": "food_not_found",
+    "restoran bulunamadı": "restaurant_not_found",
+    "eksik alan": "missing_field",
+}
+NO_ATTEMPT = {"unauthorized", "rate_limited", "not_sent"}
+
+
+class Verdicts(Invariant):
+    """A row's end, how that is known, and what it does to its order, in one transaction."""
+
+    promise = "6"
+
+    def __init__(self) -> None:
+        self._of_row: dict[int, list[Call]] = defaultdict(list)
+        self._polls: dict[str, list[Call]] = defaultdict(list)
+        self._asked: dict[str, list[Call]] = defaultdict(list)  # restaurant: looks at its status
+        self._told: set[int] = set()
+
+    # ---- what happens ------------------------------------------------------------------------------------------------
+
+    def leaving(self, call: Call) -> None:
+        if call.row is not None:
+            self._of_row[call.row].append(call)
+            self._check_sending(call)
+
+    def ended(self, call: Call) -> None:
+        if call.outcome == "ok" and call.operation == "get_current" and call.whole:
+            self._polls[call.account].append(call)
+        if call.outcome == "ok" and call.operation == "get_restaurant_status":
+            self._asked[call.argument].append(call)
+        if call.row is not None and call.whole and call.reached is not None:
+            self._check_arguments(call)
+        if call.reached is not None and call.reached.error in {"eksik alan", "URL hatalı"} and call.argument:
+            self.broken(f"#{call.number} {call.operation} is wrong in itself: {call.reached.error}")
+
+    def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
+        word = event.removeprefix("action.")
+        if word == event or "id" not in facts:
+            return
+        if word in FINAL:
+            self._told.add(facts["id"])
+            self._check_end(facts["id"], word)
+        elif word == "waits":
+            self._check_waiting(facts["id"])
+
+    def finish(self) -> None:
+        for row in self.rows("SELECT * FROM delivery_actions"):
+            if row["action"] == "dance":
+                continue
+            if row["id"] not in self._told and self.sim.lives == 1:
+                self.sim.violated("8", f"row {row['id']} is {row['state']} and the log does not say so")
+            self._check_attempts(row)
+
+    # ---- before and while it is sent ---------------------------------------------------------------------------------
+
+    def _check_sending(self, call: Call) -> None:
+        """Restaurants are asked before anything is sent again."""
+        before = self._of_row[call.row or 0][:-1]
+        if call.operation not in RESTAURANT_OPERATIONS or not before or before[-1].outcome != "unknown":
+            return
+        looks = self._looks_at(call.argument, before[-1])
+        if looks and looks[-1].data == RESTAURANT_TARGET[call.operation]:
+            self.broken(f"#{call.number} is sent again, and #{looks[-1].number} showed it done")
+        asked = [c for c in self.sim.calls if c.operation == "get_restaurant_status" and c.argument == call.argument]
+        if not any(c.left_at >= before[-1].ended_at for c in asked):
+            self.broken(f"#{call.number} is sent again after #{before[-1].number}, and nobody asked")
+
+    def _looks_at(self, restaurant: str, since: Call) -> list[Call]:
+        return [look for look in self._asked[restaurant] if look.left_at >= since.ended_at]
+
+    def _check_arguments(self, call: Call) -> None:
+        (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", call.row)
+        body = call.reached.body if call.reached else None
+        for operation, column in (("accept", "preparing_time"), ("cancel", "reason_id")):
+            if call.operation == operation and body != {column: row[column]}:
+                self.broken(f"#{call.number} says {body}, row {row['id']} asked for {row[column]}")
+
+    # ---- ends --------------------------------------------------------------------------------------------------------
+
+    def _check_end(self, number: int, word: str) -> None:
+        (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", number)
+        if row["state"] != word:
+            self._wrong(row, f"and the log says {word}")
+            return
+        calls = self._of_row[number]
+        match word:
+            case "done":
+                self._check_done(row, calls)
+            case "refused":
+                self._check_refused(row, calls)
+            case "failed":
+                self._check_failed(row, calls)
+            case "superseded":
+                self._check_superseded(row)
+            case _:
+                self._check_unsent(row, calls)
+        self._check_columns(row, calls)
+        if row["payment_key"] is not None:
+            self._check_order(row)
+
+    def _wrong(self, row: sqlite3.Row, why: str) -> None:
+        what = f"row {row['id']} ({row['action']}) is {row['state']} ({row['error_code']}, {row['known_by']})"
+        self.broken(f"{what}, {why}")
+
+    def _in_doubt(self, row: sqlite3.Row, calls: list[Call]) -> bool:
+        """It may have had its effect: a request without a definite answer, or a crash before one was written."""
+        lost = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND error_code = 'stopped_while_sending'"
+        return any(call.outcome in {"failed", "unknown"} for call in calls) or bool(self.rows(lost, row["id"]))
+
+    def _qualified(self, calls: list[Call]) -> list[Call]:
+        """The good polls that began after the row's last request had ended."""
+        if not calls:
+            return []
+        last = calls[-1]
+        account = last.account
+        return [poll for poll in self._polls[account] if poll.left_at >= last.ended_at]
+
+    def _seen(self, poll: Call, key: str) -> int | None:
+        return dict(poll.reached.delivered).get(key) if poll.reached else None
+
+    def _check_done(self, row: sqlite3.Row, calls: list[Call]) -> None:
+        if row["error_code"] == "already":
+            self._check_already(row)
+        elif row["error_code"] is not None:
+            self._wrong(row, "done with an unknown code")
+        elif row["known_by"] == "answer":
+            last = calls[-1].outcome if calls else ""
+            if last != "ok" or row["http_status"] != 200:
+                self._wrong(row, f"and the last answer was {last}, HTTP {row['http_status']}")
+        elif not self._lost_an_answer(row) and not (calls and self._is_proved(row, calls)):
+            self._wrong(row, "and nothing has shown it")
+
+    def _is_proved(self, row: sqlite3.Row, calls: list[Call]) -> bool:
+        """A look begun after the last request, as the table in section 4 wants it."""
+        if not self._in_doubt(row, calls):
+            return False
+        if row["known_by"] == "status":
+            looks = self._looks_at(row["restaurant_id"] or "", calls[-1])
+            return bool(looks) and looks[-1].data == RESTAURANT_TARGET.get(row["action"])
+        seen = [self._seen(poll, row["payment_key"]) for poll in self._qualified(calls)]
+        if row["known_by"] == "poll":
+            return bool(seen) and seen[-1] in PROVED_BY.get(row["action"], ())
+        active = {"complete": {16, 6}, "cancel": {1, 2, 16}}.get(row["action"])
+        return active is not None and calls[-1].outcome == "no" and bool(seen) and seen[-1] not in active
+
+    def _lost_an_answer(self, row: sqlite3.Row) -> bool:
+        """A crash between an answer and its being written: what the daemon knows is less than what was on the line."""
+        lost = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND error_code = 'stopped_while_sending'"
+        return bool(self.rows(lost, row["id"]))
+
+    def _check_already(self, row: sqlite3.Row) -> None:
+        key, target = row["payment_key"], TARGET.get(row["action"])
+        listed = any(
+            status == target
+            for polls in self._polls.values()
+            for poll in polls
+            for listed_key, status in (poll.reached.delivered if poll.reached else ())
+            if listed_key == key
+        )
+        said = any(
+            call.argument == key and call.outcome == "ok" and TARGET.get(call.operation) == target
+            for calls in self._of_row.values()
+            for call in calls
+        )
+        if not listed and not said:
+            self._wrong(row, "and the service has never shown that")
+
+    def _check_refused(self, row: sqlite3.Row, calls: list[Call]) -> None:
+        heard = [call for call in calls if call.outcome == "no"]
+        if row["error_code"] == "order_cancelled":
+            shown = any(self._seen(poll, row["payment_key"]) == 6 for poll in self._all_polls())
+            ours = any(
+                call.operation == "cancel" and call.argument == row["payment_key"] and call.outcome in {"ok", "no"}
+                for call in self.sim.calls
+            )
+            if not shown and not ours:
+                self._wrong(row, "and nothing has shown that")
+        elif heard:
+            self._check_answered_no(row, calls)
+        elif any(call.counts for call in calls):
+            self._wrong(row, "and the service has not said so")
+        else:
+            self._check_refused_here(row)
+
+    def _all_polls(self) -> list[Call]:
+        return [poll for polls in self._polls.values() for poll in polls]
+
+    def _check_answered_no(self, row: sqlite3.Row, calls: list[Call]) -> None:
+        last = calls[-1]
+        if last.outcome != "no" or row["http_status"] != last.status:
+            self._wrong(row, f"and the last answer was {last.outcome}, HTTP {last.status}")
+        word = last.reached.error if last.reached and last.whole else ""
+        if row["error_code"] != WORDS.get(word, "refused"):
+            self._wrong(row, f"and the service said {word!r}")
+        doubt = any(call.outcome in {"failed", "unknown"} for call in calls[:-1])
+        if doubt and row["action"] in ORDER_OPERATIONS:
+            seen = [self._seen(poll, row["payment_key"]) for poll in self._qualified(calls)]
+            if not seen or seen[-1] is None or seen[-1] in PROVED_BY[row["action"]]:
+                self._wrong(row, f"after a doubt, and the last list showed {seen[-1:]}")
+
+    def _check_refused_here(self, row: sqlite3.Row) -> None:
+        order = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
+        match row["error_code"]:
+            case "order_unknown":
+                sound = row["action"] in ORDER_OPERATIONS and not order
+            case "order_completed":
+                sound = bool(order) and order[0]["service_status_id"] == 5
+            case "courier_not_restaurant":
+                courier = order[0]["courier_type"] if order else None
+                sound = row["action"] == "on_the_way" and courier not in {None, "", "restaurant"}
+            case "restaurant_unknown":
+                sound = not any(row["restaurant_id"] in a.restaurant_ids for a in self.sim.world.scenery.accounts)
+            case "account_needed":
+                sound = row["action"] in FOOD_OPERATIONS and not row["restaurant_id"]
+                sound = sound and row["account"] not in self.sim.plan.accounts
+                sound = sound and (row["account"] is not None or len(self.sim.plan.accounts) > 1)
+            case "bad_arguments":
+                sound = row["id"] in self.sim.till.wrong
+            case _:
+                sound = False
+        if not sound:
+            self._wrong(row, "and there is no reason for it")
+
+    def _check_failed(self, row: sqlite3.Row, calls: list[Call]) -> None:
+        counted = sum(call.counts for call in calls)
+        doubt = self._in_doubt(row, calls)
+        used_up = counted >= ALL_REQUESTS or self._lost_an_answer(row)
+        refused = bool(calls) and calls[-1].outcome == "no" and bool(self._qualified(calls))
+        over = self._age(row) >= 0
+        if row["error_code"] not in {"outcome_unknown", "service_error"} or not doubt:
+            self._wrong(row, "and nothing was in doubt")
+        elif not (used_up or over or (refused and row["action"] in ORDER_OPERATIONS)):
+            self._wrong(row, f"after {counted} requests")
+        elif row["error_code"] == "service_error" and not used_up:
+            self._wrong(row, "before its resends are used up")
+        unknown = any(call.outcome == "unknown" for call in calls)
+        looked = row["action"] in FOOD_OPERATIONS or not self._shown_not_done(row, calls)
+        if row["error_code"] == "service_error" and unknown and looked:
+            self._wrong(row, "and a request got no answer")
+
+    def _shown_not_done(self, row: sqlite3.Row, calls: list[Call]) -> bool:
+        if row["restaurant_id"] is not None:
+            return bool(self._looks_at(row["restaurant_id"], calls[-1]))
+        return bool(self._qualified(calls))
+
+    def _check_unsent(self, row: sqlite3.Row, calls: list[Call]) -> None:
+        """Expired or withdrawn: no request of it left that was answered otherwise than 401 or 429."""
+        sent = [call for call in calls if call.counts]
+        if sent:
+            self._wrong(row, f"and #{sent[0].number} was sent ({sent[0].outcome})")
+        if row["state"] == "withdrawn" and not row["withdraw"]:
+            self._wrong(row, "and nobody asked for it")
+        if row["state"] == "expired" and self._age(row) < 0 and not self.sim.plan.jumps:
+            self._wrong(row, f"{-self._age(row):.0f} s before its time")
+
+    def _age(self, row: sqlite3.Row) -> float:
+        """Seconds since its time was over; less than 0: it is not."""
+        minutes = row["valid_minutes"] or (ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES)
+        return _seconds(row["created_utc"], row["finished_utc"]) - minutes * 60
+
+    def _check_superseded(self, row: sqlite3.Row) -> None:
+        if row["action"] in SUPERSEDED_BY_CANCEL:
+            by = "SELECT 1 FROM delivery_actions WHERE payment_key = ? AND id > ? AND action = 'cancel'"
+            later = self.rows(by, row["payment_key"], row["id"])
+        elif row["action"] in RESTAURANT_OPERATIONS:
+            by = "SELECT 1 FROM delivery_actions WHERE restaurant_id = ? AND id > ? AND action LIKE '%_restaurant'"
+            later = self.rows(by, row["restaurant_id"], row["id"])
+        else:
+            by = "SELECT 1 FROM delivery_actions WHERE food_id = ? AND id > ?"
+            later = self.rows(by, row["food_id"], row["id"]) if row["action"] in FOOD_OPERATIONS else []
+        if not later:
+            self._wrong(row, "and nothing newer takes its place")
+
+    # ---- columns -----------------------------------------------------------------------------------------------------
+
+    def _check_columns(self, row: sqlite3.Row, calls: list[Call]) -> None:
+        if (row["error_code"] is None) != (not row["error_text"]):
+            self._wrong(row, f"its words are {row['error_text']!r}")
+        if row["next_attempt_utc"] is not None or row["finished_utc"] is None:
+            self._wrong(row, f"finished {row['finished_utc']}, next attempt {row['next_attempt_utc']}")
+        elif not self.sim.plan.jumps:
+            age = (self.sim.clock.now() - datetime.fromisoformat(f"{row['finished_utc']}Z")).total_seconds()
+            if not -0.1 < age < (SHAKY_S if self.sim.plan.slow_disk or self.sim.plan.broken_disk else 1.0):
+                self._wrong(row, f"and finished {age:.1f} s ago")
+        if row["state"] != "done" and row["state"] != "refused" and row["known_by"] == "answer":
+            self._wrong(row, "and no answer says so")
+        self._check_count(row, calls)
+
+    def _check_count(self, row: sqlite3.Row, calls: list[Call]) -> None:
+        """`attempts`: requests that left and were neither answered 401 nor 429."""
+        counted = sum(call.counts for call in calls)
+        tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ?", row["id"])
+        lost = sum(attempt["error_code"] == "stopped_while_sending" for attempt in tried)
+        if not row["attempts"] - lost <= counted <= row["attempts"] + lost:
+            self._wrong(row, f"after {counted} requests, and counts {row['attempts']}")
+        if row["attempts"] != sum(attempt["outcome"] not in NO_ATTEMPT for attempt in tried):
+            self._wrong(row, f"and counts {row['attempts']} of {len(tried)} attempts")
+
+    def _check_attempts(self, row: sqlite3.Row) -> None:
+        """In the end each answer that was written is the one that came."""
+        tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ? ORDER BY attempt", row["id"])
+        if any(attempt["finished_utc"] is None or attempt["outcome"] is None for attempt in tried):
+            self._wrong(row, "and an attempt has no end")
+        if any(attempt["started_utc"] > attempt["finished_utc"] for attempt in tried) and not self.sim.plan.jumps:
+            self._wrong(row, "and an attempt ended before it began")
+        if any(attempt["error_code"] == "stopped_while_sending" for attempt in tried):
+            return
+        came = Counter(call.status for call in self._of_row[row["id"]] if call.counts)
+        noted = Counter(attempt["http_status"] for attempt in tried if attempt["outcome"] not in NO_ATTEMPT)
+        if came != noted:
+            self._wrong(row, f"its answers were {dict(came)}, noted are {dict(noted)}")
+
+    def _check_waiting(self, number: int) -> None:
+        (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", number)
+        calls = self._of_row[number]
+        state = "sending" if self._in_doubt(row, calls) else "pending"
+        if row["state"] in {"pending", "sending"} and row["state"] != state:
+            self._wrong(row, f"and should be {state}")
+        if row["state"] == "pending" and row["next_attempt_utc"] is None:
+            self._wrong(row, "and does not say when it is tried again")
+        if not (row["error_code"] and row["error_text"]):
+            self._wrong(row, "and does not say for what it waits")
+        self._check_count(row, calls)
+
+    def _check_order(self, row: sqlite3.Row) -> None:
+        """What the verdict does to its order."""
+        stored = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
+        if not stored:
+            return
+        order = stored[0]
+        story = "SELECT 1 FROM delivery_order_events WHERE payment_key = ? AND event = ?"
+        if not self.rows(story, row["payment_key"], f"{row['action']}.{row['state']}"):
+            self._wrong(row, "and the order's story does not say so")
+        doubtful = "status_doubtful" in (order["problem"] or "").split(",")
+        if row["state"] == "refused" and row["http_status"] is not None and not doubtful:
+            self._wrong(row, "and the order's status is not doubted")
+        if row["state"] != "done" or row["error_code"] is not None:
+            return
+        reached = PROVED_BY[row["action"]] if row["known_by"] == "poll" else {TARGET[row["action"]]}
+        if order["status_id"] not in reached:
+            self._wrong(row, f"and the order is {order['status_id']}")
+        if row["known_by"] in {"answer", "poll"} and (doubtful or order["service_status_id"] not in reached):
+            self._wrong(row, f"and the order is in doubt ({order['problem']}, {order['service_status_id']})")
+        ended_by = {5: "completed", 6: "cancelled"}.get(order["status_id"])
+        if ended_by is not None and (order["ended_by"] != ended_by or not order["ended_utc"]):
+            self._wrong(row, f"and the order is ended by {order['ended_by']}")
+
+
+def _seconds(since: str, until: str) -> float:
+    return (datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds()

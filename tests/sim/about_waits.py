@@ -1,0 +1,279 @@
+"""Promises 4 and 6 in time, and the login: how long is waited between two requests, no less and not much more.
+
+The waits stand here as DESIGN.md, section 4, gives them, and as the configuration of the simulation leaves them.
+"""
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from tests.jobs.shop import COOLDOWN_S
+from tests.sim.invariant import Invariant
+from tests.sim.line import RESTAURANT_OPERATIONS, Call
+
+if TYPE_CHECKING:
+    from tests.sim.life import Life
+
+RETRY_WAITS_S = (2.0, 10.0, 60.0)  # after the first, second and third 5xx
+JITTER = 1.5  # "with jitter": half as long again at most
+LATE_S = 20.0  # a poll and its acknowledgement may hold the lane meanwhile
+LATE_ON_A_SLOW_DISK_S = 60.0
+AFTER_SECOND_401_S = 60.0  # a refused login waits for minutes
+QUIET_S = 45.0  # without faults; then no wait of the account's line is left
+HASTE = 40  # requests in a minute that never left: more is no backoff
+A_MOMENT_S = 0.05
+LOOKED_AT = {"accept", "on_the_way"}
+
+
+class Waits(Invariant):
+    """Between two requests of a row lies the wait that the first one's answer asks for."""
+
+    promise = "6"
+
+    def __init__(self) -> None:
+        self._of_row: dict[int, list[Call]] = defaultdict(list)
+        self._unsent: dict[str, list[float]] = defaultdict(list)
+
+    def leaving(self, call: Call) -> None:
+        if call.row is None:
+            return
+        before = self._of_row[call.row]
+        if before and not self._jumped_since(before[-1].left_at):
+            self._compare(before, call)
+        before.append(call)
+
+    def _compare(self, before: list[Call], call: Call) -> None:
+        last, waited = before[-1], self.sim.now() - before[-1].ended_at
+        least, most = self._wait(before)
+        if waited < least - 0.01:
+            self.broken(f"#{call.number} sends row {call.row} {waited:.2f} s after #{last.number} ({last.outcome})")
+        if most is not None and self._undisturbed_since(last) and waited > most + self._patience():
+            self.sim.violated("4", f"#{call.number} sends row {call.row} only {waited:.0f} s after #{last.number}")
+
+    def _wait(self, before: list[Call]) -> tuple[float, float | None]:
+        """The least and the most seconds after the last of these requests; None: that hangs on something else."""
+        last = before[-1]
+        after = RETRY_WAITS_S[min(max(sum(call.counts for call in before), 1), 3) - 1]
+        match last.outcome:
+            case "wait":
+                return COOLDOWN_S, COOLDOWN_S * JITTER
+            case "failed":
+                return after, after * JITTER
+            case "unknown" if last.operation in LOOKED_AT:
+                return 0.0, 2 * COOLDOWN_S
+            case "unknown" if last.operation in RESTAURANT_OPERATIONS:
+                return 0.0, after * JITTER
+            case "unknown":
+                return after, after * JITTER
+            case "unauthorized" if len(before) > 1 and self._is_repeat(before[-2], last):
+                return AFTER_SECOND_401_S, None
+        return 0.0, None
+
+    def _is_repeat(self, first: Call, second: Call) -> bool:
+        """The one repeat with a new token, which was refused, too: that counts as a refused login."""
+        if not first.outcome == second.outcome == "unauthorized" or first.life != second.life:
+            return False
+        between = self.sim.calls[first.number : second.number - 1]
+        logins = [call.outcome for call in between if call.operation == "login" and call.account == first.account]
+        return first.token != second.token and logins == ["ok"]
+
+    def _patience(self) -> float:
+        return LATE_ON_A_SLOW_DISK_S if self.sim.plan.slow_disk else LATE_S
+
+    def _jumped_since(self, moment: float) -> bool:
+        return any(moment <= at <= self.sim.now() for at, _ in self.sim.plan.jumps)  # waits go by the clock
+
+    def _undisturbed_since(self, last: Call) -> bool:
+        """Nothing went wrong since, and the daemon that waits is the one that sent it."""
+        same = self.sim.life is not None and self.sim.life.alive and self.sim.life.number == last.life
+        return same and self.sim.disturbed.get(last.account, 0.0) <= last.left_at
+
+    def tick(self) -> None:
+        for row in self.rows("SELECT id, attempts FROM delivery_actions WHERE state IN ('pending', 'sending')"):
+            before = self._of_row.get(row["id"])
+            if not before or not before[-1].ended or self._jumped_since(before[-1].left_at):
+                continue
+            most = self._wait(before)[1]
+            waited = self.sim.now() - before[-1].ended_at
+            resends = sum(call.counts for call in before) <= len(RETRY_WAITS_S)
+            if most is None or not resends or not self._undisturbed_since(before[-1]):
+                continue
+            if waited > most + self._patience() and not self._is_asked_about(before[-1]):
+                self.sim.violated("4", f"row {row['id']} is not sent again {waited:.0f} s after #{before[-1].number}")
+
+    def _is_asked_about(self, last: Call) -> bool:
+        return last.operation in RESTAURANT_OPERATIONS and last.outcome == "unknown"
+
+    def ended(self, call: Call) -> None:
+        if not call.never_left:
+            return
+        recent = self._unsent[call.account]
+        recent.append(call.ended_at)
+        while recent[0] < call.ended_at - 60.0:
+            recent.pop(0)
+        if len(recent) > HASTE:
+            self.sim.violated("7", f"{len(recent)} requests of {call.account} within a minute on a dead line")
+
+
+class LeavesSoon(Invariant):
+    """A row leaves as soon as it is there and its lane is free."""
+
+    promise = "4"
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._busy: dict[tuple[str, str], float] = {}  # lane: when something of it last ended
+        self._listed: dict[str, float] = {}  # account: when its last list came; until it is taken in it holds lanes
+        self._born: float = 0.0
+
+    def restarted(self, _: "Life") -> None:
+        self._born = self.sim.now()
+
+    def ended(self, call: Call) -> None:
+        lane = ("order", call.argument) if call.operation == "acknowledge" else call.lane
+        if lane is not None:
+            self._busy[lane] = self.sim.now()
+        if call.operation == "get_current":
+            self._listed[call.account] = self.sim.now()
+
+    def leaving(self, call: Call) -> None:
+        if call.row is None or call.lane is None or call.row in self._seen:
+            return
+        self._seen.add(call.row)
+        if self.sim.plan.slow_disk or self.sim.plan.jumps or call.row not in self.sim.till.written:
+            return
+        now = self.sim.now()
+        written = self.sim.till.written[call.row]
+        if min(written, now) - self.sim.disturbed.get(call.account, 0.0) < QUIET_S or self._held_up(call, written):
+            return
+        free = max(written, self._busy.get(call.lane, 0.0), self._listed.get(call.account, 0.0), self._born)
+        if now - free > 1.0:
+            self.broken(f"#{call.number} sends row {call.row} {now - free:.1f} s after it could have")
+
+    def _held_up(self, call: Call, written: float) -> bool:
+        """By what no request shows: a row before it that ended unsent, or by a look."""
+        column = {"order": "payment_key", "restaurant": "restaurant_id"}.get((call.lane or ("", ""))[0], "food_id")
+        before = f"SELECT max(finished_utc) FROM delivery_actions WHERE {column} = ? AND id < ?"
+        (ended,) = self.rows(before, call.argument, call.row)[0]
+        if ended is None:
+            return False
+        age = (self.sim.clock.now() - datetime.fromisoformat(f"{ended}Z")).total_seconds()
+        return self.sim.now() - age > written
+
+
+class TokensInTime(Invariant):
+    """One login at a time, when one is needed and not otherwise; what is known to be over is not sent."""
+
+    promise = "login"
+    refusals_s = (60.0, 60.0, 90.0)  # "growing waits of minutes"
+
+    def __init__(self) -> None:
+        self._token: dict[str, Call] = {}  # account: the login that gave the current token, also of an earlier life
+        self._texts: dict[str, str] = {}
+        self._until: dict[str, tuple[datetime, datetime]] = {}  # received, and known to be over
+        self._needed: set[str] = set()  # accounts whose next login has a reason
+        self._flying: dict[str, Call] = {}
+        self._refused: dict[str, list[Call]] = defaultdict(list)
+        self._over: dict[str, float] = {}  # token: since when it is known to be refused
+        self._in_vain: dict[str, int] = defaultdict(int)  # account: how many 401 since anything went well
+
+    def leaving(self, call: Call) -> None:
+        if call.operation == "login":
+            self._check_login(call)
+        elif self._has_jumped():
+            return
+        elif call.token == self._texts.get(call.account):
+            self._check_token(call)
+        elif self.sim.now() > self._over.get(call.token, 1e12) + A_MOMENT_S:
+            self.broken(f"#{call.number} goes with a token that was refused before")
+
+    def _has_jumped(self) -> bool:
+        return any(at <= self.sim.now() for at, _ in self.sim.plan.jumps)
+
+    def _check_login(self, call: Call) -> None:
+        flying = self._flying.get(call.account)
+        if flying is not None and not flying.ended and flying.life == call.life:
+            self.broken(f"#{call.number} logs in beside #{flying.number}")
+        self._flying[call.account] = call
+        refused = self._refused[call.account]
+        if refused and refused[-1].life == call.life:
+            waited = self.sim.now() - refused[-1].ended_at
+            if waited < self.refusals_s[min(len(refused), len(self.refusals_s)) - 1]:
+                self.broken(f"#{call.number} logs in {waited:.1f} s after {len(refused)} refusals")
+        if call.account in self._needed or call.account not in self._texts or self._has_jumped():
+            return
+        received, until = self._until[call.account]
+        if self.sim.clock.now() < until - (until - received) / 24 - timedelta(seconds=1):
+            self.broken(f"#{call.number} logs in, and the token of #{self._token[call.account].number} is good")
+
+    def _check_token(self, call: Call) -> None:
+        received, until = self._until[call.account]
+        due = until - (until - received) / 24
+        late = (self.sim.clock.now() - due).total_seconds()
+        tried = self._flying.get(call.account)
+        fresh = tried is not None and tried.life == call.life and self.sim.now() - tried.left_at < late + 1.0
+        # A poll that is answered 401 costs its slot. Any other request has its repeat.
+        if self.sim.clock.now() > until + timedelta(seconds=1) and (call.operation == "get_current" or not fresh):
+            self.broken(f"#{call.number} goes with a token that is over")
+        calm = self.sim.now() - self.sim.disturbed.get(call.account, 0.0) > late + QUIET_S
+        if late > min(5.0, (until - received).total_seconds() / 48) and not fresh and calm:
+            self.broken(f"#{call.number} goes {late:.0f} s after its token was to be renewed")
+        if self.sim.now() > self._over.get(call.token, 1e12) + A_MOMENT_S:
+            self.broken(f"#{call.number} goes with a token that was refused before")
+
+    def ended(self, call: Call) -> None:
+        if call.operation == "login":
+            self._login_ended(call)
+            return
+        if call.outcome == "unauthorized":
+            self._over.setdefault(call.token, self.sim.now())
+            self._in_vain[call.account] += 1
+            if call.token == self._texts.get(call.account):
+                self._needed.add(call.account)
+        elif call.outcome in {"ok", "no"}:
+            self._refused[call.account].clear()
+            self._in_vain[call.account] = 0
+
+    def _login_ended(self, call: Call) -> None:
+        if call.outcome == "unauthorized":
+            self._refused[call.account].append(call)
+        granted = call.outcome == "ok" and call.whole and call.reached is not None
+        if not granted:
+            # Whether it was a renewal or not: the next try has the same reason. A crash or a lost answer: as good as none.
+            self._needed.add(call.account)
+            return
+        text = next(reversed([text for text, name in self.sim.tokens.items() if name == call.account]))
+        self._texts[call.account], self._token[call.account] = text, call
+        if self._in_vain[call.account] < 2:  # a second 401 counts as a refused login: the new token is not tried
+            self._needed.discard(call.account)
+        self._until[call.account] = self._known_end(text)
+
+    def _known_end(self, text: str) -> tuple[datetime, datetime]:
+        """What the daemon can know: what the answer says, read in its own zone, or a day."""
+        now = self.sim.clock.now()
+        day = now + timedelta(hours=24)
+        expires = self.sim.world.tokens[text].expires if text in self.sim.world.tokens else None
+        if expires is None:
+            return now, day
+        said = expires.astimezone(ZoneInfo(self.sim.world.options.expiration_timezone)).replace(
+            tzinfo=None, microsecond=0
+        )
+        until = said.replace(tzinfo=ZoneInfo("Europe/Istanbul")).astimezone(UTC)
+        return now, min(until, day) if until > now else day
+
+    def crashed(self, _: "Life") -> None:
+        """What was granted and not yet kept is lost."""
+        self._refused.clear()
+        for account, login in self._token.items():
+            if self.sim.now() - login.ended_at < LATE_ON_A_SLOW_DISK_S:
+                self._needed.add(account)
+
+    def restarted(self, life: "Life") -> None:
+        self._refused.clear()
+        self._over.clear()  # the next life knows only the text that was kept
+        if self.sim.plan.broken_disk or self.sim.plan.locks:
+            self._needed |= set(self._token)
+        for account, (_, until) in self._until.items():
+            if self.sim.clock.now() >= until:
+                self._needed.add(account)
