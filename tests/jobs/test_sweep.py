@@ -201,6 +201,18 @@ async def test_a_delivery_after_the_customer_was_forgotten_brings_the_order_back
     assert shop.order(order)["customer_name"] == order.document["customer"]["name"]
 
 
+async def test_the_same_delivery_after_the_customer_was_forgotten_is_stored_before_it_is_acknowledged(shop: Shop):
+    order = await ended_order(shop)
+    await asyncio.sleep(91 * DAY_S)
+    await swept(shop)
+    order.acknowledged = False
+    await shop.account.renew()
+    await shop.poll()
+    assert order.acknowledged
+    assert shop.order(order)["customer_name"] == order.document["customer"]["name"]
+    assert shop.order(order)["payload"]
+
+
 async def test_documents_in_quarantine_are_blanked_and_closed_too(open_shop: OpenShop):
     shop = await open_shop(orders={"retention_days": 90})
     shop.world.faults.add(listing({"payment_key": "7", "customer": {"name": "Ayşe"}}))

@@ -258,7 +258,9 @@ class ColumnsSayWhatIsSo(Invariant):
         if timedelta() <= self.sim.clock.now() - swept < SWEEP_TAKES and self._is_silent(before, swept):
             yield self._silence(before, after["ended_utc"])
         if self._is_old(before, self.sim.clock.now()):
-            blank = dict.fromkeys(NAMES_A_CUSTOMER) | {"lines": tuple(_without_note(line) for line in before["lines"])}
+            blank = dict.fromkeys([*NAMES_A_CUSTOMER, "payload_hash"]) | {
+                "lines": tuple(_without_note(line) for line in before["lines"])
+            }
             yield Step("retention", before | blank, [])
 
     def _is_silent(self, before: State, now: datetime) -> bool:

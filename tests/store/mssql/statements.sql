@@ -258,7 +258,7 @@ FROM delivery_orders
 WHERE contents_ended_utc < :before AND delivery_orders.payload IS NOT NULL;
 
 -- orders.blank_old
-UPDATE delivery_orders SET note=:note, customer_name=:customer_name, customer_phone=:customer_phone, address=:address, address_description=:address_description, apartment_no=:apartment_no, building_no=:building_no, neighborhood_name=:neighborhood_name, district_name=:district_name, city_name=:city_name, payload=:payload WHERE delivery_orders.payment_key = :payment_key_1 AND contents_ended_utc < :before AND delivery_orders.payload IS NOT NULL;
+UPDATE delivery_orders SET note=:note, customer_name=:customer_name, customer_phone=:customer_phone, address=:address, address_description=:address_description, apartment_no=:apartment_no, building_no=:building_no, neighborhood_name=:neighborhood_name, district_name=:district_name, city_name=:city_name, payload=:payload, payload_hash=:payload_hash WHERE delivery_orders.payment_key = :payment_key_1 AND contents_ended_utc < :before AND delivery_orders.payload IS NOT NULL;
 UPDATE delivery_order_items SET note=:note WHERE delivery_order_items.payment_key IN (:payment_key_1_1);
 SELECT delivery_actions.id
 FROM delivery_actions
