@@ -1,7 +1,10 @@
 """The table of unknown outcomes (DESIGN, section 4), row by row in the whole outbox: what `test_drain.py` leaves out."""
 
+import asyncio
+
 import pytest
 from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 from tests.jobs.test_drain import ABOUT, BEFORE, RESTAURANT_ACTIONS, TARGET, asked, effects, is_so
 
@@ -47,6 +50,45 @@ async def test_a_look_that_shows_the_status_before_sends_it_again_at_once(shop: 
     await shop.verdict(row)
     assert (shop.end(row), order.status_id) == (("done", None, "answer"), TARGET[action])
     assert 29 <= gap(shop, action) <= 32
+
+
+@pytest.mark.parametrize("action", LOOKED_FOR)
+async def test_after_a_start_the_first_poll_is_the_look(shop: Shop, open_shop: OpenShop, action: str):
+    row = await asked(shop, action)
+    shop.world.faults.add(Fault.drop(action, when=When.AFTER))
+    await shop.drain()
+    await shop.crash()
+    await asyncio.sleep(300)
+    shop = await open_shop()
+    await shop.drain()
+    assert (shop.row(row)["state"], len(shop.calls(action))) == ("sending", 1)
+    await shop.poll()
+    assert (shop.end(row), len(shop.calls(action))) == (("done", None, "poll"), 1)
+
+
+@pytest.mark.parametrize("action", LOOKED_FOR)
+async def test_a_look_that_is_under_way_is_waited_for(shop: Shop, action: str):
+    row = await asked(shop, action)
+    shop.world.faults.add(Fault.drop(action, when=When.AFTER))
+    await shop.drain()
+    await asyncio.sleep(300)
+    shop.line.when_answered("get_current", shop.drain)
+    await shop.poll()
+    assert (shop.end(row), len(shop.calls(action))) == (("done", None, "poll"), 1)
+
+
+@pytest.mark.parametrize("action", LOOKED_FOR)
+async def test_a_poll_that_fails_is_not_waited_for(shop: Shop, open_shop: OpenShop, action: str):
+    row = await asked(shop, action)
+    shop.world.faults.add(Fault.drop(action))
+    await shop.drain()
+    await shop.crash()
+    await asyncio.sleep(300)
+    shop = await open_shop()
+    shop.world.faults.add(Fault(operation="get_current", status=500))
+    await shop.poll()
+    await shop.drain()
+    assert (shop.end(row), len(shop.calls(action))) == (("done", None, "answer"), 2)
 
 
 @pytest.mark.parametrize("action", LOOKED_FOR)

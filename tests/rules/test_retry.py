@@ -41,6 +41,7 @@ from orderbridge.rules.retry import (
     counted,
     decide,
     is_uncertain,
+    may_be_seen,
     next_step,
     proof,
     resend_at,
@@ -267,6 +268,15 @@ def test_a_restaurant_is_asked_what_silence_left_open(action: Action, outcomes: 
 @given(action=st.sampled_from([*ORDERS, *FOODS]), outcomes=st.lists(st.sampled_from(Outcome), max_size=5))
 def test_nothing_else_can_be_asked(action: Action, outcomes: list[Outcome]) -> None:
     assert next_step(action, answered(*outcomes)) == Step.SEND
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(
+    "outcomes", [[], [UNKNOWN], [FAILED], [UNKNOWN, FAILED], [FAILED, UNKNOWN], [UNKNOWN, REFUSED]]
+)
+def test_a_poll_that_is_under_way_is_waited_for_after_silence(action: Action, outcomes: list[Outcome]) -> None:
+    silent = outcomes[-1:] == [UNKNOWN]
+    assert may_be_seen(action, answered(*outcomes)) is (silent and action in WAITED_FOR)
 
 
 @pytest.mark.parametrize("outcomes", [[UNKNOWN], [UNKNOWN] * 4, [FAILED] * 4], ids=["one", "silence", "5xx"])

@@ -70,6 +70,7 @@ class Account:
         self.line = Line(clock, random)
         self.on_token: Callable[[Token], None] = lambda _: None
         self.restaurants_known = False
+        self.is_looking = False  # a poll of it is under way, or the first one is about to be
         self._app_secret = settings.app_secret_key.get_secret_value()
         self._rest_secret = settings.rest_secret_key.get_secret_value()
         self._wire = wire
@@ -88,6 +89,7 @@ class Account:
     async def start(self) -> None:
         """Make the account known to the database and take up the token that was kept."""
         await self._database.run(lambda tx: accounts.register(tx, self.fingerprint, self.name))
+        self.is_looking = True
         token = await self._database.read(self._vault.load)
         if token is not None and token.expires_utc > self._clock.now():
             logs.hide(token.access_token)

@@ -13,6 +13,7 @@ from orderbridge.jobs.account import Account
 from orderbridge.model import ActionState, Attempt, KnownBy, OutboxRow, Stored, Verdict
 from orderbridge.rules.lifecycle import ORDER_ACTIONS, Already, Refusal, may_send
 from orderbridge.rules.outbox import Directory, Head, Lane, Plan, View, plan
+from orderbridge.rules.retry import may_be_seen
 from orderbridge.rules.tokens import REFUSAL_WAITS
 from orderbridge.store import actions, orders, reference
 
@@ -96,7 +97,12 @@ class Chooser:
                 sending[owner.name] += 1
                 chosen.append((head, owner.name))
         histories = actions.histories(connection, [head.row.id for head, _ in chosen if head.row.tried])
-        survey.ready = [(head, name, tuple(histories.get(head.row.id, ()))) for head, name in chosen]
+        ready = [(head, name, tuple(histories.get(head.row.id, ()))) for head, name in chosen]
+        survey.ready = [
+            (head, name, history)
+            for head, name, history in ready
+            if not (self._accounts[name].is_looking and may_be_seen(head.row.action, history))
+        ]
         if survey.waiting:
             silent = actions.unexplained(connection, [row.id for row, _ in survey.waiting])
             survey.waiting = [(row, code) for row, code in survey.waiting if row.id in silent]

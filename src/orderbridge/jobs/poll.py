@@ -71,9 +71,11 @@ class Poller:
         if counts.again_in > 0:
             return counts
         began = self._lanes.begin_poll()
+        self._account.is_looking = True
         try:
             await self._poll(began, counts)
         finally:
+            self._account.is_looking = False
             self._lanes.end_poll(began)
         return counts
 

@@ -110,6 +110,11 @@ def next_step(action: Action, history: Sequence[Attempt]) -> Step:
     return Step.SEND
 
 
+def may_be_seen(action: Action, history: Sequence[Attempt]) -> bool:
+    """Whether a look may show what became of the last request: a poll that is under way is waited for."""
+    return action in _LOOK_TELLS_WHETHER_TO_RESEND and bool(history) and history[-1].outcome == Outcome.UNKNOWN
+
+
 def decide(action: Action, history: Sequence[Attempt], *, now: datetime, pace: Pace, retry_at: datetime) -> Decision:
     """The decision after the newest attempt, the last of `history`.
 
