@@ -103,6 +103,23 @@ def test_wrong_usage_is_said_and_ends_with_2(arguments, run):
     assert "Error: " in ended.err
 
 
+@pytest.mark.parametrize(
+    "arguments, remedy",
+    [
+        (("sandbox", "--listen", "127.0.0.1:0", "--directory", "{file}/inside"), "with --directory"),
+        (("demo", "--orders", "1", "--database", "{file}.missing/demo.db"), "with --database"),
+    ],
+    ids=["sandbox", "demo"],
+)
+def test_a_place_that_cannot_be_written_names_the_option(arguments, remedy, command, tmp_path):
+    file = tmp_path / "a-file"
+    file.touch()
+    ended = command(*(part.format(file=file) for part in arguments))
+    assert ended.code == 1
+    assert ended.err.startswith("Error: ")
+    assert remedy in ended.err
+
+
 @pytest.mark.parametrize("arguments", [(), ("db",), ("actions",), ("config",), ("quarantine",)], ids=" ".join)
 def test_a_command_that_is_not_complete_shows_what_is_missing(arguments, command):
     ended = command(*arguments)

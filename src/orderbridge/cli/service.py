@@ -45,9 +45,14 @@ def run(context: Context) -> None:
 )
 def demo(order_count: int, database: Path) -> None:
     """Sandbox, daemon and a little till together: watch orders come in, be accepted and completed."""
+    import sqlite3
+
     from orderbridge.demo import play
 
-    raise SystemExit(play(order_count, database))
+    try:
+        raise SystemExit(play(order_count, database))
+    except sqlite3.OperationalError as error:
+        raise click.ClickException(f"{database}: {error}. Name a file that can be written with --database.") from error
 
 
 @click.command()
@@ -90,6 +95,8 @@ def sandbox(
         serve(World.default(seed=seed, options=options), directory=directory, host=host.strip("[]"), port=int(port))
     except CannotListen as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{error}. Name a folder that can be written with --directory.") from error
 
 
 COMMANDS = (run, demo, sandbox)
