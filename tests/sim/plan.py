@@ -164,7 +164,7 @@ def plan_for(seed: int, kind: str = "") -> Plan:
 
 
 def _with_more(plan: Plan, chance: Random) -> Plan:
-    shared = len(plan.accounts) > 1 and chance.random() < 0.5
+    shared = len(plan.accounts) > 1 and chance.random() < 0.75
     late = chance.choice((0.0, 0.0, 0.0, 0.0, 7200.0, 90000.0)) if plan.kind != "day" else 0.0
     more = More(
         edits=chance.choice((0.0, 0.3, 0.6)),

@@ -14,10 +14,13 @@ from orderbridge.jobs.drain import Outbox
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.poll import Poller
+from orderbridge.jobs.reference import read_statuses
+from orderbridge.jobs.sweep import sweep
+from orderbridge.marketplace import payment
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.http import Wire
-from orderbridge.rules import outbox, retry
-from orderbridge.store import accounts, actions, database, orders
+from orderbridge.rules import lifecycle, outbox, retry
+from orderbridge.store import accounts, actions, database, orders, quarantine
 from orderbridge.store.accounts import Vault
 
 SEEDS = range(1002, 1022)
@@ -33,6 +36,20 @@ FOUND_BY = {
     "a_bad_document_stops_the_poll": 1003,
     "a_refused_login_is_not_told": 1015,  # the fourteenth: few plans refuse a login
     "silence_counts_as_done": 1003,
+    "what_did_not_change_is_not_acknowledged": 1004,
+    "a_document_that_is_no_order_is_forgotten": 1003,
+    "an_order_of_another_account_is_not_told": 1006,
+    "a_document_is_first_seen_each_time": 1003,
+    "a_status_that_moved_hides_the_contents": 1010,
+    "the_lines_stay_as_they_were": 1004,
+    "what_was_withheld_counts_as_known": 1003,
+    "silence_ends_nothing": 1006,
+    "silence_does_not_wait_for_a_scheduled_order": 1006,
+    "retention_keeps_the_notes": 1006,
+    "an_ok_is_not_noted": 1010,
+    "a_list_shows_an_order_twice_and_the_last_one_counts": 1003,
+    "a_scheduled_order_is_accepted": 1003,
+    "the_status_of_a_restaurant_is_not_written": 1003,
     "an_acknowledgement_may_take_its_time": 1006,  # the fifth: an acknowledgement that nobody answers
 }
 
@@ -182,6 +199,160 @@ PLANTED: tuple[tuple[str, str, Callable[..., object], str, str], ...] = (
         Client.acknowledge,
         "deadline=deadline",
         "deadline=deadline + 60",
+    ),
+    (
+        "1 and 7",
+        "one_of_the_changed_orders_is_left_out",
+        Intake._store,
+        "for chunk in _chunks(listed.changed):",
+        "for chunk in _chunks(listed.changed[1:]):",
+    ),
+    (
+        "1 and 7",
+        "what_did_not_change_is_not_acknowledged",
+        Intake._store,
+        'self._acknowledge_later(answer, [(d.payment_key or "", d.status_id) for d in chunk])',
+        "pass",
+    ),
+    (
+        "1 and 7",
+        "a_document_that_is_no_order_is_forgotten",
+        Intake.take_in,
+        "await self._quarantine(answer, document, reason)",
+        "pass",
+    ),
+    (
+        "1 and 7",
+        "an_order_of_another_account_is_not_told",
+        Intake._is_ours,
+        'self._log.error("order.foreign_delivery", owner=known.account, payment_key=known.payment_key)',
+        "pass",
+    ),
+    (
+        "3",
+        "the_next_poll_is_not_noted_when_the_answer_is_in",
+        accounts.note_poll,
+        '{"mine": fingerprint, **values}',
+        '{"mine": fingerprint, **{name: value for name, value in values.items() if name != "next_poll_utc"}}',
+    ),
+    (
+        "3",
+        "the_poll_waits_twice_as_long",
+        Poller._cool_down,
+        "self._clock.monotonic() + self._cooldown.total_seconds()",
+        "self._clock.monotonic() + 2 * self._cooldown.total_seconds()",
+    ),
+    (
+        "7",
+        "a_document_is_first_seen_each_time",
+        quarantine.keep,
+        "if not seen:",
+        "connection.execute(update(quarantine).values(first_seen_utc=now))\n    if not seen:",
+    ),
+    (
+        "contract",
+        "an_echo_is_news",
+        lifecycle._last_change,
+        "return LastChange.STATUS if moved else None",
+        "return LastChange.STATUS",
+    ),
+    (
+        "contract",
+        "a_status_that_moved_hides_the_contents",
+        lifecycle._last_change,
+        "if contents:",
+        "if contents and not moved:",
+    ),
+    (
+        "contract",
+        "the_lines_stay_as_they_were",
+        orders.update_delivered,
+        "if change.contents_changed:",
+        "if False:",
+    ),
+    (
+        "contract",
+        "prepaid_orders_are_collected_again",
+        payment.amount_due,
+        "return Decimal(0) if code in _PREPAID else None",
+        "return total if code in _PREPAID else None",
+    ),
+    (
+        "contract",
+        "what_was_withheld_counts_as_known",
+        orders.update_delivered,
+        '"payload_hash": None,',
+        '"payload_hash": order.digest,',
+    ),
+    (
+        "contract",
+        "a_doubt_never_goes",
+        orders.update_delivered,
+        "keep_doubt=not change.status_counts",
+        "keep_doubt=True",
+    ),
+    (
+        "contract",
+        "an_order_that_is_heard_of_again_stays_ended",
+        orders._end,
+        'return {"ended_utc": None, "ended_by": None}',
+        "return {}",
+    ),
+    (
+        "contract",
+        "silence_ends_nothing",
+        sweep,
+        "ended, refused = await write_batch(database, end, quiet)",
+        "ended, refused = [], []",
+    ),
+    (
+        "contract",
+        "silence_does_not_wait_for_a_scheduled_order",
+        orders._is_silent,
+        "orders.c.scheduled_for < not_before,",
+        "orders.c.scheduled_for.is_not(None),",
+    ),
+    (
+        "contract",
+        "retention_keeps_the_notes",
+        orders.blank_old,
+        "connection.execute(update(items).where(items.c.payment_key.in_(batch)).values(note=None))",
+        "pass",
+    ),
+    (
+        "contract",
+        "an_ok_is_not_noted",
+        Intake._note,
+        "noted, failed = await write_batch(self._database, _mark_free, batch)",
+        "noted, failed = list(batch), []",
+    ),
+    (
+        "contract",
+        "a_list_shows_an_order_twice_and_the_last_one_counts",
+        lifecycle.latest,
+        "if place < furthest.get(document.payment_key, 0):",
+        "if False:",
+    ),
+    (
+        "contract",
+        "a_scheduled_order_is_accepted",
+        Intake._auto_accept,
+        "scheduled = order.facts.scheduled_for is not None and not settings.auto_accept_scheduled",
+        "scheduled = False",
+    ),
+    (
+        "contract",
+        "the_column_of_the_till_is_written",
+        orders.update_delivered,
+        '"payload_hash": None,',
+        '"payload_hash": None,\n        "pos_revision": 0,',
+    ),
+    (
+        "contract",
+        "the_status_of_a_restaurant_is_not_written",
+        read_statuses,
+        "await database.run(write)",
+        "pass",
     ),
 )
 

@@ -10,13 +10,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tests.jobs.shop import text_of
+from tests.sim.plan import LOUD_SWEEP_S, Plan
 
 from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, DEFAULT_SCENERY, KADIKOY, USKUDAR
 from orderbridge.sandbox.state import Order, Scenery
 from orderbridge.sandbox.world import CannotOrder
 
 if TYPE_CHECKING:
-    from tests.sim.plan import Plan
     from tests.sim.simulation import Sim
 
 RESTAURANTS = {"kadikoy": (KADIKOY,), "besiktas": (BESIKTAS,), "chain": (USKUDAR, ATASEHIR)}
@@ -81,7 +81,7 @@ ODD: tuple[dict[str, Any], ...] = (
 )
 
 
-def scenery_for(plan: "Plan") -> Scenery:
+def scenery_for(plan: Plan) -> Scenery:
     """The usual one; where two accounts share a restaurant, the second one reaches the first one's, too."""
     if not plan.more.shared:
         return DEFAULT_SCENERY
@@ -146,6 +146,8 @@ class Customers:
         plan = self._sim.plan
         for _ in range(plan.orders):
             self._agenda.at(self._random.uniform(0, plan.seconds * 0.97), self._order)
+        for at, _ in plan.more.late:
+            self._agenda.at(at + 1.3 * LOUD_SWEEP_S, self._flip_some)
 
     def _order(self) -> None:
         sim, chance = self._sim, self._random
@@ -176,6 +178,14 @@ class Customers:
                 wait = chance.expovariate(1 / 300) * self._sim.plan.pace
                 self._agenda.after(wait, lambda: self._edit(order))
             self._agenda.at(chance.uniform(self._sim.now(), self._sim.plan.seconds), lambda: self._flip(order))
+        if more.late and chance.random() < 0.2:
+            order.placed = order.placed | {"scheduled_date": "2026-03-04 20:00:00"}
+
+    def _flip_some(self) -> None:
+        """What has ended by silence is heard of again."""
+        for order in list(self._sim.world.orders.values()):
+            if self._edits.random() < 0.5:
+                self._flip(order)
 
     def _flip(self, order: Order) -> None:
         """Somebody at the panel makes a mistake and takes it back: the order is delivered again as it was.
