@@ -24,6 +24,7 @@ LISTS_AFTER_S = 150.0  # of a start without trouble: they are tried once a minut
 TAKES_S = 60.0  # a unit of work, while a till holds the file
 MOST_SILENT = 2  # deliveries: 8 s can be over, or an acknowledgement be lost
 LOOK_EVERY = 20  # ticks
+NEVER = "2000-01-01"
 
 
 class AnswersAreTakenIn(Invariant):
@@ -195,7 +196,7 @@ class PollsAreNoted(Invariant):
         told = row["state"], row["last_error"] is None
         if call.is_heard and told != ("ok", True):
             self.broken(f"#{call.number} went well, and of {call.account} stands {told} {row['last_error']}")
-        if call.is_heard and not _seconds(-SLACK_S) <= _time(row["last_poll_ok_utc"]) - then <= _seconds(
+        if call.is_heard and not _seconds(-SLACK_S) <= _time(row["last_poll_ok_utc"] or NEVER) - then <= _seconds(
             WITHIN_S + 15.0
         ):
             self.broken(f"#{call.number} went well at {then}, and {row['last_poll_ok_utc']} is noted")
