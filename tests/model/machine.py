@@ -237,6 +237,7 @@ class Daemon:
         monkeypatch.setattr(verdicts.Verdicts, "_words", lambda *_: None)
         self.answer_to_acknowledgement: Exception | None = None
         account = SimpleNamespace(
+            is_looking=False,
             name=ACCOUNT,
             paused=lambda: 0.0,
             retry_at=lambda: NOW,

@@ -227,7 +227,7 @@ class ColumnsSayWhatIsSo(Invariant):
     def _verdicts(self, key: str, before: State, rows: list[sqlite3.Row]) -> Step:
         state, events = before, list[Event]()
         for row in rows:
-            status = self._made_by(key, row)
+            status = self._made_by(key, before["account"], row)
             if status is not None:
                 state = self._with_status(state, status, shown=row["known_by"] != "refusal")
             elif row["state"] == "refused" and row["http_status"] is not None:
@@ -235,12 +235,14 @@ class ColumnsSayWhatIsSo(Invariant):
             events.append((row["finished_utc"], f"{row['action']}.{row['state']}", *_shown(state), row["error_code"]))
         return Step(" and ".join(f"{row['action']}.{row['state']}" for row in rows), state, events)
 
-    def _made_by(self, key: str, row: sqlite3.Row) -> int | None:
-        """The status that a row's end writes: what it asked for, or what the look showed."""
+    def _made_by(self, key: str, account: str, row: sqlite3.Row) -> int | None:
+        """The status that a row's end writes: what it asked for, or what its account's look showed."""
         if row["state"] != "done" or row["error_code"] == "already":
             return None
-        shown = [call.documents[key].status for call in self._answers.values() if key in call.documents]
-        return shown[0] if row["known_by"] == "poll" and shown else TARGETS[row["action"]]
+        look = self._answers.get(account)
+        if row["known_by"] == "poll" and look is not None and key in look.documents:
+            return look.documents[key].status
+        return TARGETS[row["action"]]
 
     def _with_status(self, before: State, status: int, *, shown: bool) -> State:
         state = before | {"status_id": status, "status": self._word(status)} | self._end(before, status)

@@ -100,7 +100,16 @@ class SilenceIsAnAlarm(Invariant):
             self._told.pop(account, None)
         elif event == "login.refused" and level == "error":
             self._failing.pop(f"login {account}", None)
-        elif event in {"action.expired", "action.failed"} and facts.get("action") == "accept" and level == "error":
+        elif event in {"action.expired", "action.failed"}:
+            self._heard_end(level, event, facts)
+
+    def _heard_end(self, level: str, event: str, facts: dict[str, Any]) -> None:
+        """A customer who was not answered, a courier of whom nobody knows: somebody has to look."""
+        alarm = facts.get("action") == "accept"
+        alarm = alarm or (facts.get("action") == "on_the_way" and facts.get("code") == "outcome_unknown")
+        if alarm and level != "error":
+            self.broken(f"{event} of {facts['action']} {facts['id']} is told as {level}")
+        if facts.get("action") == "accept":
             self._accepts[facts["id"]] = event
 
     def crashed(self, _: "Life") -> None:

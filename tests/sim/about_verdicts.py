@@ -173,6 +173,8 @@ class Verdicts(Invariant):
         return bool(self.rows(lost, row["id"]))
 
     def _check_already(self, row: sqlite3.Row) -> None:
+        if row["known_by"] == "answer":
+            self._wrong(row, "and nothing was asked")
         key, target = row["payment_key"], TARGET.get(row["action"])
         listed = any(
             status == target
@@ -299,7 +301,7 @@ class Verdicts(Invariant):
 
     def _check_columns(self, row: sqlite3.Row, calls: list[Call]) -> None:
         if (row["error_code"] is None) != (not row["error_text"]):
-            self._wrong(row, f"its words are {row['error_text']!r}")
+            self.sim.violated("4", f"row {row['id']} is {row['state']}, and its words are {row['error_text']!r}")
         if row["next_attempt_utc"] is not None or row["finished_utc"] is None:
             self._wrong(row, f"finished {row['finished_utc']}, next attempt {row['next_attempt_utc']}")
         elif not self.sim.plan.jumps:

@@ -75,8 +75,10 @@ class Waits(Invariant):
         if not first.outcome == second.outcome == "unauthorized" or first.life != second.life:
             return False
         between = self.sim.calls[first.number : second.number - 1]
-        logins = [call.outcome for call in between if call.operation == "login" and call.account == first.account]
-        return first.token != second.token and logins == ["ok"]
+        logins = [call for call in between if call.operation == "login" and call.account == first.account]
+        if [login.outcome for login in logins] != ["ok"] or first.token == second.token:
+            return False
+        return logins[0].left_at - first.ended_at < A_MOMENT_S and second.left_at - logins[0].ended_at < LATE_S / 4
 
     def _patience(self) -> float:
         return LATE_ON_A_SLOW_DISK_S if self.sim.plan.slow_disk else LATE_S
@@ -176,6 +178,7 @@ class TokensInTime(Invariant):
         self._flying: dict[str, Call] = {}
         self._refused: dict[str, list[Call]] = defaultdict(list)
         self._over: dict[str, float] = {}  # token: since when it is known to be refused
+        self._polled_in_vain: dict[str, int] = defaultdict(int)  # and of polls, which have no repeat
         self._in_vain: dict[str, int] = defaultdict(int)  # account: how many 401 since anything went well
 
     def leaving(self, call: Call) -> None:
@@ -229,11 +232,14 @@ class TokensInTime(Invariant):
         if call.outcome == "unauthorized":
             self._over.setdefault(call.token, self.sim.now())
             self._in_vain[call.account] += 1
+            self._polled_in_vain[call.account] += call.operation == "get_current"
             if call.token == self._texts.get(call.account):
                 self._needed.add(call.account)
         elif call.outcome in {"ok", "no"}:
             self._refused[call.account].clear()
             self._in_vain[call.account] = 0
+            if call.operation == "get_current":
+                self._polled_in_vain[call.account] = 0
 
     def _login_ended(self, call: Call) -> None:
         if call.outcome == "unauthorized":
@@ -245,7 +251,9 @@ class TokensInTime(Invariant):
             return
         text = next(reversed([text for text, name in self.sim.tokens.items() if name == call.account]))
         self._texts[call.account], self._token[call.account] = text, call
-        if self._in_vain[call.account] < 2:  # a second 401 counts as a refused login: the new token is not tried
+        if (
+            max(self._in_vain[call.account], self._polled_in_vain[call.account]) < 2
+        ):  # a second 401 counts as a refused login: the new token is not tried
             self._needed.discard(call.account)
         self._until[call.account] = self._known_end(text)
 
