@@ -40,6 +40,7 @@ NAMES_A_CUSTOMER = (
     "payload",
 )
 LOOK_AT_ALL = 100  # ticks
+BEGUN_BEFORE_S = 0.5  # a poll begins when it is noted, and leaves a moment later
 SWEEP_TAKES = timedelta(minutes=1)  # a sweep looks first, and waits for its turn to write
 
 
@@ -193,7 +194,8 @@ class ColumnsSayWhatIsSo(Invariant):
             return
         if not flown and not self._is_unresolved(key):
             yield self._delivery(before, document)
-        if flown or self._busy.get(key, -1.0) >= call.left_at or self._is_unresolved(key) or self._disturbed(call):
+        busy = self._busy.get(key, -1.0) >= call.left_at - BEGUN_BEFORE_S
+        if flown or busy or self._is_unresolved(key) or self._disturbed(call):
             yield self._delivery_that_does_not_count(before, document)
 
     def _is_unchanged(self, before: State, document: Document) -> bool:

@@ -129,8 +129,14 @@ class Agenda:
     def _do(self, number: int) -> None:
         handle, act = self._waiting.pop(number)
         handle.cancel()
-        if not self._sim.over.is_set():
+        if self._sim.over.is_set():
+            return
+        try:
             act()
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            self.after(1.0, act)  # the daemon has not made them yet
 
 
 class Customers:
