@@ -40,6 +40,7 @@ NAMES_A_CUSTOMER = (
     "payload",
 )
 LOOK_AT_ALL = 100  # ticks
+TAKING_IN_S = 20.0  # with acknowledgements that nobody answers, and a slow disk
 BEGUN_BEFORE_S = 0.5  # a poll begins when it is noted, and leaves a moment later
 SWEEP_TAKES = timedelta(minutes=1)  # a sweep looks first, and waits for its turn to write
 
@@ -195,7 +196,7 @@ class ColumnsSayWhatIsSo(Invariant):
         if not flown and not self._is_unresolved(key):
             yield self._delivery(before, document)
         busy = self._busy.get(key, -1.0) >= call.left_at - BEGUN_BEFORE_S
-        if flown or busy or self._is_unresolved(key) or self._disturbed(call):
+        if flown or busy or self._is_unresolved(key) or self._disturbed(call) or self._is_taken_in(key, call):
             yield self._delivery_that_does_not_count(before, document)
 
     def _is_unchanged(self, before: State, document: Document) -> bool:
@@ -216,6 +217,11 @@ class ColumnsSayWhatIsSo(Invariant):
             change = "cancelled" if state["ended_by"] == "cancelled" else "ended"
         state |= self._news(before, change)
         return Step("a delivery", state, [(self._now(), change or "delivered", *_shown(state), None)])
+
+    def _is_taken_in(self, key: str, call: Call) -> bool:
+        """Another account's list has the order, too, and may still hold its lane."""
+        others = [other for other in self._answers.values() if other.account != call.account]
+        return any(key in other.documents and other.ended_at > call.ended_at - TAKING_IN_S for other in others)
 
     def _delivery_that_does_not_count(self, before: State, document: Document) -> Step:
         state = before | _contents(document) | {"payload_hash": None}
