@@ -52,13 +52,6 @@ PLANTED: tuple[tuple[str, str, Callable[..., object], str, str], ...] = (
     ),
     (LANES, "the_newest_row_goes_first", outbox._plan_lane, "oldest = alive[::-1]", "oldest = alive"),
     (
-        LANES,
-        "two_rows_of_a_lane_at_once",
-        outbox._lane,
-        'order_lane(row.payment_key or "")',
-        '("order", f"{row.payment_key} {row.action}")',
-    ),
-    (
         TWICE,
         "a_refusal_is_tried_again",
         retry.decide,
