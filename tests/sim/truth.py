@@ -45,7 +45,8 @@ class TruthInTheEnd(Invariant):
                 self.broken(f"{about}, and the service never did it")
         if row["state"] in {"expired", "withdrawn"} and effects:
             self.broken(f"{about}, and #{effects[0].number} did it")
-        if row["state"] == "refused" and effects and row["error_code"] != "order_cancelled":
+        undone = row["known_by"] == "poll" and order is not None and effects and _changed_after(order, effects[0])
+        if row["state"] == "refused" and effects and row["error_code"] != "order_cancelled" and not undone:
             self.broken(f"{about}, and #{effects[0].number} did it")
 
     def _check_order(self, order: Order, *, uncertain: bool) -> None:
@@ -92,3 +93,8 @@ class TruthInTheEnd(Invariant):
                 if listed != call.reached.status_before:
                     return True
         return False
+
+
+def _changed_after(order: Order, call: Call) -> bool:
+    """Somebody else took it back before we looked."""
+    return call.reached is not None and any(c.by != "pos" and c.at >= call.reached.at for c in order.history)
