@@ -3,11 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
-from tests.sim.invariant import Invariant
+from tests.sim.invariant import Invariant, time_of
 from tests.sim.line import ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
 from tests.sim.reading import Document
 
@@ -83,13 +83,10 @@ class AnswersAreTakenIn(Invariant):
                 self.broken(f"#{answer.number} delivered {key}, which is another account's, and nobody was told")
         elif stored[0]["payload"] != document.text:
             self.broken(f"#{answer.number} delivered {key}, and an older document is there")
-        elif self._flown.get(key, -1.0) < answer.left_at and not self._is_unresolved(key):
+        elif self._flown.get(key, -1.0) < answer.left_at and not self.is_unresolved(key):
             self._silent[key] += 1  # an acknowledgement takes it back
             if self._silent[key] > MOST_SILENT:
                 self.broken(f"#{answer.number} delivered {key} again, and it is not acknowledged")
-
-    def _is_unresolved(self, key: str) -> bool:
-        return bool(self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending'", key))
 
     def _is_late(self, answer: Call, key: str) -> bool:
         """Two that are delivered an order at the same moment: the second one sees whose it is at its next poll."""
@@ -132,7 +129,7 @@ class QuarantineCounts(Invariant):
         for row in self.rows("SELECT * FROM delivery_quarantine WHERE payload <> ''"):
             times, seen = self._kept.get(row["id"], (0, ""))
             told = row["times_seen"], row["last_seen_utc"]
-            fresh = timedelta() <= now - _time(told[1]) < _seconds(TAKES_S)  # it waits for its turn to be written
+            fresh = timedelta() <= now - time_of(told[1]) < _seconds(TAKES_S)  # it waits for its turn to be written
             if told != (times, seen) and not (told[0] == times + 1 and fresh):
                 self.broken(f"{name}: document {row['id']} was seen {times} times until {seen}, and now it is {told}")
             if row["first_seen_utc"] != self._first.setdefault(row["id"], row["last_seen_utc"]):
@@ -153,11 +150,11 @@ class PollsAreNoted(Invariant):
             return
         self._check_pace(call)
         row, now = self._row(call.account), self.sim.clock.now()
-        if row["next_poll_utc"] is None or _time(row["next_poll_utc"]) < now + _seconds(
+        if row["next_poll_utc"] is None or time_of(row["next_poll_utc"]) < now + _seconds(
             TIMEOUT_S + COOLDOWN_S - SLACK_S
         ):
             self.broken(f"#{call.number} leaves, and the next poll is noted for {row['next_poll_utc']}")
-        if abs(_time(row["last_poll_utc"]) - now) > _seconds(WITHIN_S):
+        if abs(time_of(row["last_poll_utc"]) - now) > _seconds(WITHIN_S):
             self.broken(f"#{call.number} leaves, and the last poll is noted for {row['last_poll_utc']}")
 
     def _check_pace(self, call: Call) -> None:
@@ -189,14 +186,14 @@ class PollsAreNoted(Invariant):
 
     def _check_note(self, call: Call, then: datetime) -> None:
         row = self._row(call.account)
-        after = (_time(row["next_poll_utc"]) - then).total_seconds()
+        after = (time_of(row["next_poll_utc"]) - then).total_seconds()
         most = math.inf if call.status == 401 else COOLDOWN_S + SLACK_S  # after a 401 comes a login
         if not COOLDOWN_S <= after <= most:
             self.broken(f"#{call.number} is answered, and the next poll is noted for {after:.2f} s later")
         told = row["state"], row["last_error"] is None
         if call.is_heard and told != ("ok", True):
             self.broken(f"#{call.number} went well, and of {call.account} stands {told} {row['last_error']}")
-        if call.is_heard and not _seconds(-SLACK_S) <= _time(row["last_poll_ok_utc"] or NEVER) - then <= _seconds(
+        if call.is_heard and not _seconds(-SLACK_S) <= time_of(row["last_poll_ok_utc"] or NEVER) - then <= _seconds(
             WITHIN_S + 15.0
         ):
             self.broken(f"#{call.number} went well at {then}, and {row['last_poll_ok_utc']} is noted")
@@ -318,17 +315,13 @@ class ListsAreRead(Invariant):
     def _check_statuses(self) -> None:
         for row in self.rows("SELECT * FROM delivery_restaurants"):
             is_open = row["id"] in self.sim.world.open_restaurants
-            asked = row["status_utc"] and self.sim.clock.now() - _time(row["status_utc"])
+            asked = row["status_utc"] and self.sim.clock.now() - time_of(row["status_utc"])
             if self.sim.now() - self._changed.get(row["id"], 0.0) > ASKED_EVERY_S and row["status"] != (
                 "Open" if is_open else "Closed"
             ):
                 self.broken(f"{row['id']} is open: {is_open}, and {row['status']} stands there")
             if not asked or asked > _seconds(ASKED_EVERY_S + LISTS_AFTER_S):
                 self.broken(f"the status of {row['id']} is as old as {asked}")
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def _seconds(seconds: float) -> timedelta:

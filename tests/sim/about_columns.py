@@ -7,13 +7,13 @@ verdict or the time makes of what was there before: all columns, the lines, the 
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import text_of
-from tests.sim.invariant import IN_TIME_S, Invariant
-from tests.sim.line import ORDER_OPERATIONS, Call
+from tests.sim.invariant import IN_TIME_S, Invariant, time_of
+from tests.sim.line import ORDER_OPERATIONS, TARGET, Call
 from tests.sim.plan import LOUD_SWEEP_S, QUIET_SWEEP_S
 from tests.sim.reading import ENDS, LINE_COLUMNS, OPTION_COLUMNS, STATUS_WORDS, Document, plain, read
 
@@ -24,7 +24,6 @@ State = dict[str, Any]  # the daemon's columns of an order, its lines and its op
 Event = tuple[str, str, int | None, str | None, str | None]  # at_utc, event, status_id, status, detail
 
 OF_THE_POS = ("pos_revision", "pos_reference")
-TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 DOUBT = "status_doubtful"
 NAMES_A_CUSTOMER = (
     "note",
@@ -173,7 +172,7 @@ class ColumnsSayWhatIsSo(Invariant):
             if key in call.documents and before["account"] == call.account:
                 yield from self._deliveries(key, before, call)
         yield from self._by_time(before, after)
-        if self._is_unresolved(key):
+        if self.is_unresolved(key):
             yield Step("a doubt", before | {"problem": before["problem"] | {DOUBT}}, [])
 
     # ---- a delivery --------------------------------------------------------------------------------------------------
@@ -193,10 +192,10 @@ class ColumnsSayWhatIsSo(Invariant):
         flown = self._flying[key] > 0 or self._flown.get(key, -1.0) >= call.left_at
         if self._is_unchanged(before, document):
             return
-        if not flown and not self._is_unresolved(key):
+        if not flown and not self.is_unresolved(key):
             yield self._delivery(before, document)
         busy = self._busy.get(key, -1.0) >= call.left_at - BEGUN_BEFORE_S
-        if flown or busy or self._is_unresolved(key) or self._disturbed(call) or self._is_taken_in(key, call):
+        if flown or busy or self.is_unresolved(key) or self._disturbed(call) or self._is_taken_in(key, call):
             yield self._delivery_that_does_not_count(before, document)
 
     def _is_unchanged(self, before: State, document: Document) -> bool:
@@ -250,7 +249,7 @@ class ColumnsSayWhatIsSo(Invariant):
         look = self._answers.get(account)
         if row["known_by"] == "poll" and look is not None and key in look.documents:
             return look.documents[key].status
-        return TARGETS[row["action"]]
+        return TARGET[row["action"]]
 
     def _with_status(self, before: State, status: int, *, shown: bool) -> State:
         state = before | {"status_id": status, "status": self._word(status)} | self._end(before, status)
@@ -264,7 +263,7 @@ class ColumnsSayWhatIsSo(Invariant):
     # ---- the time ----------------------------------------------------------------------------------------------------
 
     def _by_time(self, before: State, after: State) -> Iterator[Step]:
-        swept = _time(after["ended_utc"] or "0001-01-01")
+        swept = time_of(after["ended_utc"] or "0001-01-01")
         if timedelta() <= self.sim.clock.now() - swept < SWEEP_TAKES and self._is_silent(before, swept):
             yield self._silence(before, after["ended_utc"])
         if self._is_old(before, self.sim.clock.now()):
@@ -277,7 +276,7 @@ class ColumnsSayWhatIsSo(Invariant):
         border = now - timedelta(hours=self.sim.settings.orders.silence_hours)
         return (
             before["ended_utc"] is None
-            and _time(before["changed_utc"]) < border
+            and time_of(before["changed_utc"]) < border
             and (before["scheduled_for"] is None or _scheduled(before["scheduled_for"]) < border)
         )
 
@@ -287,7 +286,7 @@ class ColumnsSayWhatIsSo(Invariant):
 
     def _is_old(self, before: State, now: datetime) -> bool:
         border = now - timedelta(days=self.sim.settings.orders.retention_days)
-        return before["ended_utc"] is not None and _time(before["ended_utc"]) < border
+        return before["ended_utc"] is not None and time_of(before["ended_utc"]) < border
 
     # ---- details -----------------------------------------------------------------------------------------------------
 
@@ -319,11 +318,6 @@ class ColumnsSayWhatIsSo(Invariant):
         if not change:
             return {}
         return {"revision": before["revision"] + 1, "last_change": change, "changed_utc": now or self._now()}
-
-    def _is_unresolved(self, key: str) -> bool:
-        return bool(
-            self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending' LIMIT 1", key)
-        )
 
     def _disturbed(self, call: Call) -> bool:
         return max(self.sim.disturbed.values(), default=0.0) >= call.left_at
@@ -414,10 +408,6 @@ def _shown(state: State) -> tuple[int | None, str]:
 def _without_note(line: tuple[Any, ...]) -> tuple[Any, ...]:
     at = LINE_COLUMNS.index("note")
     return (*line[:at], None, *line[at + 1 :])
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def _scheduled(text: str) -> datetime:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, FINAL
 from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of
-from tests.sim.line import ACTIONS, ORDER_OPERATIONS, Call
+from tests.sim.line import ACTIONS, ORDER_OPERATIONS, TARGET, Call
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
@@ -210,9 +210,6 @@ class NothingTwice(Invariant):
     def ended(self, call: Call) -> None:
         if call.operation == "get_current" and call.whole and call.status == 200 and call.ended == "answered":
             self._looks[call.account] = call.left_at
-
-
-TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 
 
 class MayLeave(Invariant):

@@ -46,8 +46,7 @@ class OneHarmsItself(Invariant):
                     continue
                 if not isinstance(order.placed.get("payment_key"), str) or len(order.key) != 36:
                     continue
-                sending = "SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending'"
-                if not self.rows(sending, key):
+                if not self.is_unresolved(key):
                     self.broken(f"order {key} of {account} has not come in since {at:.0f}")
 
     def _rows_leave(self, well: list[str], now: float) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 from tests.jobs.shop import FINAL
 from tests.sim.about_rows import ACCEPT_VALID_MINUTES, VALID_MINUTES
 from tests.sim.invariant import Invariant
-from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
+from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, TARGET, Call
 
 PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
-TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 RESTAURANT_TARGET = {"open_restaurant": "Open", "close_restaurant": "Closed"}
 SUPERSEDED_BY_CANCEL = {"accept", "on_the_way"}
 ALL_REQUESTS = 4
@@ -128,8 +127,7 @@ class Verdicts(Invariant):
 
     def _in_doubt(self, row: sqlite3.Row, calls: list[Call]) -> bool:
         """It may have had its effect: a request without a definite answer, or a crash before one was written."""
-        lost = "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND error_code = 'stopped_while_sending'"
-        return any(call.outcome in {"failed", "unknown"} for call in calls) or bool(self.rows(lost, row["id"]))
+        return any(call.outcome in {"failed", "unknown"} for call in calls) or self._lost_an_answer(row)
 
     def _qualified(self, calls: list[Call]) -> list[Call]:
         """The good polls that began after the row's last request had ended."""

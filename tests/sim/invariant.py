@@ -6,7 +6,7 @@ what is on disk, of a connection of its own, which sees only what was committed.
 """
 
 import sqlite3
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from orderbridge.sandbox.state import Order
@@ -35,9 +35,18 @@ class Invariant:
             self._connection.row_factory = sqlite3.Row
         return self._connection.execute(sql, values).fetchall()
 
+    def is_unresolved(self, key: str) -> bool:
+        """Whether a row of that order is on the wire, or nobody knows yet what became of it."""
+        return bool(self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending'", key))
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+
+def time_of(text: str) -> datetime:
+    """A column's time."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def readable(order: Order) -> int | None:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
 HOST = "sandbox.test"
-ORDER_OPERATIONS = {"accept", "on_the_way", "complete", "cancel"}
+TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}  # the status that each asks for
+ORDER_OPERATIONS = set(TARGET)
 FOOD_OPERATIONS = {"activate_food", "deactivate_food"}
 RESTAURANT_OPERATIONS = {"open_restaurant", "close_restaurant"}
 ACTIONS = ORDER_OPERATIONS | FOOD_OPERATIONS | RESTAURANT_OPERATIONS

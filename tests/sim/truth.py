@@ -4,7 +4,7 @@ import sqlite3
 from collections import defaultdict
 
 from tests.sim.invariant import Invariant, readable
-from tests.sim.line import Call
+from tests.sim.line import TARGET, Call
 
 from orderbridge.sandbox.state import Order
 
@@ -31,7 +31,7 @@ class TruthInTheEnd(Invariant):
         about = f"row {row['id']} ({row['action']}) is {row['state']} ({row['error_code']}, {row['known_by']})"
         order = self.sim.world.orders.get(row["payment_key"] or "")
         if row["state"] == "done" and order is not None:
-            target = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}[row["action"]]
+            target = TARGET[row["action"]]
             reached = {change.status_id for change in order.history}
             # A look that shows it further on proves it, too.
             further = row["action"] == "accept" and 16 in reached

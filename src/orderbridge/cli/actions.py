@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.cli.common import RUNNING, Context, as_json, show_json, show_rows
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -46,7 +46,7 @@ def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **val
         if row["error_text"]:
             click.echo(f"{row['error_code']}: {row['error_text']}", err=True)
     if wait and row["state"] not in FINAL and not row["error_code"]:
-        click.echo(f"No verdict after {timeout:g} seconds. Is `orderbridge run` running? The row waits on.", err=True)
+        click.echo(f"No verdict after {timeout:g} seconds. {RUNNING} The row waits on.", err=True)
     if wait:
         raise SystemExit(0 if row["state"] == "done" else 1)
 

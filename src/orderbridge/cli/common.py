@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
+RUNNING = "Is `orderbridge run` running?"
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 
 

@@ -5,12 +5,11 @@ from typing import Any
 
 import click
 
-from orderbridge.cli.common import Context, as_json, plain, show_json, show_rows
+from orderbridge.cli.common import RUNNING, Context, as_json, plain, show_json, show_rows
 
 pass_context = click.make_pass_decorator(Context)
 
 LATE_COOLDOWNS = 3  # polls that were missed before an account counts as ill
-RUNNING = "Is `orderbridge run` running?"
 
 
 @click.command()
