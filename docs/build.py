@@ -4,7 +4,7 @@
 
 The guides are written by hand; between `<!-- made by docs/build.py: NAME -->` and `<!-- end -->` stands what is made here.
 The tables and constraints come from store/tables.py, the pictures from the rules themselves, which are asked what they
-make of each case, the codes from texts.py and the reader of documents; words.toml says in two languages what each means.
+make of each case, the codes from sentences.toml and the reader of documents; words.toml says in two languages what each means.
 tests/test_guide.py fails when a guide says something else.
 """
 
@@ -16,20 +16,30 @@ from pathlib import Path
 
 from sqlalchemy import CheckConstraint, Column, Table
 
+from orderbridge.actions import ACTIONS, ORDER_ACTIONS
 from orderbridge.marketplace import fields, schema
-from orderbridge.model import STATUS_DOUBTFUL, Action, ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
+from orderbridge.model import (
+    CONTENTS_OUTDATED,
+    STATUS_DOUBTFUL,
+    TOTAL_MISMATCH,
+    Action,
+    ActionState,
+    Attempt,
+    OutboxRow,
+    Outcome,
+    Stored,
+    Verdict,
+)
 from orderbridge.rules.lifecycle import (
     ENDS,
-    ORDER_ACTIONS,
     STATUS_NAMES,
-    TARGETS,
     Already,
     Refusal,
     is_active,
     may_send,
     status_name,
 )
-from orderbridge.rules.outbox import Directory, View, plan
+from orderbridge.rules.outbox import Directory, View, unsent_end
 from orderbridge.rules.retry import MOST_RESENDS, Pace, Proof, decide, is_uncertain, proof
 from orderbridge.store import tables
 from orderbridge.store.columns import Key, LongText, Money, Utc
@@ -46,7 +56,7 @@ _HEADS = {
     "columns": ("| column | type | |\n|---|---|---|", "| sütun | tür | |\n|---|---|---|"),
     "constraints": (
         "| the error names | put right |\n|---|---|",
-        "| hata iletisindeki ad | düzeltilecek şey |\n|---|---|",
+        "| hata mesajındaki ad | düzeltilecek şey |\n|---|---|",
     ),
     "error_codes": (
         "| `error_code` | the cashier reads | you |\n|---|---|---|",
@@ -67,10 +77,6 @@ class Language:
 
     def __call__(self, pair: list[str] | tuple[str, str]) -> str:
         return pair[self._index]
-
-    def sentence(self, pair: tuple[str, str]) -> str:
-        """texts.py has Turkish first."""
-        return pair[1 - self._index]
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -127,7 +133,7 @@ def make_error_codes(language: Language) -> Iterator[str]:
     for code, sentences in VERDICTS.items():
         same = [f"`{other}`" for other, plain in SAME.items() if plain == code]
         names = ", ".join([f"**`{code}`**", *same])
-        said = re.sub(r"\{(\w+)\}", "…", language.sentence(sentences))
+        said = re.sub(r"\{(\w+)\}", "…", sentences[language.code])
         yield f"| {names} | {said} | {language(WORDS['error_codes'][code])} |"
 
 
@@ -135,7 +141,7 @@ def problem_codes() -> list[str]:
     """Every code that the reader of documents can write, by its source."""
     source = "".join(Path(module.__file__ or "").read_text("utf-8") for module in (schema, fields))
     found = re.findall(r'Unreadable\("(\w+)"\)|note\(f?"(\w+)', source)
-    return sorted({STATUS_DOUBTFUL} | {one or other for one, other in found})
+    return sorted({STATUS_DOUBTFUL, CONTENTS_OUTDATED, TOTAL_MISMATCH} | {one or other for one, other in found})
 
 
 def make_problems(language: Language) -> Iterator[str]:
@@ -166,7 +172,7 @@ def order_arrows() -> Iterator[Arrow]:
                 needs_payment=NEEDS_PAYMENT_ID,
             )
             if shown is Proof.NOT_DONE:
-                yield status_name(status_id, NEEDS_PAYMENT_ID), status_name(TARGETS[action]), action
+                yield status_name(status_id, NEEDS_PAYMENT_ID), status_name(ACTIONS[action].target), action
     for status_id, ended_by in ENDS.items():
         yield status_name(status_id), "[*]", f"ended_by = {ended_by}"
     for status_id in ids:
@@ -213,8 +219,9 @@ def _unsent_arrows() -> Iterator[Arrow]:
             [_row(1, Action.ACCEPT, state), _row(2, Action.CANCEL, ActionState.PENDING)],
         ]
         for rows in cases:
-            for row, verdict in plan(rows, _view()).verdicts:
-                yield row.state, verdict.state, verdict.code or ""
+            for number, row in enumerate(rows, start=1):
+                if (end := unsent_end(row, rows[number:], _view())) is not None:
+                    yield row.state, end.state, end.code or ""
 
 
 def _row(
@@ -230,7 +237,7 @@ def _row(
 
 def _view() -> View:
     directory = Directory(accounts=("a",), default="a", by_restaurant={}, complete=True)
-    return View(NOW, (), (), directory, accept_valid=timedelta(minutes=10), valid=timedelta(hours=2))
+    return View(NOW, directory, accept_valid=timedelta(minutes=10), valid=timedelta(hours=2))
 
 
 def make_picture(arrows: Callable[[], Iterator[Arrow]], language: Language) -> Iterator[str]:

@@ -1,22 +1,29 @@
-"""What all tests share: no proxy of the machine, and no secret of one test that blanks the lines of another."""
+"""What all tests share: no proxy and no authorities of the machine, and no secret of one test that blanks the lines of another."""
 
 import os
+import socket
 from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import settings
 from tests import databases
 
-from orderbridge.observe import logs
+from orderbridge import hiding
 from orderbridge.store.database import Database
 
-PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
+# A busy machine is no failed property: hypothesis measures no time here. The quick ring looks at a few examples only.
+settings.register_profile("patient", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=10)
+settings.load_profile(os.environ.get("ORDERBRIDGE_TEST_PROFILE", "patient"))
+
+MACHINES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own proxy settings must not reach a test."""
-    for name in PROXIES:
+    """The machine's own settings of the line must not reach a test."""
+    for name in MACHINES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
 
@@ -29,10 +36,17 @@ def every_level_is_logged() -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_hidden() -> Iterator[None]:
-    """What a test gave to `logs.hide` is forgotten after it."""
+    """What a test gave to `hiding.hide` is forgotten after it."""
     yield
-    logs._secrets.clear()
-    logs._hidden.clear()
+    hiding.forget_all()
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """Nobody listens there, and nobody else gets it: a free one that was given back may be another test's by then."""
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 # ---- databases -------------------------------------------------------------------------------------------------------

@@ -119,6 +119,7 @@ def anchor(heading: str) -> str:
 @each_guide
 def test_every_link_leads_somewhere(code: str):
     anchors = {anchor(heading) for heading in re.findall(r"^#+ (.*)$", TEXTS[code], re.MULTILINE)}
+    assert LINK.findall(TEXTS[code])
     for target in LINK.findall(TEXTS[code]):
         if target.startswith("#"):
             assert target[1:] in anchors

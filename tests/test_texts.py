@@ -1,45 +1,113 @@
-"""The words: complete in both languages, never failing, and readable by somebody busy."""
+"""The words: complete in both languages, all of them used, never failing, and readable by somebody busy."""
 
+import ast
 import re
+from pathlib import Path
 from string import Formatter
 
 import pytest
 
+import orderbridge
 from orderbridge import texts
 from orderbridge.model import ActionState
-from orderbridge.texts import GENERAL, PROBLEMS, SAME, VERDICTS, text
+from orderbridge.rules.health import Code
+from orderbridge.texts import LANGUAGES, SAME, SENTENCES, VERDICTS, language_of, problem_text, say, text
 
-SENTENCES = {
-    **{f"verdict {code}": pair for code, pair in VERDICTS.items()},
-    "general": GENERAL,
-}
+PARTS = ("arguments.", "status.", "check.")  # of a sentence or a line
 TURKISH = re.compile(r"[çğıöşüÇĞİÖŞÜ]")
+TEXTS = [file.read_text("utf-8") for file in Path(orderbridge.__file__).parent.rglob("*.py")]
+SOURCE = [ast.parse(text) for text in TEXTS]
+SPEAKING = [ast.parse(text) for text in TEXTS if re.search(r"from orderbridge\.texts import .*\bsay\b", text)]
+WRITTEN = {
+    node.value
+    for tree in SOURCE
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+}
+SAID = {
+    node.args[0].value
+    for tree in SPEAKING
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Call)
+    and isinstance(node.func, ast.Name)
+    and node.func.id == "say"
+    and node.args
+    and isinstance(node.args[0], ast.Constant)
+}
 
 
 def placeholders(sentence: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(sentence) if name}
 
 
-@pytest.mark.parametrize("pair", SENTENCES.values(), ids=SENTENCES)
-def test_a_sentence_says_the_same_in_both_languages(pair: tuple[str, str]) -> None:
-    turkish, english = pair
-    assert turkish != english
-    assert placeholders(turkish) == placeholders(english)
-    assert not TURKISH.search(english)
+@pytest.mark.parametrize("said", SENTENCES.values(), ids=SENTENCES)
+def test_a_sentence_says_the_same_in_both_languages(said: dict[str, str]) -> None:
+    assert said.keys() == set(LANGUAGES)
+    assert all(sentence and sentence == sentence.strip(" ") for sentence in said.values())
+    assert said["tr"] != said["en"]
+    assert placeholders(said["tr"]) == placeholders(said["en"])
+    assert not TURKISH.search(said["en"])
+
+
+@pytest.mark.parametrize("key", [key for key in SENTENCES if not key.startswith(PARTS)])
+def test_a_whole_sentence_ends_and_turkish_looks_like_it(key: str) -> None:
+    for sentence in SENTENCES[key].values():
+        assert sentence.endswith((".", "?", "}"))
+    turkish = SENTENCES[key]["tr"]
     assert TURKISH.search(turkish), "a Turkish sentence of this length without one of its letters is a misspelt one"
+    assert not re.search(r"\b(servis|kip|ileti)\w*", turkish, re.IGNORECASE), "platform, mod, mesaj"
 
 
-@pytest.mark.parametrize("sentence", [one for pair in SENTENCES.values() for one in pair])
-def test_a_text_is_what_happened_and_what_to_do(sentence: str) -> None:
-    assert sentence == sentence.strip()
-    assert sentence.endswith(".")
+@pytest.mark.parametrize("key", SENTENCES)
+def test_a_sentence_is_used(key: str) -> None:
+    """By its key, or by the code in it."""
+    code = key.split(".")[1] if "." in key else key
+    assert key in SAID or key in WRITTEN or code in WRITTEN
+
+
+def test_what_is_said_has_a_sentence() -> None:
+    assert len(SAID) > 5
+    assert SENTENCES.keys() >= SAID
+
+
+@pytest.mark.parametrize("sentence", [one for said in VERDICTS.values() for one in said.values()])
+def test_a_verdict_is_what_happened_and_what_to_do(sentence: str) -> None:
     assert 2 <= len(re.findall(r"\.(?: |$)", sentence)) <= 3
 
 
-@pytest.mark.parametrize("pair", PROBLEMS.values(), ids=PROBLEMS)
-def test_a_problem_is_worded_in_both_languages(pair: tuple[str, str]) -> None:
-    assert all(pair)
-    assert pair[0] != pair[1]
+@pytest.mark.parametrize("code", Code)
+def test_every_problem_has_its_cause_and_its_remedy(code: Code) -> None:
+    for language in LANGUAGES:
+        cause, remedy = problem_text(code, language)
+        assert (cause, remedy) == (
+            SENTENCES[f"health.{code}.cause"][language],
+            SENTENCES[f"health.{code}.remedy"][language],
+        )
+
+
+@pytest.mark.parametrize(
+    "environ, language",
+    [
+        ({}, "en"),
+        ({"LANG": "tr_TR.UTF-8"}, "tr"),
+        ({"LANG": "C"}, "en"),
+        ({"LANG": "tr_TR.UTF-8", "LC_ALL": "C.UTF-8"}, "en"),
+        ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "tr_TR"}, "tr"),
+        ({"LANG": "tr_TR", "LC_ALL": ""}, "tr"),
+    ],
+)
+def test_before_a_configuration_is_read_the_environment_says_the_language(
+    environ: dict[str, str], language: str
+) -> None:
+    assert language_of(environ) == language
+
+
+def test_technicians_read_the_language_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "_spoken", "en")
+    assert say("database.unknown") == "Check database.url."
+    texts.speak("tr")
+    assert say("database.unknown") == "database.url değerini kontrol edin."
+    assert say("database.unknown", "en") == "Check database.url."
 
 
 PROMISED = [
@@ -64,6 +132,7 @@ PROMISED = [
     "service_error",
     "outcome_unknown",
     "login_refused",
+    "not_permitted",
     "unreachable",
     "rate_limited",
     "timeout",

@@ -6,6 +6,7 @@ that a rule can decide on a value and never on an exception.
 
 from datetime import datetime
 
+from orderbridge.hiding import without_secrets
 from orderbridge.model import Outcome
 
 
@@ -21,16 +22,26 @@ class StoreError(OrderbridgeError):
     """The database cannot be used as it is: unsafe settings, a newer schema, a file that is no database."""
 
 
+class Unusable(StoreError):
+    """A database that no restart makes usable, but a person: `orderbridge run` ends with 78."""
+
+
+class FileLost(StoreError):
+    """The SQLite file is no longer the one at its path: what is written now, nobody will ever read."""
+
+
 class MarketplaceError(OrderbridgeError):
     """A request that did not end in OK.
 
-    `code` is stable English snake_case; `detail` is for the log and the attempts table and holds no secret and no
-    customer data.
+    `code` is stable English snake_case; `detail` is for the log and the attempts table. Secrets are taken out here,
+    whatever is quoted; it holds no customer data. `began`: the head of an answer was there.
     """
 
     outcome: Outcome = Outcome.UNKNOWN
+    began: bool = False
 
     def __init__(self, code: str, detail: str = "", *, http_status: int | None = None) -> None:
+        detail = without_secrets(detail)
         super().__init__(f"{code}: {detail}" if detail else code)
         self.code = code
         self.detail = detail
@@ -64,7 +75,7 @@ class RateLimited(MarketplaceError):
 
 
 class Refused(MarketplaceError):
-    """The service's definite no (SPEC.md, Errors). Never send it again."""
+    """The service's definite no (docs/interface.md, Errors). Never send it again."""
 
     outcome = Outcome.REFUSED
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+
+from orderbridge.document import Facts
 
 RECEIVED = 1
 CONFIRMED = 2
@@ -13,6 +13,8 @@ CANCELED = 6
 IN_DELIVERY = 16
 
 STATUS_DOUBTFUL = "status_doubtful"  # a problem code: the service refused what its last shown status should allow
+TOTAL_MISMATCH = "total_mismatch"  # a problem code: the amounts do not add up
+CONTENTS_OUTDATED = "contents_outdated"  # a problem code: the database refuses newer contents than are stored
 
 
 class Outcome(StrEnum):
@@ -82,15 +84,16 @@ class LastChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Restaurant:
-    """A branch (SPEC.md, Restaurant)."""
+    """A branch (docs/interface.md, Restaurant). `service_id` is its id as sent, where that is not in lower case."""
 
     id: str
     name: str
+    service_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CancelReason:
-    """A reason that PUT orders/cancel takes (SPEC.md, Cancel reason)."""
+    """A reason that PUT orders/cancel takes (docs/interface.md, Cancel reason)."""
 
     id: int
     reason: str
@@ -98,7 +101,7 @@ class CancelReason:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A payment or shipping method (SPEC.md, Payment and shipping methods)."""
+    """A payment or shipping method (docs/interface.md, Payment and shipping methods)."""
 
     code: str
     name: str
@@ -129,78 +132,31 @@ class Token:
     expires_utc: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One selected modifier: its group and the option in it."""
-
-    group_id: int | None
-    group_name: str | None
-    type: str | None
-    operation: str | None
-    option_id: int | None
-    option_name: str | None
-    price: Decimal | None
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One line of an order (SPEC.md, Order item)."""
-
-    item_id: str | None
-    food_id: int | None
-    name: str | None
-    note: str | None
-    price: Decimal | None
-    quantity: int | None
-    total: Decimal | None
-    options: tuple[Option, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Everything of an order that a till shows, its status aside. Field names are the columns of delivery_orders."""
-
-    order_number: int | None
-    restaurant_id: str | None
-    restaurant_name: str | None
-    shipping_method: str | None
-    payment_method: str | None
-    payment_code: str | None
-    amount_due: Decimal | None
-    note: str | None
-    total: Decimal | None
-    discount: Decimal | None
-    courier_type: str | None
-    courier_fee: Decimal | None
-    order_tip: Decimal | None
-    ordered_at: str | None
-    scheduled_for: str | None
-    customer_name: str | None
-    customer_phone: str | None
-    address: str | None
-    address_description: str | None
-    apartment_no: str | None
-    building_no: str | None
-    neighborhood_name: str | None
-    district_name: str | None
-    city_name: str | None
-    items: tuple[Item, ...]
+def text_of(raw: bytes) -> str:
+    """A document as text: UTF-8, what is none replaced."""
+    return raw.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
     """One element of the get-current list, cut out of the body as received and not yet validated.
 
+    It stays bytes until somebody needs it: a list can be 32 MB, and as text or as values it is many times that.
     `reason` is None for a document that can be an order; else a code that says why it goes to quarantine.
     `status_id` is None when the document shows none that can be read.
     """
 
-    payload: str = field(repr=False)
+    raw: bytes = field(repr=False)
     digest: str
     payment_key: str | None
     status_id: int | None
-    value: Any = field(repr=False, default=None)
     reason: str | None = None
+    service_key: str | None = None  # the payment_key as sent, where that is not in lower case
+
+    @property
+    def payload(self) -> str:
+        """The text: UTF-8, what is none replaced."""
+        return text_of(self.raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +168,23 @@ class Order:
     status_text: str | None
     facts: Facts
     problems: tuple[str, ...]
-    payload: str = field(repr=False)
+    raw: bytes = field(repr=False)
     digest: str
+    service_key: str | None = None  # as Document has it
+
+    @property
+    def payload(self) -> str:
+        """The document's text."""
+        return text_of(self.raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A delivered order as it is to be written: what it says, the word for its status, and its end if it has one."""
+
+    order: Order
+    status: str
+    ended_by: EndedBy | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,3 +258,6 @@ class OutboxRow:
     expires_utc: datetime | None
     attempts: int
     tried: bool  # a request of it was noted, whatever became of it
+    service_id: str | None = None  # of its order or restaurant, as sent, where that is not in lower case
+    owner: str | None = None  # the account of its order, as far as the order is known
+    waits_for: str | None = field(default=None, compare=False)  # its error_code: for words, no decision hangs on it

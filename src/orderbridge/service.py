@@ -1,21 +1,36 @@
-"""The daemon as a service: its signals, its configuration read anew, and its place when another one works already."""
+"""The daemon as a service: its signals, its configuration read anew, and its place when another one works already.
+
+Rules of this file:
+- The event loop never waits for a database. What opens one, or asks for the right to work, does so in a thread that is
+  left behind when a SIGTERM comes or the time is up.
+- A reload makes the next daemon ready beside the one that works, which goes on until then; what cannot be made ready
+  changes nothing.
+- systemd hears RELOADING and then always READY, whatever became of it. STOPPING it hears only at the end.
+"""
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
-from orderbridge.errors import OrderbridgeError
-from orderbridge.observe import systemd
-from orderbridge.store.database import Workers
-from orderbridge.store.sole import Sole
+from orderbridge.errors import OrderbridgeError, StoreError
+from orderbridge.observe import liveness, systemd
+from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.store.database import Database, open_database
+from orderbridge.store.leader import LeaderLock
+from orderbridge.store.workers import detached
+from orderbridge.texts import say
 
 ASK_S = 1.0  # between two tries to become the one that works
-GUARD_S = 5.0  # between two looks at whether we still are
+GUARD_S = 5.0  # between two questions whether we still are
+ALIVE_S = 2.0  # between two messages to systemd's watchdog, which waits for half a minute
+OPEN_WITHIN_S = 20.0  # a reload: for a database that does not say a word
 
 _log = structlog.get_logger(__name__)
 
@@ -24,40 +39,88 @@ class Service:
     """Runs daemons one after another, as signals and the other daemons of the database say."""
 
     def __init__(self, settings: config.Settings, load: Callable[[], config.Settings]) -> None:
-        self._wanted: config.Settings | None = settings
+        self._settings = settings
         self._load = load
-        self._daemon: Daemon | None = None
-        self._called = asyncio.Event()
+        self._name = liveness.name_of(settings.source.file)
+        self._daemon: Daemon | None = None  # the one at work
+        self._next: Daemon | None = None  # made ready by a reload
+        self._leader: LeaderLock | None = None
+        self._called = asyncio.Event()  # by a reload: the one that waits or works has to give way
+        self._ending = False
+        self._serving: asyncio.Task[None] | None = None
+        self._reloading: asyncio.Task[None] | None = None
+        self._reload_wanted = False
+        self._cooldowns = Cooldowns()  # they run on over a reload, whatever the clock and the database say by then
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. SIGHUP: what is in flight is finished, and it goes on by what `load` gives."""
         loop = asyncio.get_running_loop()
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)
-        sole: Sole | None = None
+        alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._say))
+        self._serving = asyncio.create_task(self._serve())
         try:
-            while (settings := self._wanted) is not None:
-                self._called.clear()
-                self._daemon = daemon = Daemon(settings)
-                if sole is not None and not sole.serves(daemon.database.engine):
-                    sole.close()
-                    sole = None
-                sole = sole or Sole(daemon.database.engine)  # kept: one that waits must not come in between
-                try:
-                    if await self._may_work(sole):
-                        await self._work(daemon, sole)
-                finally:
-                    daemon.database.close()
+            await self._serving
+        except asyncio.CancelledError:
+            if not self._ending:
+                raise
         finally:
-            if sole is not None:
-                sole.close()
+            systemd.notify(systemd.STOPPING)
+            alive.cancel()
+            if self._reloading is not None:
+                self._reloading.cancel()
+            await asyncio.gather(alive, self._reloading or alive, return_exceptions=True)
+            self._drop_next()
+            if self._leader is not None:
+                self._leader.close()
 
-    async def _may_work(self, sole: Sole) -> bool:
-        """Wait for the right to work, also while the server is away. False: a signal came first."""
+    async def _say_alive(self) -> None:
+        """To systemd's watchdog, as long as the event loop turns and nothing hangs, whatever the daemon is at."""
+        told: str | None = None
+        while True:
+            hung = self._hung()
+            if hung is None:
+                systemd.notify(systemd.ALIVE)
+            elif told is None:
+                _log.error("daemon.hung", reason=hung, remedy="systemd's watchdog starts it anew within a minute.")
+            told = hung
+            await asyncio.sleep(ALIVE_S)
+
+    def _hung(self) -> str | None:
+        return None if self._daemon is None else self._daemon.hung()
+
+    def _say(self) -> str:
+        """To `orderbridge healthcheck`."""
+        hung = self._hung()
+        status = "" if self._daemon is None else self._daemon.status
+        return f"{liveness.ALIVE if hung is None else f'hung: {hung}'}\n{status}\n"
+
+    async def _serve(self) -> None:
+        while not self._ending:
+            daemon, self._next = self._next, None
+            daemon = daemon or await _make_ready(self._settings, self._cooldowns)
+            if self._next is None:  # else a reload was quicker: this one gives way before it begins
+                self._called.clear()
+            try:
+                if await self._may_work(self._leader_of(daemon.database)):
+                    await self._work(daemon)
+            finally:
+                daemon.database.close()
+
+    def _leader_of(self, database: Database) -> LeaderLock:
+        """It is kept over a reload: one that waits must not come in between."""
+        if self._leader is not None and not self._leader.serves(database):
+            self._leader.close()
+            self._leader = None
+        self._leader = self._leader or LeaderLock(database)
+        return self._leader
+
+    async def _may_work(self, leader: LeaderLock) -> bool:
+        """Wait for the right to work, also while the server is away. False: a reload came first."""
         waiting = False
         while not self._called.is_set():
             try:
-                if await asyncio.to_thread(sole.take):
+                if await detached(leader.take):
                     return True
             except DBAPIError:
                 if not waiting:  # at the start it is said, and the exit code tells it
@@ -65,53 +128,93 @@ class Service:
             if not waiting:
                 waiting = True
                 _log.warning("daemon.waiting", reason="another daemon works on this database")
-                systemd.notify(systemd.READY)
-            systemd.notify(systemd.ALIVE)
-            try:
+                systemd.notify(f"{systemd.READY}\nSTATUS={say('status.waiting', self._settings.language)}")
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ASK_S):
                     await self._called.wait()
-            except TimeoutError:
-                continue
         return False
 
-    async def _work(self, daemon: Daemon, sole: Sole) -> None:
-        asking = Workers(
-            1, "db-guard"
-        )  # a thread that hangs in a server's silence must not keep the program from ending
-        guard = asyncio.create_task(self._watch(daemon, sole, asking))
+    async def _work(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        guard = asyncio.create_task(self._watch(daemon, self._leader_of(daemon.database)))
         try:
             await daemon.run()
         finally:
+            self._daemon = None
             guard.cancel()
             await asyncio.gather(guard, return_exceptions=True)
-            asking.close()
 
-    async def _watch(self, daemon: Daemon, sole: Sole, asking: Workers) -> None:
+    async def _watch(self, daemon: Daemon, leader: LeaderLock) -> None:
         """Stop in order when another daemon has taken our place while the server was away."""
-        while not await asking.submit(sole.is_lost, urgent=False):  # noqa: ASYNC110 - only asking tells
+        while not await detached(leader.is_lost):  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(GUARD_S)
         _log.error("daemon.replaced", reason="the database's server was away, and another daemon was quicker")
-        daemon.stop(systemd.RELOADING)
+        daemon.stop()
+
+    # ---- signals -----------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        self._wanted = None
-        self._call(systemd.STOPPING)
+        self._ending = True
+        systemd.notify(systemd.STOPPING)
+        if self._daemon is not None:
+            self._daemon.stop()
+        elif self._serving is not None:  # nothing is in flight yet
+            self._serving.cancel()
 
     def _reload(self) -> None:
-        """A configuration that cannot be used changes nothing."""
-        if self._wanted is None:
-            return
-        try:
-            settings = self._load()
-            Daemon(settings).database.close()  # a certificate or a database that cannot be used shows here
-        except OrderbridgeError as error:
-            _log.error("config.reload_failed", error=str(error))
-        else:
-            self._wanted = settings
-            _log.info("config.reloaded")
-            self._call(systemd.RELOADING)
+        self._reload_wanted = True
+        if not self._ending and (self._reloading is None or self._reloading.done()):
+            systemd.notify(systemd.reloading())
+            self._reloading = asyncio.create_task(self._make_next())
 
-    def _call(self, word: str) -> None:
+    async def _make_next(self) -> None:
+        """A configuration that cannot be used changes nothing. One SIGHUP more meanwhile: all is read once more."""
+        while self._reload_wanted:
+            self._reload_wanted = False
+            try:
+                settings = self._load()
+                async with asyncio.timeout(OPEN_WITHIN_S):
+                    made = await _make_ready(settings, self._cooldowns)
+            except OrderbridgeError as error:
+                _log.error("config.reload_failed", error=str(error))
+            except TimeoutError:
+                said = f"The database has not answered within {OPEN_WITHIN_S:.0f} s. Check it, then reload once more."
+                _log.error("config.reload_failed", error=said)
+            else:
+                _log.info("config.reloaded")
+                self._drop_next()
+                self._settings, self._next = settings, made
+        if self._next is None:
+            systemd.notify(systemd.READY)
+            return
         self._called.set()
         if self._daemon is not None:
-            self._daemon.stop(word)
+            self._daemon.stop()
+
+    def _drop_next(self) -> None:
+        if self._next is not None:
+            self._next.database.close()
+            self._next = None
+
+
+def _open(chosen: config.Database) -> Database:
+    database = open_database(
+        chosen.url,
+        busy_timeout_s=chosen.busy_timeout_seconds,
+        accept_unsafe_durability=chosen.accept_unsafe_durability,
+    )
+    remedy = database.check_durability()
+    if remedy is not None and database.dialect.unsafe_is_refused:  # one that becomes so later is told and waited for
+        database.close()
+        raise StoreError(remedy)
+    return database
+
+
+async def _make_ready(settings: config.Settings, cooldowns: Cooldowns) -> Daemon:
+    """A daemon that can work: what cannot be used shows here. Raises OrderbridgeError."""
+    database = await detached(partial(_open, settings.database), unwanted=Database.close)
+    try:
+        return Daemon(settings, database=database, cooldowns=cooldowns)
+    except BaseException:
+        database.close()
+        raise

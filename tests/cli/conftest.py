@@ -13,6 +13,7 @@ import structlog
 from tests.cli.shell import Configure, Ended, Run, document
 from tests.store.samples import opened
 
+from orderbridge import texts
 from orderbridge.cli import main
 from orderbridge.config import loading
 from orderbridge.observe import logs
@@ -26,6 +27,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setattr(texts, "_spoken", "en")
     monkeypatch.setattr(loading, "SYSTEM_FILE", tmp_path / "etc" / "config.toml")
     for name in [name for name in os.environ if name.startswith("ORDERBRIDGE_")]:
         monkeypatch.delenv(name)

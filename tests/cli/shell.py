@@ -39,4 +39,4 @@ def document(
     accounts: str = "",
 ) -> str:
     """A configuration whose service nobody plays, unless the test does."""
-    return f'[marketplace]\nbase_url = "{base_url}"\n{marketplace}\n[database]\n{database}\n{more}\n{accounts or account()}'
+    return f'language = "en"\n[marketplace]\nbase_url = "{base_url}"\n{marketplace}\n[database]\n{database}\n{more}\n{accounts or account()}'

@@ -119,10 +119,10 @@ def test_waiting_is_given_up_after_the_timeout(run, daemon):
 
 
 def test_what_a_row_waits_for_is_said(run, daemon):
-    daemon.verdict = "error_code = 'unreachable', error_text = 'Servise ulaşılamıyor.'"
+    daemon.verdict = "error_code = 'unreachable', error_text = 'Platforma ulaşılamıyor.'"
     ended = run("complete", KEY, "--wait", "--timeout", 1)
     assert (ended.code, ended.out) == (1, "1 complete: pending\n")
-    assert ended.err == "unreachable: Servise ulaşılamıyor.\n"
+    assert ended.err == "unreachable: Platforma ulaşılamıyor.\n"
 
 
 def test_without_wait_nothing_is_waited_for(run, daemon):

@@ -98,13 +98,31 @@ def failing(ended: Ended, check: str) -> str:
     return detail
 
 
-def test_a_service_that_does_not_run_ends_with_69(run, configure, sandbox, unused_tcp_port):
-    set_up(configure, sandbox, base_url=f"https://127.0.0.1:{unused_tcp_port}")
+def test_a_service_that_does_not_run_ends_with_69(run, configure, sandbox, closed_port):
+    set_up(configure, sandbox, base_url=f"https://127.0.0.1:{closed_port}")
     ended = run("check", "--json")
     assert ended.code == 69
     said = failing(ended, "account kadikoy")
     assert said.startswith("connection_refused. ")
     assert "base_url, the firewall, and that the service runs" in said
+
+
+def test_a_proxy_and_authorities_of_the_environment_are_named(run, sandbox, monkeypatch, closed_port):
+    monkeypatch.setenv("HTTPS_PROXY", f"http://user:geheim@127.0.0.1:{closed_port}")
+    monkeypatch.setenv("SSL_CERT_FILE", str(sandbox.ca_file))
+    ended = run("check", "--json")
+    where = f"127.0.0.1:{closed_port} from HTTPS_PROXY"
+    assert findings(ended)["proxy"] == (True, f"in use: {where}")
+    assert findings(ended)["certificates"][1].startswith("SSL_CERT_FILE stands for the system's authorities")
+    assert f"(proxy {where})" in failing(ended, "account kadikoy")
+    assert (ended.code, "geheim" in ended.out + ended.err) == (69, False)
+
+
+def test_a_proxy_that_cannot_be_used_is_told(run, sandbox, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://user:geheim@127.0.0.1:1080")
+    ended = run("check", "--json")
+    assert failing(ended, "proxy") == "HTTPS_PROXY names no proxy that can be used; write http://host:port"
+    assert (ended.code, "geheim" in ended.out + ended.err) == (69, False)
 
 
 def test_a_name_that_is_not_known_ends_with_69(run, configure):
@@ -205,8 +223,8 @@ def test_a_refused_login_ends_foods_with_1(run, configure, sandbox):
     assert "Traceback" not in ended.err
 
 
-def test_a_service_that_does_not_run_ends_foods_with_69(run, configure, sandbox, unused_tcp_port):
-    set_up(configure, sandbox, base_url=f"https://127.0.0.1:{unused_tcp_port}")
+def test_a_service_that_does_not_run_ends_foods_with_69(run, configure, sandbox, closed_port):
+    set_up(configure, sandbox, base_url=f"https://127.0.0.1:{closed_port}")
     ended = run("foods")
     assert (ended.code, ended.out) == (69, "")
     assert "connection_refused" in ended.err

@@ -40,7 +40,7 @@ def test_an_account_that_polls_is_healthy(run, pos):
         {"state": "new", "last_poll_ok_utc": None},
         {"last_poll_ok_utc": None},
         {"last_poll_ok_utc": "soon"},
-        {"last_poll_ok_utc": ago(3 * 30 + 20 + 5)},
+        {"last_poll_ok_utc": ago(95)},
     ],
     ids=["login refused", "unreachable", "failing", "new", "never polled", "unreadable", "three polls missed"],
 )
@@ -71,7 +71,7 @@ def test_a_daemon_that_no_longer_tries_is_asked_for(changes, said, run, pos):
 
 
 def test_two_missed_polls_are_no_illness(run, pos):
-    put_account(pos, last_poll_ok_utc=ago(3 * 30 + 20 - 10))
+    put_account(pos, last_poll_ok_utc=ago(80))
     assert run("status").code == 0
 
 
@@ -106,7 +106,7 @@ def test_before_the_first_poll_the_remedy_is_said(run, pos):
 
 def test_the_status_counts_what_waits(run, pos):
     put_account(pos)
-    put_order(pos, key(1))
+    put_order(pos, key(1), received_utc=ago(5))
     put_order(pos, key(2), revision=2, pos_revision=1)
     put_order(pos, key(3), ended_utc=NOW_TEXT)
     put_action(pos)
@@ -131,6 +131,98 @@ def test_the_status_counts_what_waits(run, pos):
 def test_times_are_shown_as_the_columns_write_them(run, pos):
     put_account(pos, last_poll_utc=NOW_TEXT)
     assert run("status", "--json").json["accounts"][0]["last_poll_utc"] == NOW_TEXT
+
+
+def received(pos: sqlite3.Connection, **columns: object) -> None:
+    """An order that waits for an answer; a till has taken it over a moment ago."""
+    values: Row = {"status_id": 1, "pos_revision": 1, "received_utc": ago(30), "changed_utc": ago(30)}
+    put_order(pos, KEY, **values | columns)
+
+
+def cancelled(pos: sqlite3.Connection, **columns: object) -> None:
+    end: Row = {"revision": 2, "last_change": "cancelled", "ended_by": "cancelled", "status_id": 6}
+    received(pos, **end | {"ended_utc": ago(150), "changed_utc": ago(150)} | columns)
+
+
+def accept_ended(pos: sqlite3.Connection, state: str) -> None:
+    received(pos)
+    put_action(pos, payment_key=KEY, state=state, error_code=state, finished_utc=ago(5))
+
+
+def lost_sight_of_a_close(pos: sqlite3.Connection) -> None:
+    put_action(pos, "close_restaurant", state="failed", error_code="outcome_unknown", finished_utc=ago(5))
+
+
+PLANTED = {
+    "not_taken_over": lambda pos: received(pos, pos_revision=0, received_utc=ago(200)),
+    "unanswered": lambda pos: received(pos, received_utc=ago(200)),
+    "accept_failed": lambda pos: accept_ended(pos, "expired"),
+    "cancellation_unseen": cancelled,
+    "contents_outdated": lambda pos: received(pos, status_id=2, problem="contents_outdated"),
+    "not_stored": lambda pos: pos.execute("UPDATE delivery_accounts SET not_stored = 1"),
+    "outcome_unknown": lost_sight_of_a_close,
+    "quarantined": lambda pos: put_document(pos, "?"),
+}
+CURED = {
+    "not_taken_over": "UPDATE delivery_orders SET pos_revision = 1, status_id = 2",
+    "unanswered": "UPDATE delivery_orders SET status_id = 2",
+    "accept_failed": "UPDATE delivery_orders SET status_id = 2",
+    "cancellation_unseen": "UPDATE delivery_orders SET pos_revision = 2",
+    "contents_outdated": "UPDATE delivery_orders SET problem = NULL",
+    "not_stored": "UPDATE delivery_accounts SET not_stored = 0",
+    "outcome_unknown": "INSERT INTO delivery_actions (action, restaurant_id)"
+    " SELECT action, restaurant_id FROM delivery_actions",
+    "quarantined": f"UPDATE delivery_quarantine SET resolved_utc = '{NOW_TEXT}'",
+}
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_each_cause_shows_its_own_problem_until_it_is_cured(code, run, pos):
+    put_account(pos)
+    assert run("status").code == 0
+    PLANTED[code](pos)
+    ended = run("status", "--json")
+    assert ended.code == 1
+    assert ended.json["healthy"] is False
+    (problem,) = ended.json["problems"]
+    assert (problem["code"], problem["count"]) == (code, 1)
+    assert code in {"quarantined", "not_stored"} or problem["since"] < ago(0)
+    assert ended.json["light"] == ("yellow" if code in {"outcome_unknown", "quarantined"} else "red")
+    for_people = run("status")
+    assert for_people.out.startswith(f"NEEDS A LOOK ({ended.json['light']})\n  {code} ")
+    assert f"{problem['cause']} {problem['remedy']}" in for_people.out
+    pos.execute(CURED[code])
+    assert run("status").out.startswith("healthy\n")
+
+
+@pytest.mark.parametrize("code", ["not_taken_over", "unanswered", "cancellation_unseen"])
+def test_minutes_that_are_zero_turn_a_problem_off(code, run, configure, pos):
+    configure(document(more=f"[alarms]\n{code}_minutes = 0"))
+    put_account(pos)
+    PLANTED[code](pos)
+    ended = run("status", "--json")
+    assert [one["code"] for one in ended.json["problems"]] == (["unanswered"] if code == "not_taken_over" else [])
+
+
+def test_of_many_accounts_those_with_a_problem_are_shown(run, configure, pos):
+    names = [f"branch-{number}" for number in range(21)]
+    configure(document(accounts="".join(account(name, name) for name in names)))
+    for name in names:
+        put_account(pos, name, name, state="failing" if name == "branch-7" else "ok")
+    out = run("status").out
+    assert "accounts: 21, with a problem: 1\n" in out
+    assert ("branch-7 " in out, "branch-8 " in out) == (True, False)
+    assert len(run("status", "--json").json["accounts"]) == 21
+
+
+def test_of_many_alike_a_few_are_shown_and_all_are_in_json(run, pos):
+    put_account(pos)
+    for number in range(9):
+        put_order(pos, key(number), status_id=1, pos_revision=1, received_utc=ago(200), changed_utc=ago(200))
+    out = run("status").out
+    assert len([line for line in out.splitlines() if line.startswith("  unanswered ")]) == 5
+    assert "… unanswered: 4 more" in out
+    assert len(run("status", "--json").json["problems"]) == 9
 
 
 # ---- orders ----------------------------------------------------------------------------------------------------------
@@ -189,22 +281,37 @@ def test_no_orders_are_said_on_the_stream_for_messages(run, pos):
 def whole(pos: sqlite3.Connection) -> None:
     """An order with a line, an option, an event and an action, beside another order."""
     put_order(pos, OTHER)
-    put_order(pos, KEY, customer_name="Ayşe", total="235.50", payload='{"id": 1}', payload_hash="d1")
+    put_order(
+        pos,
+        KEY,
+        order_number=100001,
+        pos_reference="A-7",
+        customer_name="Ayşe",
+        total="235.50",
+        payload='{"id": 1}',
+        payload_hash="d1",
+    )
     put(pos, "delivery_order_items", payment_key=KEY, line_no=1, name="Adana Dürüm", price="110.25")
     put(pos, "delivery_order_item_options", payment_key=KEY, line_no=1, option_no=1, option_name="Ayran")
     put(pos, "delivery_order_events", payment_key=KEY, at_utc=NOW_TEXT, event="received", status="RECEIVED")
-    put_action(pos, payment_key=KEY, created_by="kasa 2")
-    put_action(pos, "complete", payment_key=OTHER)
+    row = put_action(pos, payment_key=KEY, created_by="kasa 2")
+    other = put_action(pos, "complete", payment_key=OTHER)
+    for action_id, code in ((row, "service_error"), (other, "bad_gateway")):
+        started = {"action_id": action_id, "attempt": 1, "started_utc": NOW_TEXT}
+        put(pos, "delivery_action_attempts", **started, error_code=code, detail="HTTP 503")
 
 
 def test_an_order_tells_its_whole_story(run, whole):
     told = run("order", KEY, "--json").json
-    assert told.keys() == {"order", "items", "options", "events", "actions"}
+    assert told.keys() == {"order", "items", "options", "events", "actions", "attempts"}
     assert (told["order"]["payment_key"], told["order"]["total"]) == (KEY, "235.5000")
     assert [(item["name"], item["price"]) for item in told["items"]] == [("Adana Dürüm", "110.2500")]
     assert [option["option_name"] for option in told["options"]] == ["Ayran"]
     assert [(event["at_utc"], event["event"]) for event in told["events"]] == [(NOW_TEXT, "received")]
     assert [(action["action"], action["created_by"]) for action in told["actions"]] == [("accept", "kasa 2")]
+    assert [(tried["attempt"], tried["error_code"], tried["detail"]) for tried in told["attempts"]] == [
+        (1, "service_error", "HTTP 503")
+    ]
 
 
 def test_an_order_is_told_to_people_without_its_document(run, whole):
@@ -216,24 +323,39 @@ def test_an_order_is_told_to_people_without_its_document(run, whole):
     assert OTHER not in out
 
 
-@pytest.mark.parametrize("part", [KEY[:1], KEY[:8].upper(), KEY])
-def test_the_first_characters_are_enough(part, run, whole):
-    assert f"payment_key: {KEY}\n" in run("order", part).out
+@pytest.mark.parametrize("part", [KEY[:1], KEY[:8].upper(), KEY, KEY.upper(), "100001", "A-7"])
+def test_an_order_is_found_by_what_people_have_of_it(part, run, whole):
+    out = run("order", part).out
+    assert f"payment_key: {KEY}\n" in out
+    assert "service_error" in out.partition("\nattempts\n")[2]
 
 
-@pytest.mark.parametrize("part", ["", "7", "%", "_b7e", f"{KEY}0"], ids=["two of them", "none", "%", "_", "too long"])
-def test_a_key_that_does_not_mean_one_order_is_said(part, run, whole):
+NOBODYS = ["7", "%", "_b7e", f"{KEY}0", "a-7", "9" * 19, "9" * 5000]
+
+
+@pytest.mark.parametrize("part", NOBODYS, ids=["no key", "%", "_", "too long", "small letters", "large", "endless"])
+def test_a_key_that_means_no_order_is_said(part, run, whole):
     ended = run("order", part)
     assert (ended.code, ended.out) == (1, "")
-    assert "No single order" in ended.err
+    assert "No order has the number, payment_key or reference" in ended.err
     assert "orderbridge orders --all" in ended.err
+
+
+def test_a_key_that_means_several_orders_lists_them(run, whole, pos):
+    pos.execute("UPDATE delivery_orders SET order_number = 100001")
+    for part in ("100001", ""):
+        ended = run("order", part)
+        assert ended.code == 1
+        assert [key for key in (KEY, OTHER) if key in ended.out] == [KEY, OTHER]
+        assert "means 2 orders. Name one of them by its payment_key." in ended.err
+    assert {one["payment_key"] for one in run("order", "100001", "--json").json} == {KEY, OTHER}
 
 
 def test_an_order_of_which_little_is_known_is_shown(run, pos):
     put_order(pos)
     ended = run("order", KEY)
     assert ended.code == 0
-    assert ended.err.count("none") == 4
+    assert ended.err.count("none") == 5
 
 
 # ---- quarantine ------------------------------------------------------------------------------------------------------

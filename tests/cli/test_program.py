@@ -5,12 +5,14 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from tests.cli.shell import APP, REST, account, document
 
 from orderbridge import __version__
+from orderbridge.cli.main import MODULES
 from orderbridge.store import schema
 
 NAMED_IN_DESIGN = (
@@ -248,7 +250,7 @@ def installed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
         cwd=folder,
         env=environ | {"HOME": str(folder)},
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -340,3 +342,9 @@ def test_the_ddl_is_printed_without_asking_the_database(url, word, run, configur
 def test_what_json_shows_is_one_document(run, pos):
     for arguments in (("orders",), ("actions", "list"), ("quarantine", "list")):
         assert json.loads(run(*arguments, "--json").out) == []
+
+
+def test_each_command_is_where_the_program_looks_for_it():
+    for name, commands in MODULES.items():
+        module = import_module(f"orderbridge.cli.{name}")
+        assert tuple(command.name for command in module.COMMANDS) == commands

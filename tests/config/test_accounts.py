@@ -107,6 +107,17 @@ def test_a_database_password_is_a_secret_too(write: Write) -> None:
     assert len(load(file, environ={}).warnings) == 1
 
 
+@pytest.mark.parametrize("mode, warned", [(0o644, True), (0o604, True), (0o660, False), (None, False)])
+def test_a_sqlite_file_that_everybody_can_read_is_a_warning(mode: int | None, warned: bool, write: Write) -> None:
+    file = write()
+    kept = file.parent / "orderbridge.db"
+    if mode is not None:
+        kept.touch()
+        kept.chmod(mode)
+    warnings = load(file, environ={}).warnings
+    assert [f"chmod o-rwx {kept}*" in warning for warning in warnings] == [True] * warned
+
+
 def test_the_fingerprint_hangs_on_address_and_secrets_and_not_on_the_name(write: Write) -> None:
     kadikoy = load(write(), environ={}).accounts[0].fingerprint
     assert load(write(document(accounts=account("renamed"))), environ={}).accounts[0].fingerprint == kadikoy

@@ -6,6 +6,7 @@ import pytest
 from tests.config.documents import Write, document, problems
 
 from orderbridge.config import load
+from orderbridge.config.addresses import database_address, secrets_of, without_password
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,60 @@ def test_other_databases_are_refused_without_showing_the_address(url: str, write
     said = problems(write(document(more=f'[database]\nurl = "{url}"')))
     assert "begin with one of sqlite://" in said
     assert "hunter22" not in said
+
+
+@pytest.mark.parametrize(
+    "given, kept",
+    [
+        ("mysql://u:p@ss@h/d", "mysql+pymysql://u:p%40ss@h/d"),
+        ("mysql://u:a@b:c?d@h:3306/d?charset=utf8mb4", "mysql+pymysql://u:a%40b:c?d@h:3306/d?charset=utf8mb4"),
+        ("mysql://u:p/q@h/d", "mysql+pymysql://u:p/q@h/d"),
+        ("mysql://u:p@h/d?ssl_ca=/a@b", "mysql+pymysql://u:p@h/d?ssl_ca=/a@b"),
+        ("sqlite:////home/a@b@c/pos.db", "sqlite:////home/a@b@c/pos.db"),
+    ],
+)
+def test_a_password_may_hold_an_at_sign(given: str, kept: str) -> None:
+    assert database_address(given) == kept
+
+
+@pytest.mark.parametrize("url", ["mysql://hunter22:x/d", "mysql://u:p@h:hunter22/d", "postgresql://h:hunter22?a=b"])
+def test_a_port_that_is_none_is_refused_without_showing_it(url: str, write: Write) -> None:
+    said = problems(write(document(more=f'[database]\nurl = "{url}"')))
+    assert "has a port that is no number" in said
+    assert "hunter22" not in said
+
+
+def test_an_at_sign_that_may_be_anywhere_is_refused_without_showing_it(write: Write) -> None:
+    said = problems(write(document(more='[database]\nurl = "mysql://u:hunter/22@x@h/d"')))
+    assert "write it as %40" in said
+    assert "hunter" not in said
+
+
+@pytest.mark.parametrize(
+    "url, printed",
+    [
+        ("mysql+pymysql://u:hunter22@h:3306/d?charset=utf8mb4", "mysql+pymysql://u:***@h:3306/d?charset=utf8mb4"),
+        ("mysql+pymysql://u:hunter@22@h/d", "mysql+pymysql://u:***@h/d"),
+        ("mysql+pymysql://u:hunter%4022@h/d", "mysql+pymysql://u:***@h/d"),
+        ("mysql+pymysql://u:hun/te?r22@h/d", "mysql+pymysql://u:***@h/d"),
+        (
+            "mysql+pymysql://u@h/d?password=hunter22&charset=utf8mb4",
+            "mysql+pymysql://u@h/d?password=***&charset=utf8mb4",
+        ),
+        ("mysql+pymysql://u@h/d?passwd=hunter22", "mysql+pymysql://u@h/d?passwd=***"),
+        ("mysql+pymysql://u@h/d?p%61sswd=hunter22", "mysql+pymysql://u@h/d?p%61sswd=***"),
+        (
+            "postgresql+psycopg://h/d?sslmode=require&sslpassword=hunter22",
+            "postgresql+psycopg://h/d?sslmode=require&sslpassword=***",
+        ),
+        ("mssql+pyodbc://?odbc_connect=DRIVER%3Dx%3BPWD%3Dhunter22", "mssql+pyodbc://?odbc_connect=***"),
+        ("sqlite:////var/lib/pos.db", "sqlite:////var/lib/pos.db"),
+    ],
+)
+def test_an_address_is_printed_without_its_password(url: str, printed: str) -> None:
+    assert without_password(url) == printed
+    assert not [secret for secret in secrets_of(url) if secret in printed]
+    assert bool(secrets_of(url)) == ("***" in printed)
 
 
 def test_the_default_database_lies_in_the_state_directory_of_systemd(write: Write) -> None:

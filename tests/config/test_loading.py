@@ -52,7 +52,7 @@ def test_a_file_that_is_not_utf_8_is_said_so(write: Write) -> None:
 
 
 def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
-    assert "cannot be read" in problems(tmp_path)
+    assert "is a folder. Name the file in it." in problems(tmp_path)
 
 
 def test_an_empty_file_is_told_by_what_is_missing_in_it(write: Write) -> None:

@@ -1,4 +1,4 @@
-"""What could come over the line: SPEC.md's documents and envelopes with anything in any place, and worse.
+"""What could come over the line: docs/interface.md's documents and envelopes with anything in any place, and worse.
 
 Everything is made as JSON text, because much of it no dictionary can hold: a key twice, 1e400, half of a letter.
 """
@@ -181,7 +181,7 @@ data = quiet(lists | login | short | variables | anything)
 
 @st.composite
 def envelopes(draw: st.DrawFn, inner: st.SearchStrategy[Any] = data) -> str:
-    """SPEC.md's envelope, its members there or not, of any type, in any order and perhaps twice."""
+    """docs/interface.md's envelope, its members there or not, of any type, in any order and perhaps twice."""
     members = [
         ("status", draw(st.sampled_from([True, True, True, False, Raw("1"), "true", None, MISSING]) | anything)),
         ("data", draw(inner | st.just(MISSING))),

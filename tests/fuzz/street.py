@@ -2,10 +2,8 @@
 
 import asyncio
 import shutil
-import ssl
 import tempfile
 from collections.abc import Callable, Coroutine
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +15,6 @@ from orderbridge.store import schema
 from orderbridge.store.database import Database
 
 _Result = TypeVar("_Result")
-
-tls = cache(ssl.create_default_context)  # reading the system's authorities takes longer than a step
 
 
 class Street:

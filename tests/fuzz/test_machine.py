@@ -163,15 +163,8 @@ class Evening(RuleBasedStateMachine):
 
     async def _look(self) -> float:
         """One tick of the outbox as its loop makes it; seconds to the next."""
-        outbox = self.street.shop.outbox
-        try:
-            if outbox._shaken:
-                await outbox.recover()
-                outbox._shaken = False
-            return (await outbox.tick()).again_in
-        except DBAPIError:
-            outbox._shaken = True
-            return 2.0
+        self.street.shop.outbox.wake()
+        return (await self.street.shop.outbox.safe_turn()).again_in
 
     async def _work(self, seconds: float) -> None:
         """The daemon as it does for so long, polls and outbox side by side."""
@@ -180,8 +173,8 @@ class Evening(RuleBasedStateMachine):
         async def look() -> None:
             while self.street.clock.monotonic() < over:
                 await self._look()
-                if self.street.shop.outbox._sending:
-                    await asyncio.wait(set(self.street.shop.outbox._sending), return_when=asyncio.FIRST_COMPLETED)
+                if self.street.shop.outbox.is_busy():
+                    await self.street.shop.outbox.quiet()
                 else:
                     await asyncio.sleep(2.0)
 

@@ -5,7 +5,6 @@ from tests.interface.rule import (
     BOTH,
     CLIENT,
     DAEMON,
-    DRAIN,
     LISTING,
     LISTS,
     LOGIN,
@@ -15,6 +14,7 @@ from tests.interface.rule import (
     QUEUE,
     READERS,
     TABLES,
+    VERDICTS,
     NotOurs,
     Rule,
     a_day,
@@ -47,8 +47,8 @@ PUTS = {
     "ontheway": ("on_the_way", MOVES + "test_the_moves_are_those_of_the_specification[on_the_way in 2]"),
     "complete": ("complete", MOVES + "test_the_moves_are_those_of_the_specification[complete in 16]"),
     "cancel": ("cancel", MOVES + "test_the_moves_are_those_of_the_specification[cancel in 1]"),
-    "open": ("open", MENU + "test_a_restaurant_closes_and_opens"),
-    "close": ("close", MENU + "test_a_restaurant_closes_and_opens"),
+    "open": ("open_restaurant", MENU + "test_a_restaurant_closes_and_opens"),
+    "close": ("close_restaurant", MENU + "test_a_restaurant_closes_and_opens"),
     "status-passive": ("deactivate_food", MENU + "test_an_inactive_food_is_not_ordered_and_old_orders_keep_it"),
     "status-active": ("activate_food", MENU + "test_an_inactive_food_is_not_ordered_and_old_orders_keep_it"),
 }
@@ -218,13 +218,13 @@ RESTAURANTS = [
             (
                 "path",
                 "rest_id in the path, no body, data OK",
-                CLIENT + f"test_an_action_is_a_put[{word}]",
+                CLIENT + f"test_an_action_is_a_put[{word}_restaurant]",
                 MENU + "test_a_restaurant_closes_and_opens",
             ),
             (
                 "token",
                 "error: a bad token",
-                DRAIN + f"test_a_401_is_met_by_one_login_and_one_repeat[{word}_restaurant]",
+                VERDICTS + f"test_a_401_is_met_by_one_login_and_one_repeat[{word}_restaurant]",
                 LOGIN + f"test_every_other_operation_wants_a_token_first[empty-{word}_restaurant]",
             ),
             (
@@ -310,13 +310,15 @@ def order_errors(number: int, word: str, ours: str, *, bad_id: bool = True) -> l
         Rule(
             f"{word}-401",
             f"{number} {word} / 401: a bad token",
-            own_401 if ours == "acknowledge" else DRAIN + f"test_a_401_is_met_by_one_login_and_one_repeat[{drained}]",
+            own_401
+            if ours == "acknowledge"
+            else VERDICTS + f"test_a_401_is_met_by_one_login_and_one_repeat[{drained}]",
             LOGIN + f"test_every_other_operation_wants_a_token_first[invented-{ours}]",
         ),
         Rule(
             f"{word}-404",
             f"{number} {word} / 404: no such order",
-            DRAIN + "test_a_definite_no_is_final[404]",
+            VERDICTS + "test_a_definite_no_is_final[404]",
             MOVES + f"test_an_unknown_order_is_not_found[{ours}]",
         ),
     ]
@@ -325,7 +327,7 @@ def order_errors(number: int, word: str, ours: str, *, bad_id: bool = True) -> l
             Rule(
                 f"{word}-403",
                 f"{number} {word} / 403: the path value is no UUID",
-                DRAIN + "test_a_definite_no_is_final[403]",
+                VERDICTS + "test_a_definite_no_is_final[403]",
                 MOVES + f"test_an_id_that_is_no_uuid_is_a_bad_address[no-uuid-{ours}]",
             )
         )
@@ -361,13 +363,13 @@ ORDERS = [
     Rule(
         "accept-effect",
         "8 accept / RECEIVED to CONFIRMED, data OK",
-        DRAIN + "test_each_action_is_carried_out[accept]",
+        VERDICTS + "test_each_action_is_carried_out[accept]",
         MOVES + "test_the_moves_are_those_of_the_specification[accept in 1]",
     ),
     Rule(
         "accept-422",
         "8 accept / 422: preparing_time is required",
-        DRAIN + "test_a_definite_no_is_final[422]",
+        VERDICTS + "test_a_definite_no_is_final[422]",
         MOVES + "test_accepting_needs_a_positive_integer[{'preparing_time': None}]",
     ),
     *order_errors(8, "accept", "accept"),
@@ -380,13 +382,13 @@ ORDERS = [
     Rule(
         "ontheway-courier",
         "9 ontheway / valid only for courier_type restaurant",
-        DRAIN + "test_on_the_way_is_sent_when_the_courier_may_be_ours",
+        VERDICTS + "test_on_the_way_is_sent_when_the_courier_may_be_ours",
         MOVES + "test_only_the_restaurants_own_couriers_are_marked_on_the_way[drone]",
     ),
     Rule(
         "ontheway-effect",
         "9 ontheway / CONFIRMED to IN_DELIVERY",
-        DRAIN + "test_each_action_is_carried_out[on_the_way]",
+        VERDICTS + "test_each_action_is_carried_out[on_the_way]",
         MOVES + "test_the_moves_are_those_of_the_specification[on_the_way in 2]",
     ),
     *order_errors(9, "ontheway", "on_the_way"),
@@ -399,7 +401,7 @@ ORDERS = [
     Rule(
         "complete-effect",
         "10 complete / IN_DELIVERY to COMPLETE_WITH_PAYMENT, for every payment type",
-        DRAIN + "test_an_order_is_completed_however_it_is_paid[Kupon]",
+        VERDICTS + "test_an_order_is_completed_however_it_is_paid[Kupon]",
         MOVES + "test_every_payment_type_ends_in_complete_with_payment[Kupon]",
     ),
     *order_errors(10, "complete", "complete"),
@@ -412,7 +414,7 @@ ORDERS = [
     Rule(
         "cancel-effect",
         "11 cancel / CANCELED from any status but the two ends",
-        DRAIN + "test_an_order_can_be_cancelled_in_any_status_that_is_no_end[None-42]",
+        VERDICTS + "test_an_order_can_be_cancelled_in_any_status_that_is_no_end[None-42]",
         MOVES + "test_the_moves_are_those_of_the_specification[cancel in 42]",
     ),
     Rule(
@@ -477,13 +479,13 @@ FOODS = [
             (
                 "token",
                 "error: a bad token",
-                DRAIN + f"test_a_401_is_met_by_one_login_and_one_repeat[{ours}]",
+                VERDICTS + f"test_a_401_is_met_by_one_login_and_one_repeat[{ours}]",
                 LOGIN + f"test_every_other_operation_wants_a_token_first[missing-{ours}]",
             ),
             (
                 "bad-id",
                 "error: a bad id",
-                DRAIN + "test_a_definite_no_is_final[403]",
+                VERDICTS + "test_a_definite_no_is_final[403]",
                 MENU + f"test_a_wrong_food_is_an_error[abc-403-URL hatal\\u0131-/foods/{word}/]",
             ),
             (

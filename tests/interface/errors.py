@@ -6,7 +6,6 @@ from tests.interface.rule import (
     CLIENT,
     CONFIG,
     DAEMON,
-    DRAIN,
     FAULTS,
     HTTP,
     LISTS,
@@ -19,6 +18,7 @@ from tests.interface.rule import (
     RETRY,
     SERVER,
     TOKENS,
+    VERDICTS,
     WORLD,
     NotOurs,
     Rule,
@@ -286,14 +286,14 @@ RETRIES = [
     Rule(
         "retry-500-three",
         "Retry guidance / at most three times on 500",
-        DRAIN + "test_there_are_three_resends_at_most",
+        VERDICTS + "test_there_are_three_resends_at_most",
         FAULTS + "test_a_fault_meets_the_calls_that_fit[for ever]",
     ),
     *(
         Rule(
             f"retry-{status}",
             f"Retry guidance / do not retry on {status}",
-            DRAIN + f"test_a_definite_no_is_final[{case}]",
+            VERDICTS + f"test_a_definite_no_is_final[{case}]",
             sandbox,
         )
         for status, case, sandbox in (

@@ -5,7 +5,6 @@ from tests.interface.rule import (
     BOTH,
     CLIENT,
     DAEMON,
-    DRAIN,
     HTTP,
     LISTS,
     LOGIN,
@@ -20,6 +19,7 @@ from tests.interface.rule import (
     SERVER,
     SWEEP,
     TOKENS,
+    VERDICTS,
     WORLD,
     Rule,
     a_day,
@@ -124,13 +124,13 @@ PURPOSE = [
     Rule(
         "key-addresses-the-order",
         "What the service does / every order operation addresses the order by its payment_key",
-        DRAIN + "test_an_order_is_addressed_by_its_key_and_never_by_its_number",
+        VERDICTS + "test_an_order_is_addressed_by_its_key_and_never_by_its_number",
         MOVES + "test_an_id_in_upper_case_finds_the_order",
     ),
     Rule(
         "number-not-in-paths",
         "What the service does / the integer id must not be used in paths",
-        DRAIN + "test_an_order_is_addressed_by_its_key_and_never_by_its_number",
+        VERDICTS + "test_an_order_is_addressed_by_its_key_and_never_by_its_number",
         MOVES + "test_an_id_that_is_no_uuid_is_a_bad_address[100001-accept]",
     ),
 ]
@@ -166,7 +166,7 @@ RESTAURANT = [
     Rule(
         "restaurant-id",
         "Restaurant / id is a UUID, used as rest_id in paths",
-        CLIENT + "test_an_action_is_a_put[open]",
+        CLIENT + "test_an_action_is_a_put[open_restaurant]",
         MENU + "test_a_wrong_restaurant_is_an_error[no UUID-GET-/restaurants/status/get/]",
     ),
     Rule(
@@ -249,7 +249,7 @@ ORDER_FIELDS = [
     Rule(
         "order-courier-type",
         "Order / courier_type: restaurant, come_get or platform_courier",
-        DRAIN + "test_what_can_never_be_right_is_refused_unsent[platform courier]",
+        VERDICTS + "test_what_can_never_be_right_is_refused_unsent[platform courier]",
         WORLD + "test_the_orders_are_of_every_kind",
     ),
     Rule("order-courier-fee", "Order / courier_fee: number", read("courier_fee", "text"), made("courier_fee")),
@@ -291,7 +291,7 @@ ITEM_FIELDS = [
     Rule(
         "item-food-id",
         "Order item / food_id: integer of the same id space as in food paths",
-        DRAIN + "test_an_inactive_food_leaves_the_orders_alone_that_have_it",
+        VERDICTS + "test_an_inactive_food_leaves_the_orders_alone_that_have_it",
         MENU + "test_an_inactive_food_is_not_ordered_and_old_orders_keep_it",
     ),
     Rule("item-name", "Order item / name: text", read("foods.name", "list"), made("foods.name")),
@@ -365,7 +365,7 @@ REFERENCE = [
         Rule(
             f"reason-{number}",
             f"Cancel reason / {number}: {meaning}",
-            DRAIN + f"test_each_reason_of_the_service_cancels[{number}]",
+            VERDICTS + f"test_each_reason_of_the_service_cancels[{number}]",
             MOVES + f"test_every_reason_cancels[{number}]",
         )
         for number, meaning in enumerate(

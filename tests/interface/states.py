@@ -1,13 +1,13 @@
 """States and transitions."""
 
 from tests.interface.rule import (
-    DRAIN,
     LIFECYCLE,
     MENU,
     MOVES,
     MUTILATED,
     POLL,
     QUEUE,
+    VERDICTS,
     Rule,
     a_day,
 )
@@ -63,56 +63,56 @@ TRANSITIONS = [
     Rule(
         "move-accept",
         "Order transitions / RECEIVED, accept: CONFIRMED",
-        DRAIN + "test_a_done_action_writes_its_status_with_the_verdict[accept]",
+        VERDICTS + "test_a_done_action_writes_its_status_with_the_verdict[accept]",
         MOVES + "test_the_moves_are_those_of_the_specification[accept in 1]",
     ),
     Rule(
         "move-accept-time",
         "Order transitions / accept: the body has preparing_time",
-        DRAIN + "test_the_arguments_are_the_ones_of_the_row",
+        VERDICTS + "test_the_arguments_are_the_ones_of_the_row",
         MOVES + "test_accepting_needs_a_positive_integer[{}]",
     ),
     Rule(
         "move-accept-history",
         "Order transitions / accept: history updated, preparation time passed on to the customer",
-        DRAIN + "test_the_arguments_are_the_ones_of_the_row",
+        VERDICTS + "test_the_arguments_are_the_ones_of_the_row",
         MOVES + "test_accepting_keeps_the_preparation_time_and_the_history",
     ),
     Rule(
         "move-on-the-way",
         "Order transitions / CONFIRMED, ontheway: IN_DELIVERY, the customer is notified",
-        DRAIN + "test_a_done_action_writes_its_status_with_the_verdict[on_the_way]",
+        VERDICTS + "test_a_done_action_writes_its_status_with_the_verdict[on_the_way]",
         MOVES + "test_the_moves_are_those_of_the_specification[on_the_way in 2]",
     ),
     Rule(
         "move-on-the-way-platform",
         "Order transitions / ontheway: only for courier_type restaurant, so not for the platform's",
-        DRAIN + "test_what_can_never_be_right_is_refused_unsent[platform courier]",
+        VERDICTS + "test_what_can_never_be_right_is_refused_unsent[platform courier]",
         MOVES + "test_only_the_restaurants_own_couriers_are_marked_on_the_way[platform_courier]",
     ),
     Rule(
         "move-on-the-way-pickup",
         "Order transitions / ontheway: only for courier_type restaurant, so not for come_get",
-        DRAIN + "test_what_can_never_be_right_is_refused_unsent[pickup]",
+        VERDICTS + "test_what_can_never_be_right_is_refused_unsent[pickup]",
         MOVES + "test_only_the_restaurants_own_couriers_are_marked_on_the_way[come_get]",
     ),
     Rule(
         "move-complete",
         "Order transitions / IN_DELIVERY, complete: COMPLETE_WITH_PAYMENT",
-        DRAIN + "test_a_done_action_writes_its_status_with_the_verdict[complete]",
+        VERDICTS + "test_a_done_action_writes_its_status_with_the_verdict[complete]",
         MOVES + "test_the_moves_are_those_of_the_specification[complete in 16]",
     ),
     Rule(
         "move-complete-cash",
         "Order transitions / complete: any payment type, cash orders too",
-        DRAIN + "test_an_order_is_completed_however_it_is_paid[Nakit]",
+        VERDICTS + "test_an_order_is_completed_however_it_is_paid[Nakit]",
         MOVES + "test_every_payment_type_ends_in_complete_with_payment[Nakit]",
     ),
     *(
         Rule(
             f"move-cancel-{number}",
             f"Order transitions / cancel: from {word}, CANCELED",
-            DRAIN + f"test_an_order_can_be_cancelled_in_any_status_that_is_no_end[7-{number}]",
+            VERDICTS + f"test_an_order_can_be_cancelled_in_any_status_that_is_no_end[7-{number}]",
             MOVES + f"test_the_moves_are_those_of_the_specification[cancel in {number}]",
         )
         for number, word in {
@@ -126,19 +126,19 @@ TRANSITIONS = [
     Rule(
         "move-cancel-completed",
         "Order transitions / cancel: not from COMPLETE_WITH_PAYMENT",
-        DRAIN + "test_what_can_never_be_right_is_refused_unsent[completed]",
+        VERDICTS + "test_what_can_never_be_right_is_refused_unsent[completed]",
         MOVES + "test_the_moves_are_those_of_the_specification[cancel in 5]",
     ),
     Rule(
         "move-cancel-cancelled",
         "Order transitions / cancel: not from CANCELED",
-        DRAIN + "test_what_the_service_has_already_shown_is_done_unsent",
+        VERDICTS + "test_what_the_service_has_already_shown_is_done_unsent",
         MOVES + "test_the_moves_are_those_of_the_specification[cancel in 6]",
     ),
     Rule(
         "move-cancel-reason",
         "Order transitions / cancel: reason_id 1 to 8",
-        DRAIN + "test_each_reason_of_the_service_cancels[8]",
+        VERDICTS + "test_each_reason_of_the_service_cancels[8]",
         MOVES + "test_cancelling_needs_a_reason_from_1_to_8[{'reason_id': 9}-Invalid reason_id]",
     ),
     Rule(
@@ -203,7 +203,7 @@ ACKNOWLEDGEMENT = [
     Rule(
         "completed-not-returned",
         "Acknowledgement / 4: completed orders are not returned",
-        DRAIN + "test_an_absent_order_does_not_prove_a_complete",
+        VERDICTS + "test_an_absent_order_does_not_prove_a_complete",
         QUEUE + "test_active_orders_are_listed_and_completed_ones_are_not[complete]",
     ),
     Rule(
@@ -224,25 +224,25 @@ RESTAURANTS = [
     Rule(
         "restaurant-opens",
         "Restaurant status / open: Open, from Open or Closed",
-        DRAIN + "test_a_restaurants_status_is_known_after_our_change[open_restaurant-Open]",
+        VERDICTS + "test_a_restaurants_status_is_known_after_our_change[open_restaurant-Open]",
         MENU + "test_a_restaurant_closes_and_opens",
     ),
     Rule(
         "restaurant-closes",
         "Restaurant status / close: Closed, from Open or Closed",
-        DRAIN + "test_a_restaurants_status_is_known_after_our_change[close_restaurant-Closed]",
+        VERDICTS + "test_a_restaurants_status_is_known_after_our_change[close_restaurant-Closed]",
         MENU + "test_a_restaurant_closes_and_opens",
     ),
     Rule(
         "closed-takes-none",
         "Restaurant status / while Closed, customers cannot place new orders",
-        DRAIN + "test_each_action_is_carried_out[close_restaurant]",
+        VERDICTS + "test_each_action_is_carried_out[close_restaurant]",
         MENU + "test_a_closed_restaurant_takes_no_new_orders_but_goes_on_with_old_ones",
     ),
     Rule(
         "closed-goes-on",
         "Restaurant status / orders already placed continue to be processed",
-        DRAIN + "test_a_closed_restaurant_goes_on_with_its_orders",
+        VERDICTS + "test_a_closed_restaurant_goes_on_with_its_orders",
         MENU + "test_a_closed_restaurant_takes_no_new_orders_but_goes_on_with_old_ones",
     ),
     Rule(
@@ -257,19 +257,19 @@ FOODS = [
     Rule(
         "food-off",
         "Menu item status / passive: INACTIVE, it cannot be ordered",
-        DRAIN + "test_each_action_is_carried_out[deactivate_food]",
+        VERDICTS + "test_each_action_is_carried_out[deactivate_food]",
         MENU + "test_an_inactive_food_is_not_ordered_and_old_orders_keep_it",
     ),
     Rule(
         "food-off-old-orders",
         "Menu item status / passive: orders already placed are unaffected",
-        DRAIN + "test_an_inactive_food_leaves_the_orders_alone_that_have_it",
+        VERDICTS + "test_an_inactive_food_leaves_the_orders_alone_that_have_it",
         MENU + "test_an_inactive_food_is_not_ordered_and_old_orders_keep_it",
     ),
     Rule(
         "food-on",
         "Menu item status / active: ACTIVE, orderable immediately",
-        DRAIN + "test_each_action_is_carried_out[activate_food]",
+        VERDICTS + "test_each_action_is_carried_out[activate_food]",
         MENU + "test_an_inactive_food_is_not_ordered_and_old_orders_keep_it",
     ),
 ]

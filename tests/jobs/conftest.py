@@ -1,7 +1,6 @@
 """A shop for each test, on a file of its own, in virtual time."""
 
 import shutil
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import pytest
 from tests.jobs.shop import FakeClock, Shop
 from tests.jobs.virtual import VirtualLoop
 
-from orderbridge.marketplace import http
 from orderbridge.sandbox import World
 from orderbridge.store import schema
 from orderbridge.store.database import Database
@@ -30,17 +28,6 @@ async def clock() -> FakeClock:
 @pytest.fixture
 async def world(clock: FakeClock) -> World:
     return World.default(clock=clock.true, tell=lambda line: None)
-
-
-@pytest.fixture(scope="session")
-def tls() -> ssl.SSLContext:
-    return ssl.create_default_context()
-
-
-@pytest.fixture(autouse=True)
-def one_tls_context(monkeypatch: pytest.MonkeyPatch, tls: ssl.SSLContext) -> None:
-    """Reading the system's authorities takes as long as a whole test, and the line to the sandbox needs none."""
-    monkeypatch.setattr(http, "_tls_context", lambda _: tls)
 
 
 @pytest.fixture(scope="session")

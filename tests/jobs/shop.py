@@ -21,11 +21,14 @@ from sqlalchemy.exc import OperationalError
 
 from orderbridge import config
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.drain import Drained, Outbox
+from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.poll import Polled, Poller
+from orderbridge.jobs.outbox import Outbox, Turned
+from orderbridge.jobs.polling import Polling
 from orderbridge.jobs.verdicts import Verdicts
-from orderbridge.marketplace.http import Wire
+from orderbridge.net.http import Wire
+from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.turns import Member
 from orderbridge.sandbox import Fault, World, create_app, wire
 from orderbridge.sandbox.rules import ENDPOINTS
 from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
@@ -114,14 +117,21 @@ class Shop:
         self.changes = changes
         self.settings = settings_for(path, *self.names, **changes)
         self.line = Line(world)
-        self.database = Database(self.settings.database.url, busy_timeout_s=0.01, inline=True)
+        self.database = Database(
+            self.settings.database.url, busy_timeout_s=0.01, inline=True, accept_unsafe_durability=True
+        )
         event.listen(self.database.engine, "connect", self._prepare)
         self.lanes = Lanes()
-        self._wire = Wire(
-            base_url=BASE_URL, timeout_s=TIMEOUT_S, user_agent="orderbridge/test", transport=lambda: self.line
-        )
+        self._wire = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, user_agent="orderbridge/test", transport=self.line)
         zone = ZoneInfo("Europe/Istanbul")
-        common = {"wire": self._wire, "database": self.database, "clock": clock, "random": Random(0), "zone": zone}
+        common = {
+            "wire": self._wire,
+            "database": self.database,
+            "clock": clock,
+            "random": Random(0),
+            "zone": zone,
+            "cooldown_s": COOLDOWN_S,
+        }
         self.accounts = {account.name: Account(account, **common) for account in self.settings.accounts}
         self.verdicts = Verdicts("en", self.settings.marketplace.needs_payment_status_id)
         self.outbox = Outbox(
@@ -133,23 +143,21 @@ class Shop:
             random=Random(0),
             verdicts=self.verdicts,
         )
-        self.pollers = {name: self._poller(account) for name, account in self.accounts.items()}
-        self._polls_at = dict.fromkeys(self.accounts, 0.0)
-        self._till: sqlite3.Connection | None = None
-
-    def _poller(self, account: Account) -> Poller:
-        return Poller(
-            account,
+        members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
+        self.cooldowns = Cooldowns()
+        self.cooldowns.take(members, COOLDOWN_S)
+        self.polling = Polling(
+            self.settings.marketplace,
+            self.accounts,
             database=self.database,
             lanes=self.lanes,
-            clock=self.clock,
+            clock=clock,
             verdicts=self.verdicts,
-            configured=tuple(self.accounts),
-            cooldown_s=COOLDOWN_S,
-            timeout_s=TIMEOUT_S,
-            needs_payment_id=self.settings.marketplace.needs_payment_status_id,
-            may_acknowledge=self.changes.get("may_acknowledge", True),
+            cooldowns=self.cooldowns,
         )
+        self.pollers = {name: self.polling.poller(account) for name, account in self.accounts.items()}
+        self._polls_at = dict.fromkeys(self.accounts, 0.0)
+        self._till: sqlite3.Connection | None = None
 
     def _prepare(self, connection: sqlite3.Connection, _: object = None) -> None:
         connection.create_function("strftime", -1, self.clock.strftime)
@@ -174,9 +182,7 @@ class Shop:
 
     async def crash(self) -> None:
         """What was under way is never heard of again."""
-        for task in self.outbox._sending:
-            task.cancel()
-        await asyncio.gather(*self.outbox._sending, return_exceptions=True)
+        await asyncio.gather(*self.outbox.abandon(), return_exceptions=True)
         if self._till is not None:
             self._till.close()
             self._till = None
@@ -201,18 +207,18 @@ class Shop:
         self._polls_at[name] = self.clock.monotonic() + polled.again_in
         return polled
 
-    async def drain(self) -> Drained:
+    async def drain(self) -> Turned:
         """The outbox, until nothing of it can leave now and what has left is answered."""
-        total = Drained()
+        total = Turned()
         while True:
             done = await self.outbox.tick()
             total.claimed += done.claimed
             total.settled += done.settled
             total.unsent += done.unsent
             total.again_in = done.again_in
-            if self.outbox._sending:
-                await asyncio.wait(set(self.outbox._sending))
-            elif not (done.claimed or done.settled or done.unsent):
+            waited = self.outbox.is_moving()
+            await self.outbox.quiet()
+            if not waited and not (done.claimed or done.settled or done.unsent):
                 return total
 
     async def verdict(self, row_id: int, *, within_s: float = 7200.0) -> dict[str, Any]:
@@ -323,12 +329,17 @@ def settings_for(path: Path, *names: str, **changes: Any) -> config.Settings:
             "cooldown_seconds": COOLDOWN_S,
             "timeout_seconds": TIMEOUT_S,
             "needs_payment_status_id": changes.get("needs_payment_status_id"),
+            "list_limit": changes.get("list_limit"),
         },
         database={"url": f"sqlite:///{path}"},
         actions=changes.get("actions", {}),
         orders=changes.get("orders", {}),
         accounts=[
-            {"name": name, "app_secret_key": APP_SECRET, "rest_secret_key": secrets.get(name, f"sandbox-{name}-secret")}
+            {
+                "name": name,
+                "app_secret_key": changes.get("app_secret", APP_SECRET),
+                "rest_secret_key": secrets.get(name, f"sandbox-{name}-secret"),
+            }
             | own
             for name in names
         ],

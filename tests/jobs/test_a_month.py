@@ -4,14 +4,14 @@ import asyncio
 
 from tests.jobs.shop import Shop
 
-from orderbridge.observe import logs
+from orderbridge import hiding
 
 DAYS, A_DAY = 30, 6
 
 
 def kept(shop: Shop) -> dict[str, int]:
     """The size of everything that lives as long as the daemon."""
-    sizes = {"secrets": len(logs._secrets), "hidden": len(logs._hidden)}
+    sizes = {"hidden": hiding.count()}
     owners: dict[str, object] = {"lanes": shop.lanes, "outbox": shop.outbox, "wire": shop._wire}
     for name, poller in shop.pollers.items():
         account = shop.accounts[name]
@@ -35,5 +35,5 @@ async def test_a_month_leaves_nothing_behind_in_memory(shop: Shop):
             sizes.append(kept(shop))
         assert {shop.row(row)["state"] for row in rows} == {"done"}, round_
         await asyncio.sleep(24 * 3600 / A_DAY)
-    assert sizes[0] == sizes[-1]
+    assert sizes[4] == sizes[-1]  # the tokens of the first days are the ones that a late answer may quote
     assert len(shop.calls("login")) >= 29  # and its tokens came and went

@@ -1,6 +1,7 @@
 """One account against the sandbox: one login for many calls, growing waits after a refusal, a token that is kept."""
 
 import asyncio
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -55,7 +56,8 @@ async def test_wrong_credentials_are_tried_with_growing_waits(shop: Shop):
 
 
 async def test_a_login_whose_token_never_works_is_tried_with_growing_waits_too(shop: Shop):
-    shop.world.faults.add(Fault.unauthorized("get_current", times=None))
+    for operation in ("get_current", "get_restaurants"):
+        shop.world.faults.add(Fault.unauthorized(operation, times=None))
     with capture_logs() as lines:
         for _ in range(14):
             await shop.poll()
@@ -111,6 +113,60 @@ async def test_a_service_without_a_working_login_is_asked_again_soon(shop: Shop)
     while not (await shop.poll()).ok:
         assert shop.clock.monotonic() < 10
     assert len(shop.calls("login")) == 3
+
+
+def gaps_of_logins(shop: Shop) -> list[float]:
+    times = [call.at for call in shop.calls("login")]
+    return [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(times)]
+
+
+async def test_a_login_answered_5xx_is_tried_again_soon_and_after_three_times_within_minutes(shop: Shop):
+    shop.world.faults.add(Fault(operation="login", status=503, times=8))
+    while not (await shop.poll()).ok:
+        pass
+    usual = [1, 2, 4, 60, 120, 300, 300, 300]
+    gaps = gaps_of_logins(shop)
+    assert [least <= gap <= least * 1.25 + 0.1 for least, gap in zip(usual, gaps, strict=True)] == [True] * 8
+    shop.account.session.forget()
+    shop.world.faults.add(Fault(operation="login", status=503, times=1))
+    while not (await shop.poll()).ok:
+        pass
+    assert gaps_of_logins(shop)[-1] < 2, "the waits begin anew"
+
+
+async def test_a_login_answered_429_waits_for_the_cooldown(shop: Shop):
+    shop.world.faults.add(Fault.too_many("login", times=3))
+    while not (await shop.poll()).ok:
+        assert not shop.account.is_refused()
+    assert [round(gap) for gap in gaps_of_logins(shop)] == [30, 30, 30]
+
+
+async def test_a_renewal_answered_5xx_keeps_nothing_of_the_account_waiting(shop: Shop):
+    await shop.poll()
+    shop.world.faults.add(Fault(operation="login", status=503, times=None))
+    with capture_logs() as lines:
+        for _ in range(10):
+            await shop.account.renew()
+            assert shop.account.paused() <= 0
+            await asyncio.sleep(30)
+    assert (await shop.poll()).ok
+    assert len(shop.calls("login")) < 8
+    assert [line["log_level"] for line in lines if line["event"] == "login.renewal_failed"].count("warning") == 1
+
+
+async def test_a_token_that_was_just_obtained_is_not_refused_for_what_another_one_met(shop: Shop):
+    """Each poll finds its token ended by somebody else; the one it gets then works, and nothing is locked."""
+    await shop.poll()
+    for _ in range(5):
+        shop.world.end_tokens()
+        assert not (await shop.poll()).ok
+        assert shop.account.paused() <= 0
+        assert shop.account.session.current is not None
+        assert (await shop.poll()).ok
+    for _ in range(2):  # and where nothing has gone well in between
+        shop.world.end_tokens()
+        assert not (await shop.poll()).ok
+    assert shop.account.paused() <= 60
 
 
 # ---- the token -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What SPEC.md leaves open, whichever way it turns out: one day of a chain under each setting of each switch.
+"""What docs/interface.md leaves open, whichever way it turns out: one day of a chain under each setting of each switch.
 
 The day is the same each time. What may differ is how the service words a no, never what becomes of an order, whether
 each of its statuses is acknowledged, or when the list is asked for.
@@ -16,7 +16,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.errors import MarketplaceError
-from orderbridge.jobs.reference import read_lists
+from orderbridge.jobs.reference import Common, read_lists
 from orderbridge.sandbox import Fault, Options, When, World
 from orderbridge.sandbox.options import Coverage
 from orderbridge.sandbox.rules import ORDER_NOT_FOUND
@@ -26,7 +26,8 @@ from orderbridge.sandbox.state import Order
 NO_RESTAURANT = "99999999-9999-4999-8999-999999999999"
 NO_FOOD = 999_999
 FOOD = 3005
-NO_OPEN_POINTS = {"orders_per_minute", "max_orders", "cooldown_seconds"}  # the pace, and a limit that SPEC.md gives
+# The pace, a limit that docs/interface.md gives, and what the day cannot turn: it knows its orders by their ids (test_ids.py).
+NO_OPEN_POINTS = {"orders_per_minute", "max_orders", "cooldown_seconds", "ids_in_capitals"}
 MOST_POLLS = 60  # until a list of one order at a time has nothing left
 TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 TEXTS = ["shipping_method", "payment_method", "note", "restaurant_id", "restaurant_name", "courier_type"]
@@ -57,12 +58,13 @@ NOT_FOUND = ("refused", "order_not_found")
 ALLOWED = ("done", None)
 NEVER_CLEAR = ("failed", "outcome_unknown")
 UNTIL_TOO_LATE = ("expired", "expired")
+NEVER_PERMITTED = ("expired", "not_permitted")
 MISSING = ("refused", "missing_field")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How the service is, what the daemon was told of it, and what the two rows end in that SPEC.md says nothing about."""
+    """How the service is, what the daemon was told of it, and what the two rows end in that docs/interface.md says nothing about."""
 
     options: dict[str, Any] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
@@ -98,7 +100,7 @@ def needs_payment() -> dict[str, Setting]:
 
 
 def errors_without_a_status() -> dict[str, Setting]:
-    ends = {401: UNTIL_TOO_LATE, 429: UNTIL_TOO_LATE, 500: NEVER_CLEAR, 502: NEVER_CLEAR}
+    ends = {401: NEVER_PERMITTED, 429: UNTIL_TOO_LATE, 500: NEVER_CLEAR, 502: NEVER_CLEAR}
     of = {}
     for name in ("complete", "restaurant", "food"):
         for status in STATUSES:
@@ -120,10 +122,8 @@ def out_of_turn() -> dict[str, Setting]:
         of[f"out of turn is an error of the server, {status}"] = Setting(
             options={"disallowed_status": status}, out_of_turn=NEVER_CLEAR
         )
-    for status in (401, 429):  # in other words than SPEC.md's, a bad token or a limit
-        of[f"out of turn is a no under {status}"] = Setting(
-            options={"disallowed_status": status}, out_of_turn=UNTIL_TOO_LATE
-        )
+    for status, end in ((401, NEVER_PERMITTED), (429, UNTIL_TOO_LATE)):  # in other words, a bad token or a limit
+        of[f"out of turn is a no under {status}"] = Setting(options={"disallowed_status": status}, out_of_turn=end)
     of["out of turn is not found"] = Setting(options={"disallowed": "not_found"}, out_of_turn=NOT_FOUND)
     of["out of turn is not found, under 200"] = Setting(
         options={"disallowed_status": 200, "disallowed_error": ORDER_NOT_FOUND}, out_of_turn=NOT_FOUND
@@ -160,6 +160,7 @@ def plain_switches() -> dict[str, Setting]:
         "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"),
         "timezone": ("UTC",),
         "prepaid_suffix": (True, False),
+        "cooldown_scope": ("application", "address"),
     }
     return {f"{name} {value}": Setting(options={name: value}) for name, values in switches.items() for value in values}
 
@@ -197,7 +198,7 @@ class Day:
         await self.shop.drain()
 
     async def play(self) -> None:
-        await read_lists(self.shop.account, self.shop.database, tuple(self.shop.accounts))
+        await read_lists(self.shop.account, self.shop.database, tuple(self.shop.accounts), Common(self.shop.clock))
         await self.quiet()
         await self.morning()
         await self.noon()
@@ -226,7 +227,7 @@ class Day:
         await self.quiet()
 
     async def noon(self) -> None:
-        """Others change orders, some go where SPEC.md shows no way, and some are asked for what is not their turn."""
+        """Others change orders, some go where docs/interface.md shows no way, and some are asked for what is not their turn."""
         world = self.shop.world
         strange, owing, gone, cancelled, early, late = (self.place(note=str(number)) for number in range(6))
         await self.quiet()
@@ -275,10 +276,10 @@ class Day:
     async def meet_a_stranger(self) -> None:
         """Another program with our secrets asked a moment ago, so that ours is a 429 although we kept the cooldown."""
         world, shop = self.shop.world, self.shop
-        (secret,) = [account.rest_secret_key for account in world.accounts.values() if account.name == "chain"]
 
         async def ask() -> None:
-            world.cooldown_since["get_current", secret] = shop.clock.true() - timedelta(seconds=10)
+            (whose,) = (key for key in world.cooldown_since if key[0] == "get_current")
+            world.cooldown_since[whose] = shop.clock.true() - timedelta(seconds=10)
 
         shop.line.when_leaving("get_current", ask)
         assert not (await shop.poll()).ok
@@ -352,6 +353,7 @@ def assert_each_status_is_acknowledged_after_it_was_delivered(day: Day) -> None:
             listed = dict(call.delivered)
         if call.operation == "acknowledge" and call.http_status == 200:
             assert call.status_before == listed[call.argument]
+    assert len(world.calls("acknowledge")) >= len(covered(day)) > 0
     hidden = {5} if world.options.cancelled_are_delivered else {5, 6}
     still_there = [order for order in covered(day) if order.key in world.orders]
     assert all(order.acknowledged for order in still_there if order.status_id not in hidden)
@@ -359,6 +361,7 @@ def assert_each_status_is_acknowledged_after_it_was_delivered(day: Day) -> None:
 
 def assert_the_list_is_never_asked_for_in_its_cooldown(day: Day) -> None:
     calls = day.shop.calls("get_current")
+    assert len(calls) > 2
     for before, after in itertools.pairwise(calls):
         assert before.answered_at is not None
         assert (after.at - before.answered_at).total_seconds() >= 30

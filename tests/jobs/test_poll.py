@@ -14,6 +14,8 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import START, Shop, listing, text_of
 
+from orderbridge.jobs import polling
+from orderbridge.jobs.answer import Polled
 from orderbridge.sandbox import Fault, FaultKind, When, World
 from orderbridge.sandbox.scenery import DEFAULT_SCENERY, KADIKOY
 from orderbridge.sandbox.state import Account, Order, Scenery
@@ -173,7 +175,8 @@ async def test_an_order_that_is_known_is_not_acknowledged_either_when_its_change
 
 
 async def test_where_a_commit_may_be_lost_nothing_is_acknowledged(open_shop: OpenShop):
-    shop = await open_shop(may_acknowledge=False)
+    shop = await open_shop()
+    shop.database.durability.judge = lambda _: "Set it."  # type: ignore[method-assign]
     order = shop.place()
     await shop.poll()
     assert (shop.order(order)["acknowledged_utc"], shop.calls("acknowledge")) == (None, [])
@@ -763,8 +766,9 @@ async def test_a_401_logs_in_now_and_polls_at_the_next_slot(shop: Shop):
     assert len(shop.calls("login")) == 2
 
 
-async def test_a_second_401_of_the_poll_is_a_refused_login(shop: Shop):
+async def test_a_second_401_of_the_poll_is_a_refused_login_when_its_token_works_for_nothing_else(shop: Shop):
     shop.world.faults.add(Fault.unauthorized("get_current", times=2))
+    shop.world.faults.add(Fault.unauthorized("get_restaurants"))
     await shop.poll()
     await shop.poll()
     assert shop.account.paused() == pytest.approx(60)
@@ -803,6 +807,7 @@ async def test_a_clock_that_jumps_breaks_no_cooldown_and_blocks_no_longer_than_t
             id="scheduled, and set for that",
         ),
         pytest.param({"auto_accept_minutes": 20}, {"total": "cheap"}, None, id="with a problem"),
+        pytest.param({"auto_accept_minutes": 20}, {"total": 1}, 20, id="with a sum that is wrong"),
         pytest.param(
             {"auto_accept_minutes": 20, "restaurants": [{"id": KADIKOY, "auto_accept_minutes": 45}]},
             {},
@@ -843,3 +848,75 @@ async def test_the_services_own_words_are_kept_for_the_technician_and_out_of_the
     failed = next(line for line in lines if line["event"] == "poll.failed")
     assert failed["error"] == "service_error: HTTP 500"
     assert "Ayşe" not in str(lines)
+
+
+# ---- many accounts at once -------------------------------------------------------------------------------------------
+
+THREE = ("kadikoy", "besiktas", "chain")
+
+
+class Gate:
+    """Holds the requests for orders up where they leave, in the order in which they came."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.held: list[asyncio.Event] = []
+        for _ in range(len(THREE) + 1):
+            shop.line.when_leaving("get_current", self._hold)
+
+    async def _hold(self) -> None:
+        self.held.append(asyncio.Event())
+        await self.held[-1].wait()
+
+
+async def begin(shop: Shop, *names: str) -> list[asyncio.Task[Polled]]:
+    """Their polls, each asked for after the one before it; a moment later."""
+    polls = []
+    for name in names:
+        await shop.accounts[name].session.token()
+        polls.append(asyncio.create_task(shop.tick(name)))
+        await asyncio.sleep(0.1)
+    return polls
+
+
+@pytest.mark.parametrize("end", ["answered", "cut", "cancelled"])
+async def test_of_many_polls_so_many_are_under_way_and_the_others_wait_in_line(
+    end: str, open_shop: OpenShop, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(polling, "MOST_POLLS", 1)
+    shop = await open_shop(*THREE)
+    gate = Gate(shop)
+    polls = await begin(shop, *THREE)
+    assert [len(gate.held), noted(shop)] == [1, ["kadikoy"]], "one that waits is not noted: its slot is not used up"
+    if end == "cancelled":
+        polls[0].cancel()
+    else:
+        shop.line.cut = {"get_current"} if end == "cut" else set()
+        gate.held[0].set()
+    await asyncio.wait(polls[:1])
+    await asyncio.sleep(0.1)
+    if end != "cut":
+        assert [len(gate.held), noted(shop)] == [2, ["besiktas", "kadikoy"]], "the one that has waited longest"
+        gate.held[1].set()
+        await asyncio.sleep(0.1)
+        gate.held[2].set()
+    ends = await asyncio.gather(*polls[1:])
+    assert [one.ok for one in ends] == [end != "cut"] * 2
+
+
+async def test_when_the_daemon_stops_the_polls_that_wait_for_a_place_do_not_leave(
+    open_shop: OpenShop, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(polling, "MOST_POLLS", 1)
+    shop = await open_shop(*THREE)
+    gate = Gate(shop)
+    polls = await begin(shop, *THREE)
+    shop.polling.close()
+    await asyncio.wait(polls[1:])
+    gate.held[0].set()
+    assert [one.ok for one in await asyncio.gather(*polls)] == [True, False, False]
+    assert [len(gate.held), noted(shop)] == [1, ["kadikoy"]]
+
+
+def noted(shop: Shop) -> list[str]:
+    found = shop.till.execute("SELECT name FROM delivery_accounts WHERE last_poll_utc IS NOT NULL ORDER BY name")
+    return [name for (name,) in found]

@@ -1,11 +1,14 @@
 """What can meet on one order: a list, its acknowledgement, our actions, a crash, somebody else (promises 2 and 6)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
 from tests.jobs.shop import Shop, listing
 
+from orderbridge.jobs.claims import Held
 from orderbridge.sandbox import Fault, When
 from orderbridge.store import orders
 
@@ -32,13 +35,21 @@ async def test_a_row_that_is_done_already_takes_no_end_back(shop: Shop, action: 
     assert (stored["status_id"], stored["ended_utc"] is None) == (status_id, False)
 
 
-async def test_a_row_found_to_be_done_already_does_not_overwrite_a_later_delivery(shop: Shop):
+async def test_a_row_found_to_be_done_already_does_not_overwrite_a_later_delivery(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
     order = await shop.taken_in(status_id=2)
     row = shop.act("accept", order)
-    survey = await shop.database.read(lambda tx: shop.outbox._chooser.survey(tx, 8, {}, frozenset()))
-    shop.world.change_status(order.key, 16)
-    await shop.poll()
-    await shop.outbox._end_unsent(survey)
+    end = shop.outbox.ends.write_some
+
+    async def after_a_poll() -> int:
+        if shop.outbox.ends.due:  # it is decided, and not written yet
+            shop.world.change_status(order.key, 16)
+            await shop.poll()
+        return await end()
+
+    monkeypatch.setattr(shop.outbox.ends, "write_some", after_a_poll)
+    await shop.drain()
     assert (shop.end(row), shop.order(order)["status_id"]) == (("done", "already", "poll"), 16)
 
 
@@ -117,15 +128,16 @@ async def test_a_row_chosen_before_the_list_came_in_does_not_pass_its_acknowledg
     order = shop.place()
     await shop.poll()
     shop.act("accept", order)
-    survey = await shop.database.read(lambda tx: shop.outbox._chooser.survey(tx, 8, {}, frozenset()))
+    shop.outbox.set_now()
+    await shop.outbox.feed.everything()
     claimed = []
 
     async def goes_on() -> None:
-        claimed.append(shop.outbox._take(survey))
+        claimed.append((await shop.outbox.act()).claimed)
 
     shop.line.when_leaving("acknowledge", goes_on)
     await shop.poll()
-    assert (len(survey.ready), claimed) == (1, [[]])
+    assert (len(shop.outbox.queue), claimed) == (1, [0])
 
 
 async def test_the_lane_is_held_until_the_acknowledgement_is_noted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
@@ -151,3 +163,85 @@ async def test_a_list_with_a_document_that_could_be_any_order_does_not_show_abse
     shop.world.faults.add(listing("no order"))
     await shop.poll()
     assert shop.row(row)["next_attempt_utc"] == waits_until
+
+
+async def test_a_row_whose_verdict_is_written_while_lost_ones_are_looked_for_is_none(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    order = await shop.taken_in()
+    shop.act("accept", order)
+    await shop.outbox.tick()  # it is on the wire
+
+    async def slowly(work: Callable[[Connection], Any]) -> Any:
+        monkeypatch.undo()
+        reading = shop.database.engine.connect().execution_options(orderbridge_read=True)
+        with reading as connection, connection.begin():
+            connection.exec_driver_sql("SELECT count(*) FROM delivery_actions").all()  # its moment is this one
+            await shop.outbox.quiet()
+            return work(connection)
+
+    monkeypatch.setattr(shop.database, "read", slowly)
+    await shop.outbox.recover()
+    assert shop.one("SELECT outcome FROM delivery_action_attempts") == {"outcome": "ok"}
+
+
+async def test_a_row_that_is_superseded_while_the_list_is_taken_in_withholds_the_status(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    shop.world.faults.add(Fault.drop("acknowledge", when=When.BEFORE))
+    order = shop.place()
+    await shop.poll()
+    shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
+    accept = shop.act("accept", order)
+    await shop.drain()
+    looks = shop.pollers["kadikoy"]._intake.looks
+    resolve = looks.resolve
+
+    async def superseded_meanwhile(*given: Any, **named: Any) -> None:
+        monkeypatch.undo()
+        await resolve(*given, **named)
+        shop.act("cancel", order)
+        await shop.drain()
+
+    monkeypatch.setattr(looks, "resolve", superseded_meanwhile)
+    polled = await shop.poll()
+    assert (polled.delivered, polled.withheld, polled.acknowledged) == (1, 1, 0)
+    await shop.verdict(accept)
+    assert shop.end(accept)[0] == "superseded"
+
+
+async def test_a_cancel_does_not_overtake_an_accept_whose_end_is_not_written_yet(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    order = await shop.taken_in()
+    shop.world.faults.add(Fault(operation="accept", status=500))
+    accept = shop.act("accept", order)
+    await shop.drain()
+    cancel = shop.act("cancel", order)
+
+    def held_by_a_till(_: Connection, ends: Sequence[Any]) -> list[Any]:
+        monkeypatch.undo()
+        return [(end, Held()) for end in ends]
+
+    monkeypatch.setattr(shop.outbox.ends, "write", held_by_a_till)
+    await shop.verdict(cancel)
+    assert (shop.row(accept)["state"], shop.row(cancel)["state"]) == ("superseded", "done")
+    assert shop.told("accept", "cancel") == ["accept", "cancel"]
+
+
+async def test_a_clock_that_is_set_while_rows_are_read_expires_none(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    row = shop.act("accept", await shop.taken_in())
+    step = shop.outbox.feed.step
+
+    async def set_meanwhile(**named: bool) -> bool:
+        read = await step(**named)
+        shop.clock.ahead += timedelta(hours=1)
+        shop.outbox.feed.server.behind = timedelta(hours=1)  # as a server's own clock shows it from now on
+        monkeypatch.undo()
+        return read
+
+    monkeypatch.setattr(shop.outbox.feed, "step", set_meanwhile)
+    shop.outbox.wake()
+    await shop.outbox.turn()
+    await shop.drain()
+    assert shop.row(row)["state"] == "done"

@@ -6,7 +6,7 @@ import pytest
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
-from orderbridge.jobs.reference import read_lists, read_statuses
+from orderbridge.jobs.reference import COMMON_S, Common, read_lists, read_statuses
 from orderbridge.sandbox import Fault, World
 from orderbridge.sandbox.scenery import ATASEHIR, DEFAULT_SCENERY, KADIKOY, USKUDAR
 from orderbridge.sandbox.state import Account, Scenery
@@ -15,7 +15,9 @@ LISTS = ("delivery_restaurants", "delivery_cancel_reasons", "delivery_payment_me
 
 
 async def lists(shop: Shop, name: str = "") -> bool:
-    return await read_lists(shop.accounts[name or shop.names[0]], shop.database, tuple(shop.accounts))
+    return await read_lists(
+        shop.accounts[name or shop.names[0]], shop.database, tuple(shop.accounts), Common(shop.clock)
+    )
 
 
 async def test_all_lists_are_there_after_one_reading(open_shop: OpenShop):
@@ -38,6 +40,20 @@ async def test_a_second_reading_changes_nothing(shop: Shop):
     assert await lists(shop)
     assert [shop.rows(f"SELECT * FROM {table}") for table in LISTS] == before
     assert before[0][0]["status"] == "Open"
+
+
+async def test_what_belongs_to_no_account_is_asked_for_once(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "chain")
+    common = Common(shop.clock)
+    shop.world.faults.add(Fault(operation="get_variables", status=500, times=1))
+    came = [await read_lists(account, shop.database, shop.names, common) for account in shop.accounts.values()]
+    assert came == [False, True]  # the first one failed on the way, so the second one asked
+    assert await read_lists(shop.account, shop.database, shop.names, common)
+    told = shop.told("get_restaurants", "get_cancel_reasons", "get_variables")
+    assert told == [*["get_restaurants", "get_cancel_reasons", "get_variables"] * 2, "get_restaurants"]
+    await asyncio.sleep(COMMON_S)
+    assert await read_lists(shop.account, shop.database, shop.names, common)
+    assert len(shop.calls("get_variables")) == 3
 
 
 @pytest.mark.parametrize("table", ["delivery_cancel_reasons", "delivery_shipping_methods"])

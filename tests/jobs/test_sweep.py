@@ -10,7 +10,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing, text_of
 
 from orderbridge.jobs.sweep import sweep
-from orderbridge.store import orders, reference
+from orderbridge.store import reference, silence
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -31,14 +31,28 @@ async def swept(shop: Shop) -> tuple[int, int]:
     return done.ended, done.blanked
 
 
+async def taken_over(shop: Shop, **changes: Any) -> Any:
+    """An order that a till has taken over, and whose silence is being counted."""
+    order = await shop.taken_in(**changes)
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    await swept(shop)
+    return order
+
+
+def listen(shop: Shop, seconds: float, name: str = "kadikoy") -> None:
+    """The account has polled for so long, and nothing was said."""
+    listened = "UPDATE delivery_accounts SET listened_seconds = listened_seconds + ? WHERE name = ?"
+    shop.till.execute(listened, (seconds, name))
+
+
 # ---- silence ---------------------------------------------------------------------------------------------------------
 
 
-async def test_an_order_without_news_for_a_day_ends_and_keeps_its_status(shop: Shop):
-    order = await shop.taken_in(status_id=2)
-    await asyncio.sleep(DAY_S)
+async def test_an_order_without_news_for_a_day_of_listening_ends_and_keeps_its_status(shop: Shop):
+    order = await taken_over(shop, status_id=2)
+    listen(shop, DAY_S - 1)
     assert await swept(shop) == (0, 0)
-    await asyncio.sleep(1)
+    listen(shop, 1)
     assert await swept(shop) == (1, 0)
     stored = shop.order(order)
     assert (stored["ended_by"], stored["ended_utc"]) == ("silence", text_of(shop.clock.now()))
@@ -47,106 +61,177 @@ async def test_an_order_without_news_for_a_day_ends_and_keeps_its_status(shop: S
     assert (shop.count("delivery_open_orders"), shop.count("delivery_new_orders")) == (0, 0)
 
 
-async def test_news_count_from_their_own_time(shop: Shop):
+async def test_an_order_that_no_till_has_taken_over_stays_new_for_ever(shop: Shop):
     order = await shop.taken_in()
-    await asyncio.sleep(DAY_S - HOUR_S)
+    for _ in range(3):
+        listen(shop, 30 * DAY_S)
+        assert await swept(shop) == (0, 0)
+    assert shop.one("SELECT payment_key FROM delivery_new_orders")["payment_key"] == order.key
+
+
+async def test_an_order_that_is_taken_over_late_is_over_a_day_later(shop: Shop):
+    await shop.taken_in()
+    listen(shop, 30 * DAY_S)
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    assert await swept(shop) == (0, 0)
+    listen(shop, DAY_S)
+    assert await swept(shop) == (1, 0)
+
+
+@pytest.mark.parametrize("years", [10, -10])
+async def test_a_clock_that_jumps_ends_nothing(shop: Shop, years: int):
+    await taken_over(shop)
+    shop.clock.ahead = timedelta(days=365 * years)
+    assert await swept(shop) == (0, 0)
+    listen(shop, DAY_S)
+    assert await swept(shop) == (1, 0)
+
+
+async def test_a_week_in_which_no_daemon_ran_or_the_line_was_dead_ends_nothing(open_shop: OpenShop):
+    shop = await open_shop()
+    await taken_over(shop)
+    await asyncio.sleep(7 * DAY_S)
+    again = await open_shop()
+    again.line.cut.add("*")
+    await again.poll()
+    await asyncio.sleep(7 * DAY_S)
+    again.line.cut.clear()
+    assert (await again.poll()).ok
+    assert await swept(again) == (0, 0)
+
+
+async def test_good_polls_count_what_lies_between_them_and_an_outage_counts_as_little(shop: Shop):
+    def listened() -> float:
+        return float(shop.one("SELECT listened_seconds FROM delivery_accounts")["listened_seconds"])
+
+    began = shop.clock.monotonic()
+    for _ in range(41):
+        assert (await shop.poll()).ok
+    assert 0 <= shop.clock.monotonic() - began - listened() < 1
+    before = listened()
+    shop.line.cut.add("get_current")
+    await shop.poll()
+    await asyncio.sleep(2 * DAY_S)
+    shop.line.cut.clear()
+    await shop.account.renew()
+    await shop.poll()
+    assert 0 < listened() - before < 90
+
+
+async def test_news_count_from_their_own_time(shop: Shop):
+    order = await taken_over(shop)
+    listen(shop, DAY_S - HOUR_S)
     shop.act("accept", order)
     await shop.drain()
-    await asyncio.sleep(2 * HOUR_S)
+    await swept(shop)
+    listen(shop, DAY_S - 1)
     assert await swept(shop) == (0, 0)
-    await asyncio.sleep(DAY_S)
+    listen(shop, 1)
     assert await swept(shop) == (1, 0)
 
 
 async def test_a_scheduled_order_is_waited_for_until_a_day_after_its_time(shop: Shop):
-    await shop.taken_in(scheduled_date="2026-03-04 20:00:00")  # 17:00 UTC, 56 hours from the start
-    await asyncio.sleep((56 + 24) * HOUR_S - 60)
+    await taken_over(shop, scheduled_date="2026-03-04 20:00:00")  # 17:00 UTC, 56 hours from the start
+    await asyncio.sleep(56 * HOUR_S - 60)
+    listen(shop, 56 * HOUR_S)
     assert await swept(shop) == (0, 0)
-    await asyncio.sleep(120)
+    await asyncio.sleep(60)
+    assert await swept(shop) == (0, 0)
+    listen(shop, DAY_S - 1)
+    assert await swept(shop) == (0, 0)
+    listen(shop, 1)
     assert await swept(shop) == (1, 0)
 
 
+async def test_of_a_scheduled_order_a_clock_that_jumps_and_returns_counts_nothing(shop: Shop):
+    await taken_over(shop, scheduled_date="2026-03-04 20:00:00")
+    shop.clock.ahead = timedelta(days=3650)
+    assert await swept(shop) == (0, 0)
+    shop.clock.ahead = timedelta()
+    listen(shop, 30 * DAY_S)
+    assert await swept(shop) == (0, 0)
+    await asyncio.sleep(56 * HOUR_S)
+    assert await swept(shop) == (0, 0)
+
+
 async def test_an_order_that_ended_does_not_end_again(shop: Shop):
-    order = await shop.taken_in()
+    order = await taken_over(shop)
     shop.world.cancel_by_customer(order.key)
     await shop.poll()
-    await asyncio.sleep(2 * DAY_S)
+    listen(shop, 2 * DAY_S)
     assert await swept(shop) == (0, 0)
     assert shop.order(order)["ended_by"] == "cancelled"
 
 
 async def test_the_hours_are_configured(open_shop: OpenShop):
     shop = await open_shop(orders={"silence_hours": 2})
-    await shop.taken_in()
-    await asyncio.sleep(2 * HOUR_S + 1)
+    await taken_over(shop)
+    listen(shop, 2 * HOUR_S)
     assert await swept(shop) == (1, 0)
+
+
+async def silent(shop: Shop, **changes: Any) -> Any:
+    """An order that has ended by silence."""
+    order = await taken_over(shop, **changes)
+    listen(shop, DAY_S)
+    assert await swept(shop) == (1, 0)
+    return order
 
 
 @pytest.mark.parametrize("status_id", [1, 2], ids=["the same", "another status"])
 async def test_a_later_delivery_takes_the_silence_back(shop: Shop, status_id: int):
-    order = await shop.taken_in()
-    await asyncio.sleep(DAY_S + 1)
-    await swept(shop)
+    order = await silent(shop)
     order.acknowledged = False
     shop.world.change_status(order.key, status_id)
-    await shop.account.renew()  # a day is longer than a token lasts
     assert (await shop.poll()).acknowledged == 1
     stored = shop.order(order)
     assert (stored["ended_utc"], stored["ended_by"], stored["status_id"]) == (None, None, status_id)
     assert (stored["revision"], stored["last_change"]) == (3, "status")
+    assert await swept(shop) == (0, 0), "it counts anew"
 
 
 async def test_an_order_that_ended_by_silence_is_completed_as_asked(shop: Shop):
-    order = await shop.taken_in(status_id=16)
-    await asyncio.sleep(DAY_S + 1)
-    await swept(shop)
+    order = await silent(shop, status_id=16)
     row = shop.act("complete", order)
     await shop.drain()
     stored = shop.order(order)
     assert (shop.row(row)["state"], stored["ended_by"], stored["status_id"]) == ("done", "completed", 5)
 
 
-async def test_many_silent_orders_end_in_several_sweeps(shop: Shop):
-    for _ in range(450):
-        shop.place()
-    await shop.poll()
-    await asyncio.sleep(DAY_S + 1)
-    assert sum([(await swept(shop))[0] for _ in range(3)]) == 450
-    assert shop.count("delivery_open_orders") == 0
-
-
 async def test_a_sweep_while_a_list_is_taken_in_is_taken_back_where_the_till_sees_it(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ):
-    order = await shop.taken_in()
-    await asyncio.sleep(DAY_S + 1)
+    order = await taken_over(shop)
+    listen(shop, DAY_S)
     codes = reference.payment_codes
 
     def meanwhile(connection: Connection) -> dict[str, str]:
-        now, limits = shop.clock.now(), {"silence": timedelta(days=1), "not_before": "2026"}
-        assert shop.database.write_now(lambda tx: orders.end_silent(tx, [order.key], now=now, **limits))
+        now, limits = shop.clock.now(), {"silence": timedelta(days=1), "local_now": "2026-03-02 12:00:00"}
+        assert shop.database.write_now(lambda tx: silence.end_silent(tx, [order.key], now=now, **limits))
         return codes(connection)
 
     monkeypatch.setattr(reference, "payment_codes", meanwhile)
-    await shop.account.renew()
     shop.world.faults.add(listing({**order.document, "more": 1}))  # the same, in other bytes
     await shop.poll()
     stored = shop.order(order)
     assert (stored["ended_utc"], stored["revision"], stored["last_change"]) == (None, 3, "status")
 
 
-@pytest.mark.parametrize("what", ["ended_utc", "payload"])
+@pytest.mark.parametrize("what", ["ended_utc", "silence_from", "payload"])
 async def test_an_order_whose_end_a_trigger_refuses_harms_no_other(shop: Shop, what: str):
     kept, swept_away = [await shop.taken_in() for _ in range(2)]
     shop.till.execute(
         f"CREATE TRIGGER no BEFORE UPDATE OF {what} ON delivery_orders WHEN NEW.payment_key = '{kept.key}'"
         " BEGIN SELECT raise(ABORT, 'no'); END"
     )
-    await asyncio.sleep(DAY_S + 1)
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    await swept(shop)
+    listen(shop, DAY_S)
     await swept(shop)
     await asyncio.sleep(91 * DAY_S)
     await swept(shop)
-    assert shop.order(kept)[what] != shop.order(swept_away)[what]
+    one = "payload" if what == "payload" else "ended_utc"
+    assert shop.order(kept)[one] != shop.order(swept_away)[one]
 
 
 # ---- retention -------------------------------------------------------------------------------------------------------

@@ -14,17 +14,24 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
-from orderbridge.jobs import intake
-from orderbridge.jobs.drain import FLOOR_S, STUCK_S
+from orderbridge.jobs import acknowledge, intake
+from orderbridge.jobs.deferred import STUCK_S
+from orderbridge.jobs.feed import FLOOR_S
 from orderbridge.model import Stored
 from orderbridge.sandbox import Fault, FaultKind, wire
 from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
 from orderbridge.store import actions, orders, quarantine
 
 
+def refuse_everything_but_login(shop: Shop) -> None:
+    """Fresh tokens are worth nothing."""
+    for operation in ("accept", "get_restaurants", "get_current"):
+        shop.world.faults.add(Fault.unauthorized(operation, times=None))
+
+
 async def test_many_401s_of_one_moment_count_as_one_refused_login(shop: Shop):
     rows = [shop.act("accept", await shop.taken_in()) for _ in range(8)]
-    shop.world.faults.add(Fault.unauthorized("accept", times=None))
+    refuse_everything_but_login(shop)
     await shop.drain()
     assert 0 < shop.account.paused() <= 60
     shop.world.faults.clear()
@@ -33,7 +40,7 @@ async def test_many_401s_of_one_moment_count_as_one_refused_login(shop: Shop):
 
 async def test_a_refused_account_says_so_in_the_database(shop: Shop):
     shop.act("accept", await shop.taken_in())
-    shop.world.faults.add(Fault.unauthorized("accept", times=None))
+    refuse_everything_but_login(shop)
     await shop.drain()
     await shop.poll()
     assert shop.one("SELECT state FROM delivery_accounts")["state"] == "login_refused"
@@ -207,6 +214,45 @@ async def test_an_ok_that_could_not_be_noted_is_noted_at_the_next_poll(shop: Sho
     assert shop.story(order) == ["received", "acknowledged"]
 
 
+async def test_an_ok_noted_late_does_not_replace_a_newer_one(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    order, held, true = shop.place(), True, orders.mark_acknowledged
+
+    def mark(*arguments: Any) -> None:
+        if held:
+            raise OperationalError("UPDATE", {}, sqlite3.OperationalError("database is locked"))
+        true(*arguments)
+
+    async def release() -> None:
+        nonlocal held
+        held = False
+
+    monkeypatch.setattr(orders, "mark_acknowledged", mark)
+    await shop.poll()
+    shop.world.change_status(order.key, 2)
+    shop.line.when_leaving("acknowledge", release)  # by then the first one was tried again
+    assert (await shop.poll()).acknowledged == 1
+    assert shop.order(order)["acknowledged_status_id"] == 2
+    await shop.poll()
+    assert shop.order(order)["acknowledged_status_id"] == 2
+
+
+async def test_an_order_that_neither_table_nor_quarantine_can_hold_is_not_acknowledged(shop: Shop):
+    for table in ("delivery_orders", "delivery_quarantine"):
+        shop.till.execute(
+            f"CREATE TRIGGER no_{table} BEFORE INSERT ON {table} WHEN NEW.payload LIKE '%no room%'"
+            " BEGIN SELECT raise(ABORT, 'no'); END"
+        )
+    nowhere, stored = shop.place(note="no room"), shop.place()
+    with capture_logs() as logs:
+        await shop.poll()
+    assert (nowhere.acknowledged, stored.acknowledged) == (False, True)
+    assert "order.lost_sight_of" in [line["event"] for line in logs if line["log_level"] == "error"]
+    shop.till.execute("DROP TRIGGER no_delivery_orders")
+    await shop.poll()
+    assert nowhere.acknowledged
+    assert shop.order(nowhere)["acknowledged_status_id"] == 1
+
+
 async def test_an_ok_whose_note_a_trigger_refuses_harms_no_other(shop: Shop):
     shop.till.execute(
         "CREATE TRIGGER no BEFORE UPDATE OF acknowledged_utc ON delivery_orders WHEN NEW.pos_reference = 'no'"
@@ -226,7 +272,7 @@ async def test_an_ok_whose_note_a_trigger_refuses_harms_no_other(shop: Shop):
 
 
 def test_the_limits_of_an_intake_are_what_the_contract_says() -> None:
-    assert (intake.CHUNK, intake.ACKNOWLEDGE_WITHIN_S) == (100, 8.0)
+    assert (intake.CHUNK, intake.SERVER_CHUNK, acknowledge.ACKNOWLEDGE_WITHIN_S) == (100, 250, 8.0)
 
 
 async def test_a_failed_opening_that_is_retried_by_hand_is_sent_again(shop: Shop):
@@ -245,7 +291,7 @@ async def test_a_till_that_holds_the_file_for_minutes_is_told_once_and_so_is_its
     with capture_logs() as logs:
         shop.till.execute("BEGIN IMMEDIATE")
         for _ in range(20):
-            await shop.outbox._safe_tick()
+            await shop.outbox.safe_turn()
             await asyncio.sleep(FLOOR_S)
         shop.till.execute("ROLLBACK")
         for row in rows:
@@ -268,7 +314,7 @@ async def test_a_full_disk_is_not_called_over_where_nothing_had_to_be_written(
         with monkeypatch.context() as patched:
             patched.setattr(actions, "start", full)
             for _ in range(5):
-                await shop.outbox._safe_tick()
+                await shop.outbox.safe_turn()
         assert (await shop.verdict(row))["state"] == "done"
     told = [line["event"] for line in logs if line["event"].startswith("database.")]
     assert told == ["database.failed", "database.recovered"]
@@ -277,16 +323,20 @@ async def test_a_full_disk_is_not_called_over_where_nothing_had_to_be_written(
 async def test_verdicts_that_a_till_keeps_from_being_written_are_told_once_and_tried_together(shop: Shop):
     rows = [shop.act("accept", await shop.taken_in()) for _ in range(3)]
     await shop.outbox.tick()
-    await asyncio.wait(set(shop.outbox._sending))
     shop.till.execute("BEGIN IMMEDIATE")
     with capture_logs() as logs:
-        for _ in range(5):
-            await shop.outbox.tick()
-            await asyncio.sleep(STUCK_S)
-    shop.till.execute("ROLLBACK")
-    assert sorted(line["id"] for line in logs if line["event"] == "action.verdict_waits") == rows
-    assert shop.database.trouble._failures == 5, "each of the three alone would wait as long again"
-    await shop.drain()
+        await shop.outbox.quiet()
+        await asyncio.sleep(4.5 * STUCK_S)
+        assert shop.database.trouble._failures == 5, "each of the three alone would wait as long again"
+        shop.till.execute("ROLLBACK")
+        await shop.drain()
+        await asyncio.sleep(STUCK_S)
+        await shop.drain()
+    assert {shop.row(row)["state"] for row in rows} == {"done"}
+    told = [(line["event"], line["rows"]) for line in logs if line["event"].startswith("action.verdicts")]
+    assert told == [("action.verdicts_wait", 3), ("action.verdicts_written", 3)]
+    for row in rows:
+        await shop.verdict(row)
     assert {shop.end(row) for row in rows} == {("done", None, "answer")}
     assert len(shop.calls("accept")) == 3
 

@@ -1,4 +1,4 @@
-"""The table of unknown outcomes (DESIGN, section 4), row by row in the whole outbox: what `test_drain.py` leaves out."""
+"""The table of unknown outcomes (docs/design.md, Behaviour), row by row in the whole outbox: what `test_verdicts.py` leaves out."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
-from tests.jobs.test_drain import ABOUT, BEFORE, RESTAURANT_ACTIONS, TARGET, asked, effects, is_so
+from tests.jobs.test_verdicts import ABOUT, BEFORE, RESTAURANT_ACTIONS, TARGET, asked, effects, is_so
 
 from orderbridge.sandbox import Fault, When
 from orderbridge.sandbox.faults import FaultKind
@@ -89,6 +89,18 @@ async def test_a_poll_that_fails_is_not_waited_for(shop: Shop, open_shop: OpenSh
     await shop.poll()
     await shop.drain()
     assert (shop.end(row), len(shop.calls(action))) == (("done", None, "answer"), 2)
+
+
+async def test_a_look_that_never_leaves_keeps_no_row_beyond_its_time(shop: Shop, open_shop: OpenShop):
+    row = await asked(shop, "accept")
+    shop.world.faults.add(Fault.drop("accept"))
+    await shop.drain()
+    await shop.crash()
+    await asyncio.sleep(300)
+    shop = await open_shop(secrets={"kadikoy": "mistyped"})
+    await shop.drain()  # it waits for the first poll
+    await shop.verdict(row, within_s=301)
+    assert shop.end(row)[:2] == ("failed", "outcome_unknown")
 
 
 @pytest.mark.parametrize("action", LOOKED_FOR)

@@ -4,7 +4,7 @@ import asyncio
 import selectors
 from typing import Any
 
-STUCK_S = 10.0  # of real time: nothing is due and nothing comes from outside
+STUCK_S = 60.0  # of real time: nothing is due and nothing comes from outside
 
 
 class _Selector(selectors.DefaultSelector):

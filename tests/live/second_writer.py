@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 
 from tests.store.samples import Pos, rows
 
-BETWEEN_HOLDS_S = 0.3
+BETWEEN_HOLDS = 10  # orders
 AT_ONCE = 5  # orders in one transaction
 RECEIPTS = "CREATE TABLE IF NOT EXISTS pos_receipts (number INTEGER PRIMARY KEY, what VARCHAR(64) NOT NULL)"
 
@@ -46,11 +46,13 @@ class SecondWriter:
     def __init__(self, pos: Pos, holds: list[float]) -> None:
         self._pos = pos
         self._holds = holds
-        self._hold_at = 0.0
+        self._hold_at = 0
         self.report = Report()
 
     def work(self) -> None:
         self._pos.execute(RECEIPTS)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
         while not select.select([sys.stdin], [], [], 0)[0]:
             self._turn()
 
@@ -69,11 +71,10 @@ class SecondWriter:
             self.report.longest_s = max(self.report.longest_s, time.monotonic() - began)
 
     def _next_hold(self) -> float:
-        if not self._holds or time.monotonic() < self._hold_at:
+        if not self._holds or self.report.orders < self._hold_at:
             return 0.0
-        hold = self._holds.pop(0)
-        self._hold_at = time.monotonic() + hold + BETWEEN_HOLDS_S
-        return hold
+        self._hold_at = self.report.orders + BETWEEN_HOLDS
+        return self._holds.pop(0)
 
     def _receipt(self, what: str) -> None:
         self.report.receipts += 1

@@ -1,21 +1,26 @@
 """The machine's clock is set while the daemon runs, by an hour to either side; only its own process sees it."""
 
-import json
+import asyncio
 import signal
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.test_daemon import Till, ended, process, until
+from tests.test_daemon import Till, ended, process, settings_for, told, until
 
-from orderbridge.sandbox import World
+from orderbridge import daemon as module
+from orderbridge.clock import SystemClock
+from orderbridge.daemon import Daemon
+from orderbridge.jobs.sweep import Swept
+from orderbridge.rules import health
+from orderbridge.sandbox import Sandbox, World
 from orderbridge.sandbox.scenery import KADIKOY
 
 LIBRARY = "faketime/libfaketimeMT.so.1"
 PLACES = ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib")
-
-pytestmark = pytest.mark.timeout(180)
 
 Set = Callable[[int], None]
 
@@ -43,11 +48,6 @@ def set_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Set:
     return set_clock
 
 
-def told(configuration: Path, event: str) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (configuration.parent / "log").read_text().splitlines()]
-    return [line for line in lines if line["event"] == event]
-
-
 async def test_a_clock_that_is_set_forward_and_back_stops_nothing(
     configuration: Path, till: Till, world: World, set_clock: Set
 ):
@@ -71,6 +71,28 @@ async def test_a_clock_that_is_set_forward_and_back_stops_nothing(
     assert told(configuration, "job.crashed") == []
 
 
+def set_cooldown(configuration: Path, world: World, seconds: float) -> None:
+    world.set_options(cooldown_seconds=seconds)
+    configuration.write_text(
+        configuration.read_text().replace("cooldown_seconds = 0.2", f"cooldown_seconds = {seconds}")
+    )
+
+
+async def test_a_clock_that_is_set_forward_before_a_reload_lets_no_poll_leave_early(
+    configuration: Path, till: Till, world: World, set_clock: Set
+):
+    set_cooldown(configuration, world, 4.0)
+    async with process(configuration) as daemon:
+        await until(lambda: till.path.exists() and world.calls("get_current"))
+        await until(lambda: till.rows("SELECT 1 FROM delivery_accounts WHERE state = 'ok'"))
+        set_clock(3600)
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: len(told(configuration, "daemon.started")) == 2)
+        await until(lambda: len(world.calls("get_current")) >= 2)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert {call.http_status for call in world.calls("get_current")} == {200}
+
+
 async def test_a_clock_that_is_a_day_ahead_costs_a_login_and_no_more(
     configuration: Path, till: Till, world: World, set_clock: Set
 ):
@@ -85,3 +107,63 @@ async def test_a_clock_that_is_a_day_ahead_costs_a_login_and_no_more(
         assert await ended(daemon, signal.SIGTERM) == 0
     assert len(world.calls("login")) == 2
     assert 429 not in {call.http_status for call in world.calls()}
+
+
+class JumpingClock(SystemClock):
+    """The wall clock as somebody has set it; the monotonic one is nobody's to set."""
+
+    ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+async def test_a_clock_that_jumps_by_ten_years_ends_no_order(
+    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    """A box without a battery, then the time from the network."""
+    swept: list[Swept] = []
+    sweep = module.sweep
+
+    async def watched(*arguments: Any) -> Swept:
+        swept.append(await sweep(*arguments))
+        return swept[-1]
+
+    monkeypatch.setattr(module, "sweep", watched)
+    monkeypatch.setattr(module, "SWEEP_S", 0.05)
+    monkeypatch.setattr(module, "HEALTH_S", 0.05)
+    monkeypatch.setattr(health, "LEAST_LATE_S", 600.0)  # a busy machine's polls are late, whatever the clock says
+    clock = JumpingClock()
+    scheduler = SimpleNamespace(now=lambda zone: clock.now().astimezone(zone))
+    for part in ("schedulers.base", "executors.base", "triggers.date"):
+        monkeypatch.setattr(f"apscheduler.{part}.datetime", scheduler)
+    orders = [
+        world.place_order(restaurant_id=KADIKOY, document={"scheduled_date": day})
+        for day in ("", "", "2031-01-01 20:00:00", "2031-01-01 20:00:00")
+    ]
+    daemon = Daemon(settings_for(sandbox, till), clock=clock)
+    found: list[set[str]] = []
+    see = daemon.health.watch.see
+    monkeypatch.setattr(
+        daemon.health.watch, "see", lambda now, at: see(found.append({one.code for one in now}) or now, at)
+    )
+    task = asyncio.create_task(daemon.run())
+    await until(lambda: all(order.acknowledged for order in orders))
+    await until(lambda: till.rows("SELECT 1 FROM delivery_accounts WHERE state = 'ok'"))  # noted after the last of them
+    for taken in orders[::2]:
+        till.run("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?", taken.key)
+    for years in (10, -10, 10, 0):
+        daemon.health._unsure_until = 0.0  # as if it had run for long
+        clock.ahead = timedelta(days=365 * years)
+        polls, sweeps, looks = len(world.calls("get_current")), len(swept), len(found)
+        await until(lambda polls=polls: len(world.calls("get_current")) >= polls + 2)
+        await until(lambda sweeps=sweeps: len(swept) >= sweeps + 2)
+        await until(lambda looks=looks: len(found) >= looks + 2)
+    daemon.stop()
+    await task
+    assert len(till.rows("SELECT payment_key FROM delivery_open_orders")) == 4
+    assert len(till.rows("SELECT payment_key FROM delivery_new_orders")) == 2
+    assert sum(one.ended for one in swept) == 0
+    assert {"not_taken_over"} <= set().union(*found) <= {"not_taken_over", "unanswered"}, (
+        "nobody stopped polling, whatever the clock says"
+    )

@@ -1,7 +1,6 @@
 """A file system that is full, or read-only: a small one in memory, where this machine lets us mount one."""
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -10,14 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.test_daemon import Till, ended, process, until
+from tests.test_daemon import Till, ended, log_of, process, told, until
 
 from orderbridge.sandbox import World
 from orderbridge.sandbox.scenery import KADIKOY
 
 SIZE_MB = 4
-
-pytestmark = pytest.mark.timeout(180)
 
 
 class Disk:
@@ -57,16 +54,6 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 @pytest.fixture
 def till(disk: Disk) -> Till:
     return Till(disk.place / "pos.db")
-
-
-def log_of(configuration: Path) -> str:
-    return (configuration.parent / "log").read_text()
-
-
-def told(configuration: Path, event: str) -> list[dict[str, str]]:
-    """The lines of one kind."""
-    lines = [json.loads(line) for line in log_of(configuration).splitlines() if line.startswith("{")]
-    return [line for line in lines if line["event"] == event]
 
 
 async def test_a_full_disk_is_told_once_and_loses_nothing(configuration: Path, disk: Disk, till: Till, world: World):

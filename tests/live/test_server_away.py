@@ -12,19 +12,17 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 from tests import databases
 from tests.databases import Server
-from tests.test_daemon import ended, process, until
+from tests.test_daemon import COMMAND, UNTIL_CLEARED_S, WITHIN_S, ended, log_of, process, told, until
 
-from orderbridge import config, daemon
+from orderbridge import config, daemon, service
 from orderbridge.daemon import Daemon
 from orderbridge.sandbox import Fault, World
 from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.sandbox.state import Order
-from orderbridge.store import database
+from orderbridge.store import workers
 
 AWAY_S = 6.5  # longer than any job waits after a failure; the length is the point, so it is slept through
 POSTGRESQL, MARIADB = databases.SERVERS
-
-pytestmark = pytest.mark.timeout(240)
 
 
 class Pos:
@@ -85,16 +83,6 @@ def settled(configuration: Path, pos: Pos, server: Server) -> Path:
     return configuration
 
 
-def log_of(configuration: Path) -> str:
-    return (configuration.parent / "log").read_text()
-
-
-def told(configuration: Path, event: str) -> list[dict[str, Any]]:
-    """The lines of one kind."""
-    lines = [json.loads(line) for line in log_of(configuration).splitlines() if line.startswith("{")]
-    return [line for line in lines if line["event"] == event]
-
-
 def stop(server: Server) -> None:
     server.stop(signal.SIGINT if server.url.startswith("postgresql") else signal.SIGTERM)
 
@@ -121,6 +109,7 @@ async def test_a_server_that_is_restarted_again_and_again_loses_nothing(
     for order in placed:
         assert pos.stored()[order.key] == order.status_id
         assert pos.state(order) in {None, "done"}
+    assert "done" in {pos.state(order) for order in placed}
     assert 429 not in {call.http_status for call in world.calls()}
 
 
@@ -129,13 +118,14 @@ async def test_a_server_that_is_away_for_a_while_is_told_twice(settled: Path, se
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(settled) as daemon:
         await until(lambda: first.acknowledged and not pos.rows("SELECT 1 FROM delivery_accounts WHERE state <> 'ok'"))
-        world.faults.add(Fault.delay("accept", 1.0))
+        world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
         pos.accept(first)
         await until(lambda: world.calls("accept"))
         stop(server)
         polls = len(world.calls("get_current"))
         late = world.place_order(restaurant_id=KADIKOY)
         await until(lambda: told(settled, "database.failed"))
+        world.faults.clear()
         await asyncio.sleep(AWAY_S)
         assert len(world.calls("get_current")) <= polls + 1
         assert not late.acknowledged
@@ -150,7 +140,7 @@ async def test_a_server_that_is_away_for_a_while_is_told_twice(settled: Path, se
     (line,) = told(settled, "database.failed")
     assert "that the server runs" in line["remedy"]
     assert [len(told(settled, event)) for event in ("wake.lost", "database.recovered")] == [1, 1]
-    assert len(told(settled, "action.verdict_waits")) <= 1
+    assert len(told(settled, "action.verdicts_wait")) <= 1
     assert [line for line in log_of(settled).splitlines() if "Traceback" in line] == []
 
 
@@ -171,8 +161,7 @@ async def test_a_stop_while_the_server_is_away_is_a_stop_in_order(
 async def test_without_its_server_the_daemon_does_not_start_and_says_why(settled: Path, server: Server, pos: Pos):
     stop(server)
     async with process(settled) as daemon:
-        async with asyncio.timeout(60):
-            assert await daemon.wait() == 1
+        assert await ended(daemon) == 1
     assert "does not answer" in log_of(settled)
     assert "that the server runs" in log_of(settled)
     server.start()
@@ -223,7 +212,7 @@ async def test_a_server_that_says_nothing_does_not_keep_the_daemon_from_ending(
     settled: Path, server: Server, pos: Pos, world: World, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(daemon, "STOP_S", 0.5)
-    monkeypatch.setattr(database, "LEAVE_WITHIN_S", 0.5)
+    monkeypatch.setattr(workers, "LEAVE_WITHIN_S", 0.5)
     first = world.place_order(restaurant_id=KADIKOY)
     running = Daemon(config.load(settled, environ={}))
     task = asyncio.create_task(running.run())
@@ -233,9 +222,109 @@ async def test_a_server_that_says_nothing_does_not_keep_the_daemon_from_ending(
     with server.frozen():
         running.outbox.wake()
         running.stop()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WITHIN_S):
             await task
     for thread in threads:  # they end with the silence
-        await asyncio.to_thread(thread.join, 30)
+        await asyncio.to_thread(thread.join, WITHIN_S)
     pool.dispose()
     assert pos.stored() == {first.key: 1}
+
+
+@pytest.mark.parametrize("within", [60.0, 0.3], ids=["it speaks again", "it stays silent"])
+async def test_a_reload_meets_a_server_that_says_nothing_and_stops_nobody(
+    within: float, settled: Path, server: Server, pos: Pos, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(service, "OPEN_WITHIN_S", within)
+    settings = config.load(settled, environ={})
+    running = service.Service(settings, lambda: settings)
+    task = asyncio.create_task(running.run())
+    await until(lambda: running._daemon is not None and world.calls("get_current"))
+    first = running._daemon
+    with server.frozen():
+        running._reload()
+        for _ in range(50):
+            await asyncio.sleep(0.01)  # the loop turns meanwhile
+        assert running._daemon is first
+        assert running._reloading is not None
+        if within < 1:
+            await until(running._reloading.done)
+        assert running._reloading.done() is (within < 1)
+    await running._reloading
+    late = world.place_order(restaurant_id=KADIKOY)
+    await until(lambda: late.acknowledged)  # by the first one, it may be, while it stops
+    await until(lambda: (running._daemon is first) is (within < 1))
+    running._end()
+    await task
+    assert pos.stored() == {late.key: 1}
+
+
+UNSAFE = {
+    databases.POSTGRESQL: ("ALTER SYSTEM SET fsync = {}", "off", "on"),
+    databases.MARIADB: ("SET GLOBAL innodb_flush_log_at_trx_commit = {}", "2", "1"),
+}
+
+
+async def test_a_server_that_stops_writing_to_disk_is_told_and_nothing_is_acknowledged_until_it_does_again(
+    settled: Path, server: Server, pos: Pos, world: World
+):
+    statement, unsafe, safe = UNSAFE[databases.POSTGRESQL if "postgresql" in server.url else databases.MARIADB]
+
+    def set_to(value: str) -> None:
+        pos.run(statement.format(value))
+        if "ALTER" in statement:
+            pos.run("SELECT pg_reload_conf()")
+
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(settled) as daemon:
+        await until(lambda: first.acknowledged)
+        set_to(unsafe)
+        await until(lambda: told(settled, "database.unsafe_durability"))
+        late = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: late.key in pos.stored())
+        polls = len(world.calls("get_current"))
+        await until(lambda: len(world.calls("get_current")) > polls + 2)
+        status = await asyncio.create_subprocess_exec(
+            *(COMMAND, "--config", settled, "status"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        said, _ = await status.communicate()
+        acknowledged = late.acknowledged
+        set_to(safe)
+        await until(lambda: late.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert not acknowledged
+    assert status.returncode == 1
+    assert b"no order is acknowledged" in said
+    assert [line["level"] for line in told(settled, "database.unsafe_durability")] == ["error"]
+    assert len(told(settled, "database.safe_durability")) == 1
+
+
+async def test_a_stop_does_not_wait_for_a_server_that_has_never_said_a_word(settled: Path, server: Server, pos: Pos):
+    with server.frozen():
+        async with process(settled) as daemon:
+            await until(lambda: has_signal_handlers(daemon.pid))
+            assert await ended(daemon, signal.SIGTERM) == 0
+    assert told(settled, "daemon.started") == []
+
+
+def has_signal_handlers(pid: int) -> bool:
+    """Whether the program has come as far as to take SIGHUP for itself."""
+    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    return bool(int(line.split()[1], 16) & 1 << signal.SIGHUP - 1)
+
+
+LOCKS = {
+    POSTGRESQL.values[0]: "SELECT pg_advisory_lock(hashtext('delivery_schema_version'))",
+    MARIADB.values[0]: "SELECT GET_LOCK(CONCAT('orderbridge schema ', SHA1(DATABASE())), 0)",
+}
+
+
+async def test_a_stop_does_not_wait_for_the_lock_on_the_schema(settled: Path, server: Server, pos: Pos):
+    with pos._engine.connect() as other:
+        other.execute(text(LOCKS[other.dialect.name.replace("mysql", databases.MARIADB)]))
+        async with process(settled) as daemon:
+            await until(lambda: told(settled, "schema.waiting"))
+            assert await ended(daemon, signal.SIGTERM) == 0
+        assert len(told(settled, "schema.waiting")) == 1
+    async with process(settled) as daemon:
+        await until(lambda: told(settled, "daemon.started"))
+        assert await ended(daemon, signal.SIGTERM) == 0

@@ -1,19 +1,16 @@
 """Two daemons on one database: one works, the other waits for its place."""
 
 import signal
+import threading
 from pathlib import Path
 
 import pytest
-from tests.test_daemon import Till, ended, process, until
+from tests.test_daemon import Till, ended, log_of, process, until
 
 from orderbridge.sandbox import World
 from orderbridge.sandbox.scenery import KADIKOY
-
-pytestmark = pytest.mark.timeout(180)
-
-
-def log_of(configuration: Path) -> str:
-    return (configuration.parent / "log").read_text()
+from orderbridge.store.database import Database
+from orderbridge.store.leader import LeaderLock
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
@@ -33,6 +30,32 @@ async def test_the_second_waits_until_the_first_has_ended(
         await until(lambda: till.state(row) == "done")
         assert await ended(second, signal.SIGTERM) == 0
     assert 429 not in {call.http_status for call in world.calls()}
+
+
+async def test_a_sighup_to_the_one_that_works_does_not_hand_the_work_over(
+    configuration: Path, till: Till, world: World
+):
+    rival, over, won = LeaderLock(Database(f"sqlite:///{till.path}", inline=True)), threading.Event(), []
+
+    def ask() -> None:
+        while not (won or over.is_set()):
+            if rival.take():
+                won.append(True)
+
+    async with process(configuration) as daemon:
+        await until(lambda: world.calls("get_current"))
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            daemon.send_signal(signal.SIGHUP)
+            await until(lambda: won or log_of(configuration).count("daemon.started") == 2)
+        finally:
+            over.set()
+            asking.join()
+        assert not won
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert rival.take(), "asking would have shown it"
+    rival.close()
 
 
 async def test_one_that_waits_ends_at_once(configuration: Path, world: World):

@@ -1,6 +1,9 @@
-"""Orders as SPEC.md shows them, and bodies made of them."""
+"""Orders as docs/interface.md shows them, and bodies made of them."""
 
 import json
+import sys
+from collections.abc import Callable
+from time import process_time
 from typing import Any
 
 KEY = "0b7e1c52-6f0d-4c1e-9a55-3d2f8e6a7b10"
@@ -42,7 +45,7 @@ def order(**changes: Any) -> dict[str, Any]:
         "shipping_method": "delivery",
         "payment_method": "Nakit",
         "note": "Zile basmayın",
-        "total": 235.5,
+        "total": 230.5,
         "discount": "10.00",
         "date": "2026-11-21 12:30:00",
         "restaurant_id": "77c1f0de-54a3-4b0e-9d7c-2f6b1a8e4c33",
@@ -80,3 +83,15 @@ def success(data: Any) -> bytes:
 
 def failure(error: str, message: str | None = None) -> bytes:
     return text({"status": False, "error": error} | ({} if message is None else {"message": message})).encode()
+
+
+def processor_seconds(work: Callable[[], object]) -> float:
+    """What `work` takes of the processor, without what coverage takes beside it."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    began = process_time()
+    try:
+        work()
+        return process_time() - began
+    finally:
+        sys.settrace(tracer)

@@ -14,7 +14,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+PATIENCE_S = 20.0  # of a client; nobody waits for it: see `skip`
 Talk = Callable[["Line"], Awaitable[None]]
+
+
+def skip(seconds: float) -> None:
+    """The loop's clock goes on by so much: a timeout passes at the moment that the test wants, on any machine."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    loop.time = lambda: time() + seconds  # type: ignore[method-assign]
 
 
 @dataclass
@@ -43,6 +51,12 @@ class Line:
     async def until_closed(self) -> None:
         while await self.reader.read(65536):
             pass
+
+    async def never(self) -> None:
+        """Hears a request, and the client's patience is at its end."""
+        await self.request()
+        skip(PATIENCE_S)
+        await self.until_closed()
 
     def reset(self) -> None:
         self.writer.transport.abort()

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.marketplace.samples import KEY
 
 from orderbridge.errors import UnknownOutcome
 from orderbridge.marketplace.reference import (
@@ -38,6 +39,15 @@ def test_restaurants() -> None:
     data = [{"id": "a", "name": "A"}, {"id": "", "name": "x"}, 5, {"name": "x"}, {"id": "b"}, {"id": 7, "name": 8}]
     assert read_restaurants(data) == (Restaurant("a", "A"), Restaurant("b", ""), Restaurant("7", "8"))
     assert read_restaurants([]) == ()
+
+
+def test_the_id_of_a_restaurant_is_compared_in_lower_case_when_it_is_a_uuid() -> None:
+    data = [{"id": KEY.upper(), "name": "A"}, {"id": f"{KEY} ", "name": "B"}, {"id": "Şube-A", "name": "C"}]
+    assert read_restaurants(data) == (
+        Restaurant(KEY, "A", KEY.upper()),
+        Restaurant(KEY, "B"),
+        Restaurant("Şube-A", "C"),
+    )
 
 
 def test_cancel_reasons() -> None:

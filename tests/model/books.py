@@ -15,6 +15,7 @@ from orderbridge.model import (
     STATUS_DOUBTFUL,
     Action,
     ActionState,
+    Arrival,
     Attempt,
     Change,
     OutboxRow,
@@ -23,7 +24,8 @@ from orderbridge.model import (
     Verdict,
 )
 from orderbridge.store import orders as real_orders
-from orderbridge.store.orders import Arrival
+from orderbridge.store.actions import End, Noted, Wait
+from orderbridge.store.unfinished import Found
 
 KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"
 ACCOUNT = "kadikoy"
@@ -68,12 +70,23 @@ def new_row(number: int, action: Action) -> Row:
     )
 
 
+class Durable:
+    """What is written here is there."""
+
+    remedy = None
+
+    def ask(self, _: Any) -> None:
+        """It is asked as a database is."""
+
+
 class Books:
     """One transaction. What it leaves is read from `order` and `rows`."""
 
     def __init__(self, order: Stored | None, rows: Sequence[Row]) -> None:
         self.order = order
         self.rows = {row.row.id: row for row in rows}
+        self.durability = Durable()
+        self.dialect = SimpleNamespace(one_writer=True)
 
     def of(self, states: Iterable[ActionState] = UNFINISHED) -> list[Row]:
         return [self.rows[number] for number in sorted(self.rows) if self.rows[number].row.state in states]
@@ -86,11 +99,18 @@ class Books:
         if self.order is not None:
             self.order = replace(self.order, **columns)
 
+    def check_file(self) -> None:
+        """These books are always where they were."""
+
     async def run(self, work: Any, *, urgent: bool = False) -> Any:
         """As Database.run, at once."""
         return work(self)
 
     read = run
+
+    async def apart(self, call: Any) -> Any:
+        """As Database.apart, at once."""
+        return call()
 
     def begin_nested(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -99,64 +119,67 @@ class Books:
 # ---- store.actions ---------------------------------------------------------------------------------------------------
 
 
-def read_unfinished(
-    books: Books, *, sending_only: bool = False, now: datetime | None = None
-) -> tuple[list[OutboxRow], list[int]]:
+def read_unfinished(books: Books, *, sending_only: bool = False) -> tuple[list[OutboxRow], list[int]]:
     states = (ActionState.SENDING,) if sending_only else UNFINISHED
     return [replace(row.row, tried=bool(row.attempts)) for row in books.of(states)], []
+
+
+def unfinished_of(books: Books, keys: Sequence[str]) -> dict[str, list[int]]:
+    return {key: [row.row.id for row in books.of()] for key in keys}
+
+
+def above(books: Books, row_id: int, clock: object, now: datetime, page: int) -> Found:
+    owner = None if books.order is None else books.order.account
+    return Found([replace(row, owner=owner) for row in read_unfinished(books)[0]])
+
+
+def claim(books: Books, ids: Sequence[int], clock: object, now: datetime) -> tuple[Found, set[int]]:
+    return Found([row for row in read_unfinished(books)[0] if row.id in ids]), set()
 
 
 def histories(books: Books, ids: Iterable[int]) -> dict[int, list[Attempt]]:
     return {number: [attempt for attempt in books.rows[number].attempts if attempt is not None] for number in ids}
 
 
-def start(books: Books, row: OutboxRow, attempt: int, now: datetime) -> bool:
-    found = books.rows[row.id]
-    same = (found.row.state, found.row.withdraw, found.row.next_attempt_utc) == (
-        row.state,
-        row.withdraw,
-        row.next_attempt_utc,
-    )
-    if same:
+def start(books: Books, claims: Sequence[tuple[OutboxRow, int]], now: datetime) -> None:
+    for row, _ in claims:
+        found = books.rows[row.id]
+        assert (found.row.state, found.row.withdraw) == (row.state, row.withdraw)
         books.change(row.id, state=ActionState.SENDING, next_attempt_utc=None)
         books.rows[row.id] = books.rows[row.id]._replace(attempts=(*found.attempts, None))
-    return same
 
 
-def record(books: Books, action_id: int, number: int, attempt: Attempt, now: datetime) -> None:
-    if attempt.outcome == Outcome.NOT_SENT:
-        forget_attempt(books, action_id, number)
-        return
-    row = books.rows[action_id]
-    kept = (*row.attempts[: number - 1], replace(attempt, detail="", ended_utc=now), *row.attempts[number:])
-    books.rows[action_id] = row._replace(attempts=kept)
+def record(books: Books, noted: Sequence[Noted], now: datetime) -> None:
+    for action_id, number, attempt in noted:
+        if attempt.outcome == Outcome.NOT_SENT:
+            forget_attempts(books, [(action_id, number)])
+            continue
+        row = books.rows[action_id]
+        kept = (*row.attempts[: number - 1], replace(attempt, detail="", ended_utc=now), *row.attempts[number:])
+        books.rows[action_id] = row._replace(attempts=kept)
 
 
-def forget_attempt(books: Books, action_id: int, number: int) -> None:
-    row = books.rows[action_id]
-    books.rows[action_id] = row._replace(attempts=row.attempts[: number - 1] + row.attempts[number:])
+def forget_attempts(books: Books, noted: Sequence[tuple[int, int]]) -> None:
+    for action_id, number in noted:
+        row = books.rows[action_id]
+        books.rows[action_id] = row._replace(attempts=row.attempts[: number - 1] + row.attempts[number:])
 
 
-def finish(books: Books, row_id: int, verdict: Verdict, text: str | None, counted: int, now: datetime) -> bool:
-    if books.rows[row_id].row.state not in UNFINISHED:
-        return False
-    books.change(row_id, state=verdict.state, next_attempt_utc=None)
-    books.rows[row_id] = books.rows[row_id]._replace(verdict=verdict)
-    return True
+def finish(books: Books, ends: Sequence[tuple[int, End]], now: datetime) -> int:
+    ended = 0
+    for row_id, end in ends:
+        if books.rows[row_id].row.state in UNFINISHED:
+            books.change(row_id, state=end.verdict.state, next_attempt_utc=None)
+            books.rows[row_id] = books.rows[row_id]._replace(verdict=end.verdict)
+            ended += 1
+    return ended
 
 
-def postpone(
-    books: Books,
-    row_id: int,
-    state: ActionState,
-    at: datetime | None,
-    last: Attempt,
-    text: str | None,
-    counted: int,
-) -> None:
-    if books.rows[row_id].row.state == ActionState.SENDING:
-        when = None if at is None else LATER if at > NOW else NOW
-        books.change(row_id, state=state, next_attempt_utc=when)
+def postpone(books: Books, waits: Sequence[tuple[int, Wait]]) -> None:
+    for row_id, wait in waits:
+        if books.rows[row_id].row.state == ActionState.SENDING:
+            when = None if wait.at is None else LATER if wait.at > NOW else NOW
+            books.change(row_id, state=wait.state, next_attempt_utc=when)
 
 
 def unfinished_attempts(books: Books) -> list[tuple[int, int]]:
@@ -222,14 +245,17 @@ def update_delivered(books: Books, known: Stored, arrival: Arrival, change: Chan
         _write_end(books, known, arrival.ended_by)
 
 
-def set_status(
-    books: Books, known: Stored, status_id: int, status: str, ended_by: Any, now: datetime, *, shown: bool = True
-) -> None:
-    books.write(status_id=status_id)
-    if shown:
-        problem = real_orders.without_problem(known.problem, STATUS_DOUBTFUL)
-        books.write(service_status_id=status_id, problem=problem)
-    _write_end(books, known, ended_by)
+def hold(books: Books, keys: Iterable[str]) -> tuple[dict[str, Stored], set[str]]:
+    return stored(books, keys), set()
+
+
+def set_status(books: Books, news: Sequence[tuple[Stored, real_orders.News]], now: datetime) -> None:
+    for known, one in news:
+        books.write(status_id=one.status_id)
+        if one.shown:
+            problem = real_orders.without_problem(known.problem, STATUS_DOUBTFUL)
+            books.write(service_status_id=one.status_id, problem=problem)
+        _write_end(books, known, one.ended_by)
 
 
 def _write_end(books: Books, known: Stored, ended_by: Any) -> None:
@@ -238,8 +264,9 @@ def _write_end(books: Books, known: Stored, ended_by: Any) -> None:
         books.write(ended_by=columns["ended_by"])
 
 
-def doubt_status(books: Books, known: Stored) -> None:
-    books.write(problem=STATUS_DOUBTFUL)
+def doubt_status(books: Books, doubted: Sequence[Stored]) -> None:
+    if doubted:
+        books.write(problem=STATUS_DOUBTFUL)
 
 
 def mark_acknowledged(books: Books, marks: Sequence[tuple[str, int | None, str, datetime]]) -> None:
@@ -254,10 +281,14 @@ def nothing(*_: Any, **__: Any) -> dict[str, Any]:
 
 ACTIONS = SimpleNamespace(
     read_unfinished=read_unfinished,
+    above=above,
+    unfinished_of=unfinished_of,
+    claim=claim,
     histories=histories,
+    as_delivered=nothing,
     start=start,
     record=record,
-    forget_attempt=forget_attempt,
+    forget_attempts=forget_attempts,
     finish=finish,
     postpone=postpone,
     unfinished_attempts=unfinished_attempts,
@@ -266,6 +297,7 @@ ACTIONS = SimpleNamespace(
 )
 ORDERS = SimpleNamespace(
     stored=stored,
+    hold=hold,
     with_unresolved_rows=with_unresolved_rows,
     insert_new=insert_new,
     update_delivered=update_delivered,

@@ -1,8 +1,8 @@
 """One order, its service, the daemon and the till as a machine of small steps.
 
 What decides is the daemon itself: rules.lifecycle, rules.outbox and rules.retry, and of the jobs everything that runs
-within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, Outbox._take, _write,
-_recover, _end_row, Chooser.survey, Verdicts, Lanes). They work on `Books` in place of a database. Only the order of
+within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, Feed, Queue, Claims, Ends,
+Outcomes.post, Recovery.run, Verdicts, Lanes). They work on `Books` in place of a database. Only the order of
 these pieces is written down here, each piece being one step, so that anything else can happen between any two.
 
 What the steps leave out, and why nothing is lost by it:
@@ -13,7 +13,8 @@ What the steps leave out, and why nothing is lost by it:
 - 404 and 403 beside `refused`: the rules do not tell refusals apart.
 """
 
-from collections.abc import Coroutine, Iterator
+from collections import Counter
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -23,11 +24,16 @@ import pytest
 from tests.model import books
 from tests.model.books import ACCOUNT, KEY, LATER, LONG_AGO, NOW, Books, Row, new_row
 
+from orderbridge.actions import ORDER_ACTIONS
+from orderbridge.document import Facts
 from orderbridge.errors import ServiceFailed, UnknownOutcome
-from orderbridge.jobs import choose, drain, intake, verdicts, writing
-from orderbridge.jobs.carry import Claim, Result
-from orderbridge.jobs.intake import Intake, Polled, Sorted
+from orderbridge.jobs import acknowledge, claims, deliveries, ends, feed, intake, looks, outcomes, recovery, verdicts
+from orderbridge.jobs import outbox as jobs_outbox
+from orderbridge.jobs.answer import Answer, Polled
+from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.outbox import Outbox
+from orderbridge.jobs.send import Claim, Result
 from orderbridge.model import (
     CANCELED,
     COMPLETE_WITH_PAYMENT,
@@ -38,7 +44,6 @@ from orderbridge.model import (
     ActionState,
     Attempt,
     Document,
-    Facts,
     Order,
     OutboxRow,
     Outcome,
@@ -46,12 +51,13 @@ from orderbridge.model import (
     Verdict,
 )
 from orderbridge.rules import lifecycle
-from orderbridge.rules.lifecycle import ORDER_ACTIONS
-from orderbridge.rules.outbox import Head, order_lane
+from orderbridge.rules.intake import Sorted
+from orderbridge.rules.outbox import order_lane
 from orderbridge.rules.retry import next_step
+from orderbridge.rules.standing import Standing
 
 ACTIVE = frozenset({RECEIVED, CONFIRMED, IN_DELIVERY})
-# SPEC.md, Order transitions; not the table of the code that is tried.
+# docs/interface.md, Order transitions; not the table of the code that is tried.
 MOVES = {
     (RECEIVED, Action.ACCEPT): CONFIRMED,
     (CONFIRMED, Action.ON_THE_WAY): IN_DELIVERY,
@@ -76,7 +82,7 @@ class Scene(NamedTuple):
     actions: tuple[Action, ...] = ACTIONS
     status: int = RECEIVED  # in which we first hear of the order
     auto_accept: bool = False
-    lists_cancelled: bool = False  # SPEC.md does not count them among the active ones
+    lists_cancelled: bool = False  # docs/interface.md does not count them among the active ones
     when_not_allowed: str = "refused"  # or "failed", a 500; or "ok", an OK without any effect
 
 
@@ -94,8 +100,9 @@ class Poll(NamedTuple):
 class Survey(NamedTuple):
     """What the outbox found and has not yet acted upon."""
 
-    ready: tuple[tuple[Head, str, tuple[Attempt, ...]], ...]
+    rows: tuple[OutboxRow, ...]
     ends: tuple[tuple[OutboxRow, Verdict], ...]
+    claims: bool = True  # rows are still to be claimed
 
 
 class Wire(NamedTuple):
@@ -182,15 +189,21 @@ def at_once(piece: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("this piece waits for something: it is no single step")
 
 
+def _is_on_wire(outbox: Outbox, wire: "Wire | None") -> None:
+    known = None if wire is None else outbox.queue.get(wire.row.id)
+    if known is not None:
+        known.standing = Standing.ON_THE_WIRE
+
+
 @cache
 def document(status_id: int) -> Document:
-    return Document(payload="{}", digest=f"shows {status_id}", payment_key=KEY, status_id=status_id)
+    return Document(raw=b"{}", digest=f"shows {status_id}", payment_key=KEY, status_id=status_id)
 
 
 @cache
 def order_shown(status_id: int | None) -> Order:
     facts = Facts(**dict.fromkeys(Facts.__dataclass_fields__) | {"items": ()})  # type: ignore[arg-type]
-    return Order(KEY, status_id, "", facts, (), "{}", f"shows {status_id}")
+    return Order(KEY, status_id, "", facts, (), b"{}", f"shows {status_id}")
 
 
 class _NoTasks:
@@ -216,9 +229,22 @@ class Daemon:
     def __init__(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         silent = SimpleNamespace(**dict.fromkeys(("debug", "info", "warning", "error", "exception"), books.nothing))
         silent.bind = lambda **_: silent
-        for module in (choose, drain, intake, verdicts, writing):
+        for module in (
+            acknowledge,
+            claims,
+            deliveries,
+            ends,
+            feed,
+            intake,
+            looks,
+            jobs_outbox,
+            outcomes,
+            recovery,
+            verdicts,
+        ):
             doubles = {
                 "actions": books.ACTIONS,
+                "unfinished": books.ACTIONS,
                 "orders": books.ORDERS,
                 "reference": books.REFERENCE,
                 "quarantine": books.QUARANTINE,
@@ -231,9 +257,9 @@ class Daemon:
                     monkeypatch.setattr(module, name, double)
         monkeypatch.setattr(books.ORDERS, "Mark", tuple, raising=False)
         self.tasks = _NoTasks()
-        monkeypatch.setattr(intake, "asyncio", self.tasks)
+        monkeypatch.setattr(acknowledge, "asyncio", self.tasks)
         monkeypatch.setattr(intake, "read_order", lambda shown, payment_codes: order_shown(shown.status_id))
-        monkeypatch.setattr(writing, "_facts_differ", lambda *_: False)
+        monkeypatch.setattr(deliveries, "tells_more", lambda *_, **__: False)
         monkeypatch.setattr(verdicts.Verdicts, "_words", lambda *_: None)
         self.answer_to_acknowledgement: Exception | None = None
         account = SimpleNamespace(
@@ -241,7 +267,6 @@ class Daemon:
             name=ACCOUNT,
             paused=lambda: 0.0,
             retry_at=lambda: NOW,
-            heard=books.nothing,
             restaurants_known=True,
             client=SimpleNamespace(acknowledge=self._acknowledge),
             settings=SimpleNamespace(
@@ -263,12 +288,10 @@ class Daemon:
         judge = verdicts.Verdicts("en", None)
         common: Any = {"database": self.books, "lanes": self.lanes, "clock": clock, "verdicts": judge}
         accounts: Any = {ACCOUNT: account}
-        self.outbox = drain.Outbox(
-            accounts,
-            settings,
-            random=SimpleNamespace(random=lambda: 0.0),
-            **common,  # type: ignore[arg-type]
-        )
+        random: Any = SimpleNamespace(random=lambda: 0.0)
+        self._new_outbox = lambda: Outbox(accounts, settings, random=random, **common)
+        self._common = common
+        self.outbox = self._new_outbox()
         self.intake = Intake(account, configured=(ACCOUNT,), **common)
 
     async def _acknowledge(self, key: str) -> None:
@@ -282,9 +305,10 @@ class Daemon:
         lanes._used = {LANE: state.used} if state.used else {}
         lanes._polls = {state.began} if state.began else set()
         self.books = Books(state.order, state.rows)
-        self.intake._lanes = self.outbox._lanes = lanes
-        self.intake._database = self.outbox._database = self.books
-        self.outbox._on_wire = {state.wire.row.id: ACCOUNT} if state.wire else {}
+        for job in (self.intake, self.intake.looks, self.intake.acknowledger):
+            job._lanes = lanes  # type: ignore[attr-defined]
+            job._database = self.books  # type: ignore[attr-defined]
+        self._common |= {"lanes": lanes, "database": self.books}
 
     def take(self, state: State, **changes: Any) -> State:
         """The state after a piece. Moments are only ever compared, so their order is all that is kept."""
@@ -302,9 +326,9 @@ class Daemon:
 
     # ---- the poll
 
-    def _answer(self, state: State, poll: Poll) -> intake._Answer:
+    def _answer(self, state: State, poll: Poll) -> Answer:
         good = lifecycle.latest([] if poll.shown is None else [document(poll.shown)])
-        answer = intake._Answer(good, state.began, 10.0, Polled())
+        answer = Answer(good, state.began, 10.0, Polled())
         answer.held = {KEY} if poll.held else set()
         return answer
 
@@ -318,7 +342,7 @@ class Daemon:
         self.put(state)
         answer = self._answer(state, poll)
         answer.held = {key for key in answer.good if self.lanes.hold_for_poll(key, state.began)}
-        at_once(self.intake._resolve(answer, complete=True))
+        at_once(self.intake.looks.resolve(answer, complete=True))
         listed: Sorted = at_once(self.intake._sort(answer))
         kinds = [name for name in ("new", "changed", "unchanged") if getattr(listed, name)]
         if not kinds:
@@ -346,11 +370,11 @@ class Daemon:
         self.put(state)
         answer = self._answer(state, poll)
         self.answer_to_acknowledgement = error
-        at_once(self.intake._acknowledge(answer, KEY, poll.shown))
+        at_once(self.intake.acknowledger.acknowledge(answer, KEY, poll.shown))
         return self._over(state, answer)
 
-    def _over(self, state: State, answer: intake._Answer) -> State:
-        self.intake._release(answer.held)
+    def _over(self, state: State, answer: Answer) -> State:
+        self.intake.acknowledger.release(answer, set(answer.held))
         self.lanes.end_poll(answer.began)
         return self.take(state, poll=None)
 
@@ -363,45 +387,63 @@ class Daemon:
         return self._surveys[seen]
 
     def _survey(self, state: State) -> Survey:
+        outbox = self._outbox(state)
+        at_once(outbox.feed.everything())
+        _is_on_wire(outbox, state.wire)
+        ends = outbox.queue.ends()
+        taken = self.lanes.taken()
+        ready = outbox.queue.lines.take(8, Counter(), 8, lambda _: True, lambda lane: lane not in taken)
+        return Survey(tuple(entry.row for entry in outbox.queue), tuple(ends), claims=bool(ready or ends))
+
+    def _outbox(self, state: State, rows: Iterable[OutboxRow] = ()) -> Outbox:
+        """The outbox of this state; its queue has these rows."""
         self.put(state)
-        on_wire = dict(self.outbox._on_wire)
-        found = self.outbox._chooser.survey(self.books, 8, on_wire, self.lanes.taken())
-        return Survey(tuple(found.ready), tuple(found.plan.verdicts))
+        outbox = self._new_outbox()
+        outbox.set_now()
+        for row in rows:
+            outbox.queue.put(row)
+        return outbox
 
     def start(self, state: State, survey: Survey) -> State:
         """Claim, mark as sent, send."""
-        self.put(state)
-        plan = SimpleNamespace(ready=list(survey.ready))
-        claims = self.outbox._take(plan)  # type: ignore[arg-type]
-        after = survey._replace(ready=())
-        started = at_once(self.outbox._start(claims))
+        outbox = self._outbox(state, survey.rows)
+        _is_on_wire(outbox, state.wire)
+        outbox.queue.ends()
+        taken = outbox.queue.lines.take(8, Counter(), 8, lambda _: True, self.lanes.take)
         wire = state.wire
-        for claim in started:
-            wire = Wire(claim.row, claim.history, claim.number)
+        for entry, said in outbox.claims.claim(self.books, taken):
+            if isinstance(said, Claim):
+                wire = Wire(said.row, said.history, said.number)
+            else:
+                self.lanes.free(entry.lane)
+                outbox.stays(entry, said)
+        after = Survey((), tuple(outbox.ends.due), claims=False)
         return self.take(state, wire=wire, survey=after if after.ends else None)
 
     def end_unsent(self, state: State, survey: Survey) -> State:
-        self.put(state)
-        found: Any = SimpleNamespace(plan=SimpleNamespace(verdicts=list(survey.ends)), unreadable=[])
-        at_once(self.outbox._end_unsent(found))
+        outbox = self._outbox(state, [row for row, _ in survey.ends])
         for row, _ in survey.ends:
-            if row.state == ActionState.SENDING:
-                self.lanes.touch(LANE)
-        return self.take(state, survey=None)
+            known = outbox.queue.get(row.id)
+            assert known is not None
+            known.standing = Standing.ENDING
+        outbox.ends.due = list(survey.ends)
+        at_once(outbox.ends.write_some())
+        ended = {row.id for row, _ in survey.ends}
+        left = tuple(row for row in survey.rows if row.id not in ended)
+        return self.take(state, survey=Survey(left, ()) if left and survey.claims else None)
 
     def settle(self, state: State, wire: Wire, attempt: Attempt) -> State:
-        self.put(state)
+        outbox = self._outbox(state)
         step = next_step(wire.row.action, wire.history)
         claim = Claim(wire.row, LANE, self._account, step, wire.history, wire.number)
-        self.outbox._results = [Result(claim, attempt)]
-        at_once(self.outbox._settle())
+        outbox.outcomes.post(self.books, [Result(claim, attempt)])
+        self.lanes.free_after_action(LANE)
         return self.take(state, wire=None)
 
     def restart(self, state: State) -> State:
         """What was only in memory is gone."""
         gone = state._replace(taken=False, began=0, used=0, poll=None, survey=None, wire=None)
-        self.put(gone)
-        at_once(self.outbox.recover())
+        at_once(self._outbox(gone).recover())
         return self.take(gone)
 
 
@@ -434,7 +476,7 @@ class Machine:
         return state._replace(rows=tuple(_archived(row) for row in state.rows))
 
     def listed(self, state: State) -> bool:
-        """Whether a list made now has the order (SPEC.md, Acknowledgement rules)."""
+        """Whether a list made now has the order (docs/interface.md, Acknowledgement rules)."""
         shown = state.status in ACTIVE or (state.status == CANCELED and self.scene.lists_cancelled)
         return shown and not state.acked
 
@@ -483,13 +525,13 @@ class Machine:
     def _outbox(self, state: State) -> Iterator[Step]:
         if state.survey is None:
             found = self.daemon.survey(state)
-            if found.ready or found.ends:
+            if found.claims:
                 yield "the outbox is read", state._replace(survey=found), ""
-        elif state.survey.ready:
+        elif state.survey.ends:
+            yield "rows end unsent", self.daemon.end_unsent(state, state.survey), ""
+        else:
             after = self.daemon.start(state, state.survey)
             yield self._told_start(state, after)
-        else:
-            yield "rows end unsent", self.daemon.end_unsent(state, state.survey), ""
 
     def _service(self, state: State) -> Iterator[Step]:
         """What becomes of requests. Answers are settled at the start of the outbox's tick, before it is read."""

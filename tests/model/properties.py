@@ -1,10 +1,10 @@
-"""What must be true, whatever happened (DESIGN.md, promises 2, 4 and 6), and what is known not to be."""
+"""What must be true, whatever happened (docs/design.md, promises 2, 4 and 6), and what is known not to be."""
 
 from tests.model.books import UNFINISHED, Row
 from tests.model.machine import Machine, State
 
+from orderbridge.actions import ACTIONS
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, Action, ActionState, KnownBy
-from orderbridge.rules.lifecycle import TARGETS
 
 # The blind spots of the interface: mistakes that need a change by somebody else, and that no client could avoid.
 UNSEEN = "somebody else ends the order, and no list shows it"
@@ -34,7 +34,7 @@ def _wrong_row(state: State, row: Row) -> str:
     ends = f"{action} ends {verdict.state} ({verdict.code}, known by {verdict.known_by})"
     match verdict.state:
         case ActionState.DONE:
-            if TARGETS[action] in state.been or state.lied:
+            if ACTIONS[action].target in state.been or state.lied:
                 return ""
             by_refusal = verdict.known_by == KnownBy.REFUSAL and state.ended_by_others
             return OTHER_END if by_refusal else f"{ends}, and the order was never there"
@@ -68,7 +68,7 @@ def _told_to_look(state: State) -> bool:
     return any(
         row.verdict is not None
         and row.verdict.code == "outcome_unknown"
-        and TARGETS[row.row.action] == state.status
+        and ACTIONS[row.row.action].target == state.status
         and row.row.action in {Action.COMPLETE, Action.CANCEL}
         for row in state.rows
     )

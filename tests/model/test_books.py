@@ -11,17 +11,18 @@ from tests.model import books
 from tests.model.books import ACCOUNT, KEY, LATER, NOW, Books, new_row
 from tests.model.machine import order_shown
 
-from orderbridge.model import Action, ActionState, Attempt, KnownBy, Outcome, Verdict
+from orderbridge.model import Action, ActionState, Arrival, Attempt, KnownBy, Outcome, Verdict
 from orderbridge.rules import lifecycle
-from orderbridge.store import actions, orders, schema
+from orderbridge.store import actions, orders, schema, unfinished
+from orderbridge.store.actions import End, Wait
 from orderbridge.store.database import Database
-from orderbridge.store.orders import Arrival
+from orderbridge.store.orders import News
 
 STATUSES = (1, 2, 16, 5, 6)
 ACTIONS = (Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL)
 STATES = (ActionState.DONE, ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED)
 DOUBLES: Any = SimpleNamespace(**vars(books.ACTIONS) | vars(books.ORDERS))
-REAL: Any = SimpleNamespace(**vars(actions) | vars(orders))
+REAL: Any = SimpleNamespace(**vars(unfinished) | vars(actions) | vars(orders))
 
 
 @pytest.fixture
@@ -63,9 +64,9 @@ def _to_the_order(store: Any, connection: Any, chance: Random) -> None:
             change = lifecycle.merge(known, status_id, contents_changed=False, status_counts=counts)
             store.update_delivered(connection, known, Arrival(order_shown(status_id), "", ended_by), change, NOW)
         case 1:
-            store.set_status(connection, known, status_id, "", ended_by, NOW, shown=counts)
+            store.set_status(connection, [(known, News(status_id, "", ended_by, shown=counts))], NOW)
         case 2:
-            store.doubt_status(connection, known)
+            store.doubt_status(connection, [known])
         case _:
             store.mark_acknowledged(connection, [(KEY, status_id, "", NOW)])
 
@@ -82,13 +83,13 @@ def _to_a_row(store: Any, connection: Any, chance: Random) -> None:
     if pick < 0.4:
         number = len(store.histories(connection, [row.id])[row.id]) + 1
         if (row.id, number) not in begun:
-            store.start(connection, row, number, NOW)
+            store.start(connection, [(row, number)], NOW)
     elif pick < 0.9:
-        for row_id, number in begun:
-            store.record(connection, row_id, number, attempt, NOW)
-        store.postpone(connection, row.id, state, at, attempt, None, 0)
+        store.record(connection, [(row_id, number, attempt) for row_id, number in begun], NOW)
+        store.postpone(connection, [(row.id, Wait(state, at, "code", 500, None, 0))])
     else:
-        store.finish(connection, row.id, Verdict(chance.choice(STATES), "code", KnownBy.POLL), None, 0, NOW)
+        end = End(Verdict(chance.choice(STATES), "code", KnownBy.POLL), None, 0)
+        store.finish(connection, [(row.id, end)], NOW)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -117,9 +118,9 @@ def test_a_retried_row_waits_and_its_attempts_are_spent(database: Database) -> N
 
     def fail(store: Any, connection: Any) -> None:
         ((row,), _) = store.read_unfinished(connection)
-        store.start(connection, row, 1, NOW)
-        store.record(connection, 1, 1, Attempt(Outcome.UNKNOWN, "timeout"), NOW)
-        store.finish(connection, 1, failed, None, 1, NOW)
+        store.start(connection, [(row, 1)], NOW)
+        store.record(connection, [(1, 1, Attempt(Outcome.UNKNOWN, "timeout"))], NOW)
+        store.finish(connection, [(1, End(failed, None, 1))], NOW)
 
     fail(DOUBLES, double)
     database.write_now(lambda tx: fail(REAL, tx))

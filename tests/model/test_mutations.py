@@ -9,13 +9,15 @@ from tests.model.books import NOW
 from tests.model.explore import STUCK, explore
 from tests.model.machine import Machine, Scene
 
-from orderbridge.jobs import choose, drain
+from orderbridge.actions import ACTIONS
+from orderbridge.jobs import claims, outcomes, recovery
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.model import IN_DELIVERY, Action, ActionState, Attempt, KnownBy, Outcome, Verdict
-from orderbridge.rules import lifecycle, outbox, retry
-from orderbridge.rules.lifecycle import TARGETS, Already
+from orderbridge.rules import lifecycle, outbox, retry, standing
+from orderbridge.rules.lifecycle import Already
 from orderbridge.rules.outbox import order_lane
 from orderbridge.rules.retry import Again, Proof
+from orderbridge.rules.standing import Cause, Standing
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 PLANTS: dict[str, tuple[Plant, Scene, str]] = {}
@@ -93,7 +95,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
         return Again(NOW) if history[-1].outcome == Outcome.REFUSED else real(action, history, **more)
 
     real = retry.decide
-    monkeypatch.setattr(drain, "decide", again)
+    monkeypatch.setattr(outcomes, "decide", again)
 
 
 @planted("a refusal after a lost answer is taken at its word", ONE_ROW, "and it was done")
@@ -108,7 +110,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted("a crash while sending is forgotten", Scene(rows=1, faults=0), STUCK)
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain.Outbox, "_lost", lambda self, connection: [])
+    monkeypatch.setattr(recovery.Recovery, "_lost", lambda *_: [])
 
 
 @planted("a crash while sending is no doubt", Scene(rows=1, faults=0), "and it was done")
@@ -116,7 +118,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_doubt(outcome: Outcome, code: str | None = None) -> Attempt:
         return Attempt(Outcome.RATE_LIMITED, code)
 
-    monkeypatch.setattr(drain, "Attempt", no_doubt)
+    monkeypatch.setattr(recovery, "Attempt", no_doubt)
 
 
 @planted("a done action does not write its status", ON_ITS_WAY, "in the end")
@@ -128,21 +130,29 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
     def writes(row: Any, order: Any) -> Verdict | None:
         if isinstance(lifecycle.may_send(row.action, order), Already):
-            return Verdict(ActionState.DONE, "already", KnownBy.POLL, TARGETS[row.action])
+            return Verdict(ActionState.DONE, "already", KnownBy.POLL, ACTIONS[row.action].target)
         return real(row, order)
 
-    real = choose._unsent
-    monkeypatch.setattr(choose, "_unsent", writes)
+    real = outbox.order_end
+    monkeypatch.setattr(claims, "order_end", writes)
+
+
+def _forget_the_other_end(monkeypatch: pytest.MonkeyPatch, of: Action) -> None:
+    def alone(action: Action, *args: Any, **given: Any) -> Proof:
+        return real(action, *args, **given | ({"other_end": False} if action == of else {}))
+
+    real = retry.proof
+    monkeypatch.setattr(retry, "proof", alone)
 
 
 @planted("a cancel of ours leaves a complete provable", TWO_ENDS, "complete ends done")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_proof_complete", _with(retry._proof_complete, other_end=False))
+    _forget_the_other_end(monkeypatch, Action.COMPLETE)
 
 
 @planted("a complete of ours leaves a cancel provable", TWO_ENDS, "cancel ends done")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "_proof_cancel", _with(retry._proof_cancel, other_end=False))
+    _forget_the_other_end(monkeypatch, Action.CANCEL)
 
 
 @planted(
@@ -151,7 +161,8 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     "and it was done",
 )
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "_unsent_or_unknown", lambda state, doubtful: Verdict(state, str(state)))
+    as_if_waiting = {(Standing.RETRIED, cause): standing.ENDS[Standing.WAITING, cause] for cause in Cause}
+    monkeypatch.setattr(standing, "ENDS", {**standing.ENDS, **as_if_waiting})
 
 
 @planted("a row's end is not written", NO_FAULT, STUCK)

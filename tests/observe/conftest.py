@@ -7,6 +7,7 @@ import pytest
 import structlog
 from tests.observe.lines import Started
 
+from orderbridge import hiding
 from orderbridge.observe import logs
 
 
@@ -28,8 +29,7 @@ def start() -> Iterator[Started]:
     for one, level in zip(chatty, before[2], strict=True):
         one.setLevel(level)
     structlog.reset_defaults()
-    logs._secrets.clear()
-    logs._hidden.clear()
+    hiding.forget_all()
 
 
 @pytest.fixture

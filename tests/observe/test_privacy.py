@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.observe.lines import Started, only
 
+from orderbridge import hiding
 from orderbridge.observe import logs
 
 SECRET = "s3cr3t-of-the-test"
@@ -33,7 +34,7 @@ def test_a_hidden_secret_shows_nowhere_in_a_line(middle: str, form: str, start: 
     """However a character in its middle is written there."""
     stream = start(form)
     secret = f"qqqq{middle}wwww"
-    logs.hide(secret)
+    hiding.hide(secret)
     event = f"event {secret}"
     log.info(event, fact=f"<{secret}>", inner=[secret], deeper={"list": [secret]})
     logging.getLogger("library").warning("header %s", secret)
@@ -59,47 +60,49 @@ def test_a_hidden_secret_shows_nowhere_in_an_objects_own_words(
 ) -> None:
     stream = start(form)
     secret = f"qqqq{middle}wwww"
-    logs.hide(secret)
+    hiding.hide(secret)
     log.info("tick", fact=Carrier(secret), **{secret.replace(" ", "_"): {secret: 1}})
     assert "qqqq" not in stream.getvalue()
 
 
 def test_an_address_with_a_secret_is_hidden_too(start: Started, log: Any) -> None:
     stream = start()
-    logs.hide("a key/+")
+    hiding.hide("a key/+")
     log.info("tick", url="https://api.example.com/?k=a%20key%2F%2B")
     assert only(stream)["url"] == "https://api.example.com/?k=***"
 
 
 def test_a_secret_that_contains_another_is_hidden_whole(start: Started, log: Any) -> None:
     stream = start()
-    logs.hide(SECRET)
-    logs.hide(SECRET + "-longer")
+    hiding.hide(SECRET)
+    hiding.hide(SECRET + "-longer")
     log.info("tick", fact=SECRET + "-longer")
     assert only(stream)["fact"] == "***"
 
 
-def test_a_new_token_takes_the_place_of_the_old_one(start: Started, log: Any) -> None:
+def test_of_tokens_that_replace_each_other_the_last_few_are_hidden(start: Started, log: Any) -> None:
     stream = start()
-    logs.hide("old-value")
-    logs.hide("new-value", instead_of="old-value")
-    log.info("tick", old="old-value", new="new-value")
-    assert (only(stream)["old"], only(stream)["new"]) == ("old-value", "***")
+    values = [f"value-{number}" for number in range(9)]
+    for former, value in zip([None, *values], values, strict=False):
+        hiding.hide(value, instead_of=former)
+    log.info("tick", facts=values)
+    assert only(stream)["facts"] == [*values[:5], "***", "***", "***", "***"]
+    assert hiding.count() == 4
 
 
 def test_a_token_that_comes_back_is_hidden_again(start: Started, log: Any) -> None:
     stream = start()
-    logs.hide("old-value")
-    logs.hide("new-value", instead_of="old-value")
-    logs.hide("old-value", instead_of="new-value")
+    hiding.hide("old-value")
+    hiding.hide("new-value", instead_of="old-value")
+    hiding.hide("old-value", instead_of="new-value")
     log.info("tick", old="old-value")
     assert only(stream)["old"] == "***"
 
 
 def test_a_token_that_stays_the_same_stays_hidden(start: Started, log: Any) -> None:
     stream = start()
-    logs.hide(SECRET)
-    logs.hide(SECRET, instead_of=SECRET)
+    hiding.hide(SECRET)
+    hiding.hide(SECRET, instead_of=SECRET)
     log.info("tick", fact=SECRET)
     assert only(stream)["fact"] == "***"
 
@@ -107,7 +110,7 @@ def test_a_token_that_stays_the_same_stays_hidden(start: Started, log: Any) -> N
 @pytest.mark.parametrize("short", ["", "abc"])
 def test_a_text_too_short_to_be_a_secret_does_not_blank_the_lines(short: str, start: Started, log: Any) -> None:
     stream = start()
-    logs.hide(short)
+    hiding.hide(short)
     log.info("abc.tick")
     assert only(stream)["event"] == "abc.tick"
 

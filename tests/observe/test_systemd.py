@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orderbridge.observe import systemd
 from orderbridge.observe.systemd import READY, notify
 
 
@@ -20,6 +21,15 @@ def test_a_message_arrives_at_the_socket(tmp_path: Path) -> None:
         assert supervisor.recv(100) == b"READY=1"
 
 
+def test_a_supervisor_that_does_not_read_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systemd, "WITHIN_S", 0.01)
+    address = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(str(address))
+        assert notify(READY, environ={"NOTIFY_SOCKET": str(address)})
+        assert any(not notify(READY, environ={"NOTIFY_SOCKET": str(address)}) for _ in range(10_000))
+
+
 def test_an_abstract_address_is_understood(request: pytest.FixtureRequest) -> None:
     name = f"orderbridge-test-{id(request)}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
@@ -30,3 +40,15 @@ def test_an_abstract_address_is_understood(request: pytest.FixtureRequest) -> No
 
 def test_a_supervisor_that_has_gone_stops_nothing(tmp_path: Path) -> None:
     assert notify(READY, environ={"NOTIFY_SOCKET": str(tmp_path / "gone")}) is False
+
+
+def test_a_line_for_the_journal_begins_with_its_priority_and_elsewhere_with_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "journal").open("w") as journal:
+        monkeypatch.setattr("sys.stderr", journal)
+        status = (tmp_path / "journal").stat()
+        there = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+        assert systemd.with_priority("wrong:\nthis key", "error", there) == "<3>wrong:\n<3>this key"
+        assert systemd.with_priority("wrong", "error", {"JOURNAL_STREAM": "1:1"}) == "wrong"
+        assert systemd.with_priority("wrong", "error", {}) == "wrong"

@@ -1,12 +1,15 @@
 """Small values for the tests of the rules; each test changes only what it is about."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orderbridge.model import RECEIVED, Action, ActionState, Attempt, Document, OutboxRow, Outcome, Stored
-from orderbridge.rules.outbox import Directory, View
+from orderbridge.model import RECEIVED, Action, ActionState, Attempt, Document, OutboxRow, Outcome, Stored, Verdict
+from orderbridge.rules.outbox import Directory, Lane, View
+from orderbridge.rules.queue import Queue
+from orderbridge.rules.standing import Standing
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"
@@ -19,6 +22,12 @@ UNNAMED_STATUS = 99
 ACCEPT_VALID = timedelta(minutes=10)
 VALID = timedelta(hours=2)
 LONGEST_WAIT = timedelta(minutes=20)
+
+# docs/interface.md, Order transitions and Restaurant status; not the table of the code that is tried.
+TARGETS = {Action.ACCEPT: 2, Action.ON_THE_WAY: 16, Action.COMPLETE: 5, Action.CANCEL: 6}
+RESTAURANT_TARGETS = {Action.OPEN_RESTAURANT: "Open", Action.CLOSE_RESTAURANT: "Closed"}
+ORDER_ACTIONS, RESTAURANT_ACTIONS = frozenset(TARGETS), frozenset(RESTAURANT_TARGETS)
+FOOD_ACTIONS = frozenset({Action.ACTIVATE_FOOD, Action.DEACTIVATE_FOOD})
 
 # What an action needs besides its order, restaurant or food.
 ARGUMENTS: dict[Action, dict[str, Any]] = {
@@ -75,7 +84,51 @@ def unresolved(action: Action, number: int = 1, **changes: Any) -> OutboxRow:
     return row(action, number, **({"state": ActionState.SENDING, "attempts": 1} | changes))
 
 
-def view(**changes: Any) -> View:
+@dataclass(slots=True, kw_only=True)
+class Moment(View):
+    """What the rules know, and what is in somebody's hands."""
+
+    on_wire: Container[int]
+    taken: Container[Lane]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A row whose turn it is."""
+
+    row: OutboxRow
+    lane: Lane
+    account: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the queue makes of all rows at once."""
+
+    verdicts: list[tuple[OutboxRow, Verdict]]
+    heads: list[Head]
+    due: datetime | None
+
+
+def plan(rows: Sequence[OutboxRow], moment: Moment) -> Plan:
+    """Put all rows into a queue and ask it: what ends, and when that is written, whose turn it is."""
+    queue = Queue(moment)
+    for one in rows:
+        queue.put(one)
+        entry = queue.get(one.id)
+        if entry is not None and one.id in moment.on_wire:
+            entry.standing = Standing.ON_THE_WIRE
+    verdicts = queue.ends()
+    for ended, _ in verdicts:
+        queue.drop(ended.id)
+    assert queue.ends() == []
+    places = len(rows)
+    taken = queue.lines.take(places, Counter(), places, lambda _: True, lambda lane: lane not in moment.taken)
+    heads = [Head(entry.row, entry.lane, None if entry.row.payment_key else entry.account) for entry in taken]
+    return Plan(verdicts, sorted(heads, key=lambda head: head.row.id), queue.due())
+
+
+def view(**changes: Any) -> Moment:
     """The moment: nothing on the wire, one account that reaches one restaurant."""
     usual: dict[str, Any] = {
         "now": NOW,
@@ -86,7 +139,7 @@ def view(**changes: Any) -> View:
         "accept_valid": ACCEPT_VALID,
         "valid": VALID,
     }
-    return View(**(usual | changes))
+    return Moment(**(usual | changes))
 
 
 def directory(
@@ -110,7 +163,7 @@ def shown_as(status_id: int | None, **changes: Any) -> Stored:
 
 def document(status_id: int | None, *, key: str | None = KEY, digest: str = "as before") -> Document:
     """One element of a list."""
-    return Document(payload="{}", digest=digest, payment_key=key, status_id=status_id)
+    return Document(raw=b"{}", digest=digest, payment_key=key, status_id=status_id)
 
 
 def answered(*outcomes: Outcome) -> list[Attempt]:

@@ -6,7 +6,7 @@ from itertools import permutations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.rules.builders import KEY, NEEDS_PAYMENT, OTHER_KEY, UNNAMED_STATUS, document, shown_as, stored
+from tests.rules.builders import KEY, NEEDS_PAYMENT, OTHER_KEY, TARGETS, UNNAMED_STATUS, document, shown_as, stored
 
 from orderbridge.model import (
     CANCELED,
@@ -21,10 +21,6 @@ from orderbridge.model import (
 )
 from orderbridge.rules.lifecycle import (
     ENDS,
-    FOOD_ACTIONS,
-    ORDER_ACTIONS,
-    RESTAURANT_ACTIONS,
-    TARGETS,
     Already,
     Refusal,
     end_change,
@@ -79,20 +75,6 @@ def test_active_is_what_the_service_counts_as_such(status_id: int | None, active
 @pytest.mark.parametrize("status_id", [NEEDS_PAYMENT, None], ids=["an id", "no id"])
 def test_without_its_configured_id_nothing_needs_payment(status_id: int | None) -> None:
     assert not is_active(status_id, None)
-
-
-def test_each_order_action_leads_where_the_service_says() -> None:
-    assert {action: status_name(target) for action, target in TARGETS.items()} == {
-        "accept": "CONFIRMED",
-        "on_the_way": "IN_DELIVERY",
-        "complete": "COMPLETE_WITH_PAYMENT",
-        "cancel": "CANCELED",
-    }
-
-
-def test_every_action_is_about_an_order_a_restaurant_or_a_food() -> None:
-    assert set(Action) == ORDER_ACTIONS | RESTAURANT_ACTIONS | FOOD_ACTIONS
-    assert len(ORDER_ACTIONS) + len(RESTAURANT_ACTIONS) + len(FOOD_ACTIONS) == len(Action)
 
 
 def test_only_completion_and_cancellation_end_an_order() -> None:

@@ -1,6 +1,6 @@
 """What becomes of an outbox row: a wrong verdict is food cooked twice, or never.
 
-The table of unknown outcomes (DESIGN, section 4) stands here row by row; the properties play whole lives of a row.
+The table of unknown outcomes (docs/design.md, Behaviour) stands here row by row; the properties play whole lives of a row.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,18 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.rules.builders import NEEDS_PAYMENT, NOW, answered, shown_as, stored
+from tests.rules.builders import (
+    FOOD_ACTIONS,
+    NEEDS_PAYMENT,
+    NOW,
+    ORDER_ACTIONS,
+    RESTAURANT_ACTIONS,
+    RESTAURANT_TARGETS,
+    TARGETS,
+    answered,
+    shown_as,
+    stored,
+)
 
 from orderbridge.model import (
     CANCELED,
@@ -25,10 +36,8 @@ from orderbridge.model import (
     Stored,
     Verdict,
 )
-from orderbridge.rules.lifecycle import FOOD_ACTIONS, ORDER_ACTIONS, RESTAURANT_ACTIONS, TARGETS
 from orderbridge.rules.retry import (
     MOST_RESENDS,
-    RESTAURANT_TARGETS,
     UNREADABLE,
     Again,
     AwaitLook,

@@ -1,4 +1,4 @@
-"""The table of unknown outcomes (DESIGN, section 4) row by row, and the retries (SPEC.md, Errors), as properties.
+"""The table of unknown outcomes (docs/design.md, Behaviour) row by row, and the retries (docs/interface.md, Errors), as properties.
 
 `test_retry.py` has the examples. Here each sentence of the two documents is held against everything that can come.
 """
@@ -26,6 +26,7 @@ from orderbridge.rules.retry import (
     next_step,
     proof,
 )
+from orderbridge.rules.tokens import refusal_wait
 
 ABSENT = None
 DOUBTS = [Outcome.UNKNOWN, Outcome.SERVICE_FAILED]
@@ -236,18 +237,21 @@ def test_a_429_waits_for_the_cooldown_whatever_came_before(action: Action, befor
     assert made == Again(NOW + timedelta(seconds=pace.cooldown), history[-1].code)
 
 
-@given(
-    action=st.sampled_from(Action),
-    before=mixed,
-    last=st.sampled_from([Outcome.UNAUTHORIZED, Outcome.NOT_SENT]),
-    pace=paces,
-)
-def test_a_dead_line_or_login_decides_itself_when_it_is_tried_again(
-    action: Action, before: list[Outcome], last: Outcome, pace: Pace
+@given(action=st.sampled_from(Action), before=mixed, pace=paces)
+def test_a_dead_line_decides_itself_when_it_is_tried_again(action: Action, before: list[Outcome], pace: Pace) -> None:
+    history = answered(*before, Outcome.NOT_SENT)
+    assert decide(action, history, now=NOW, pace=pace, retry_at=RETRY_AT) == Again(RETRY_AT, history[-1].code)
+
+
+@given(action=st.sampled_from(Action), before=mixed, pace=paces, pause=st.sampled_from([0.0, 60.0, 900.0]))
+def test_a_401_waits_for_its_account_and_alone_for_minutes_that_grow(
+    action: Action, before: list[Outcome], pace: Pace, pause: float
 ) -> None:
-    history = answered(*before, last)
-    at = RETRY_AT + (POLL_FIRST if last == Outcome.UNAUTHORIZED else timedelta())
-    assert decide(action, history, now=NOW, pace=pace, retry_at=RETRY_AT) == Again(at, history[-1].code)
+    history = answered(*before, Outcome.UNAUTHORIZED)
+    retry_at = NOW + timedelta(seconds=pause)
+    alone = NOW + timedelta(seconds=refusal_wait(before.count(Outcome.UNAUTHORIZED) + 1))
+    at = max(retry_at + POLL_FIRST, alone)
+    assert decide(action, history, now=NOW, pace=pace, retry_at=retry_at) == Again(at, history[-1].code)
 
 
 @given(action=st.sampled_from(Action), before=mixed, last=st.sampled_from(Outcome), pace=paces)

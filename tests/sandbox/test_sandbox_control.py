@@ -2,12 +2,24 @@
 
 import base64
 
+import httpx
 import pytest
 
+from orderbridge.sandbox import create_app
 from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
 
 ORDERS = "/_sandbox/orders"
+JSON = {"Content-Type": "application/json; charset=utf-8"}
+OPTIONS = "/_sandbox/options"
 NOBODY = "99999999-9999-4999-8999-999999999999"
+
+
+@pytest.fixture
+async def named(world):
+    """The application as a server that has one name more than its address."""
+    transport = httpx.ASGITransport(create_app(world, names=("localhost", "127.0.0.1", "::1", "pos.lan")))
+    async with httpx.AsyncClient(transport=transport, base_url="https://sandbox.test") as client:
+        yield client
 
 
 async def test_it_describes_itself(http):
@@ -35,7 +47,7 @@ async def test_a_post_without_a_body_places_one_order(world, http):
 
 async def test_this_very_document_can_be_placed(http, pos):
     content = '{"restaurant_id": "%s", "document": {"total": 12.50, "note": "ç", "courier_type": "drone"}, "without": ["foods"]}'
-    await http.post(ORDERS, content=content % KADIKOY)
+    await http.post(ORDERS, content=content % KADIKOY, headers=JSON)
     answer = await pos.get("/orders/get-current")
     [order] = answer.json()["data"]
     assert '"total":12.50' in answer.text
@@ -145,3 +157,50 @@ async def test_an_order_in_a_closed_restaurant_is_a_conflict(world, http):
     world.close_restaurant(KADIKOY)
     answer = await http.post(ORDERS, json={"restaurant_id": KADIKOY})
     assert (answer.status_code, answer.json()["error"]) == (409, f"restaurant {KADIKOY} is closed")
+
+
+# ---- who may call it -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["localhost:8443", "127.0.0.1", "127.0.0.9:8443", "[::1]:8443", "LOCALHOST.", "sandbox.test", "pos.lan:8443"],
+)
+async def test_it_answers_under_its_own_names(host, world, named):
+    assert (await named.get(OPTIONS, headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[", ""]
+)
+@pytest.mark.parametrize("method, path", [("GET", OPTIONS), ("POST", ORDERS), ("DELETE", "/_sandbox/faults")])
+async def test_it_answers_under_no_foreign_name(method, path, host, world, named):
+    answer = await named.request(method, path, headers={"Host": host})
+    assert (answer.status_code, len(world.orders)) == (403, 0)
+
+
+@pytest.mark.parametrize(
+    "origin, status",
+    [
+        ("https://localhost:8443", 200),
+        ("https://LOCALHOST:8443", 200),
+        ("http://localhost:8443", 403),
+        ("https://localhost:3000", 403),
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("", 403),
+    ],
+)
+async def test_it_answers_no_other_page(origin, status, world, named):
+    headers = {"Host": "localhost:8443", "Origin": origin}
+    assert (await named.post(ORDERS, headers=headers)).status_code == status
+    assert len(world.orders) == (1 if status == 200 else 0)
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
+@pytest.mark.parametrize("method, path", [("POST", ORDERS), ("PATCH", OPTIONS), ("DELETE", "/_sandbox/faults")])
+async def test_it_takes_only_what_is_said_to_be_json(method, path, kind, world, http):
+    headers = {} if kind is None else {"Content-Type": kind}
+    answer = await http.request(method, path, content=b'{"cooldown_seconds": 1}', headers=headers)
+    assert (answer.status_code, "Content-Type: application/json" in answer.json()["error"]) == (415, True)
+    assert (len(world.orders), world.options.cooldown_seconds) == (0, 30)

@@ -15,7 +15,7 @@ PATHS = {
 }
 NOBODY = "99999999-9999-4999-8999-999999999999"
 
-# Written out again from SPEC.md, not taken from the code. 7: COMPLETE_NEEDS_PAYMENT, 42: unknown.
+# Written out again from docs/interface.md, not taken from the code. 7: COMPLETE_NEEDS_PAYMENT, 42: unknown.
 ALLOWED = {
     ("accept", 1): 2,
     ("on_the_way", 2): 16,

@@ -1,8 +1,10 @@
 """Endpoints 6 and 7, "Acknowledgement (repetition) rules" and the cooldown of "Limits"."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from tests.sandbox.conftest import Pos
 
 from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
 
@@ -32,6 +34,30 @@ async def test_active_orders_are_listed_and_completed_ones_are_not(world, pos, s
 
 async def test_the_list_is_empty_when_nothing_was_ordered(pos):
     assert await pos.poll() == []
+
+
+@pytest.mark.parametrize(
+    "scope, others",
+    [
+        pytest.param("credential", [200, 200], id="each credential has its own"),
+        pytest.param("application", [429, 200], id="one application shares one"),
+        pytest.param("address", [429, 429], id="one address shares one"),
+    ],
+)
+async def test_a_cooldown_belongs_to_whom_the_option_says(world, pos, chain, clock, scope: str, others: list[int]):
+    world.set_options(cooldown_scope=scope)
+    world.accounts["sandbox-besiktas-secret"] = replace(
+        world.accounts["sandbox-besiktas-secret"], app_secret_key="another"
+    )
+    stranger = Pos(pos.http, "besiktas")
+    stranger.secrets["app_secret_key"] = "another"
+    await stranger.login()
+    await pos.poll()
+    clock.advance(29.9)
+    path = "/orders/get-current"
+    assert [(await other.get(path)).status_code for other in (chain, stranger)] == others
+    clock.advance(0.1)
+    assert (await pos.get(path)).status_code == 200
 
 
 async def test_an_order_repeats_until_it_is_acknowledged(world, pos, clock):

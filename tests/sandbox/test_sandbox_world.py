@@ -381,7 +381,7 @@ def test_an_option_that_cannot_be_is_refused_by_name(world, changes):
 def test_waiting_ends_when_another_thread_changes_the_world(world):
     thread = Thread(target=world.place_order)
     thread.start()
-    assert world.wait_for(lambda: bool(world.orders), timeout=10)
+    assert world.wait_for(lambda: bool(world.orders), timeout=60)
     thread.join()
     assert not world.wait_for(lambda: False, timeout=0)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.sim.invariants import all_invariants
+from tests.sim.invariants import invariants_of
 from tests.sim.machine import simulate
 from tests.sim.plan import MADE, plan_for
 from tests.sim.simulation import Sim
@@ -35,7 +35,7 @@ def main() -> int:
 def _play(seed: int, kind: str) -> tuple[Sim, float]:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="orderbridge-sim-") as folder:
-        sim = simulate(plan_for(seed, kind), Path(folder), all_invariants())
+        sim = simulate(plan_for(seed, kind), Path(folder), invariants_of(plan_for(seed, kind)))
     return sim, time.perf_counter() - began
 
 

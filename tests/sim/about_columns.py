@@ -1,4 +1,4 @@
-"""The contract, DESIGN.md section 3: each commit changes an order as one of few things does, in every column of it.
+"""The contract, docs/design.md, Database contract: each commit changes an order as one of few things does, in every column of it.
 
 After each commit the orders that it wrote are read again. What became of each must be what a delivery, an OK, a
 verdict or the time makes of what was there before: all columns, the lines, the options, and the story.
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from tests.jobs.shop import text_of
+from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
 from tests.sim.invariant import IN_TIME_S, Invariant, time_of
 from tests.sim.line import ORDER_OPERATIONS, TARGET, Call
 from tests.sim.plan import LOUD_SWEEP_S, QUIET_SWEEP_S
@@ -24,6 +24,7 @@ State = dict[str, Any]  # the daemon's columns of an order, its lines and its op
 Event = tuple[str, str, int | None, str | None, str | None]  # at_utc, event, status_id, status, detail
 
 OF_THE_POS = ("pos_revision", "pos_reference")
+BOOKKEEPING = ("silence_from", "service_key")  # judged by what it brings about
 DOUBT = "status_doubtful"
 NAMES_A_CUSTOMER = (
     "note",
@@ -42,6 +43,9 @@ LOOK_AT_ALL = 100  # ticks
 TAKING_IN_S = 20.0  # with acknowledgements that nobody answers, and a slow disk
 BEGUN_BEFORE_S = 0.5  # a poll begins when it is noted, and leaves a moment later
 SWEEP_TAKES = timedelta(minutes=1)  # a sweep looks first, and waits for its turn to write
+LONGEST_LISTENING_S = COOLDOWN_S + 2 * TIMEOUT_S  # between two good polls; what is longer was an outage
+
+_TAKEN = "SELECT payment_key, account FROM delivery_orders WHERE pos_revision > 0 AND ended_utc IS NULL"
 
 
 class Step(NamedTuple):
@@ -70,6 +74,10 @@ class ColumnsSayWhatIsSo(Invariant):
         self._busy: dict[str, float] = {}  # order: when a row of it was last sent or unresolved
         self._flown: dict[str, float] = {}  # order: when a request of it last ended
         self._ticks = 0
+        self._listened: dict[str, float] = defaultdict(float)  # account: seconds between good polls, outages left out
+        self._heard: dict[str, tuple[int, float]] = {}  # account: life and end of the last good poll
+        self._quiet_from: dict[str, float] = {}  # order: what was listened when it last had news, or was taken over
+        self._taken: set[str] = set()
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -99,10 +107,17 @@ class ColumnsSayWhatIsSo(Invariant):
             return
         if call.operation == "get_current":
             self._answers[call.account] = call
+            self._listen(call)
         if call.operation == "acknowledge" and call.account in self._answers:
             document = self._answers[call.account].documents.get(call.argument)
             if document is not None:
                 self._oks[call.argument].append((self._now(), document.status))
+
+    def _listen(self, call: Call) -> None:
+        life, before = self._heard.get(call.account, (0, 0.0))
+        if life == call.life:
+            self._listened[call.account] += min(self.sim.now() - before, LONGEST_LISTENING_S)
+        self._heard[call.account] = call.life, self.sim.now()
 
     def crashed(self, _: "Life") -> None:
         self._answers.clear()
@@ -146,9 +161,14 @@ class ColumnsSayWhatIsSo(Invariant):
                 self.broken(f"order {key} is gone after {name}")
             return
         self._states[key] = after
+        if self.sim.technician.is_refusing:  # parts of what was to be written are there, and the next delivery heals it
+            self._oks[key].clear()
+            return
         if before == after and not events and not rows:
             return
         steps = list(self._steps(key, before, after, rows))
+        if before is None or after["changed_utc"] != before["changed_utc"]:
+            self._quiet_from[key] = self._listened[after["account"]]
         if any(step.state == after and _same(step.events, events) for step in steps):
             noted = after["acknowledged_utc"]
             self._oks[key] = [ok for ok in self._oks[key] if noted is None or ok[0] > noted]
@@ -171,7 +191,7 @@ class ColumnsSayWhatIsSo(Invariant):
         for call in self._answers.values():
             if key in call.documents and before["account"] == call.account:
                 yield from self._deliveries(key, before, call)
-        yield from self._by_time(before, after)
+        yield from self._by_time(key, before, after)
         if self.is_unresolved(key):
             yield Step("a doubt", before | {"problem": before["problem"] | {DOUBT}}, [])
 
@@ -262,23 +282,34 @@ class ColumnsSayWhatIsSo(Invariant):
 
     # ---- the time ----------------------------------------------------------------------------------------------------
 
-    def _by_time(self, before: State, after: State) -> Iterator[Step]:
-        swept = time_of(after["ended_utc"] or "0001-01-01")
-        if timedelta() <= self.sim.clock.now() - swept < SWEEP_TAKES and self._is_silent(before, swept):
-            yield self._silence(before, after["ended_utc"])
+    def _by_time(self, key: str, before: State, after: State) -> Iterator[Step]:
+        if after["ended_by"] == "silence" and self._may_end(key, before, self.sim.clock.now()):
+            swept = time_of(after["ended_utc"] or "0001-01-01")
+            if timedelta() <= self.sim.clock.now() - swept < SWEEP_TAKES:
+                yield self._silence(before, after["ended_utc"])
         if self._is_old(before, self.sim.clock.now()):
             blank = dict.fromkeys([*NAMES_A_CUSTOMER, "payload_hash"]) | {
                 "lines": tuple(_without_note(line) for line in before["lines"])
             }
             yield Step("retention", before | blank, [])
 
-    def _is_silent(self, before: State, now: datetime) -> bool:
-        border = now - timedelta(hours=self.sim.settings.orders.silence_hours)
-        return (
-            before["ended_utc"] is None
-            and time_of(before["changed_utc"]) < border
-            and (before["scheduled_for"] is None or _scheduled(before["scheduled_for"]) < border)
-        )
+    def _may_end(self, key: str, before: State, now: datetime) -> bool:
+        """A till has taken it over, its time has come, and for so long its account has listened in vain."""
+        listened = self._listened[before["account"]] - self._quiet_from.get(key, 0.0)
+        later = before["scheduled_for"] is not None and _scheduled(before["scheduled_for"]) > now
+        taken = self.rows("SELECT 1 FROM delivery_orders WHERE payment_key = ? AND pos_revision > 0", key)
+        enough = self._silence_s() - LONGEST_LISTENING_S  # the poll that is being taken in
+        return before["ended_utc"] is None and bool(taken) and not later and listened >= enough
+
+    def _must_have_ended(self, key: str, state: State, sweep: float) -> bool:
+        """Two sweeps: one begins to count, one ends it."""
+        listened = self._listened[state["account"]] - self._quiet_from.get(key, 0.0)
+        enough = self._silence_s() + 2 * sweep + LONGEST_LISTENING_S
+        open_at_once = state["ended_utc"] is None and state["scheduled_for"] is None
+        return open_at_once and key in self._taken and listened > enough
+
+    def _silence_s(self) -> float:
+        return self.sim.settings.orders.silence_hours * 3600.0
 
     def _silence(self, before: State, now: str) -> Step:
         state = before | {"ended_utc": now, "ended_by": "silence"} | self._news(before, "ended", now)
@@ -328,7 +359,7 @@ class ColumnsSayWhatIsSo(Invariant):
 
     def _with_lines(self, row: sqlite3.Row) -> State:
         key, state = row["payment_key"], plain(dict(row))
-        for column in OF_THE_POS:
+        for column in (*OF_THE_POS, *BOOKKEEPING):
             del state[column]
         codes = [] if row["problem"] is None else row["problem"].split(",")
         state["problem"] = frozenset(codes if len(set(codes)) == len(codes) else [*codes, "one twice"])
@@ -347,13 +378,34 @@ class ColumnsSayWhatIsSo(Invariant):
             self._told[key] = found[-1]["id"]
         return [tuple(row[column] for column in ("at_utc", "event", "status_id", "status", "detail")) for row in found]
 
+    # ---- by hand -----------------------------------------------------------------------------------------------------
+
+    def retried(self, row: int) -> None:
+        self._unfinished.add(row)
+
+    def released(self, key: str, kept: int) -> None:
+        """`quarantine retry` has taken it in: the document that was kept is the one that stands there."""
+        (before,) = self.rows("SELECT payload FROM delivery_quarantine WHERE id = ?", kept)
+        self._states[key] = after = self._look(key) or {}
+        self._new_events(key)
+        self._oks[key].clear()  # of before there was an order that it could be noted of
+        if after.get("payload") != before["payload"]:
+            self.broken(f"order {key} was taken in from quarantine, and another document is there")
+
     # ---- all of them -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         self._ticks += 1
+        self._see_taken()
         if self._ticks % LOOK_AT_ALL == 0:
             self._look_at_all()
             self._look_for_late()
+
+    def _see_taken(self) -> None:
+        taken = {row["payment_key"]: row["account"] for row in self.rows(_TAKEN)}
+        for key in taken.keys() - self._taken:
+            self._quiet_from[key] = max(self._quiet_from.get(key, 0.0), self._listened[taken[key]])
+        self._taken = set(taken)
 
     def restarted(self, _: "Life") -> None:
         self._oks.clear()
@@ -366,14 +418,16 @@ class ColumnsSayWhatIsSo(Invariant):
     def _look_for_late(self) -> None:
         """What has to come comes: the note of an OK with the next poll, what the time brings with the next sweep."""
         quiet = self.sim.now() - max(self.sim.disturbed.values())
-        if quiet > IN_TIME_S and not self.sim.refused and (late := [key for key, oks in self._oks.items() if oks]):
+        before = text_of(self.sim.clock.now() - timedelta(seconds=IN_TIME_S))  # a note waits for its turn, and the disk
+        late = [key for key, oks in self._oks.items() if oks and oks[-1][0] < before]
+        if quiet > IN_TIME_S and not self.sim.refused and late:
             self.broken(f"{late[0]} was acknowledged at {self._oks[late[0]][-1][0]}, and that is not noted")
         sweep = QUIET_SWEEP_S if self.sim.plan.kind == "day" else LOUD_SWEEP_S
         then = self.sim.clock.now() - timedelta(seconds=sweep + IN_TIME_S / 2)
         if quiet < sweep + IN_TIME_S / 2:
             return
         for key, state in self._states.items():
-            if self._is_silent(state, then):
+            if self._must_have_ended(key, state, sweep):
                 self.broken(f"order {key} is open, and silent since {state['changed_utc']}")
             if self._is_old(state, then) and state["payload"] is not None:
                 self.broken(f"order {key} ended at {state['ended_utc']}, and still names its customer")

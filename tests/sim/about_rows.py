@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, FINAL
-from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of
-from tests.sim.line import ACTIONS, ORDER_OPERATIONS, TARGET, Call
+from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of, one_menu
+from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
@@ -17,11 +17,14 @@ MOST_REQUESTS = 4
 EXPIRES_WITHIN_S = 100.0  # with a till that holds the file, a slow disk, and the outbox's rare looks around
 CLAIM_S = 12.0  # from reading the outbox to sending, when a till holds the file in between
 ACCEPT_VALID_MINUTES, VALID_MINUTES = 10, 120
+A_MOMENT_S = 0.002  # times have three decimals
 DEFINITE = {200, 400, 403, 404, 422}
 
 
 def past_its_time(sim: "Sim", row: sqlite3.Row) -> float:
     """For how many seconds a row has been too old to be sent; less than 0: it is not."""
+    if row["expires_utc"] is not None:  # it was retried by hand
+        return (sim.clock.now() - datetime.fromisoformat(f"{row['expires_utc']}Z")).total_seconds()
     usual = ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES
     age = (sim.clock.now() - datetime.fromisoformat(f"{row['created_utc']}Z")).total_seconds()
     return age - (row["valid_minutes"] or usual) * 60
@@ -40,7 +43,11 @@ class RowsEnd(Invariant):
 
     def leaving(self, call: Call) -> None:
         """The first request of a row leaves before it is too old."""
-        if call.row is None or call.row in self._sent or self.sim.plan.jumps:
+        if (
+            call.row is None
+            or call.row in self._sent
+            or self.sim.jumped_since(self.sim.till.written.get(call.row, 0.0))
+        ):
             return
         self._sent.add(call.row)
         (row,) = self.rows("SELECT * FROM delivery_actions WHERE id = ?", call.row)
@@ -60,6 +67,8 @@ class RowsEnd(Invariant):
         life = self.sim.life.number if self.sim.life else 0
         waiting = self.rows("SELECT * FROM delivery_actions WHERE state IN ('pending', 'sending')")
         before, self._too_old = self._too_old, {}
+        if self.sim.technician.is_refusing:
+            return
         for row in waiting:
             if past_its_time(self.sim, row) <= 0 or self._is_on_the_wire(row):
                 continue
@@ -82,6 +91,10 @@ class RowsEnd(Invariant):
 
     def restarted(self, _: "Life") -> None:
         self._look()
+
+    def retried(self, row: int) -> None:
+        self._ends.pop(row, None)
+        self._sent.discard(row)
 
     def _look(self) -> None:
         if not self.sim.till.written:
@@ -130,26 +143,40 @@ class LaneOrder(Invariant):
         if call.lane is not None:
             self._check_turn(call)
 
+    def retried(self, row: int) -> None:
+        self._claimed.pop(row, None)
+        self._overtaken.pop(row, None)
+
     def _check_turn(self, call: Call) -> None:
         column = {"order": "payment_key", "restaurant": "restaurant_id"}.get((call.lane or ("", ""))[0], "food_id")
         marked = (
-            "SELECT a.id, a.action, t.started_utc FROM delivery_actions a JOIN delivery_action_attempts t"
+            "SELECT a.*, t.started_utc FROM delivery_actions a JOIN delivery_action_attempts t"
             f" ON t.action_id = a.id WHERE a.{column} = ? AND a.state = 'sending' AND t.finished_utc IS NULL"
         )
-        of_lane = [row for row in self.rows(marked, call.argument) if row["action"] in _TOGETHER[column]]
+        flying = {other.row for other in self._flying.values() if not other.ended and other is not call}
+        of_lane = [
+            row
+            for row in self.rows(marked, call.argument)
+            if row["action"] in _TOGETHER[column] and row["id"] not in flying and self._is_of(call, row)
+        ]
         if len(of_lane) != 1 or of_lane[0]["action"] != call.operation:
             self.broken(f"#{call.number} {call.operation} left, and no row is marked as sent")
             return
         call.row = row = of_lane[0]["id"]
         claimed = self._claimed.setdefault(row, self.sim.now())
         self._check_order(call, row)
-        earlier = (
-            f"SELECT id, action FROM delivery_actions WHERE {column} = ? AND id < ? AND state IN ('pending', 'sending')"
-        )
+        earlier = f"SELECT * FROM delivery_actions WHERE {column} = ? AND id < ? AND state IN ('pending', 'sending')"
+        mine = of_lane[0]["restaurant_id"]
         for other in self.rows(earlier, call.argument, row):
             late = self.sim.till.written.get(other["id"], 0.0) > claimed - CLAIM_S
-            if other["action"] in _TOGETHER[column] and not late:
+            same = column != "food_id" or one_menu(self.sim, other["restaurant_id"], mine)
+            if other["action"] in _TOGETHER[column] and same and not late:
                 self._overtaken.setdefault(other["id"], call)
+
+    def _is_of(self, call: Call, row: sqlite3.Row) -> bool:
+        """A food is one of its account's: another account's menu may have the same id."""
+        account = next(a for a in self.sim.world.scenery.accounts if a.name == call.account)
+        return call.operation not in FOOD_OPERATIONS or row["restaurant_id"] in account.restaurant_ids
 
     def _check_order(self, call: Call, row: int) -> None:
         by = self._overtaken.get(row)
@@ -192,15 +219,19 @@ class NothingTwice(Invariant):
         last = before[-1] if before else None
         if last is not None and call.operation in {"accept", "on_the_way"} and self._unknown(last):
             waited = self.sim.now() - last.ended_at
-            jumped = any(last.ended_at <= at <= self.sim.now() for at, _ in self.sim.plan.jumps)  # we wait by the clock
+            jumped = self.sim.jumped_since(last.ended_at)  # we wait by the clock
             if not jumped and waited < 2 * COOLDOWN_S and self._looks.get(call.account, -1.0) < last.ended_at:
                 self.broken(f"#{call.number} sends row {call.row} again {waited:.1f} s after silence, without a look")
         before.append(call)
 
+    def retried(self, row: int) -> None:
+        self._of_row[row].clear()
+
     def _recorded(self, earlier: Call, now: Call) -> bool:
         return earlier.life == now.life or bool(
             self.rows(
-                "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND outcome IN ('ok', 'refused')", now.row
+                "SELECT 1 FROM delivery_action_attempts WHERE action_id = ? AND spent = 0 AND outcome IN ('ok', 'refused')",
+                now.row,
             )
         )
 
@@ -229,7 +260,7 @@ class MayLeave(Invariant):
         self._doubtful |= {row["id"] for row in self.rows(lost)} if self.sim.till.written else set()
 
     def leaving(self, call: Call) -> None:
-        if call.row is None or self.sim.plan.jumps:
+        if call.row is None or self.sim.jumped_since(self.sim.till.written.get(call.row, 0.0)):
             return
         (row,) = self.rows(
             "SELECT a.*, t.started_utc FROM delivery_actions a JOIN delivery_action_attempts t ON t.action_id = a.id"
@@ -238,12 +269,13 @@ class MayLeave(Invariant):
         )
         age = (self.sim.clock.now() - datetime.fromisoformat(f"{row['started_utc']}Z")).total_seconds()
         shaky = self.sim.plan.slow_disk or self.sim.plan.locks
-        read_at = self.sim.now() - age - (CLAIM_S if shaky else 1.0)
+        claimed_at = self.sim.now() - age
+        read_at = claimed_at - (CLAIM_S if shaky else 1.0)
         if by := self._replaced(row, read_at):
             self.broken(f"#{call.number} sends row {row['id']} ({row['action']}), and row {by} takes its place")
         if row["id"] in self._doubtful:
             return
-        if self.sim.till.withdrawn.get(row["id"], read_at) < read_at:
+        if self.sim.till.withdrawn.get(row["id"], claimed_at) < claimed_at - A_MOMENT_S:
             self.broken(f"#{call.number} sends row {row['id']}, which was asked back")
         if row["payment_key"] is not None:
             self._check_order(call, row)
@@ -261,7 +293,8 @@ class MayLeave(Invariant):
         )
         for other in self.rows(newer, row[column], row["id"]) if by else []:
             there = self.sim.till.written.get(other["id"], read_at) < read_at
-            if other["action"] in by and there and past_its_time(self.sim, other) < -CLAIM_S:
+            same = column != "food_id" or one_menu(self.sim, other["restaurant_id"], row["restaurant_id"])
+            if other["action"] in by and same and there and past_its_time(self.sim, other) < -CLAIM_S:
                 return int(other["id"])
         return None
 

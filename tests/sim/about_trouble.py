@@ -37,12 +37,13 @@ class OneHarmsItself(Invariant):
 
     def _orders_come_in(self, well: list[str], now: float) -> None:
         world = self.sim.world
+        in_time = IN_TIME_S * (2 * self.sim.plan.in_turn - 1)
         for account in well:
             mine = {r for a in world.scenery.accounts if a.name == account for r in a.restaurant_ids}
             for key, at in self.sim.orders_at.items():
                 order = world.orders[key]
                 late = not order.acknowledged and order.status_id != 5 and order.restaurant_id in mine
-                if not late or now - at < IN_TIME_S or now - changed_at(self.sim, order) < IN_TIME_S:
+                if not late or now - at < in_time or now - changed_at(self.sim, order) < in_time:
                     continue
                 if not isinstance(order.placed.get("payment_key"), str) or len(order.key) != 36:
                     continue
@@ -83,7 +84,7 @@ class SilenceIsAnAlarm(Invariant):
             told = self._told.get(call.account, (0, ""))[0] == call.life
             if good and told:
                 self._to_recover.setdefault(call.account, (self.sim.now(), call.life))
-            elif not good and not told:
+            elif not good and not told and not self._is_a_trial(call):
                 self._failing.setdefault(call.account, (self.sim.now(), call.life))
         if call.operation == "login" and call.status == 401 and call.whole and call.ended == "answered":
             self._failing.setdefault(f"login {call.account}", (self.sim.now(), call.life))
@@ -97,10 +98,16 @@ class SilenceIsAnAlarm(Invariant):
         elif event == "poll.recovered":
             self._to_recover.pop(account, None)
             self._told.pop(account, None)
+        elif event == "job.database_failed":  # a list that could not be written is no good poll
+            self._to_recover.pop(str(facts["job"]).removeprefix("poll "), None)
         elif event == "login.refused" and level == "error":
             self._failing.pop(f"login {account}", None)
         elif event in {"action.expired", "action.failed"}:
             self._heard_end(level, event, facts)
+
+    def _is_a_trial(self, call: Call) -> bool:
+        """Of accounts that are polled in turn one asks now and then whether they still share a cooldown."""
+        return call.outcome == "wait" and self.sim.plan.in_turn > 1
 
     def _heard_end(self, level: str, event: str, facts: dict[str, Any]) -> None:
         """A customer who was not answered, a courier of whom nobody knows: somebody has to look."""

@@ -1,6 +1,6 @@
 """Promises 4 and 6: each verdict is what was seen on the line, and the columns say so.
 
-What may be said is worked out from the requests, their answers and the service's own orders, by DESIGN.md, section 4.
+What may be said is worked out from the requests, their answers and the service's own orders, by docs/design.md, Behaviour.
 """
 
 import sqlite3
@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.jobs.shop import FINAL
 from tests.sim.about_rows import ACCEPT_VALID_MINUTES, VALID_MINUTES
-from tests.sim.invariant import Invariant
+from tests.sim.invariant import Invariant, one_menu
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, TARGET, Call
 
 PROVED_BY = {"accept": {2, 16}, "on_the_way": {16}, "complete": {5}, "cancel": {6}}
@@ -38,6 +38,7 @@ class Verdicts(Invariant):
         self._polls: dict[str, list[Call]] = defaultdict(list)
         self._asked: dict[str, list[Call]] = defaultdict(list)  # restaurant: looks at its status
         self._told: set[int] = set()
+        self._spent: dict[int, int] = {}  # row: requests from before somebody had it sent once more
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -66,6 +67,9 @@ class Verdicts(Invariant):
         elif word == "waits":
             self._check_waiting(facts["id"])
 
+    def retried(self, row: int) -> None:
+        self._spent[row] = len(self._of_row[row])
+
     def finish(self) -> None:
         for row in self.rows("SELECT * FROM delivery_actions"):
             if row["action"] == "dance":
@@ -81,10 +85,10 @@ class Verdicts(Invariant):
         before = self._of_row[call.row or 0][:-1]
         if call.operation not in RESTAURANT_OPERATIONS or not before or before[-1].outcome != "unknown":
             return
-        looks = self._looks_at(call.argument, before[-1])
-        if looks and looks[-1].data == RESTAURANT_TARGET[call.operation]:
-            self.broken(f"#{call.number} is sent again, and #{looks[-1].number} showed it done")
         asked = [c for c in self.sim.calls if c.operation == "get_restaurant_status" and c.argument == call.argument]
+        looks = self._looks_at(call.argument, before[-1])
+        if looks and looks[-1] is asked[-1] and looks[-1].data == RESTAURANT_TARGET[call.operation]:
+            self.broken(f"#{call.number} is sent again, and #{looks[-1].number} showed it done")
         if not any(c.left_at >= before[-1].ended_at for c in asked):
             self.broken(f"#{call.number} is sent again after #{before[-1].number}, and nobody asked")
 
@@ -163,7 +167,19 @@ class Verdicts(Invariant):
         if row["known_by"] == "poll":
             return bool(seen) and seen[-1] in PROVED_BY.get(row["action"], ())
         active = {"complete": {16, 6}, "cancel": {1, 2, 16}}.get(row["action"])
+        if self._other_end(row):
+            return False
         return active is not None and calls[-1].outcome == "no" and bool(seen) and seen[-1] not in active
+
+    def _other_end(self, row: sqlite3.Row) -> bool:
+        """Whether a complete, beside this cancel, is done or may be, and the other way round."""
+        other = "SELECT * FROM delivery_actions WHERE payment_key = ? AND action = ? AND state IN ('done', 'failed')"
+        end = {"complete": "cancel", "cancel": "complete"}[row["action"]]
+        return any(
+            call.outcome in {"ok", "unknown", "failed"}
+            for one in self.rows(other, row["payment_key"], end)
+            for call in self._of_row[one["id"]]
+        )
 
     def _lost_an_answer(self, row: sqlite3.Row) -> bool:
         """A crash between an answer and its being written: what the daemon knows is less than what was on the line."""
@@ -201,7 +217,7 @@ class Verdicts(Invariant):
                 self._wrong(row, "and nothing has shown that")
         elif heard:
             self._check_answered_no(row, calls)
-        elif any(call.counts for call in calls):
+        elif any(call.counts for call in calls[self._spent.get(row["id"], 0) :]):
             self._wrong(row, "and the service has not said so")
         else:
             self._check_refused_here(row)
@@ -223,8 +239,13 @@ class Verdicts(Invariant):
                 self._wrong(row, f"after a doubt, and the last list showed {seen[-1:]}")
 
     def _check_refused_here(self, row: sqlite3.Row) -> None:
+        if not self._is_refused_here(row, row["error_code"]):
+            self._wrong(row, "and there is no reason for it")
+
+    def _is_refused_here(self, row: sqlite3.Row, code: str) -> bool:
+        """Whether it is true what this code says of a row that is not sent."""
         order = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
-        match row["error_code"]:
+        match code:
             case "order_unknown":
                 sound = row["action"] in ORDER_OPERATIONS and not order
             case "order_completed":
@@ -242,15 +263,16 @@ class Verdicts(Invariant):
                 sound = row["id"] in self.sim.till.wrong
             case _:
                 sound = False
-        if not sound:
-            self._wrong(row, "and there is no reason for it")
+        return sound
 
     def _check_failed(self, row: sqlite3.Row, calls: list[Call]) -> None:
-        counted = sum(call.counts for call in calls)
+        counted = sum(call.counts for call in calls[self._spent.get(row["id"], 0) :])
         doubt = self._in_doubt(row, calls)
         used_up = counted >= ALL_REQUESTS or self._lost_an_answer(row)
         refused = bool(calls) and calls[-1].outcome == "no" and bool(self._qualified(calls))
-        over = self._age(row) >= 0
+        over = self._age(row) >= 0 or bool(row["withdraw"] and row["expires_utc"])
+        codes = ("order_unknown", "order_completed", "courier_not_restaurant", "restaurant_unknown", "account_needed")
+        over = over or bool(row["expires_utc"] and any(self._is_refused_here(row, code) for code in codes))
         if row["error_code"] not in {"outcome_unknown", "service_error"} or not doubt:
             self._wrong(row, "and nothing was in doubt")
         elif not (used_up or over or (refused and row["action"] in ORDER_OPERATIONS)):
@@ -274,11 +296,14 @@ class Verdicts(Invariant):
             self._wrong(row, f"and #{sent[0].number} was sent ({sent[0].outcome})")
         if row["state"] == "withdrawn" and not row["withdraw"]:
             self._wrong(row, "and nobody asked for it")
-        if row["state"] == "expired" and self._age(row) < 0 and not self.sim.plan.jumps:
+        jumped = self.sim.jumped_since(self.sim.till.written.get(row["id"], 0.0))
+        if row["state"] == "expired" and self._age(row) < 0 and not jumped:
             self._wrong(row, f"{-self._age(row):.0f} s before its time")
 
     def _age(self, row: sqlite3.Row) -> float:
         """Seconds since its time was over; less than 0: it is not."""
+        if row["expires_utc"] is not None:
+            return _seconds(row["expires_utc"], row["finished_utc"])
         minutes = row["valid_minutes"] or (ACCEPT_VALID_MINUTES if row["action"] == "accept" else VALID_MINUTES)
         return _seconds(row["created_utc"], row["finished_utc"]) - minutes * 60
 
@@ -290,8 +315,9 @@ class Verdicts(Invariant):
             by = "SELECT 1 FROM delivery_actions WHERE restaurant_id = ? AND id > ? AND action LIKE '%_restaurant'"
             later = self.rows(by, row["restaurant_id"], row["id"])
         else:
-            by = "SELECT 1 FROM delivery_actions WHERE food_id = ? AND id > ?"
-            later = self.rows(by, row["food_id"], row["id"]) if row["action"] in FOOD_OPERATIONS else []
+            by = "SELECT * FROM delivery_actions WHERE food_id = ? AND id > ?"
+            found = self.rows(by, row["food_id"], row["id"]) if row["action"] in FOOD_OPERATIONS else []
+            later = [one for one in found if one_menu(self.sim, one["restaurant_id"], row["restaurant_id"])]
         if not later:
             self._wrong(row, "and nothing newer takes its place")
 
@@ -302,7 +328,7 @@ class Verdicts(Invariant):
             self.sim.violated("4", f"row {row['id']} is {row['state']}, and its words are {row['error_text']!r}")
         if row["next_attempt_utc"] is not None or row["finished_utc"] is None:
             self._wrong(row, f"finished {row['finished_utc']}, next attempt {row['next_attempt_utc']}")
-        elif not self.sim.plan.jumps:
+        elif not self.sim.jumped_since(self.sim.now() - SHAKY_S):
             age = (self.sim.clock.now() - datetime.fromisoformat(f"{row['finished_utc']}Z")).total_seconds()
             if not -0.1 < age < (SHAKY_S if self.sim.plan.slow_disk or self.sim.plan.broken_disk else 1.0):
                 self._wrong(row, f"and finished {age:.1f} s ago")
@@ -312,8 +338,8 @@ class Verdicts(Invariant):
 
     def _check_count(self, row: sqlite3.Row, calls: list[Call]) -> None:
         """`attempts`: requests that left and were neither answered 401 nor 429."""
-        counted = sum(call.counts for call in calls)
-        tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ?", row["id"])
+        counted = sum(call.counts for call in calls[self._spent.get(row["id"], 0) :])
+        tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ? AND spent = 0", row["id"])
         lost = sum(attempt["error_code"] == "stopped_while_sending" for attempt in tried)
         if not row["attempts"] - lost <= counted <= row["attempts"] + lost:
             self._wrong(row, f"after {counted} requests, and counts {row['attempts']}")
@@ -323,9 +349,10 @@ class Verdicts(Invariant):
     def _check_attempts(self, row: sqlite3.Row) -> None:
         """In the end each answer that was written is the one that came."""
         tried = self.rows("SELECT * FROM delivery_action_attempts WHERE action_id = ? ORDER BY attempt", row["id"])
+        jumped = self.sim.jumped_since(self.sim.till.written.get(row["id"], 0.0))
         if any(attempt["finished_utc"] is None or attempt["outcome"] is None for attempt in tried):
             self._wrong(row, "and an attempt has no end")
-        if any(attempt["started_utc"] > attempt["finished_utc"] for attempt in tried) and not self.sim.plan.jumps:
+        if any(attempt["started_utc"] > attempt["finished_utc"] for attempt in tried) and not jumped:
             self._wrong(row, "and an attempt ended before it began")
         if any(attempt["error_code"] == "stopped_while_sending" for attempt in tried):
             return
@@ -349,7 +376,7 @@ class Verdicts(Invariant):
     def _check_order(self, row: sqlite3.Row) -> None:
         """What the verdict does to its order."""
         stored = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", row["payment_key"])
-        if not stored:
+        if not stored or self.sim.technician.is_refusing:  # the verdict stands without it
             return
         order = stored[0]
         story = "SELECT 1 FROM delivery_order_events WHERE payment_key = ? AND event = ?"

@@ -26,7 +26,7 @@ class SimDatabase(Database):
     """The database as its threads work: first come, first served, urgent work first, one transaction at a time."""
 
     def __init__(self, life: "Life") -> None:
-        super().__init__(life.sim.settings.database.url, busy_timeout_s=0.0, inline=True)
+        super().__init__(life.sim.settings.database.url, busy_timeout_s=0.0, inline=True, accept_unsafe_durability=True)
         self._life = life
         self._sim = life.sim
         self._write_queue = _Queue(self, self.write_now)
@@ -43,7 +43,7 @@ class SimDatabase(Database):
     def _statement(self, _: object, __: object, sql: str, parameters: object, *___: object) -> None:
         if not sql.startswith("SELECT"):
             self._sim.tell("statement", sql, parameters)
-        if self._working == "upgrade":
+        if self._working == "try_upgrade":
             self._life.point("statement upgrade")
         else:
             self._life.point("statement")
@@ -74,6 +74,8 @@ class SimDatabase(Database):
 
     def read_now(self, work: Work[T]) -> T:
         self._working = ""
+        if self._sim.disk_breaks():
+            raise OperationalError("SELECT", None, _disk_error())
         return super().read_now(work)
 
 
@@ -94,7 +96,7 @@ class _Queue:
         future: asyncio.Future[T] = loop.create_future()
         heapq.heappush(self._waiting, (0 if urgent else 1, next(self._order), work, future))
         if len(self._waiting) == 1:
-            loop.call_later(self._sim.disk_takes(), self._next)
+            loop.call_later(self._takes(), self._next)
         return await future
 
     def _next(self) -> None:
@@ -117,9 +119,13 @@ class _Queue:
         if self._writes:
             self._sim.moment("between units of work", "")
         if self._waiting:
-            loop.call_later(self._sim.disk_takes(), self._next)
+            loop.call_later(self._takes(), self._next)
+
+    def _takes(self) -> float:
+        return self._sim.disk_takes(lambda: _name_of(self._waiting[0][2]))
 
     def _waits_for_till(self, loop: asyncio.AbstractEventLoop) -> bool:
+        self._sim.moment("before a unit of work", "")
         now = loop.time()
         if self._locked_since is None:
             self._locked_since = now

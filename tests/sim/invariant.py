@@ -1,4 +1,4 @@
-"""The promises of DESIGN.md, section 2, each as something that watches a simulation and says what was broken.
+"""The promises of docs/design.md, Promises, each as something that watches a simulation and says what was broken.
 
 An invariant hears of what happens: a request leaves and ends, a line is logged, a transaction is committed, the daemon
 crashes and is started again, time passes (`tick`), all is settled (`finish`). What is true it asks of the sandbox;
@@ -57,6 +57,11 @@ def readable(order: Order) -> int | None:
 
 def changed_at(sim: "Sim", order: Order) -> float:
     return (order.history[-1].at - sim.clock.true()) / timedelta(seconds=1) + sim.now()
+
+
+def one_menu(sim: "Sim", one: str | None, other: str | None) -> bool:
+    """Whether one account reaches both restaurants: then a food id of it is one food."""
+    return any({one, other} <= set(account.restaurant_ids) for account in sim.world.scenery.accounts)
 
 
 def account_of(sim: "Sim", row: sqlite3.Row) -> str | None:

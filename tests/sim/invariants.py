@@ -9,13 +9,20 @@ from tests.sim.about_books import (
     TillsSeeWhatIsSo,
 )
 from tests.sim.about_columns import ColumnsSayWhatIsSo
-from tests.sim.about_orders import Cooldown, OnlyDelivered, StoredBeforeAcknowledged
+from tests.sim.about_health import HealthSaysWhatIsSo
+from tests.sim.about_orders import Cooldown, InTurn, NoneStarves, OnlyDelivered, StoredBeforeAcknowledged
 from tests.sim.about_rows import LaneOrder, MayLeave, NothingTwice, RowsEnd
 from tests.sim.about_trouble import NothingLeaks, OneHarmsItself, SilenceIsAnAlarm
 from tests.sim.about_verdicts import Verdicts
 from tests.sim.about_waits import LeavesSoon, TokensInTime, Waits
 from tests.sim.invariant import Invariant
+from tests.sim.plan import Plan
 from tests.sim.truth import TruthInTheEnd
+
+
+def invariants_of(plan: Plan) -> list[Invariant]:
+    """What watches this plan: most of all wants accounts with a cooldown each."""
+    return [Cooldown(), InTurn(), NothingLeaks()] if plan.kind == "crowd" else all_invariants()
 
 
 def all_invariants() -> list[Invariant]:
@@ -24,6 +31,7 @@ def all_invariants() -> list[Invariant]:
         StoredBeforeAcknowledged(),
         OnlyDelivered(),
         Cooldown(),
+        NoneStarves(),
         ColumnsSayWhatIsSo(),
         AnswersAreTakenIn(),
         QuarantineCounts(),
@@ -41,6 +49,7 @@ def all_invariants() -> list[Invariant]:
         TokensInTime(),
         OneHarmsItself(),
         SilenceIsAnAlarm(),
+        HealthSaysWhatIsSo(),
         NothingLeaks(),
         TruthInTheEnd(),
     ]

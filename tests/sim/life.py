@@ -1,62 +1,126 @@
-"""One run of the real daemon, built as `orderbridge run` builds it, until it stops or is killed at a named point.
+"""One process of the real program, as `orderbridge run` runs it, until it stops or is killed at a named point.
 
-Everything of one run belongs to a Life. When that ends nothing of it has an effect any more: its tasks are cancelled,
-its transaction is rolled back, its requests are never answered.
+Everything of one process belongs to a Life: the service, and the daemons that it builds one after another, each with a
+number of its own. When it ends nothing of it has an effect any more: its tasks are cancelled, its transaction is rolled
+back, its requests are never answered.
 """
 
 import asyncio
+import signal
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.jobs.shop import BASE_URL, TIMEOUT_S
 from tests.sim.disk import SimDatabase
 from tests.sim.line import Line
 from tests.sim.plan import Crashed
 
+from orderbridge import config
 from orderbridge.daemon import Daemon
-from orderbridge.marketplace.http import Wire
+from orderbridge.jobs.health import Watch
+from orderbridge.net.http import Wire
+from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.service import Service
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
+T = TypeVar("T")
 LIFE: ContextVar["Life | None"] = ContextVar("LIFE", default=None)
 
 
-class Life:
-    """One run of the daemon, from its start to its end."""
+class SimDaemon(Daemon):
+    """The daemon on the simulation's clock, line and disk."""
 
-    def __init__(self, sim: "Sim", number: int) -> None:
+    def __init__(self, settings: config.Settings, *, database: SimDatabase, cooldowns: Cooldowns) -> None:
+        life = LIFE.get()
+        assert life is not None
+        self._life, sim = life, life.sim
+        sim.built += 1
+        line = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, user_agent="orderbridge/sim", transport=Line(life))
+        super().__init__(
+            settings,
+            clock=sim.clock,
+            random=sim.plan.stream(f"daemon {sim.built}"),
+            wire=line,
+            database=database,
+            cooldowns=cooldowns,
+        )
+        self.health.watch = Watch(settings.language, most_alike=10**6)  # whoever judges it looks for each by its name
+
+    async def run(self) -> None:
+        self._life.begin(self)
+        await super().run()
+
+
+async def at_once(call: Callable[[], T], *, unwanted: object = None) -> T:
+    """In the place of store.workers.detached: another thread's time is not simulated."""
+    del unwanted
+    return call()
+
+
+def open_database(*_: object, **__: object) -> SimDatabase:
+    """In the place of store.database.open_database."""
+    life = LIFE.get()
+    assert life is not None
+    return life.new_database()
+
+
+async def unasked(*_: object) -> None:
+    """In the place of observe.liveness.answer: no real socket has a part in it."""
+    await asyncio.Event().wait()
+
+
+class Life:
+    """One process, from its start to its end."""
+
+    def __init__(self, sim: "Sim", process: int) -> None:
         self.sim = sim
-        self.number = number
+        self.process = process
+        self.number = 0  # of the daemon that works
         self.alive = True
-        self.started = False
+        self.started = False  # that daemon is
         self.died = asyncio.Event()
+        self.down = 2.0  # seconds until the next process is started in its place
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.daemon: Daemon | None = None
         self.wake: Callable[[], None] = lambda: None
-        self.database = SimDatabase(self)
+        self._databases: list[SimDatabase] = []
+        self._heard: dict[int, tuple[Context, Callable[[], object]]] = {}
+
+    def new_database(self) -> SimDatabase:
+        self._databases.append(SimDatabase(self))
+        return self._databases[-1]
+
+    def begin(self, daemon: Daemon) -> None:
+        """It has the right to work, and begins."""
+        self.daemon, self.started = daemon, False
+        self.sim.begin(self)
 
     def point(self, name: str) -> None:
         """A place where the program may end."""
         if not self.alive:
             raise Crashed
-        if self.sim.fuse_burns(name):
-            self.kill(name)
+        down = self.sim.fuse_burns(name)
+        if down is not None:
+            self.kill(name, down)
             raise Crashed
 
-    def kill(self, point: str) -> None:
+    def kill(self, point: str, down: float) -> None:
         self.alive = False
+        self.down = down
         self.sim.trace.fault("crash", at=point.strip())
         self.sim.disturb("")
         self.sim.tell("crashed", self)
         self.died.set()
 
     async def run(self) -> str:
-        """How it ended: crashed, stopped, or what the daemon itself ended with."""
+        """How it ended: crashed, stopped, or what the program itself ended with."""
         context = Context()
         context.run(LIFE.set, self)
-        main = asyncio.get_running_loop().create_task(self._main(), context=context)
+        service = Service(self.sim.settings, self.sim.load)
+        main = asyncio.get_running_loop().create_task(service.run(), context=context)
         died = asyncio.ensure_future(self.died.wait())
         await asyncio.wait([main, died], return_when=asyncio.FIRST_COMPLETED)
         ending = "crashed"
@@ -67,38 +131,31 @@ class Life:
         await self._bury(died)
         return ending
 
-    async def _main(self) -> None:
-        sim = self.sim
-        self.daemon = Daemon(
-            sim.settings,
-            clock=sim.clock,
-            random=sim.plan.stream(f"daemon {self.number}"),
-            wire=Wire(
-                base_url=BASE_URL, timeout_s=TIMEOUT_S, user_agent="orderbridge/sim", transport=lambda: Line(self)
-            ),
-            database=self.database,
-        )
-        await self.daemon.run()
+    def hear(self, number: int, handler: Callable[[], object], *arguments: object) -> None:
+        """In the place of the loop's add_signal_handler."""
+        assert not arguments
+        self._heard[number] = copy_context(), handler
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.alive and number in self._heard:
+            context, handler = self._heard[number]
+            context.copy().run(handler)
 
     def ended(self, task: asyncio.Task[Any]) -> None:
         del self.tasks[task]
         if not self.alive and not task.cancelled():
             task.exception()  # looked at: of the dead nothing is news
 
-    def stop(self) -> None:
-        if self.alive and self.daemon is not None:
-            self.daemon.stop()
-
     async def _bury(self, *more: asyncio.Future[Any]) -> None:
-        scheduler = self.daemon._scheduler if self.daemon else None
-        if scheduler is not None and scheduler.running:
-            scheduler.shutdown(wait=False)
+        if self.daemon is not None:
+            self.daemon.timetable.close()
         left = [task for task in self.tasks if not task.done()]
         for task in [*left, *more]:
             task.cancel()
         if left:
             await asyncio.wait(left, timeout=1.0)
-        self.database.engine.dispose()
+        for database in self._databases:
+            database.close()
 
 
 def new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
@@ -112,3 +169,10 @@ def new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyn
         if not life.alive:
             task.cancel()
     return task
+
+
+def hear(number: int, handler: Callable[[], object], *arguments: object) -> None:
+    """A signal is for the process that asks to hear it."""
+    life = LIFE.get()
+    assert life is not None
+    life.hear(number, handler, *arguments)

@@ -17,9 +17,10 @@ import httpx
 from tests.sim.plan import KINDS
 from tests.sim.reading import Document, documents_in, furthest
 
-from orderbridge.jobs.choose import LONGEST_REFUSAL_S
+from orderbridge.rules.tokens import REFUSAL_WAITS
 from orderbridge.sandbox import create_app, wire
 from orderbridge.sandbox.rules import ENDPOINTS
+from orderbridge.sandbox.scenery import APP_SECRET
 from orderbridge.sandbox.state import CallRecord
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}  # the stat
 ORDER_OPERATIONS = set(TARGET)
 FOOD_OPERATIONS = {"activate_food", "deactivate_food"}
 RESTAURANT_OPERATIONS = {"open_restaurant", "close_restaurant"}
+PROBES = {"get_restaurants", "get_cancel_reasons"}  # they need a good token, and nothing else
 ACTIONS = ORDER_OPERATIONS | FOOD_OPERATIONS | RESTAURANT_OPERATIONS
 
 _PATHS = [(re.compile(path.replace("{id}", "([^/]*)")), method, str(name)) for name, method, path in ENDPOINTS]
@@ -48,6 +50,7 @@ class Call:
     argument: str
     account: str
     left_at: float
+    process: int = 0
     fault: str = ""
     reached: CallRecord | None = None  # the service's own line about it
     status: int | None = None  # of the answer that the daemon got
@@ -58,7 +61,7 @@ class Call:
     documents: dict[str, Document] = field(default_factory=dict)  # of a list: what it says of each order
     bad: list[Document] = field(default_factory=list)  # and what is no order
     token: str = ""
-    said: str = ""  # what the answer means by SPEC.md: ok, no, unauthorized, wait, failed, unknown
+    said: str = ""  # what the answer means by docs/interface.md: ok, no, unauthorized, wait, failed, unknown
     data: object = None  # of a good answer, when it is a word
 
     @property
@@ -151,6 +154,7 @@ class Weather:
     def __init__(self, sim: "Sim", random: Random) -> None:
         self._sim = sim
         self._random = random
+        self._lists = sim.plan.stream("slow lists")
         self._names = list(KINDS)
         self._weights = list(accumulate(KINDS.values()))
 
@@ -159,6 +163,11 @@ class Weather:
         which = self._random.choices(self._names, cum_weights=self._weights)[0]
         if self._sim.is_calm:
             return ""
+        if scripted := self._sim.script.fault(call):
+            return scripted
+        for span in self._sim.plan.more.hangs:
+            if span.start <= call.left_at < span.end and span.what == call.account:
+                return "lost"
         for span in self._sim.plan.outages:
             if span.start <= call.left_at < span.end:
                 return span.what
@@ -169,6 +178,12 @@ class Weather:
 
     def latency(self) -> float:
         return 0.01 + self._random.random() ** 4 / 2
+
+    def of_a_list(self) -> float:
+        """A long list takes its time on the way back, and what it says is as old as that."""
+        slow = self._lists.random() < self._sim.plan.more.slow_lists
+        by_chance = self._lists.uniform(0.5, 8.0) if slow and not self._sim.is_calm else 0.0
+        return by_chance + self._sim.script.list_takes()
 
     def long(self) -> float:
         """Some of these are longer than every patience."""
@@ -211,10 +226,17 @@ class Line(httpx.AsyncBaseTransport):
 
     def _end(self, call: Call, ending: str) -> None:
         call.ended, call.ended_at = ending, self._sim.now()
-        if call.operation == "login" and call.status == 401:
-            self._sim.disturb(call.account, LONGEST_REFUSAL_S)
+        if self._keeps_waiting(call):
+            self._sim.disturb(call.account, max(REFUSAL_WAITS))
         self._sim.trace.note("ended", f"#{call.number} {ending}", http=call.status)
         self._sim.tell("ended", call)
+
+    def _keeps_waiting(self, call: Call) -> bool:
+        """What makes an account wait for minutes: a login that failed, and a token that never worked, for nothing."""
+        if call.operation == "login":
+            return call.status is not None and call.said != "ok"
+        refused = call.operation in PROBES and call.outcome == "unauthorized"
+        return refused and not any(c.token == call.token and c.outcome in {"ok", "no"} for c in self._sim.calls)
 
     async def _travel(self, call: Call, request: httpx.Request) -> httpx.Response:
         weather, life = self._sim.weather, self._life
@@ -235,18 +257,27 @@ class Line(httpx.AsyncBaseTransport):
             response = httpx.Response(200)
             await asyncio.sleep(there)
         back += weather.long() if fault.slow_back else 0.0
+        back += weather.of_a_list() if call.operation == "get_current" else 0.0
         await asyncio.sleep(back)
-        answer = await fault.answer(response)
+        answer = self._quoted(call) if fault.quotes else await fault.answer(response)
         call.status, call.whole = answer.status_code, answer is response
         call.said, call.data = meaning(answer)
         return answer
+
+    def _quoted(self, call: Call) -> httpx.Response:
+        """An answer that says whom it is about, and what it was asked with."""
+        orders = self._sim.world.orders
+        order = orders.get(call.argument) or next(reversed(orders.values()), None)
+        customer = order.placed.get("customer") if order else None
+        said = f"{customer} {order.placed.get('address') if order else ''} {call.token or APP_SECRET}"
+        return _json((500, 422, 200)[call.number % 3], {"status": False, "error": f"{customer}", "message": said})
 
 
 REFUSALS = {"URL hatalı", "sipariş bulunamadı", "ürün bulunamadı", "restoran bulunamadı", "eksik alan"}
 
 
 def meaning(answer: httpx.Response) -> tuple[str, object]:
-    """What an answer says, by SPEC.md and DESIGN.md alone, and the word in it; the daemon has its own reading."""
+    """What an answer says, by docs/interface.md and docs/design.md alone, and the word in it; the daemon has its own reading."""
     try:
         body = json.loads(answer.content)
     except ValueError:
@@ -291,12 +322,15 @@ def _refuse() -> None:
 
 
 def _instead(status: int, body: object = b"", **headers: str) -> Callable[[httpx.Response], Awaitable[httpx.Response]]:
-    content = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
-
     async def answer(_: httpx.Response) -> httpx.Response:
-        return httpx.Response(status, content=content, headers=headers)
+        return _json(status, body, **headers)
 
     return answer
+
+
+def _json(status: int, body: object, **headers: str) -> httpx.Response:
+    content = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
+    return httpx.Response(status, content=content, headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +343,7 @@ class Fault:
     slow_there: bool = False
     slow_back: bool = False
     loses_token: bool = False
+    quotes: bool = False
 
 
 _NO = {"status": False, "error": "bugün olmaz", "message": "not today"}
@@ -338,12 +373,13 @@ FAULTS = {
     "redirect": Fault(reaches=False, answer=_instead(307, Location=_ELSEWHERE)),
     "token_lost": Fault(loses_token=True),
     "said_no": Fault(reaches=False, answer=_instead(422, _NO)),
+    "quotes": Fault(reaches=False, quotes=True),
 }
 
 
 def read_request(request: httpx.Request) -> tuple[str, str]:
-    """The operation and the id in the path."""
+    """The operation and the id in the path, as ids are compared: in lower case."""
     for path, method, name in _PATHS:
         if method == request.method and (found := path.fullmatch(request.url.path)):
-            return name, found[1] if found.groups() else ""
+            return name, found[1].lower() if found.groups() else ""
     raise AssertionError(f"no such operation: {request.method} {request.url.path}")

@@ -2,21 +2,19 @@
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest.mock import patch
 
 from tests.jobs.virtual import VirtualLoop
-from tests.sim.life import new_task
-from tests.sim.plan import LOUD_SWEEP_S, QUIET_SWEEP_S, Plan
+from tests.sim.life import SimDaemon, at_once, hear, new_task, open_database, unasked
+from tests.sim.plan import LOUD_HEALTH_S, LOUD_SWEEP_S, QUIET_HEALTH_S, QUIET_SWEEP_S, Plan
 from tests.sim.simulation import Sim
 
-from orderbridge.marketplace import http
+from orderbridge import hiding
 from orderbridge.observe import logs
 from orderbridge.store import wake
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Nothing happens in most of a day, and looking costs the day.
 QUIET_FLOOR_S, QUIET_CLOCK_WATCH_S = 60.0, 15.0
+QUIET_ASK_S, QUIET_GUARD_S = 5.0, 60.0
 
 
 class _Inline(ThreadPoolExecutor):
@@ -40,11 +39,6 @@ class _Inline(ThreadPoolExecutor):
         return future
 
 
-@cache
-def _tls() -> ssl.SSLContext:
-    return ssl.create_default_context()
-
-
 @contextlib.contextmanager
 def _surroundings(sim: Sim) -> Iterator[None]:
     """What the program asks of the machine is answered by the simulation."""
@@ -57,15 +51,27 @@ def _surroundings(sim: Sim) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module in ("schedulers.base", "executors.base", "triggers.date"):
             stack.enter_context(patch(f"apscheduler.{module}.datetime", Now))
-        stack.enter_context(patch.object(http, "_tls_context", lambda _: _tls()))
         stack.enter_context(patch.object(wake, "watch", sim.watch))
+        stack.enter_context(patch("orderbridge.service.Daemon", SimDaemon))
+        stack.enter_context(patch("orderbridge.service.detached", at_once))
+        stack.enter_context(patch("orderbridge.service.open_database", open_database))
+        stack.enter_context(patch("orderbridge.service.liveness.answer", unasked))
+        if sim.plan.more.batch:
+            for name in ("store.orders.BATCH", "store.locks.BATCH", "jobs.intake.CHUNK"):
+                stack.enter_context(patch(f"orderbridge.{name}", sim.plan.more.batch))
         if not sim.plan.restless:
-            stack.enter_context(patch("orderbridge.jobs.drain.FLOOR_S", QUIET_FLOOR_S))
-            stack.enter_context(patch("orderbridge.daemon.CLOCK_WATCH_S", QUIET_CLOCK_WATCH_S))
+            stack.enter_context(patch("orderbridge.jobs.outbox.FLOOR_S", QUIET_FLOOR_S))
+            stack.enter_context(patch("orderbridge.jobs.feed.FLOOR_S", QUIET_FLOOR_S))
+            stack.enter_context(patch("orderbridge.daemon.WATCH_S", QUIET_CLOCK_WATCH_S))
+            stack.enter_context(patch("orderbridge.service.ASK_S", QUIET_ASK_S))
+            stack.enter_context(patch("orderbridge.service.GUARD_S", QUIET_GUARD_S))
+            stack.enter_context(patch("orderbridge.service.ALIVE_S", QUIET_GUARD_S))
+            stack.enter_context(patch("orderbridge.daemon.ANSWER_EVERY_S", QUIET_GUARD_S))
             sweep = QUIET_SWEEP_S if sim.plan.kind == "day" else LOUD_SWEEP_S
             stack.enter_context(patch("orderbridge.daemon.SWEEP_S", sweep))
-        logs._secrets.clear()
-        logs._hidden.clear()
+            health = QUIET_HEALTH_S if sim.plan.kind == "day" else LOUD_HEALTH_S
+            stack.enter_context(patch("orderbridge.daemon.HEALTH_S", health))
+        hiding.forget_all()
         logs.configure(level="info", format="json", stream=sim, environ={})  # type: ignore[arg-type]
         yield
 
@@ -75,6 +81,7 @@ def simulate(plan: Plan, folder: Path, invariants: "list[Invariant]") -> Sim:
     loop = VirtualLoop()
     loop.set_task_factory(new_task)  # type: ignore[arg-type]
     loop.set_default_executor(_Inline())
+    loop.add_signal_handler = hear  # type: ignore[method-assign]
     asyncio.set_event_loop(loop)
     try:
         sim = loop.run_until_complete(_build(plan, folder, invariants))

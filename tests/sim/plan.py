@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
+from tests.sim.corners import corner_of
+
 MINUTE, HOUR = 60.0, 3600.0
 QUIET_SWEEP_S, LOUD_SWEEP_S = 1800.0, 120.0  # of a day, and of the others
+QUIET_HEALTH_S, LOUD_HEALTH_S = 900.0, 10.0
 
 # What meets a request, and how often in relation to the others. See tests.sim.line for what each does.
 KINDS = {
@@ -35,10 +38,13 @@ KINDS = {
     "redirect": 2,
     "token_lost": 4,
     "said_no": 1,
+    "quotes": 2,
 }
 OUTAGES = ("refused", "lost", "http_503", "done_502")  # what meets every request for a while
 # What meets the outbox alone for a while: rows come to their second, third and fourth request.
 ILLNESSES = ("http_500", "done_500", "http_429", "done_silence", "http_502", "done_reset", "token_lost")
+# What triggers of the POS refuse for a while.
+REFUSING = ("new_orders", "orders", "some_orders", "contents", "accepts", "outbox", "quarantine", "all")
 CRASH_POINTS = (
     "leaving acknowledge",
     "leaving accept",
@@ -57,11 +63,12 @@ CRASH_POINTS = (
     "answered get_current",
     "answered",
     "before commit Intake",
-    "before commit Outbox",
+    "before commit Claims",
+    "before commit Ledger",
     "before commit",
     "after commit Intake",
-    "after commit Outbox._start",
-    "after commit Outbox._write_all",
+    "after commit Claims.claim",
+    "after commit Ledger.post",
     "after commit Poller._reserve",
     "after commit",
     "statement",
@@ -102,9 +109,17 @@ class More:
     twice: float  # of a list, that an order is in it with an earlier status, too
     shared: bool  # two accounts reach one restaurant
     rule: int | None  # minutes with which one restaurant accepts by itself, where the others do; 0: it does not
-    silence_hours: int
+    silence_hours: float  # in minutes nobody would wait for a day
     retention_days: int
     late: tuple[tuple[float, float], ...]  # one more jump of the clock, over an order's end
+    standby: bool = False  # a second daemon waits for its turn
+    reloads: tuple[tuple[float, str], ...] = ()  # SIGHUP: the configuration is the same, another, or bad
+    refusing: tuple[Span, ...] = ()  # triggers of the POS: see tests.sim.technician
+    by_hand: tuple[float, ...] = ()  # somebody has a failed row sent once more
+    hangs: tuple[Span, ...] = ()  # an account's requests, which nobody answers
+    crowd: float = 0.0  # of the orders, that they come at one moment
+    slow_lists: float = 0.0  # of a list, that it is seconds on its way back
+    batch: int = 0  # orders and rows in one question or transaction; 0: hundreds, as it is
 
 
 PLAIN = More(edits=0.0, odd=0.0, twice=0.0, shared=False, rule=None, silence_hours=24, retention_days=90, late=())
@@ -140,17 +155,27 @@ class Plan:
     @property
     def pace(self) -> float:
         """How fast kitchen and couriers are: a storm's are in a hurry, so that its hour holds a day's work."""
-        return {"day": 1.0, "storm": 0.15, "squall": 0.05}[self.kind]
+        return {"day": 1.0, "storm": 0.15, "squall": 0.05, "crowd": 0.05, "corner": 0.05}[self.kind]
 
     @property
     def restless(self) -> bool:
         """Whether the daemon looks around as often as it really does. It finds nothing, and takes its time."""
-        return self.seed % 10 == 1
+        return self.seed % 10 == 1 and not self.scripted
+
+    @property
+    def scripted(self) -> bool:
+        """Whether everybody does what the seed's corner says, and nothing else."""
+        return self.kind == "corner"
+
+    @property
+    def in_turn(self) -> int:
+        """How many accounts share one cooldown."""
+        return 1 if dict(self.options).get("cooldown_scope", "credential") == "credential" else len(self.accounts)
 
     @property
     def few_places(self) -> bool:
         """Whether only two rows may be on the wire at a time: one for each of two accounts."""
-        return len(self.accounts) == 2 and self.seed % 2 == 0
+        return len(self.accounts) == 2 and (self.seed % 2 == 0 or self.scripted)
 
     def stream(self, name: str) -> Random:
         return Random(f"{self.seed} {name}")
@@ -160,10 +185,12 @@ def plan_for(seed: int, kind: str = "") -> Plan:
     """Of ten seeds one is a restaurant's day, two are storms, and the others squalls."""
     chance = Random(f"{seed} plan")
     kind = kind or {0: "day", 1: "storm", 5: "storm"}.get(seed % 10, "squall")
-    return _with_more(MADE[kind](seed, chance), Random(f"{seed} more"))
+    return _with_others(_with_more(MADE[kind](seed, chance), Random(f"{seed} more")), Random(f"{seed} others"))
 
 
 def _with_more(plan: Plan, chance: Random) -> Plan:
+    if plan.kind in {"crowd", "corner"}:
+        return plan
     shared = len(plan.accounts) > 1 and chance.random() < 0.75
     late = chance.choice((0.0, 0.0, 0.0, 0.0, 7200.0, 90000.0)) if plan.kind != "day" else 0.0
     more = More(
@@ -172,11 +199,37 @@ def _with_more(plan: Plan, chance: Random) -> Plan:
         twice=chance.choice((0.0, 0.3)),
         shared=shared,
         rule=chance.choice((None, 35, 0)),
-        silence_hours=chance.choice((1, 2)),
+        silence_hours=chance.choice((1, 2) if plan.kind == "day" else (0.05, 1)),
         retention_days=1,
         late=((plan.seconds * 0.6, late),) if late else (),
     )
     return replace(plan, more=more, refusals=() if shared else plan.refusals, jumps=plan.jumps + more.late)
+
+
+def _with_others(plan: Plan, chance: Random) -> Plan:
+    """Other processes, and other people with a hand in the database."""
+    if plan.kind in {"crowd", "corner"}:
+        return plan
+    more = replace(
+        plan.more,
+        standby=chance.random() < 0.3,
+        reloads=tuple(
+            (at, chance.choice(("same", "other", "bad")))
+            for at in _times(chance, chance.choice((0, 0, 1, 3)), plan.seconds)
+        ),
+        refusing=_spans(chance, chance.choice((0, 0, 0, 1, 2)), plan.seconds * 0.8, 3 * MINUTE, REFUSING),
+        by_hand=_times(chance, chance.choice((0, 3, 6)), plan.seconds),
+        hangs=()
+        if plan.more.shared or len(plan.accounts) < 2
+        else _spans(chance, 1, plan.seconds * 0.7, plan.seconds * 0.3, plan.accounts),
+        crowd=chance.choice((0.0, 0.0, 0.5, 0.9)),
+        slow_lists=chance.choice((0.0, 0.3)),
+        batch=chance.choice((0, 0, 3)),
+    )
+    scope = chance.choice(("credential", "credential", "application", "address"))
+    options = plan.options if len(plan.accounts) < 2 else (*plan.options, ("cooldown_scope", scope))
+    slow_disk = chance.choice((plan.slow_disk, plan.slow_disk, plan.slow_disk, plan.slow_disk, 0.6))
+    return replace(plan, more=more, options=options, slow_disk=plan.slow_disk if plan.kind == "day" else slow_disk)
 
 
 def _day(seed: int, chance: Random) -> Plan:
@@ -234,6 +287,54 @@ def _squall(seed: int, chance: Random) -> Plan:
         jumps=_jumps(chance, chance.choice((0, 0, 0, 1)), length),
         options=_options(chance),
         more=PLAIN,
+    )
+
+
+def _crowd(seed: int, chance: Random) -> Plan:
+    """Half an hour of polls of five accounts to which the service gives one cooldown, and a few crashes."""
+    quiet = _squall(seed, chance)
+    length = 30 * MINUTE
+    return replace(
+        quiet,
+        kind="crowd",
+        seconds=length,
+        accounts=("kadikoy", "besiktas", "chain", "uskudar", "atasehir"),
+        orders=0,
+        fault_rate=0.0,
+        mischief=0.0,
+        slow_disk=0.0,
+        broken_disk=0.0,
+        locks=0,
+        crashes=_crashes(chance, chance.randrange(2), length),
+        stops=_times(chance, chance.randrange(2), length / 2),
+        outages=(),
+        illnesses=(),
+        refusals=(),
+        jumps=(),
+        options=(
+            ("cooldown_scope", chance.choice(("application", "address"))),
+            ("cooldown_restarts_on_429", chance.random() < 0.5),
+        ),
+    )
+
+
+def _corner(seed: int, chance: Random) -> Plan:
+    """Some minutes by a script: nothing is left to chance but the latencies."""
+    _, corner = corner_of(seed)
+    return replace(
+        _crowd(seed, chance),
+        kind="corner",
+        seconds=corner.seconds,
+        accounts=corner.accounts,
+        auto_accept=False,
+        poison=0.0,
+        strange=0.0,
+        meddling=0.0,
+        crashes=(),
+        stops=(),
+        jumps=corner.jumps,
+        options=(),
+        more=replace(PLAIN, hangs=tuple(Span(*span) for span in corner.hangs)),
     )
 
 
@@ -308,7 +409,7 @@ def _jumps(chance: Random, count: int, length: float) -> tuple[tuple[float, floa
 
 
 def _options(chance: Random) -> tuple[tuple[str, object], ...]:
-    """What SPEC.md leaves open: a client that is right works with every setting."""
+    """What docs/interface.md leaves open: a client that is right works with every setting."""
     drawn = {
         "disallowed": chance.choice(("refused", "not_found")),
         "list_order": chance.choice(("oldest_first", "newest_first", "shuffled")),
@@ -322,4 +423,10 @@ def _options(chance: Random) -> tuple[tuple[str, object], ...]:
 
 
 # A day is long, and in most of it nothing happens. A storm is shorter, and everything goes wrong.
-MADE: dict[str, Callable[[int, Random], Plan]] = {"day": _day, "storm": _storm, "squall": _squall}
+MADE: dict[str, Callable[[int, Random], Plan]] = {
+    "day": _day,
+    "storm": _storm,
+    "squall": _squall,
+    "crowd": _crowd,
+    "corner": _corner,
+}

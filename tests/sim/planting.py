@@ -1,22 +1,58 @@
-"""A bug is planted by changing the text of one function for the length of a test, wherever it was imported to."""
+"""Planting a bug: something of the program does for the length of a test what it must not do.
 
-import inspect
-import textwrap
-from types import FunctionType
+What is replaced are functions, methods and values with a meaning of their own, never their wording: a reworded line
+breaks nothing here.
+"""
+
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-def plant(monkeypatch: pytest.MonkeyPatch, function: Any, sound: str, broken: str) -> None:
-    """Put `broken` where `sound` stands in the function's text. It must stand there, once."""
-    assert isinstance(function, FunctionType)
-    text = textwrap.dedent(inspect.getsource(function))
-    assert text.count(sound) == 1, f"{sound!r} stands {text.count(sound)} times in {function.__qualname__}"
-    made: dict[str, Any] = {}
-    exec(
-        compile(text.replace(sound, broken), f"<planted in {function.__qualname__}>", "exec"),
-        function.__globals__,
-        made,
-    )
-    monkeypatch.setattr(function, "__code__", made[function.__name__].__code__)
+
+class Planting:
+    """What a bug may do to the program."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def instead(self, function: Callable[..., Any], make: Make) -> None:
+        """In each module that knows `function`, `make(function)` stands in its place."""
+        replaced, found = make(function), 0
+        for name, module in list(sys.modules.items()):
+            if name.startswith("orderbridge"):
+                for attribute, value in list(vars(module).items()):
+                    if value is function:
+                        self._monkeypatch.setattr(module, attribute, replaced)
+                        found += 1
+        assert found, f"no module knows {function}"
+
+    def method(self, owner: type, name: str, make: Make) -> None:
+        """The method does what `make(method)` does."""
+        self._monkeypatch.setattr(owner, name, make(getattr(owner, name)))
+
+    def value(self, module: Any, name: str, value: object) -> None:
+        """A module's value is another one."""
+        self._monkeypatch.setattr(module, name, value)
+
+
+def nothing(_: Callable[..., Any]) -> Callable[..., Any]:
+    """It does nothing."""
+    return lambda *_, **__: None
+
+
+def idle(_: Callable[..., Any]) -> Callable[..., Any]:
+    """It is awaited, and does nothing."""
+
+    async def wait(*_: Any, **__: Any) -> None:
+        pass
+
+    return wait
+
+
+def always(result: object) -> Make:
+    """It says that, whatever it is asked."""
+    return lambda _: lambda *_, **__: result

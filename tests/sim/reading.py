@@ -1,4 +1,4 @@
-"""What the tables should say of a document: written from DESIGN.md, section 4, and the POS guide.
+"""What the tables should say of a document: written from docs/design.md, Behaviour, and the POS guide.
 
 The program's own reading has no part in it. It knows the documents of this town; where those grow, this grows.
 """
@@ -11,11 +11,16 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
+SUMMED = {"foods", "foods.option_groups", "foods.option_groups.options"}  # what is not read is in no sum
 LONGEST = 255  # names and codes
 STATUS_WORDS = {1: "RECEIVED", 2: "CONFIRMED", 5: "COMPLETE_WITH_PAYMENT", 6: "CANCELED", 16: "IN_DELIVERY"}
 ENDS = {5: "completed", 6: "cancelled"}
-PAYMENT_CODES = {"Nakit": "CASH", "Kredi Kartı": "CREDIT_CARD", "Banka Kartı": "DEBIT_CARD"}
-REMARK = " (pre-paid)"
+# Of the service's list: a name, its remark, its code.
+PAYMENT = {
+    "Nakit": ("", "CASH"),
+    "Kredi Kartı": ("(pre-paid)", "CREDIT_CARD"),
+    "Banka Kartı": ("(pre-paid)", "DEBIT_CARD"),
+}
 # What a text means as a number; a str is the problem. Any other text of the town is a JSON number.
 SAID = {
     "": None,
@@ -187,7 +192,7 @@ def read(document: Document) -> Reading:
     columns["note"] = made.text(value.get("note"), "note", longest=None)
     for name in ("total", "discount", "courier_fee", "order_tip"):
         columns[name] = made.money(value.get(name), name)
-    columns["payment_code"] = code = PAYMENT_CODES.get((columns["payment_method"] or "").removesuffix(REMARK))
+    columns["payment_code"] = code = _payment_code(columns["payment_method"])
     columns["amount_due"] = columns["total"] if code == "CASH" else None if code is None else Decimal(0)
     customer = made.members(value.get("customer"), "customer")
     columns["customer_name"] = made.text(customer.get("name"), "customer.name")
@@ -200,7 +205,43 @@ def read(document: Document) -> Reading:
         made.problems.add("missing:foods")
     for line_no, food in enumerate(made.several(value.get("foods"), "foods"), start=1):
         _read_line(made, line_no, food)
+    if not any(problem.split(":")[-1] in SUMMED for problem in made.problems):
+        made.problems.update(_wrong_sums(made))
     return made
+
+
+def _wrong_sums(made: Reading) -> Iterator[str]:
+    """Amounts that no reading of the interface explains, a cent for each rounding aside."""
+    paid = made.columns
+    for line_no, *_, price, quantity, total in made.lines:
+        chosen = [option for option in made.options if option[0] == line_no and option[-3:] != (None, None, None)]
+        extras = [option[-1] for option in chosen]
+        if None in (price, quantity, total, *extras) or any(option[5] not in (None, "", "+") for option in chosen):
+            continue
+        once, each = price * quantity + sum(extras), (price + sum(extras)) * quantity
+        if min(abs(total - once), abs(total - each)) > max(abs(quantity), 1) * Decimal("0.01"):
+            yield f"total_mismatch:line_{line_no}"
+            break
+    lines = [line[-1] for line in made.lines]
+    amounts = [paid[name] for name in ("total", "discount", "courier_fee", "order_tip")]
+    if not lines or None in lines + amounts or (paid["total"] == 0 and paid["payment_code"] != "CASH"):
+        return
+    total, discount, fee, tip = amounts
+    goods = sum(lines) - abs(discount)
+    likely = {start + more for start in (goods, max(goods, 0)) for more in (0, fee, tip, fee + tip)}
+    likely |= {max(sum_, Decimal(0)) for sum_ in likely}
+    if min(abs(total - sum_) for sum_ in likely) > (len(lines) + 1) * Decimal("0.01"):
+        yield "total_mismatch:total"
+
+
+def _payment_code(name: str | None) -> str | None:
+    """A name counts with its remark and without it. With another remark it is another thing: the till has to ask."""
+    wanted = (name or "").strip()
+    if wanted in {code for _, code in PAYMENT.values()}:
+        return wanted
+    bare, opened, remark = wanted.partition("(")
+    listed, code = PAYMENT.get(bare.strip(), (None, None))
+    return code if listed in ("", opened + remark) or not opened else None
 
 
 def _read_line(made: Reading, line_no: int, food: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ What is simulated is below and around the daemon: the clock, the line to the ser
 
 import asyncio
 import json
+import signal
 from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
@@ -14,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 from tests.jobs.shop import FakeClock, settings_for
+from tests.sim.corners import Script, corner_of
 from tests.sim.life import LIFE, Life
 from tests.sim.line import Call, Service, Weather, read_request
-from tests.sim.plan import HOUR, MINUTE, Crashed, Plan
+from tests.sim.plan import HOUR, MINUTE, Crash, Crashed, Plan
+from tests.sim.technician import Technician
 from tests.sim.town import Agenda, Customers, Till, scenery_for
 from tests.sim.trace import Trace
 
+from orderbridge import config
+from orderbridge.errors import ConfigError
 from orderbridge.sandbox import World
 from orderbridge.sandbox.options import Options
 from orderbridge.sandbox.scenery import KADIKOY
@@ -42,14 +47,16 @@ class Sim:
         self.plan = plan
         self.path = folder / "pos.db"
         changes: dict[str, Any] = {"needs_payment_status_id": 7 if plan.seed % 2 else None}
-        changes["orders"] = {"silence_hours": plan.more.silence_hours, "retention_days": plan.more.retention_days}
+        changes["orders"] = {"retention_days": plan.more.retention_days}
         if plan.auto_accept:
             changes["auto_accept_minutes"] = 20
             if plan.more.rule is not None:
                 changes["restaurants"] = [{"id": KADIKOY, "auto_accept_minutes": plan.more.rule or None}]
         if plan.few_places:
             changes["actions"] = {"max_in_flight": 2}
-        self.settings = settings_for(self.path, *plan.accounts, **changes)
+        plain = settings_for(self.path, *plan.accounts, **changes)
+        orders = plain.orders.model_copy(update={"silence_hours": plan.more.silence_hours})  # the key takes whole hours
+        self.settings = plain.model_copy(update={"orders": orders})
         self.clock = FakeClock()
         self.trace = Trace(self.now)
         self.over = asyncio.Event()
@@ -60,7 +67,10 @@ class Sim:
         self.disturbed: dict[str, float] = {}
         self.refused: set[str] = set()
         self.life: Life | None = None
-        self.lives = 0
+        self.processes: list[Life] = []
+        self.started = 0  # processes
+        self.lives = 0  # daemons that began to work
+        self.built = 0  # daemons that were built: one that waits for its turn is one, too
         self.ended_at = 0.0
         self.world = World(
             scenery_for(plan),
@@ -73,12 +83,16 @@ class Sim:
         self.service = Service(self)
         self.customers = Customers(self)
         self.till = Till(self)
+        self.technician = Technician(self)
+        self.script = Script(self)
         self._mischief = plan.stream("mischief")
         self._disk = plan.stream("disk")
+        self.disk_took = 0.0  # seconds, of all units of work
         self._crashes = list(plan.crashes)
         self._skip = self._crashes[0].skip if self._crashes else 0
-        self._agenda = Agenda(self)
+        self.agenda = Agenda(self)
         self._wake_waits = False
+        self._reloads = ""
         self._secrets = {account["secret"]: account["name"] for account in _secrets(plan)}
         self._listeners: dict[str, list[Callable[..., None]]] = {}
         for invariant in invariants:
@@ -92,6 +106,8 @@ class Sim:
                 "connected",
                 "crashed",
                 "restarted",
+                "retried",
+                "released",
                 "tick",
                 "finish",
                 "close",
@@ -124,11 +140,19 @@ class Sim:
         self.trace.note("BROKEN", f"promise {promise}: {text}")
         self.over.set()
 
+    def jumped_since(self, moment: float) -> bool:
+        """Whether our clock was set since then."""
+        return any(moment <= at <= self.now() for at, _ in self.plan.jumps)
+
     # ---- chances -----------------------------------------------------------------------------------------------------
 
-    def disk_takes(self) -> float:
+    def disk_takes(self, unit: Callable[[], str]) -> float:
+        """Seconds until a unit of work, of that name, begins."""
         slow = self._disk.random() < self.plan.slow_disk
-        return self._disk.uniform(0.05, 3.0) if slow and not self.is_calm else 0.002
+        usual = self._disk.uniform(0.05, 3.0) if slow and not self.is_calm else 0.002
+        takes = usual + self.script.unit_takes(unit)
+        self.disk_took += takes
+        return takes
 
     def disk_breaks(self) -> bool:
         breaks = self.plan.broken_disk > 0 and self._disk.random() < self.plan.broken_disk and not self.is_calm
@@ -140,29 +164,34 @@ class Sim:
     def moment(self, name: str, about: str) -> None:
         """A moment at which it hurts most when somebody else does something."""
         if self.plan.mischief and self._mischief.random() < self.plan.mischief and not self.is_calm:
-            if about in self.world.orders and self._mischief.random() < 0.3:
+            if self._mischief.random() < 0.15:
+                self.till.think_better()
+            elif about in self.world.orders and self._mischief.random() < 0.3:
                 self.trace.note("mischief", name)
                 self.customers.meddle(about)
             else:
                 self.till.hurry()
 
-    def fuse_burns(self, point: str) -> bool:
-        """Whether the program ends at this point."""
+    def fuse_burns(self, point: str) -> float | None:
+        """Whether the program ends at this point, and for how many seconds."""
         if not self._crashes or self.is_calm:
-            return False
+            return None
         crash = self._crashes[0]
         late = self.now() - crash.at
         if late < 0 or not (late > PATIENCE_S or point.startswith(crash.point)):
-            return False
+            return None
         if crash.point == "statement upgrade" and self.lives > 1:
             self._next_crash()
-            return False
+            return None
         if self._skip > 0 and late <= PATIENCE_S:
             self._skip -= 1
-            return False
-        self._down = crash.down
+            return None
         self._next_crash()
-        return True
+        return crash.down
+
+    def light_fuse(self, point: str, down: float) -> None:
+        """The program is to end at the next point of that name."""
+        self._crashes.append(Crash(self.now(), point, 0, down))
 
     def _next_crash(self) -> None:
         self._crashes.pop(0)
@@ -180,7 +209,9 @@ class Sim:
         account = self.tokens.get(token, "")
         if operation == "login":
             account = self._secrets.get(json.loads(request.content)["rest_secret_key"], "")
-        call = Call(len(self.calls) + 1, life.number, operation, argument, account, self.now(), token=token)
+        call = Call(
+            len(self.calls) + 1, life.number, operation, argument, account, self.now(), life.process, token=token
+        )
         self.calls.append(call)
         return call
 
@@ -234,61 +265,103 @@ class Sim:
         """From the opening until everything is settled, or a promise is broken."""
         self.customers.begin()
         self.till.begin()
+        self.technician.begin()
         self._schedule()
-        lives = asyncio.ensure_future(self._live())
+        lives = [asyncio.ensure_future(self._live()) for _ in range(1 + self.plan.more.standby)]
         script = asyncio.ensure_future(self._until_settled())
+        corner = asyncio.ensure_future(self._play_corner())
         over = asyncio.ensure_future(self.over.wait())
-        await asyncio.wait([lives, script, over], return_when=asyncio.FIRST_COMPLETED)
-        for task in (lives, script):
+        await asyncio.wait([*lives, script, over], return_when=asyncio.FIRST_COMPLETED)
+        for task in (*lives, script, corner):
             if task.done():
                 task.result()
         if not self.over.is_set():
+            assert corner.done(), "the corner was not played to its end"
+            self.script.check()
             await self._stop_in_order()
             self.tell("finish")
         self.over.set()
-        if self.life is not None and self.life.alive:
-            self.life.alive = False
-            self.life.died.set()
-        await asyncio.wait([lives], timeout=5)
-        for task in (script, over, lives):
+        for life in self.processes:
+            if life.alive:
+                life.alive = False
+                life.died.set()
+        await asyncio.wait(lives, timeout=5)
+        for task in (script, corner, over, *lives):
             task.cancel()
-        await asyncio.gather(script, over, lives, return_exceptions=True)
+        await asyncio.gather(script, corner, over, *lives, return_exceptions=True)
         self.till.close()
         self.ended_at = self.now()
 
+    async def _play_corner(self) -> None:
+        if self.plan.scripted:
+            name, corner = corner_of(self.plan.seed)
+            self.trace.note("corner", name)
+            await corner.play(self.script)
+
     async def _live(self) -> None:
+        """One place for a process: when one has ended, the next one is started there."""
         while not self.over.is_set():
-            self.lives += 1
-            self.life = Life(self, self.lives)
-            self._down = 2.0
-            self.trace.note("start", f"life {self.lives}")
+            self.started += 1
+            life = Life(self, self.started)
+            self.processes.append(life)
+            ending = await life.run()
+            self.processes.remove(life)
+            self.trace.note("end", f"life {life.number} {ending}")
             self.disturb("")
-            if self.lives > 1:
-                self.tell("restarted", self.life)
-            ending = await self.life.run()
-            self.trace.note("end", f"life {self.lives} {ending}")
-            self.disturb("")
-            if ending not in {"crashed", "stopped", "OperationalError"}:
+            # At the start a database that cannot be opened ends the program: systemd starts it anew.
+            if ending not in {"crashed", "stopped"} and (ending != "OperationalError" or life.started):
                 self.violated("7", f"the daemon ended with {ending}")
-            if self._down >= LONG_S:
-                self.till.left_alone(self._down)
-            await asyncio.sleep(self._down)
+            if life.down >= LONG_S:
+                self.till.left_alone(life.down)
+            await asyncio.sleep(life.down)
+
+    def begin(self, life: Life) -> None:
+        """A daemon begins to work."""
+        if self.life is not None and self.life.alive and self.life is not life:
+            self.violated("3", f"a daemon begins to work beside life {self.life.number}")
+        self.lives += 1
+        self.life, life.number = life, self.lives
+        self.trace.note("start", f"life {self.lives}")
+        self.disturb("")
+        if self.lives > 1:
+            self.tell("restarted", life)
 
     def _schedule(self) -> None:
         plan = self.plan
         for at in plan.stops:
-            self._agenda.at(at, self._stop)
+            self.agenda.at(at, self._stop)
+        for at, how in plan.more.reloads:
+            self.agenda.at(at, partial(self._reload, how))
         for at, by in plan.jumps:
-            self._agenda.at(at, partial(self._jump, by))
+            self.agenda.at(at, partial(self._jump, by))
         for span in plan.refusals:
-            self._agenda.at(span.start, partial(self._refuse, span.what))
-            self._agenda.at(min(span.end, plan.seconds), partial(self._admit, span.what))
+            self.agenda.at(span.start, partial(self._refuse, span.what))
+            self.agenda.at(min(span.end, plan.seconds), partial(self._admit, span.what))
 
     def _stop(self) -> None:
         self.trace.fault("stop")
         self.disturb("")
         if self.life is not None:
-            self.life.stop()
+            self.life.signal(signal.SIGTERM)
+
+    def _reload(self, how: str) -> None:
+        """SIGHUP: with the configuration as it was, with another one, or with one that cannot be read."""
+        self.trace.fault("reload", how=how)
+        self._reloads = how
+        if self.life is not None:
+            self.life.signal(signal.SIGHUP)
+
+    def load(self) -> config.Settings:
+        """What the configuration says now."""
+        if self._reloads == "bad":
+            raise ConfigError("language is 7.")
+        self.disturb("")
+        if self._reloads == "other":
+            places = 2 if self.settings.actions.max_in_flight > 2 else 16
+            language = "tr" if self.settings.language == "en" else "en"
+            actions = self.settings.actions.model_copy(update={"max_in_flight": places})
+            self.settings = self.settings.model_copy(update={"language": language, "actions": actions})
+        return self.settings
 
     def _jump(self, by: float) -> None:
         self.trace.fault("clock_jumps", by=by)
@@ -326,16 +399,14 @@ class Sim:
         return int(self.till.connection.execute(query).fetchone()[0])
 
     async def _stop_in_order(self) -> None:
-        life = self.life
-        if life is None or not life.alive:
-            return
         self.trace.note("stop", "in order")
-        self._down = 1e9
-        life.stop()
+        for life in sorted(self.processes, key=lambda life: life.number):  # one that waits must not take over
+            life.down = 1e9
+            life.signal(signal.SIGTERM)
         began = self.now()
-        while life.alive and self.now() < began + STOP_S:  # noqa: ASYNC110 - both ends are looked for
+        while self.processes and self.now() < began + STOP_S:  # noqa: ASYNC110 - both ends are looked for
             await asyncio.sleep(0.1)
-        if life.alive:
+        if self.processes:
             self.violated("stop", "the daemon did not stop in time")
 
 

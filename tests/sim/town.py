@@ -19,8 +19,20 @@ from orderbridge.sandbox.world import CannotOrder
 if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
-RESTAURANTS = {"kadikoy": (KADIKOY,), "besiktas": (BESIKTAS,), "chain": (USKUDAR, ATASEHIR)}
-FOODS = {"kadikoy": 1001, "besiktas": 2001, "chain": 3001}
+RESTAURANTS = {
+    "kadikoy": (KADIKOY,),
+    "besiktas": (BESIKTAS,),
+    "chain": (USKUDAR, ATASEHIR),
+    "uskudar": (USKUDAR,),
+    "atasehir": (ATASEHIR,),
+}
+FOODS = {
+    "kadikoy": 1001,
+    "besiktas": 1001,
+    "chain": 3001,
+    "uskudar": 3001,
+    "atasehir": 3001,
+}  # one food id is on two menus
 NOBODYS_KEY = "99999999-9999-4999-8999-999999999999"
 ENDED = {5, 6}
 ENDED_BY_MISTAKE = 6
@@ -37,6 +49,10 @@ STRANGE: tuple[dict[str, Any], ...] = (
     {"date": None},
     {"courier_type": None},
     {"payment_method": "Yemek Kartı"},
+    {"payment_method": "Kredi Kartı (kapıda)"},
+    {"payment_method": " Nakit (para üstü) "},
+    {"payment_method": "Banka Kartı"},
+    {"payment_method": "CASH"},
     {"scheduled_date": "2026-03-03 12:00:00"},
 )
 # Each is a document that can be shown, with a number as text, an option as a list, and so on.
@@ -82,13 +98,15 @@ ODD: tuple[dict[str, Any], ...] = (
 
 
 def scenery_for(plan: Plan) -> Scenery:
-    """The usual one; where two accounts share a restaurant, the second one reaches the first one's, too."""
+    """One food id is on two menus. Where two accounts share a restaurant, the second one reaches the first one's, too."""
+    twice = tuple(replace(food, menu="besiktas") for food in DEFAULT_SCENERY.foods if food.menu == "kadikoy")
+    scenery = replace(DEFAULT_SCENERY, foods=DEFAULT_SCENERY.foods + twice)
     if not plan.more.shared:
-        return DEFAULT_SCENERY
+        return scenery
     also = {"besiktas": (BESIKTAS, KADIKOY)}
-    accounts = DEFAULT_SCENERY.accounts
+    accounts = scenery.accounts
     return replace(
-        DEFAULT_SCENERY,
+        scenery,
         accounts=tuple(replace(a, restaurant_ids=also.get(a.name, a.restaurant_ids)) for a in accounts),
     )
 
@@ -150,8 +168,10 @@ class Customers:
 
     def begin(self) -> None:
         plan = self._sim.plan
+        together = self._edits.uniform(0, plan.seconds * 0.7)
         for _ in range(plan.orders):
-            self._agenda.at(self._random.uniform(0, plan.seconds * 0.97), self._order)
+            alone = self._random.uniform(0, plan.seconds * 0.97)
+            self._agenda.at(together if self._edits.random() < plan.more.crowd else alone, self._order)
         for at, _ in plan.more.late:
             self._agenda.at(at + 1.3 * LOUD_SWEEP_S, self._flip_some)
 
@@ -261,12 +281,22 @@ class Till:
 
     def begin(self) -> None:
         plan, chance = self._sim.plan, self._random
+        if plan.scripted:
+            return
         for _ in range(plan.locks):
             self._agenda.at(chance.uniform(0, plan.seconds), self._lock)
         for _ in range(max(2, plan.orders // 15)):
             self._agenda.at(chance.uniform(0, plan.seconds), self._toggle)
         for _ in range(max(2, plan.orders // 20)):
             self._agenda.at(chance.uniform(0, plan.seconds), self._blunder)
+        for span in plan.more.hangs:
+            for number in range(6):
+                self._agenda.at(span.start + number % 2, lambda of=span.what, n=number: self._switch(of, n))
+            for other in set(plan.accounts) - {span.what}:
+                self._agenda.at(span.start + chance.uniform(3, 20), lambda of=other: self._switch(of, 0))
+
+    def _switch(self, account: str, number: int) -> None:
+        self.act("activate_food", food_id=FOODS[account] + number, restaurant_id=RESTAURANTS[account][0])
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -299,7 +329,7 @@ class Till:
             return
         for row in [*new, *changed]:
             self._take_over(row["payment_key"], row["revision"])
-        for row in new:
+        for row in new if not self._sim.plan.scripted else ():
             self._cook(row["payment_key"], row["status_id"])
 
     def _take_over(self, key: str, revision: int) -> None:
@@ -329,10 +359,13 @@ class Till:
             self._later(key, (accept, "accept"), (leave, "cancel"))
         elif kind < 0.86:
             self._later(key, (accept, "accept"), (accept, "cancel"))
-        elif kind < 0.90:
+        elif kind < 0.89:
             self._later(key, (accept, "cancel"))
-        elif kind < 0.94:
+        elif kind < 0.92:
             self._later(key, (accept, "complete"), (leave, "on_the_way"), (arrive, "accept"))
+        elif kind < 0.94:
+            self._agenda.after(accept, lambda: self.act("complete", payment_key=key, valid_minutes=1))
+            self._agenda.after(accept + chance.uniform(50, 90), lambda: self.act("cancel", payment_key=key))
         elif kind < 0.97:
             self._later(key, (accept, "accept"), (accept + 1, "accept"), (accept + 2, "withdraw"))
 
@@ -343,7 +376,7 @@ class Till:
     def act(self, action: str, **columns: object) -> None:
         """Write one row as a POS does."""
         if action == "withdraw":
-            self._withdraw("payment_key = :payment_key", columns)
+            self.ask_back("payment_key = :payment_key", columns)
             return
         values = {"action": action} | columns
         if action == "accept":
@@ -352,22 +385,40 @@ class Till:
             values.setdefault("reason_id", self._random.randint(1, 8))
         if self._random.random() < 0.1:
             values.setdefault("valid_minutes", 1)
-        names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
-        row = self._write(f"INSERT INTO delivery_actions ({names}) VALUES ({marks})", values)
-        self._sim.trace.note("till", action, row=row, about=next(iter(columns.values())))
+        row = self.insert(values)
         if row is not None:
             self._think_again(action, row, columns)
+
+    def insert(self, values: dict[str, object]) -> int | None:
+        """One row of the outbox; its id."""
+        names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+        row = self._write(f"INSERT INTO delivery_actions ({names}) VALUES ({marks})", values)
+        action, about, *_ = values.values()
+        self._sim.trace.note("till", str(action), row=row, about=about)
+        return row
 
     def _think_again(self, action: str, row: int, columns: dict[str, object]) -> None:
         """Somebody asks the row back, or cancels over it, while it may be waiting for its next try."""
         chance = self._random
         what, wait = chance.random(), chance.uniform(0, 40)
         if what < 0.06:
-            self._agenda.after(wait, lambda: self._withdraw("id = :id", {"id": row}))
+            self._agenda.after(wait, lambda: self.ask_back("id = :id", {"id": row}))
         elif what < 0.12 and action in {"accept", "on_the_way"} and "preparing_time" not in columns:
             self._agenda.after(wait, lambda: self.act("cancel", payment_key=columns["payment_key"]))
 
-    def _withdraw(self, which: str, values: dict[str, object]) -> None:
+    def think_better(self) -> None:
+        """A row that waits is asked back, at the worst moment."""
+        if self.connection.in_transaction:
+            return
+        with contextlib.suppress(sqlite3.OperationalError):  # the tables are not there yet, or the file is held
+            waiting = self.connection.execute(
+                "SELECT id FROM delivery_actions WHERE state = 'pending' AND withdraw = 0"
+            )
+            rows = [row["id"] for row in waiting]
+            if rows:
+                self.ask_back("id = :id", {"id": self._random.choice(rows)})
+
+    def ask_back(self, which: str, values: dict[str, object]) -> None:
         asked = f"SELECT id FROM delivery_actions WHERE {which} AND withdraw = 0 AND state IN ('pending', 'sending')"
         rows = [row["id"] for row in self.connection.execute(asked, values)]
         self._write(f"UPDATE delivery_actions SET withdraw = 1 WHERE {which}", values)

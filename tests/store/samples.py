@@ -13,8 +13,8 @@ import psycopg
 import pymysql
 from sqlalchemy import make_url
 
-from orderbridge.model import EndedBy, Facts, Item, Option, Order
-from orderbridge.store.orders import Arrival
+from orderbridge.document import Facts, Item, Option
+from orderbridge.model import Arrival, EndedBy, Order
 
 KEY = "0b7e1c52-6f0d-4c1e-9a55-3d2f8e6a7b10"
 OTHER = "5f3c2a10-7d4e-4b8a-8c21-9e0f1a2b3c4d"
@@ -108,7 +108,7 @@ def order(payment_key: str = KEY, status_id: int | None = 1, **changes: Any) -> 
         "status_text": "Onay Bekliyor",
         "facts": facts(),
         "problems": (),
-        "payload": '{"id": 100234}',
+        "raw": b'{"id": 100234}',
         "digest": "d1",
     }
     return Order(**values | changes)

@@ -29,7 +29,7 @@ from tests.store.samples import (
 
 from orderbridge.model import Token
 from orderbridge.store import accounts
-from orderbridge.store.accounts import Vault
+from orderbridge.store.accounts import Entry, Success, Vault
 from orderbridge.store.database import Database
 
 FINGERPRINT, FOREIGN = "f" * 64, "a" * 64
@@ -41,7 +41,7 @@ PLAIN = "token-that-nobody-may-read"
 
 
 def register(database: Database, fingerprint: str = FINGERPRINT, name: str = "kadikoy") -> None:
-    database.write_now(lambda tx: accounts.register(tx, fingerprint, name))
+    database.write_now(lambda tx: accounts.register(tx, [Entry(fingerprint, name)]))
 
 
 def account_row(pos: Any, fingerprint: str = FINGERPRINT) -> Row:
@@ -82,6 +82,30 @@ def test_the_end_of_a_poll_is_noted_for_its_account_alone(database, pos):
     assert difference(before[0], account_row(pos)) == {"state", "last_poll_ok_utc"}
     assert account_row(pos)["last_poll_ok_utc"] == LATER_TEXT
     assert account_row(pos, FOREIGN) == before[1]
+
+
+def succeed(database: Database, listened_s: int = 0) -> None:
+    good = Success(FINGERPRINT, NOW, LATER, listened_s)
+    database.write_now(lambda tx: accounts.note_successes(tx, [good]))
+
+
+def test_a_good_poll_adds_what_was_listened(database, pos):
+    register(database)
+    database.write_now(lambda tx: accounts.note_poll(tx, FINGERPRINT, state="failing", last_error="timeout"))
+    succeed(database, 30)
+    succeed(database, 31)
+    row = account_row(pos)
+    assert (row["state"], row["last_error"], row["listened_seconds"]) == ("ok", None, 61)
+    assert (row["last_poll_ok_utc"], row["next_poll_utc"]) == (NOW_TEXT, LATER_TEXT)
+
+
+def test_new_secrets_go_on_with_what_the_former_ones_listened(database, pos):
+    register(database)
+    succeed(database, 30)
+    register(database, FOREIGN)
+    assert account_row(pos, FOREIGN)["listened_seconds"] == 30
+    register(database)
+    assert account_row(pos)["listened_seconds"] == 30
 
 
 def overview(database: Database, *fingerprints: str) -> list[Row]:
@@ -263,7 +287,8 @@ def save(database: Database, kept: Token | None = None) -> None:
 
 
 def load(database: Database, by: Vault | None = None) -> Token | None:
-    return database.read_now((by or vault()).load)
+    by = by or vault()
+    return by.open(database.read_now(accounts.kept_tokens).get(by._fingerprint))
 
 
 def test_a_token_comes_back_as_it_was(database):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
 from tests.store.samples import (
     KEY,
@@ -28,7 +29,8 @@ from tests.store.samples import (
 )
 
 from orderbridge.model import Action, ActionState, Attempt, KnownBy, OutboxRow, Outcome, Verdict
-from orderbridge.store import actions
+from orderbridge.store import actions, unfinished
+from orderbridge.store.actions import End, Wait
 from orderbridge.store.database import Database
 
 FINAL = [state for state in ActionState if state not in {ActionState.PENDING, ActionState.SENDING}]
@@ -39,7 +41,7 @@ REFUSED = Verdict(ActionState.REFUSED, "wrong_status", KnownBy.ANSWER, None, 422
 
 
 def read(database: Database, **how: bool) -> list[OutboxRow]:
-    return database.read_now(lambda tx: actions.read_unfinished(tx, **how))[0]
+    return database.read_now(lambda tx: unfinished.read_unfinished(tx, **how))[0]
 
 
 def read_one(database: Database) -> OutboxRow:
@@ -89,12 +91,12 @@ def test_rows_come_by_id_and_finished_ones_do_not(database, pos):
     again = put_action(pos)
     assert [row.id for row in read(database)] == [ids[ActionState.PENDING], ids[ActionState.SENDING], again]
     assert [row.id for row in read(database, sending_only=True)] == [ids[ActionState.SENDING]]
-    assert database.read_now(actions.count_unfinished) == 3
+    assert database.read_now(unfinished.count_unfinished) == 3
 
 
 def test_an_empty_outbox_is_empty(database):
-    assert database.read_now(actions.read_unfinished) == ([], [])
-    assert database.read_now(actions.count_unfinished) == 0
+    assert database.read_now(unfinished.read_unfinished) == ([], [])
+    assert database.read_now(unfinished.count_unfinished) == 0
 
 
 @only(SQLITE)
@@ -107,7 +109,7 @@ def test_a_word_that_slipped_through_harms_only_its_row(changes, database, pos):
     pos.execute("PRAGMA ignore_check_constraints = ON")
     bad = put(pos, "delivery_actions", **{"payment_key": KEY} | changes)
     good = put_action(pos)
-    found, unreadable = database.read_now(actions.read_unfinished)
+    found, unreadable = database.read_now(unfinished.read_unfinished)
     assert [row.id for row in found] == [good]
     assert unreadable == [bad]
 
@@ -152,11 +154,16 @@ def test_bytes_that_are_no_utf8_do_not_stop_the_reading(database, pos):
     assert [(row.id, row.account) for row in read(database)] == [(1, "k\ufffd"), (good, None)]
 
 
-# ---- start, record, forget_attempt -----------------------------------------------------------------------------------
+# ---- start, record, forget_attempts -----------------------------------------------------------------------------------
 
 
 def start(database: Database, row: OutboxRow, attempt: int = 1) -> bool:
-    return database.write_now(lambda tx: actions.start(tx, row, attempt, NOW))
+    """False when somebody won."""
+    try:
+        database.write_now(lambda tx: actions.start(tx, [(row, attempt)], NOW))
+    except IntegrityError:
+        return False
+    return True
 
 
 def test_a_start_marks_the_row_as_sent_and_notes_the_attempt(database, pos):
@@ -220,7 +227,7 @@ def test_the_end_of_an_attempt_is_recorded(database, pos):
     start(database, row)
     start(database, read_one(database), 2)
     before = action_row(pos, row.id)
-    database.write_now(lambda tx: actions.record(tx, row.id, 1, replace(TIMEOUT, http_status=502), LATER))
+    database.write_now(lambda tx: actions.record(tx, [(row.id, 1, replace(TIMEOUT, http_status=502))], LATER))
     first, second = attempts(pos)
     assert (first["finished_utc"], first["outcome"], first["http_status"]) == (LATER_TEXT, "unknown", 502)
     assert (first["error_code"], first["detail"]) == ("timeout", "no answer within 20 s")
@@ -232,17 +239,17 @@ def test_an_empty_detail_is_no_detail(database, pos):
     put_action(pos)
     row = read_one(database)
     start(database, row)
-    database.write_now(lambda tx: actions.record(tx, row.id, 1, Attempt(Outcome.OK, None, 200), LATER))
+    database.write_now(lambda tx: actions.record(tx, [(row.id, 1, Attempt(Outcome.OK, None, 200))], LATER))
     assert attempts(pos)[0]["detail"] is None
 
 
 @pytest.mark.parametrize(
     "forget",
     [
-        lambda tx, row_id: actions.forget_attempt(tx, row_id, 2),
-        lambda tx, row_id: actions.record(tx, row_id, 2, Attempt(Outcome.NOT_SENT, "dns_failed"), LATER),
+        lambda tx, row_id: actions.forget_attempts(tx, [(row_id, 2)]),
+        lambda tx, row_id: actions.record(tx, [(row_id, 2, Attempt(Outcome.NOT_SENT, "dns_failed"))], LATER),
     ],
-    ids=["forget_attempt", "record of what never left"],
+    ids=["forget_attempts", "record of what never left"],
 )
 def test_an_attempt_that_never_left_leaves_no_trace(forget, database, pos):
     put_action(pos)
@@ -275,7 +282,7 @@ def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):
             error_code="code",
             http_status=429,
         )
-    found = database.read_now(lambda tx: actions.histories(tx, iter([first])))
+    found = database.read_now(lambda tx: unfinished.histories(tx, iter([first])))
     unknown = Attempt(Outcome.UNKNOWN, "code", 429, ended_utc=NOW)
     limited = Attempt(Outcome.RATE_LIMITED, "code", 429, ended_utc=LATER)
     assert found == {first: [unknown, limited]}
@@ -283,8 +290,8 @@ def test_a_history_is_the_finished_attempts_of_its_row_in_order(database, pos):
 
 
 def test_a_row_without_attempts_has_an_empty_history(database):
-    assert database.read_now(lambda tx: actions.histories(tx, [7])) == {7: []}
-    assert database.read_now(lambda tx: actions.histories(tx, [])) == {}
+    assert database.read_now(lambda tx: unfinished.histories(tx, [7])) == {7: []}
+    assert database.read_now(lambda tx: unfinished.histories(tx, [])) == {}
 
 
 def test_what_was_on_the_wire_when_the_program_stopped_is_found(database, pos):
@@ -301,7 +308,7 @@ def test_what_was_on_the_wire_when_the_program_stopped_is_found(database, pos):
             finished_utc=finished,
             outcome=finished and "unknown",
         )
-    assert database.read_now(actions.unfinished_attempts) == [(row_ids[0], 3)]
+    assert database.read_now(unfinished.unfinished_attempts) == [(row_ids[0], 3)]
 
 
 # ---- finish ----------------------------------------------------------------------------------------------------------
@@ -319,7 +326,7 @@ OF_A_VERDICT = {
 
 
 def finish(database: Database, row_id: int, verdict: Verdict = REFUSED, words: str | None = "Reddedildi.") -> bool:
-    return database.write_now(lambda tx: actions.finish(tx, row_id, verdict, words, 2, LATER))
+    return bool(database.write_now(lambda tx: actions.finish(tx, [(row_id, End(verdict, words, 2))], LATER)))
 
 
 @pytest.mark.parametrize("state", UNFINISHED)
@@ -371,7 +378,8 @@ def test_the_rows_beside_are_not_ended(database, pos):
 
 
 def postpone(database: Database, row_id: int, state: ActionState, at: datetime | None) -> None:
-    database.write_now(lambda tx: actions.postpone(tx, row_id, state, at, TIMEOUT, "Biraz bekleyin.", 1))
+    wait = Wait(state, at, TIMEOUT.code, TIMEOUT.http_status, "Biraz bekleyin.", 1)
+    database.write_now(lambda tx: actions.postpone(tx, [(row_id, wait)]))
 
 
 @pytest.mark.parametrize("state", UNFINISHED)
@@ -397,15 +405,14 @@ def test_a_row_that_is_not_on_the_wire_is_not_postponed(state, database, pos):
 # ---- explain ---------------------------------------------------------------------------------------------------------
 
 
-def explain(database: Database, row_id: int) -> None:
-    database.write_now(lambda tx: actions.explain(tx, row_id, "unreachable", "Biraz bekleyin."))
+def explain(database: Database, *row_ids: int) -> set[int]:
+    return database.write_now(lambda tx: actions.explain(tx, row_ids, "unreachable", "Biraz bekleyin."))
 
 
 def test_a_row_that_was_not_tried_says_what_it_waits_for(database, pos):
     silent, other = put_action(pos), put_action(pos, error_code="rate_limited")
-    assert database.read_now(lambda tx: actions.unexplained(tx, [silent, other])) == {silent}
     before = action_row(pos, silent)
-    explain(database, silent)
+    assert explain(database, silent, other) == {silent}
     assert difference(before, action_row(pos, silent)) == {"error_code", "error_text"}
     assert action_row(pos, silent)["error_text"] == "Biraz bekleyin."
 
@@ -468,7 +475,7 @@ def test_the_attempts_before_a_retry_are_spent_and_those_of_other_rows_are_not(d
             outcome="unknown",
         )
     retry(database, retried)
-    told = database.read_now(lambda tx: actions.histories(tx, [retried, other]))
+    told = database.read_now(lambda tx: unfinished.histories(tx, [retried, other]))
     assert {row_id: [attempt.spent for attempt in history] for row_id, history in told.items()} == {
         retried: [True],
         other: [False],
@@ -516,8 +523,8 @@ def test_a_row_that_has_ended_is_not_asked_back(state, database, pos):
 @pytest.mark.parametrize(
     "transition",
     [
-        lambda tx, row_id: actions.finish(tx, row_id, DONE, None, 1, NOW),
-        lambda tx, row_id: actions.postpone(tx, row_id, ActionState.PENDING, None, TIMEOUT, None, 1),
+        lambda tx, row_id: actions.finish(tx, [(row_id, End(DONE, None, 1))], NOW),
+        lambda tx, row_id: actions.postpone(tx, [(row_id, Wait(ActionState.PENDING, None, "timeout", None, None, 1))]),
         actions.ask_back,
     ],
     ids=["finish", "postpone", "ask_back"],

@@ -1,6 +1,5 @@
 """Orders: what each function writes, and what it must leave alone."""
 
-from collections.abc import Sequence
 from dataclasses import fields
 from datetime import timedelta
 from decimal import Decimal
@@ -8,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 from tests.databases import SERVERS, only
 from tests.store.samples import (
     KEY,
@@ -33,8 +31,9 @@ from tests.store.samples import (
     rows,
 )
 
-from orderbridge.model import Change, EndedBy, Facts, LastChange, Stored
-from orderbridge.store import locks, orders
+from orderbridge.document import Facts
+from orderbridge.model import Change, EndedBy, LastChange, Stored
+from orderbridge.store import locks, orders, retention
 from orderbridge.store.database import Database
 
 POS_COLUMNS = {"pos_revision", "pos_reference"}
@@ -108,6 +107,8 @@ def test_a_new_order_is_stored_whole(database, pos):
         "ended_by": None,
         "pos_revision": 0,
         "pos_reference": None,
+        "silence_from": None,
+        "service_key": None,
     }
 
 
@@ -147,9 +148,9 @@ def test_an_order_of_which_nothing_can_be_read_is_stored(database, pos):
 
 
 def test_a_zero_character_in_the_document_is_replaced_because_no_other_database_takes_it(database, pos):
-    insert(database, arrival(payload="a\0b"))
+    insert(database, arrival(raw=b"a\0b"))
     assert order_row(pos)["payload"] == "a\ufffdb"
-    deliver(database, arrival(payload="c\0d"))
+    deliver(database, arrival(raw=b"c\0d"))
     assert order_row(pos)["payload"] == "c\ufffdd"
 
 
@@ -198,7 +199,7 @@ def test_any_number_of_keys_can_be_asked_for(ask, count, database):
 
 
 def test_no_statement_has_more_parameters_than_an_old_sqlite_takes():
-    assert max(orders.BATCH, orders.SWEEP) + 10 < 999
+    assert max(orders.BATCH, retention.SWEEP) + 10 < 999
 
 
 def test_a_blanked_document_is_told_as_none(database, pos):
@@ -213,6 +214,12 @@ def test_a_blanked_document_is_told_as_none(database, pos):
 def test_an_order_with_a_row_on_the_wire_or_unresolved_is_found(state, found, database, pos):
     put_action(pos, "complete", state=state)
     assert database.read_now(lambda tx: orders.with_unresolved_rows(tx, [KEY, OTHER])) == found
+
+
+def test_of_a_list_that_takes_several_questions_every_unresolved_row_is_found(database, pos):
+    put_action(pos, "complete", state="sending")
+    many = [key(number) for number in range(100, 100 + 2 * orders.BATCH)]
+    assert database.read_now(lambda tx: orders.with_unresolved_rows(tx, [KEY, *many])) == {KEY}
 
 
 def test_a_row_of_another_order_says_nothing_about_this_one(database, pos):
@@ -292,7 +299,7 @@ def test_a_delivery_leaves_the_columns_of_the_pos_and_the_account_alone(database
 def test_an_echo_with_the_same_contents_is_no_revision(database, pos):
     insert(database)
     before = order_row(pos)
-    deliver(database, arrival(status_id=1, digest="d2", payload='{"id":100234}'))
+    deliver(database, arrival(status_id=1, digest="d2", raw=b'{"id":100234}'))
     assert difference(before, order_row(pos)) == {"payload", "payload_hash"}
     assert story(pos)[1:] == [(LATER_TEXT, "delivered", 1, "RECEIVED", None)]
 
@@ -390,7 +397,9 @@ def set_status(
     database: Database, status_id: int, status: str, ended_by: EndedBy | None = None, *, shown: bool = True
 ) -> None:
     known = stored(database)
-    database.write_now(lambda tx: orders.set_status(tx, known, status_id, status, ended_by, LATER, shown=shown))
+    database.write_now(
+        lambda tx: orders.set_status(tx, [(known, orders.News(status_id, status, ended_by, shown=shown))], LATER)
+    )
 
 
 def test_a_verdict_writes_the_status_and_is_a_revision(database, pos):
@@ -453,7 +462,7 @@ def test_a_verdict_of_another_order_is_not_written_here(database, pos):
 def test_a_refusal_puts_the_status_in_doubt_once(before, after, database, pos):
     put_order(pos, problem=before)
     known = stored(database)
-    database.write_now(lambda tx: orders.doubt_status(tx, known))
+    database.write_now(lambda tx: orders.doubt_status(tx, [known]))
     assert order_row(pos)["problem"] == after
 
 
@@ -479,7 +488,7 @@ def test_a_doubt_is_no_news_for_a_till(database, pos):
     insert(database)
     before = order_row(pos)
     known = stored(database)
-    database.write_now(lambda tx: orders.doubt_status(tx, known))
+    database.write_now(lambda tx: orders.doubt_status(tx, [known]))
     assert difference(before, order_row(pos)) == {"problem"}
 
 
@@ -533,88 +542,6 @@ def test_a_line_of_a_story_is_told(database, pos):
     assert story(pos) == [(NOW_TEXT, "accept.refused", 1, "RECEIVED", "order_completed")]
 
 
-# ---- end_silent ------------------------------------------------------------------------------------------------------
-
-NOT_BEFORE = "2026-02-28 15:00:00"  # the service's local time, a day ago
-
-
-def end_silent(database: Database) -> list[str]:
-    quiet = database.read_now(lambda tx: orders.silent(tx, NOW, DAY, NOT_BEFORE))
-    return database.write_now(lambda tx: end_these(tx, quiet))
-
-
-def end_these(connection: Connection, keys: Sequence[str]) -> list[str]:
-    return orders.end_silent(connection, keys, now=NOW, silence=DAY, not_before=NOT_BEFORE)
-
-
-def test_an_order_without_news_for_a_day_ends_by_silence_with_its_status_as_it_was(database, pos):
-    insert(database)
-    pos.execute("UPDATE delivery_orders SET changed_utc = '2026-02-28 12:00:00.249', pos_revision = 1")
-    before = order_row(pos)
-    assert end_silent(database) == [KEY]
-    after = order_row(pos)
-    assert (after["ended_utc"], after["ended_by"], after["last_change"]) == (NOW_TEXT, "silence", "ended")
-    assert (after["revision"], after["changed_utc"]) == (2, NOW_TEXT)
-    assert difference(before, after) == {"ended_utc", "ended_by", "last_change", "revision", "changed_utc"}
-    assert story(pos)[1:] == [(NOW_TEXT, "ended", 1, "RECEIVED", "silence")]
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        {"changed_utc": "2026-02-28 12:00:00.250"},
-        {"changed_utc": "2026-02-27 12:00:00.000", "scheduled_for": "2026-02-28 15:00:00"},
-        {"changed_utc": "2026-02-27 12:00:00.000", "scheduled_for": "2026-03-02 19:30:00"},
-        {"changed_utc": "2026-02-27 12:00:00.000", "ended_utc": "2026-02-27 12:00:00.000", "ended_by": "completed"},
-    ],
-    ids=["news within a day", "scheduled a day ago", "scheduled for tomorrow", "ended already"],
-)
-def test_an_order_that_is_not_silent_stays_as_it_is(columns, database, pos):
-    put_order(pos, **columns)
-    before = order_row(pos)
-    assert end_silent(database) == []
-    assert order_row(pos) == before
-
-
-def test_a_scheduled_order_ends_a_day_after_its_time(database, pos):
-    put_order(pos, changed_utc="2026-02-20 12:00:00.000", scheduled_for="2026-02-28 14:59:59")
-    assert end_silent(database) == [KEY]
-
-
-@pytest.mark.parametrize(
-    "news",
-    ["changed_utc = '2026-03-01 11:59:00.000'", "scheduled_for = '2026-03-02 19:30:00'", "ended_utc = changed_utc"],
-    ids=["delivered", "put off", "ended"],
-)
-def test_news_between_the_look_and_the_end_count(news, database, pos):
-    insert(database)
-    pos.execute("UPDATE delivery_orders SET changed_utc = '2026-02-20 12:00:00.000'")
-    quiet = database.read_now(lambda tx: orders.silent(tx, NOW, DAY, NOT_BEFORE))
-    pos.execute(f"UPDATE delivery_orders SET {news}")
-    before = order_row(pos)
-    assert (quiet, database.write_now(lambda tx: end_these(tx, quiet))) == ([KEY], [])
-    assert (order_row(pos), len(story(pos))) == (before, 1)
-
-
-@only(*SERVERS)
-def test_an_order_that_is_just_being_delivered_does_not_end(database, pos):
-    for payment_key in (KEY, OTHER):
-        put_order(pos, payment_key, changed_utc="2026-02-20 12:00:00.000")
-    pos.execute("BEGIN")
-    pos.execute("UPDATE delivery_orders SET changed_utc = ? WHERE payment_key = ?", (NOW_TEXT, KEY))
-    assert end_silent(database) == [OTHER]
-    pos.execute("COMMIT")
-    assert end_silent(database) == []
-
-
-def test_silent_orders_end_in_short_transactions(database, pos):
-    pos.execute("BEGIN")
-    for number in range(orders.SWEEP + 3):
-        put_order(pos, key(number), changed_utc="2026-02-20 12:00:00.000")
-    pos.execute("COMMIT")
-    assert [len(end_silent(database)) for _ in range(3)] == [orders.SWEEP, 3, 0]
-
-
 # ---- blank_old -------------------------------------------------------------------------------------------------------
 
 PRIVATE = {
@@ -633,8 +560,8 @@ PRIVATE = {
 
 
 def blank(database: Database) -> int:
-    old = database.read_now(lambda tx: orders.with_old_contents(tx, LATER))
-    return len(database.write_now(lambda tx: orders.blank_old(tx, old, before=LATER)))
+    old = database.read_now(lambda tx: retention.with_old_contents(tx, LATER))
+    return len(database.write_now(lambda tx: retention.blank_old(tx, old, before=LATER)))
 
 
 def ended(database: Database, pos: Pos, at: str | None) -> Row:
@@ -670,10 +597,10 @@ def test_the_services_words_about_its_actions_go_with_its_customer(database, pos
 
 def test_an_order_that_comes_back_before_it_is_blanked_keeps_its_customer(database, pos):
     ended(database, pos, NOW_TEXT)
-    old = database.read_now(lambda tx: orders.with_old_contents(tx, LATER))
+    old = database.read_now(lambda tx: retention.with_old_contents(tx, LATER))
     pos.execute("UPDATE delivery_orders SET ended_utc = NULL")
     before = order_row(pos)
-    assert (old, database.write_now(lambda tx: orders.blank_old(tx, old, before=LATER))) == ([KEY], [])
+    assert (old, database.write_now(lambda tx: retention.blank_old(tx, old, before=LATER))) == ([KEY], [])
     assert order_row(pos) == before
 
 
@@ -702,10 +629,10 @@ def test_a_blanked_order_is_not_blanked_again(database, pos):
 
 def test_old_orders_are_blanked_in_short_transactions(database, pos):
     pos.execute("BEGIN")
-    for number in range(orders.SWEEP + 3):
+    for number in range(retention.SWEEP + 3):
         put_order(pos, key(number), ended_utc=NOW_TEXT, payload="{}")
     pos.execute("COMMIT")
-    assert [blank(database) for _ in range(3)] == [orders.SWEEP, 3, 0]
+    assert [blank(database) for _ in range(3)] == [retention.SWEEP, 3, 0]
 
 
 # ---- counts ----------------------------------------------------------------------------------------------------------

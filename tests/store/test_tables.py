@@ -38,9 +38,11 @@ from tests.store.samples import (
 )
 
 from orderbridge.model import Action, ActionState
-from orderbridge.store import actions, tables
-from orderbridge.store.columns import read_time, time_text
+from orderbridge.store import tables, unfinished
+from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
+from orderbridge.store.dialects.sqlite import read_time
+from orderbridge.store.grants import INSERTED
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEYOND = "9223372036854775808"  # one more than 64 bits hold
@@ -169,6 +171,11 @@ def test_a_food_that_is_no_number_is_refused(food, pos):
     refused(pos, "food_id_integer", action="activate_food", food_id=food)
 
 
+@pytest.mark.parametrize("food", [0, -1, -(2**63)])
+def test_a_food_below_1_is_refused(food, pos):
+    refused(pos, "food_id_1_or_more", action="deactivate_food", food_id=food)
+
+
 @pytest.mark.parametrize("minutes", [0, -1, 10081, 1.5, "soon", ""])
 def test_a_validity_that_is_no_minutes_up_to_a_week_is_refused(minutes, pos):
     refused(pos, "valid_minutes", action="complete", payment_key=KEY, valid_minutes=minutes)
@@ -261,6 +268,51 @@ def test_a_row_cannot_be_made_wrong_later(change, pos):
     assert action_row(pos, row_id) == before
 
 
+CHANGED_LATER: dict[str, Any] = {
+    "id": 99,
+    "action": "on_the_way",
+    "payment_key": OTHER,
+    "restaurant_id": RESTAURANT,
+    "food_id": 56,
+    "account": "besiktas",
+    "preparing_time": 45,
+    "reason_id": 2,
+    "valid_minutes": 30,
+    "request_id": "another",
+    "created_by": "another till",
+    "created_utc": "2026-01-01 00:00:00.000",
+}
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("column", CHANGED_LATER)
+@pytest.mark.parametrize("state", ["pending", "sending", "done"])
+def test_on_sqlite_what_a_row_asks_for_stays_as_it_was_inserted(column, state, pos):
+    row_id = put_action(pos, "deactivate_food", state=state, account="kadikoy", valid_minutes=20, created_by="till 1")
+    before = action_row(pos, row_id)
+    for value in (CHANGED_LATER[column], None):
+        if before[column] != value and (column, value) != ("id", None):  # which SQLite itself refuses
+            refused_change(pos, column, value)
+    assert action_row(pos, row_id) == before
+
+
+def refused_change(pos: Pos, column: str, value: object) -> None:
+    with pytest.raises(Refused, match="set withdraw = 1 and insert another row"):
+        pos.execute(f"UPDATE delivery_actions SET {column} = ?, withdraw = 1", (value,))
+
+
+def test_on_sqlite_every_column_of_the_poss_but_withdraw_is_watched():
+    assert set(CHANGED_LATER) == set(tables.WRITTEN_ONCE) == {*INSERTED, "id", "created_utc"} - {"withdraw"}
+
+
+@only(SQLITE)
+def test_on_sqlite_a_program_that_writes_all_columns_back_is_no_change(pos):
+    row_id = put_action(pos)
+    before = action_row(pos, row_id)
+    pos.execute(f"UPDATE delivery_actions SET {', '.join(f'{name} = {name}' for name in before)}")
+    assert action_row(pos, row_id) == before
+
+
 def test_every_state_of_the_model_is_allowed(pos):
     for state in ActionState:
         put_action(pos, "complete", state=state.value)
@@ -280,7 +332,8 @@ def test_the_daemon_fills_in_what_the_pos_leaves_out(pos):
     row = action_row(pos, put_action(pos))
     created = datetime.fromisoformat(row["created_utc"]).replace(tzinfo=UTC)
     assert TIME.fullmatch(row["created_utc"])
-    assert before - timedelta(milliseconds=1) <= created <= datetime.now(UTC)
+    rounded = timedelta(milliseconds=1)
+    assert before - rounded <= created <= datetime.now(UTC) + rounded
     assert (row["state"], row["withdraw"], row["attempts"]) == ("pending", 0, 0)
     empty = ("next_attempt_utc", "expires_utc", "http_status", "error_code", "error_text", "known_by", "finished_utc")
     assert [row[name] for name in empty] == [None] * len(empty)
@@ -500,12 +553,12 @@ def test_a_view_shows_the_orders_that_it_promises(life, columns, views, pos):
 
 
 @pytest.mark.parametrize("view", ["new", "changed", "open"])
-def test_a_view_has_all_columns_of_the_orders(view, pos):
+def test_a_view_has_all_columns_of_the_orders_but_our_bookkeeping(view, pos):
     (columns, view_columns) = (
         [column[0] for column in pos.execute(f"SELECT * FROM {name} WHERE 1 = 0").description]
         for name in ("delivery_orders", f"delivery_{view}_orders")
     )
-    ours = {"pos_is_behind", "contents_ended_utc"} if pos.kind == MARIADB else set()
+    ours = {"silence_from", "service_key"} | ({"pos_is_behind", "contents_ended_utc"} if pos.kind == MARIADB else set())
     assert view_columns == [column for column in columns if column not in ours]
 
 
@@ -602,9 +655,9 @@ def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
 @pytest.mark.parametrize(
     "ask",
     [
-        actions.read_unfinished,
-        lambda tx: actions.read_unfinished(tx, sending_only=True),
-        actions.count_unfinished,
+        unfinished.read_unfinished,
+        lambda tx: unfinished.read_unfinished(tx, sending_only=True),
+        unfinished.count_unfinished,
     ],
     ids=["read_unfinished", "read_unfinished of what is on the wire", "count_unfinished"],
 )

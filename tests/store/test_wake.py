@@ -1,6 +1,9 @@
 """How soon a commit of the POS is noticed, and what is none."""
 
 import asyncio
+import contextlib
+import sqlite3
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,11 +13,12 @@ from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
 from tests.store.samples import KEY, NOW, Pos, opened, put_action, put_order
 
 from orderbridge.model import ActionState, Verdict
-from orderbridge.store import actions, wake
+from orderbridge.store import actions, unfinished, wake
 from orderbridge.store.database import Database
+from orderbridge.store.dialects import servers, sqlite_watch
 
-SOON_S = 5.0  # a bound for a busy machine; the watch looks every 50 ms
-QUIET_S = 4 * wake.SQLITE_WATCH_S
+SOON_S = 60.0  # a bound for a busy machine; the watch looks every 50 ms
+QUIET_S = 4 * sqlite_watch.WATCH_S
 
 
 class Bell:
@@ -27,6 +31,9 @@ class Bell:
     def ring(self) -> None:
         self.times += 1
         self._rung.set()
+
+    def clear(self) -> None:
+        self._rung.clear()
 
     async def rings(self, within: float = SOON_S) -> bool:
         try:
@@ -42,8 +49,8 @@ def names_in(folder: Path) -> list[str]:
     return [file.name for file in folder.iterdir()]
 
 
-@pytest.fixture
-async def bell(database: Database) -> AsyncIterator[Bell]:
+@contextlib.asynccontextmanager
+async def watching(database: Database) -> AsyncIterator[Bell]:
     """A watch that has had its first look."""
     bell = Bell()
     watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
@@ -52,6 +59,12 @@ async def bell(database: Database) -> AsyncIterator[Bell]:
     watch.cancel()
     with pytest.raises(asyncio.CancelledError):
         await watch
+
+
+@pytest.fixture
+async def bell(database: Database) -> AsyncIterator[Bell]:
+    async with watching(database) as bell:
+        yield bell
 
 
 async def test_the_first_look_wakes_for_what_was_written_before(database, pos):
@@ -128,6 +141,123 @@ async def test_the_watch_gives_its_connection_back(database, path: Path, tmp_pat
     assert names_in(tmp_path) == [path.name]
 
 
+# ---- SQLite: the notice and the counter ------------------------------------------------------------------------------
+
+NEVER_S = 3600.0
+
+
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notices that are set up and do not come."""
+    monkeypatch.setattr(sqlite_watch, "IN_MODIFY", 0x400)  # IN_DELETE_SELF
+
+
+@pytest.fixture
+def by_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a notice the counter is not asked again for half an hour."""
+    monkeypatch.setattr(sqlite_watch, "NET_S", NEVER_S)
+    monkeypatch.setattr(sqlite_watch, "LONGER", NEVER_S / sqlite_watch.ASK_S / 2)
+
+
+@only(SQLITE)
+@pytest.mark.usefixtures("by_notices")
+async def test_a_notice_alone_wakes(database, pos):
+    async with watching(database) as bell:
+        for _ in range(3):
+            assert not await bell.rings(QUIET_S)
+            put_action(pos)
+            assert await bell.rings()
+
+
+@only(SQLITE)
+async def test_a_notice_that_comes_before_the_commit_can_be_seen_is_enough(monkeypatch, database, pos):
+    monkeypatch.setattr(sqlite_watch, "NET_S", NEVER_S)
+    seen_late: list[int] = []
+
+    def late(connection: sqlite3.Connection) -> int | None:
+        seen_late.append(version(connection))
+        return seen_late[max(len(seen_late) - 4, 0)]
+
+    version = sqlite_watch._version
+    monkeypatch.setattr(sqlite_watch, "_version", late)
+    async with watching(database) as bell:
+        assert not await bell.rings(QUIET_S)
+        put_action(pos)
+        assert await bell.rings()
+
+
+@only(SQLITE)
+@pytest.mark.usefixtures("deaf")
+async def test_a_lost_notice_is_made_up_for_by_the_counter(monkeypatch, database, pos):
+    monkeypatch.setattr(sqlite_watch, "NET_S", 0.001)
+    async with watching(database) as bell:
+        put_action(pos)
+        assert await bell.rings()
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("missing", [AttributeError, OSError, TypeError])
+async def test_a_system_without_notices_is_watched_by_the_clock(monkeypatch, database, pos, missing: type[Exception]):
+    def library(_: object) -> None:
+        raise missing
+
+    monkeypatch.setattr(sqlite_watch, "NET_S", NEVER_S)
+    monkeypatch.setattr("ctypes.CDLL", library)
+    async with watching(database) as bell:
+        put_action(pos)
+        assert await bell.rings()
+
+
+@only(SQLITE)
+@pytest.mark.usefixtures("by_notices")
+async def test_a_log_that_appears_later_is_watched_from_then_on(path: Path, database):
+    database.close()
+    bell = Bell()
+    with opened(path) as pos:
+        pos.execute("PRAGMA locking_mode = EXCLUSIVE")
+        put_order(pos, KEY)
+        watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+        assert not await bell.rings(QUIET_S)
+    assert await bell.rings()
+    assert not await bell.rings(QUIET_S)
+    with opened(path) as pos:
+        put_action(pos)
+    assert await bell.rings()
+    watch.cancel()
+
+
+@only(SQLITE)
+async def test_a_till_that_commits_without_a_pause_wakes_seldom_and_with_its_last_commit(database, pos):
+    async with watching(database) as bell:
+        began, bell.times = time.monotonic(), 0
+        for _ in range(300):
+            put_action(pos, "activate_food")
+            await asyncio.sleep(0)
+        took = time.monotonic() - began
+        bell.clear()
+        put_action(pos, "activate_food")
+        assert await bell.rings()
+        assert bell.times <= took / sqlite_watch.REST_S + 2
+
+
+@only(SQLITE)
+async def test_what_is_written_and_not_committed_does_not_keep_the_loop_busy(monkeypatch, database, pos):
+    asked = []
+    version = sqlite_watch._version
+    monkeypatch.setattr(sqlite_watch, "_version", lambda connection: asked.append(1) or version(connection))
+    async with watching(database):
+        await asyncio.sleep(QUIET_S)
+        pos.execute("PRAGMA cache_size = 1")  # the rest goes to the -wal at once
+        asked.clear()
+        began = time.monotonic()
+        pos.execute("BEGIN IMMEDIATE")
+        for _ in range(300):
+            put_action(pos, "activate_food")
+            await asyncio.sleep(0)
+        pos.execute("ROLLBACK")
+        assert len(asked) <= (time.monotonic() - began) / sqlite_watch.ASK_S + 2
+
+
 # ---- PostgreSQL ------------------------------------------------------------------------------------------------------
 
 
@@ -146,9 +276,11 @@ async def test_a_statement_that_writes_500_rows_wakes_once(bell, pos):
 async def test_what_the_daemon_itself_writes_wakes_nobody(bell, pos, database):
     row_id = put_action(pos)
     assert await bell.rings()
-    (row,), _ = database.read_now(actions.read_unfinished)
-    assert database.write_now(lambda tx: actions.start(tx, row, 1, NOW))
-    assert database.write_now(lambda tx: actions.finish(tx, row_id, Verdict(ActionState.DONE), None, 1, NOW))
+    (row,), _ = database.read_now(unfinished.read_unfinished)
+    database.write_now(lambda tx: actions.start(tx, [(row, 1)], NOW))
+    assert database.write_now(
+        lambda tx: actions.finish(tx, [(row_id, actions.End(Verdict(ActionState.DONE), None, 1))], NOW)
+    )
     assert not await bell.rings(QUIET_S)
 
 
@@ -178,11 +310,11 @@ async def test_a_watch_that_was_cut_off_comes_back_and_looks_at_once(database, k
 
 
 @only(*SERVERS)
-async def test_a_server_that_is_not_there_is_tried_again(database, unused_tcp_port, monkeypatch):
-    nowhere = create_engine(database.engine.url.set(host="127.0.0.1", port=unused_tcp_port, query={}))
+async def test_a_server_that_is_not_there_is_tried_again(database, closed_port, monkeypatch):
+    nowhere = create_engine(database.engine.url.set(host="127.0.0.1", port=closed_port, query={}))
     bell = Bell()
-    monkeypatch.setattr(wake, "AGAIN_S", 0.001)
-    monkeypatch.setattr(wake, "AGAIN_AT_MOST_S", 0.004)
+    monkeypatch.setattr(servers, "AGAIN_S", 0.001)
+    monkeypatch.setattr(servers, "AGAIN_AT_MOST_S", 0.004)
     watch = asyncio.create_task(wake.watch(nowhere, bell.ring))
     assert not await bell.rings(QUIET_S)
     assert not watch.done()
@@ -213,7 +345,7 @@ async def test_a_row_that_takes_the_place_of_another_wakes(bell, pos):
 
 
 async def test_other_databases_are_looked_at_by_the_clock(monkeypatch):
-    monkeypatch.setattr(wake, "SERVER_WATCH_S", 0.001)
+    monkeypatch.setattr(wake, "WATCH_S", 0.001)
     engine = create_engine("mssql+pymssql://pos@db.example/pos")  # nothing connects
     bell = Bell()
     watch = asyncio.create_task(wake.watch(engine, bell.ring))

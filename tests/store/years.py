@@ -11,6 +11,7 @@ from tests.store.samples import NOW, arrival, key
 from orderbridge.model import ActionState, Attempt, Outcome, Verdict
 from orderbridge.store import actions as store_actions
 from orderbridge.store import orders as store_orders
+from orderbridge.store import retention, silence, unfinished
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 from orderbridge.store.tables import accounts, actions, attempts, events, items, options, orders, quarantine
@@ -23,7 +24,7 @@ ROWS_AT_ONCE = 1000
 def fill(database: Database, number: int) -> None:
     """`number` orders and as many finished rows, then a day's worth of open ones; the server's statistics are fresh."""
     numbers = range(number)
-    if database.is_sqlite:  # finished rows are no POS's
+    if database.dialect.one_writer:  # finished rows are no POS's
         database.write_now(lambda tx: tx.exec_driver_sql("DROP TRIGGER delivery_actions_insert"))
     _write(database, orders, (_order(n, number) for n in numbers))
     _write(database, items, ({"payment_key": key(n), "line_no": 1, "name": "Dürüm", "price": 9} for n in numbers))
@@ -38,7 +39,7 @@ def fill(database: Database, number: int) -> None:
 
 def _write(database: Database, table: Table, rows: Iterable[dict[str, Any]]) -> None:
     """Many rows in one statement: one by one, a server takes minutes for a million."""
-    mark = "?" if database.is_sqlite else "%s"
+    mark = "?" if database.dialect.one_writer else "%s"
     for some in _batches(rows, ROWS_AT_ONCE):
         names = list(some[0])
         one = f"({', '.join([mark] * len(names))})"
@@ -50,7 +51,7 @@ def _write(database: Database, table: Table, rows: Iterable[dict[str, Any]]) -> 
 def _plain(database: Database, value: Any) -> Any:
     if not isinstance(value, datetime):
         return value
-    return time_text(value) if database.is_sqlite else value.replace(tzinfo=None)
+    return time_text(value) if database.dialect.one_writer else value.replace(tzinfo=None)
 
 
 def _batches(rows: Iterable[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
@@ -85,14 +86,14 @@ def _order(n: int, number: int) -> dict[str, Any]:
 
 
 def _action(n: int, number: int) -> dict[str, Any]:
-    unfinished = number - n <= UNFINISHED
+    is_unfinished = number - n <= UNFINISHED
     return {
         "id": n + 1,
         "action": "complete",
         "payment_key": key(n),
         "request_id": key(n),
         "created_utc": _at(n, number),
-        "state": ("sending" if n % 3 == 0 else "pending") if unfinished else "done",
+        "state": ("sending" if n % 3 == 0 else "pending") if is_unfinished else "done",
     }
 
 
@@ -118,7 +119,7 @@ def _analyze(database: Database) -> None:
         if database.engine.dialect.name in {"mysql", "mariadb"}:
             for table in (orders, items, options, events, actions, attempts, quarantine):
                 connection.exec_driver_sql(f"ANALYZE TABLE {table.name}")
-        elif database.is_sqlite:
+        elif database.dialect.one_writer:
             connection.exec_driver_sql("ANALYZE")
         else:
             connection.exec_driver_sql("VACUUM ANALYZE")
@@ -135,10 +136,10 @@ def day_of_work(number: int) -> dict[str, Callable[[Connection], Any]]:
     fresh = [arrival(key(10**9 + n)) for n in range(100)]
 
     def claim(connection: Connection) -> None:
-        (row, *_), _ = store_actions.read_unfinished(connection)
-        store_actions.start(connection, row, 2, NOW)
-        store_actions.record(connection, row.id, 2, Attempt(Outcome.OK, None, 200), NOW)
-        store_actions.finish(connection, row.id, Verdict(ActionState.DONE), None, 2, NOW)
+        (row, *_), _ = unfinished.read_unfinished(connection)
+        store_actions.start(connection, [(row, 2)], NOW)
+        store_actions.record(connection, [(row.id, 2, Attempt(Outcome.OK, None, 200))], NOW)
+        store_actions.finish(connection, [(row.id, store_actions.End(Verdict(ActionState.DONE), None, 2))], NOW)
 
     def view(name: str, order: str) -> Callable[[Connection], Any]:
         return lambda tx: tx.exec_driver_sql(f"SELECT * FROM delivery_{name}_orders ORDER BY {order}").all()
@@ -156,6 +157,6 @@ def day_of_work(number: int) -> dict[str, Callable[[Connection], Any]]:
         "view delivery_new_orders": view("new", "received_utc"),
         "view delivery_changed_orders": view("changed", "changed_utc"),
         "view delivery_open_orders": view("open", "changed_utc"),
-        "sweep: silent orders": lambda tx: store_orders.silent(tx, NOW, timedelta(days=1), "2026-03-01 12:00:00"),
-        "sweep: nothing to blank": lambda tx: store_orders.with_old_contents(tx, NOW - timedelta(days=700)),
+        "sweep: silent orders": lambda tx: silence.silent(tx, timedelta(days=1), "2026-03-01 12:00:00"),
+        "sweep: nothing to blank": lambda tx: retention.with_old_contents(tx, NOW - timedelta(days=700)),
     }

@@ -1,19 +1,22 @@
 """Acting: each command writes one row into the outbox, as a POS would. `--wait` waits for the verdict."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
 import click
 
-from orderbridge.cli.common import RUNNING, Context, as_json, show_json, show_rows
+from orderbridge.actions import ACTIONS, Subject
+from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.model import Action, ActionState
+from orderbridge.texts import say
 
 pass_context = click.make_pass_decorator(Context)
 
 WAIT_STEP_S = 0.1
 WHOLE = "an order's key as `orderbridge orders` shows it, a restaurant's id as delivery_restaurants does."
-FINAL = frozenset({"done", "refused", "failed", "expired", "superseded", "withdrawn"})
+FINAL = frozenset(ActionState) - {ActionState.PENDING, ActionState.SENDING}
 
 
 def _waiting(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,7 +49,7 @@ def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **val
         if row["error_text"]:
             click.echo(f"{row['error_code']}: {row['error_text']}", err=True)
     if wait and row["state"] not in FINAL and not row["error_code"]:
-        click.echo(f"No verdict after {timeout:g} seconds. {RUNNING} The row waits on.", err=True)
+        click.echo(f"No verdict after {timeout:g} seconds. {say('command.is_it_running')} The row waits on.", err=True)
     if wait:
         raise SystemExit(0 if row["state"] == "done" else 1)
 
@@ -60,64 +63,46 @@ def _row(context: Context, row_id: int) -> dict[str, Any]:
     return context.read(lambda tx: dict(tx.execute(query).mappings().one()))
 
 
-@click.command()
-@click.argument("key")
-@click.option("--minutes", type=click.IntRange(1, 1440), required=True, help="Preparing time.")
-@_waiting
-@pass_context
-def accept(context: Context, /, key: str, minutes: int, **how: Any) -> None:
-    """Accept an order."""
-    _write(context, action="accept", payment_key=key.lower(), preparing_time=minutes, **how)
+# How the command line names what an action is done to. A key is lower case in our tables, whatever somebody types.
+_NAMED: dict[Subject, tuple[tuple[str, ...], dict[str, Any]]] = {
+    Subject.ORDER: (("payment_key",), {"metavar": "KEY", "type": str.lower}),
+    Subject.RESTAURANT: (("restaurant_id",), {"metavar": "RESTAURANT_ID", "type": str.lower}),
+    Subject.FOOD: (("food_id",), {"type": click.IntRange(1, 2**63 - 1)}),
+}
 
 
-@click.command("on-the-way")
-@click.argument("key")
-@_waiting
-@pass_context
-def on_the_way(context: Context, /, key: str, **how: Any) -> None:
-    """The restaurant's own courier has left with the order."""
-    _write(context, action="on_the_way", payment_key=key.lower(), **how)
+def _command(name: str, actions: Mapping[str, Action]) -> click.Command:
+    """A command that writes an action: the only one of this name, or the one that is chosen by its second word."""
+    kind = ACTIONS[next(iter(actions.values()))]
+
+    @_waiting
+    @pass_context
+    def write(context: Context, /, what: str = "", **values: Any) -> None:
+        _write(context, action=actions[what], **values)
+
+    if kind.subject is Subject.FOOD:
+        write = click.option("--account", help="The account whose menu it is, when there are several.")(write)
+    if kind.argument is not None:
+        taken = click.IntRange(kind.argument.least, kind.argument.most)
+        option = click.option(
+            kind.argument.option, kind.argument.column, type=taken, required=True, help=kind.argument.help
+        )
+        write = option(write)
+    names, how = _NAMED[kind.subject]
+    write = click.argument(*names, **how)(write)
+    if "" not in actions:
+        write = click.argument("what", type=click.Choice(list(actions)))(write)
+    return click.command(name, help=kind.help)(write)
 
 
-@click.command()
-@click.argument("key")
-@_waiting
-@pass_context
-def complete(context: Context, /, key: str, **how: Any) -> None:
-    """The order has been handed over and paid."""
-    _write(context, action="complete", payment_key=key.lower(), **how)
-
-
-@click.command()
-@click.argument("key")
-@click.option("--reason", type=click.IntRange(1, 8), required=True, help="See delivery_cancel_reasons.")
-@_waiting
-@pass_context
-def cancel(context: Context, /, key: str, reason: int, **how: Any) -> None:
-    """Cancel an order."""
-    _write(context, action="cancel", payment_key=key.lower(), reason_id=reason, **how)
-
-
-@click.command()
-@click.argument("what", type=click.Choice(["open", "close"]))
-@click.argument("restaurant_id")
-@_waiting
-@pass_context
-def restaurant(context: Context, /, what: str, restaurant_id: str, **how: Any) -> None:
-    """Open or close a restaurant for new orders."""
-    _write(context, action=f"{what}_restaurant", restaurant_id=restaurant_id.lower(), **how)
-
-
-@click.command()
-@click.argument("what", type=click.Choice(["on", "off"]))
-@click.argument("food_id", type=click.IntRange(-(2**63), 2**63 - 1))
-@click.option("--account", help="The account whose menu it is, when there are several.")
-@_waiting
-@pass_context
-def food(context: Context, /, what: str, food_id: int, account: str | None, **how: Any) -> None:
-    """Switch a food on or off (sold out)."""
-    action = "activate_food" if what == "on" else "deactivate_food"
-    _write(context, action=action, food_id=food_id, account=account, **how)
+def _commands() -> Iterator[click.Command]:
+    """One for each first word in the table of actions."""
+    by_name: dict[str, dict[str, Action]] = {}
+    for action, kind in ACTIONS.items():
+        name, _, what = kind.command.partition(" ")
+        by_name.setdefault(name, {})[what] = action
+    for name, actions in by_name.items():
+        yield _command(name, actions)
 
 
 @click.group()
@@ -166,7 +151,7 @@ def actions_retry(context: Context, action_id: int) -> None:
 
     row = _row_or_fail(context, action_id)
     chosen = context.settings.actions
-    usual = chosen.accept_valid_minutes if row["action"] == "accept" else chosen.valid_minutes
+    usual = chosen.accept_valid_minutes if ACTIONS[row["action"]].answers_customer else chosen.valid_minutes
     expires = SystemClock().now() + timedelta(minutes=row["valid_minutes"] or usual)
     if not context.write(lambda tx: outbox.retry(tx, action_id, expires)):
         raise click.ClickException(f"Row {action_id} is {row['state']}; only a failed one can be retried.")
@@ -195,4 +180,4 @@ def _row_or_fail(context: Context, action_id: int) -> dict[str, Any]:
         raise click.ClickException(f"There is no row {action_id}. See `orderbridge actions list`.") from None
 
 
-COMMANDS = (accept, on_the_way, complete, cancel, restaurant, food, actions)
+COMMANDS = (*_commands(), actions)

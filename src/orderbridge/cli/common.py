@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from orderbridge.texts import speak
+
 if TYPE_CHECKING:
     from orderbridge.config import Settings
     from orderbridge.store.database import Database, Work
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-
-RUNNING = "Is `orderbridge run` running?"
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 
@@ -39,6 +39,7 @@ class Context:
 
         path = Path(self.config_file) if self.config_file is not None else None
         self._settings = config.load(path)
+        speak(self._settings.language)
         return self._settings
 
     def database(self) -> "Database":

@@ -1,20 +1,48 @@
 """The program: its options, its commands, and from an exception to an exit code."""
 
+import os
 import sys
+import traceback
+from importlib import import_module
 
 import click
 
 from orderbridge import __version__
-from orderbridge.cli import actions, orders, service, setup
+from orderbridge.actions import ACTIONS
 from orderbridge.cli.common import Context
 from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
+from orderbridge.observe import systemd
+from orderbridge.texts import language_of, say, speak
 
 EXIT_FAILED = 1
 EXIT_UNREACHABLE = 69
 EXIT_CONFIGURATION = 78
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+# In which module of this folder each command is. One is loaded when it is called for: `run` stays for long.
+MODULES = {
+    "service": ("run", "demo", "sandbox"),
+    "healthcheck": ("healthcheck",),
+    "orders": ("status", "orders", "order", "quarantine"),
+    "actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
+    "setup": ("check", "foods", "config", "db", "version"),
+}
+
+
+class _Program(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
+        return sorted(name for names in MODULES.values() for name in names)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        module = next((module for module, names in MODULES.items() if name in names), None)
+        if module is not None and name not in self.commands:
+            for command in import_module(f"orderbridge.cli.{module}").COMMANDS:
+                _offer_config(command)
+                self.add_command(command)
+        return super().get_command(context, name)
+
+
+@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="orderbridge")
 def program() -> None:
     """Brings a delivery marketplace's orders into your database, and what you write there back to it.
@@ -37,8 +65,8 @@ def _offer_config(command: click.Command) -> None:
     command.params.append(
         click.Option(
             ["--config"],
-            type=click.Path(dir_okay=False),
             help="The configuration file (TOML).",
+            metavar="FILE",  # what is wrong with it, the configuration says: exit code 78, and not a wrong use
             expose_value=False,
             is_eager=True,
             callback=_take_config,
@@ -49,13 +77,14 @@ def _offer_config(command: click.Command) -> None:
             _offer_config(inner)
 
 
-for command in (*service.COMMANDS, *orders.COMMANDS, *actions.COMMANDS, *setup.COMMANDS):
-    program.add_command(command)
 _offer_config(program)
 
 
 def main() -> None:
     """The entry point. Everything this program says in plain words goes to stderr without a traceback."""
+    # structlog loads rich where it happens to be installed, for tracebacks in colour: memory that nothing here uses.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+    speak(language_of(os.environ))
     try:
         program()
     except ConfigError as error:
@@ -66,10 +95,11 @@ def main() -> None:
         _end(error, EXIT_UNREACHABLE)
     except (OrderbridgeError, MarketplaceError) as error:
         _end(error, EXIT_FAILED)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a fault of ours is told whole, and as an error
         if not isinstance(error, _database_errors()):
-            raise
-        _end(f"The database failed: {error.orig}. See `orderbridge check`.", EXIT_FAILED)  # type: ignore[attr-defined]
+            click.echo(systemd.with_priority(traceback.format_exc().rstrip(), "critical"), err=True)
+            sys.exit(EXIT_FAILED)
+        _end(say("command.database_failed", error=error.orig), EXIT_FAILED)  # type: ignore[attr-defined]
 
 
 def _database_errors() -> tuple[type[Exception], ...]:
@@ -79,5 +109,5 @@ def _database_errors() -> tuple[type[Exception], ...]:
 
 
 def _end(error: Exception | str, code: int) -> None:
-    click.echo(f"orderbridge: {error}", err=True)
+    click.echo(systemd.with_priority(f"orderbridge: {error}", "error"), err=True)
     sys.exit(code)

@@ -1,68 +1,112 @@
 """Looking: status, orders, order KEY, quarantine."""
 
-from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
-from orderbridge.cli.common import RUNNING, Context, as_json, plain, show_json, show_rows
+from orderbridge.cli.common import Context, as_json, plain, show_json, show_rows
+from orderbridge.texts import say
+
+ALL = "See `orderbridge orders --all`."
 
 pass_context = click.make_pass_decorator(Context)
 
-LATE_COOLDOWNS = 3  # polls that were missed before an account counts as ill
+MOST_LINES = 5  # of one code; --json has them all
+MOST_ACCOUNTS = 20  # on one screen; of more, only those with a problem
+LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
 
 
 @click.command()
 @as_json
 @pass_context
 def status(context: Context, as_json: bool) -> None:
-    """How it stands: accounts, orders, outbox. Exit code 1 when something needs a look."""
-    from orderbridge.clock import SystemClock
-    from orderbridge.store import accounts, actions, orders, quarantine
-
-    settings = context.settings
-    fingerprints = [account.fingerprint for account in settings.accounts]
-    market = settings.marketplace
-    oldest = SystemClock().now() - timedelta(seconds=LATE_COOLDOWNS * market.cooldown_seconds + market.timeout_seconds)
-    listed, counts, waiting, kept = context.read(
-        lambda tx: (
-            accounts.overview(tx, fingerprints),
-            orders.counts(tx),
-            actions.count_unfinished(tx),
-            quarantine.unresolved(tx),
-        )
-    )
-    for account in listed:
-        polled = account["last_poll_ok_utc"]
-        account["healthy"] = account["state"] == "ok" and polled is not None and polled >= oldest
-    healthy = len(listed) == len(fingerprints) and all(account["healthy"] for account in listed)
-    facts: dict[str, Any] = {
-        "healthy": healthy,
-        "accounts": listed,
-        "orders": counts,
-        "actions_unfinished": waiting,
-        "quarantined": len(kept),
-    }
+    """How it stands: problems, accounts, orders, outbox. Exit code 1 when something is wrong."""
+    facts = _status(context)
+    found = facts["problems"]
     if as_json:
         show_json(facts)
     else:
-        click.echo("healthy" if healthy else "NEEDS A LOOK: see the accounts below, or run `orderbridge check`")
-        show_rows(listed, machine=False, empty=f"No account has polled yet. {RUNNING}")
-        if any(_is_left_alone(account, oldest) for account in listed):
-            click.echo(f"An account above is not being polled. {RUNNING}", err=True)
+        _show_problems(found)
+        _show_accounts(facts["accounts"])
+        if any(one["code"] == "not_polling" for one in found):
+            click.echo(f"An account above is not being polled. {say('command.is_it_running')}", err=True)
         for name, value in {
-            **{f"orders {key}": number for key, number in counts.items()},
-            "actions unfinished": waiting,
-            "quarantined": len(kept),
+            **{f"orders {key}": number for key, number in facts["orders"].items()},
+            "actions unfinished": facts["actions_unfinished"],
+            "quarantined": facts["quarantined"],
         }.items():
             click.echo(f"{name}: {value}")
-    raise SystemExit(0 if healthy else 1)
+    raise SystemExit(1 if found else 0)
 
 
-def _is_left_alone(account: dict[str, Any], oldest: datetime) -> bool:
-    """Nobody tries to poll it. A daemon notes each try, but without a login it comes to none, and its state says so."""
-    tried = account["last_poll_utc"]
-    return account["state"] not in {"login_refused", "unreachable"} and (tried is None or tried < oldest)
+def _status(context: Context) -> dict[str, Any]:
+    from orderbridge.clock import SystemClock
+    from orderbridge.jobs.health import described, open_problems
+    from orderbridge.store import accounts, orders, quarantine, schema, unfinished
+
+    settings = context.settings
+    database = context.database()
+    try:
+        database.read_now(schema.check)
+        unsafe = database.check_durability()
+        listed, counts, waiting, kept, found = database.read_now(
+            lambda tx: (
+                accounts.overview(tx, [account.fingerprint for account in settings.accounts]),
+                orders.counts(tx),
+                unfinished.count_unfinished(tx),
+                quarantine.count_unresolved(tx),
+                open_problems(tx, settings, SystemClock().now(), unsafe=unsafe),
+            )
+        )
+    finally:
+        database.close()
+    ill = {one.subject for one in found}
+    return {
+        "healthy": not found,
+        "light": LIGHTS[found[0].severity if found else "healthy"],
+        "problems": [described(one, settings.language) for one in found],
+        "accounts": [account | {"healthy": account["name"] not in ill} for account in listed],
+        "orders": counts,
+        "actions_unfinished": waiting,
+        "quarantined": kept,
+    }
+
+
+def _show_problems(found: list[dict[str, Any]]) -> None:
+    """The light, then each problem with since when, why and what to do."""
+    if not found:
+        click.echo(click.style("healthy", fg="green"))
+        return
+    light = LIGHTS[found[0]["severity"]]
+    click.echo(click.style(f"NEEDS A LOOK ({light})", fg=light))
+    for code in dict.fromkeys(one["code"] for one in found):
+        alike = [one for one in found if one["code"] == code]
+        for one in alike[:MOST_LINES]:
+            click.echo(f"  {_problem_line(one)}")
+        if len(alike) > MOST_LINES:
+            click.echo(f"  … {code}: {len(alike) - MOST_LINES} more, see --json")
+        click.echo(f"    {alike[0]['cause']} {alike[0]['remedy']}")
+
+
+def _show_accounts(listed: list[dict[str, Any]]) -> None:
+    shown = listed
+    if len(listed) > MOST_ACCOUNTS:
+        ill = [account for account in listed if not account["healthy"]]
+        shown = ill[:MOST_ACCOUNTS]
+        click.echo(f"accounts: {len(listed)}, with a problem: {len(ill)}")
+    if shown or not listed:
+        show_rows(shown, machine=False, empty=f"No account has polled yet. {say('command.is_it_running')}")
+
+
+def _problem_line(one: dict[str, Any]) -> str:
+    parts = [
+        one["code"],
+        *([one["subject"]] if one["subject"] else []),
+        *([f"({one['count']})"] if one["count"] > 1 else []),
+        *([f"since {str(plain(one['since']))[:19]} UTC"] if one["since"] else []),
+        *([f"[{' '.join(one['detail'].split())}]"] if one["detail"] else []),
+    ]
+    return click.style(" ".join(parts), fg=LIGHTS[one["severity"]])
 
 
 @click.command()
@@ -105,47 +149,26 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
 @as_json
 @pass_context
 def order(context: Context, key: str, as_json: bool) -> None:
-    """One order's whole story. KEY is its payment_key; the first characters are enough."""
-    from sqlalchemy import select
+    """One order's whole story. KEY: its number, its payment_key or the first letters of it, or the POS's own reference.
 
-    from orderbridge.store import tables
+    Exit code 1 when it means no order or several, which are listed.
+    """
+    from orderbridge.store import story as stories
 
-    def work(tx: Any) -> dict[str, Any] | None:
-        found = (
-            tx.execute(
-                select(tables.orders)
-                .where(tables.orders.c.payment_key.startswith(key.lower(), autoescape=True))
-                .limit(2)
-            )
-            .mappings()
-            .all()
-        )
-        if len(found) != 1:
-            return None
-        payment_key = found[0]["payment_key"]
-        parts: dict[str, Any] = {"order": {k: v for k, v in found[0].items() if k != "payload_hash"}}
-        for name, table in (
-            ("items", tables.items),
-            ("options", tables.options),
-            ("events", tables.events),
-            ("actions", tables.actions),
-        ):
-            rows = tx.execute(select(table).where(table.c.payment_key == payment_key).order_by(*table.primary_key))
-            parts[name] = [dict(row) for row in rows.mappings()]
-        return parts
-
-    story = context.read(work)
-    if story is None:
-        raise click.ClickException(
-            f"No single order has a payment_key that begins with {key}. See `orderbridge orders --all`."
-        )
+    found = context.read(lambda tx: stories.find(tx, key))
+    if not found:
+        raise click.ClickException(f"No order has the number, payment_key or reference {key}. {ALL}")
+    if len(found) > 1:
+        show_rows(found, machine=as_json, empty="")
+        raise click.ClickException(f"{key} means {len(found)} orders. Name one of them by its payment_key.")
+    story = context.read(lambda tx: stories.tell(tx, found[0]["payment_key"]))
     if as_json:
         show_json(story)
         return
     for name, value in story["order"].items():
         if value is not None and name != "payload":
             click.echo(f"{name}: {plain(value)}")
-    for name in ("items", "options", "events", "actions"):
+    for name in ("items", "options", "events", "actions", "attempts"):
         click.echo(f"\n{name}")
         rows = [{k: v for k, v in row.items() if k != "payment_key"} for row in story[name]]
         show_rows(rows, machine=False, empty="  none")

@@ -17,21 +17,33 @@ def run(context: Context) -> None:
 
     SIGTERM ends it in order; SIGHUP reads the configuration and its secret files again.
     """
+    from sqlalchemy.exc import DBAPIError
+
     from orderbridge.config import Settings
-    from orderbridge.observe import logs
+    from orderbridge.errors import ConfigError, Unusable
+    from orderbridge.observe import logs, systemd
     from orderbridge.service import Service
+    from orderbridge.store.failures import is_denied, remedy
+    from orderbridge.texts import say
 
     def load() -> Settings:
         settings = context.reload()
         logs.configure(level=settings.log.level, format=settings.log.format)
         for sentence in settings.warnings:
-            click.echo(f"orderbridge: {sentence}", err=True)
+            click.echo(systemd.with_priority(f"orderbridge: {sentence}", "warning"), err=True)
         return settings
 
     async def work(settings: Settings) -> None:
         await Service(settings, load).run()
 
-    asyncio.run(work(load()))
+    try:
+        asyncio.run(work(load()))
+    except Unusable as error:  # for systemd it is the configuration: starting again does not help
+        raise ConfigError(str(error)) from error
+    except DBAPIError as error:
+        if is_denied(error):
+            raise ConfigError(say("command.database_refuses", error=error.orig, remedy=remedy(error))) from error
+        raise
 
 
 @click.command()
@@ -57,6 +69,7 @@ def demo(order_count: int, database: Path) -> None:
 
 @click.command()
 @click.option("--listen", default="127.0.0.1:8443", show_default=True, help="Address and port.")
+@click.option("--name", "names", multiple=True, help="A further host name of it, for the certificate; may be repeated.")
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
@@ -65,14 +78,23 @@ def demo(order_count: int, database: Path) -> None:
     help="Where the CA and the server's key are kept.",
 )
 @click.option("--cooldown", default=30.0, show_default=True, help="Seconds between two get-current calls.")
+@click.option(
+    "--cooldown-scope",
+    type=click.Choice(["credential", "application", "address"]),
+    default="credential",
+    show_default=True,
+    help="Who shares a cooldown: the interface leaves it open.",
+)
 @click.option("--token-seconds", default=86400.0, show_default=True, help="Validity of an access token.")
 @click.option("--orders-per-minute", default=2.0, show_default=True, help="Orders placed by itself; 0: none.")
 @click.option("--max-orders", type=int, help="Stop placing by itself after so many.")
 @click.option("--seed", default=1, show_default=True, help="The same seed places the same orders.")
 def sandbox(
     listen: str,
+    names: tuple[str, ...],
     directory: Path,
     cooldown: float,
+    cooldown_scope: str,
     token_seconds: float,
     orders_per_minute: float,
     max_orders: int | None,
@@ -80,6 +102,7 @@ def sandbox(
 ) -> None:
     """The marketplace's service, played on this machine: for an integration without credentials."""
     from orderbridge.sandbox import Options, World, serve
+    from orderbridge.sandbox.options import CooldownScope
     from orderbridge.sandbox.server import CannotListen
 
     host, _, port = listen.rpartition(":")
@@ -87,12 +110,14 @@ def sandbox(
         raise click.UsageError("--listen takes ADDRESS:PORT, for example 127.0.0.1:8443")
     options = Options(
         cooldown_seconds=cooldown,
+        cooldown_scope=CooldownScope(cooldown_scope),
         token_seconds=token_seconds,
         orders_per_minute=orders_per_minute,
         max_orders=max_orders,
     )
+    world, host = World.default(seed=seed, options=options), host.strip("[]")
     try:
-        serve(World.default(seed=seed, options=options), directory=directory, host=host.strip("[]"), port=int(port))
+        serve(world, directory=directory, host=host, port=int(port), names=names)
     except CannotListen as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:

@@ -9,19 +9,12 @@ import click
 from orderbridge import __version__
 from orderbridge.cli.common import Context, as_json, show_json
 from orderbridge.errors import MarketplaceError, OrderbridgeError
+from orderbridge.texts import SENTENCES, say
 
 if TYPE_CHECKING:
     from orderbridge.jobs.account import Account
 
 pass_context = click.make_pass_decorator(Context)
-
-REMEDIES = {
-    "dns_failed": "The name in marketplace.base_url is not known. Check its spelling and this machine's DNS.",
-    "connection_refused": "Nothing answers there. Check marketplace.base_url, the firewall, and that the service runs.",
-    "connect_timeout": "Nothing answers there. Check the line, the firewall and marketplace.base_url.",
-    "tls_failed": "The certificate is not trusted. Check the clock; for the sandbox or behind a proxy set marketplace.ca_file.",
-    "login_refused": "The service refuses these secrets. Compare app_secret_key and rest_secret_key with the ones given.",
-}
 
 
 @click.command()
@@ -39,7 +32,10 @@ def check(context: Context, as_json: bool) -> None:
             )
 
     settings = context.settings
-    found("configuration", None, f"{len(settings.accounts)} account(s)")
+    found("configuration", None, say("check.accounts", count=len(settings.accounts)))
+    for sentence in settings.warnings:
+        found("warning", None, sentence)
+    _check_environment(settings.marketplace.base_url, found)
     unreachable = False
     try:
         database = context.database()
@@ -47,10 +43,13 @@ def check(context: Context, as_json: bool) -> None:
         found("database", str(error))
     else:
         from orderbridge.store import schema
+        from orderbridge.store.durability import failover
 
         try:
             database.write_now(schema.upgrade)
             found("database", database.check_durability(), database.engine.dialect.name)
+            if advice := database.read_now(failover):
+                found("failover", None, advice)
             unreachable = asyncio.run(_check_accounts(context, database, found))
         except OrderbridgeError as error:
             found("database", str(error))
@@ -63,11 +62,31 @@ def check(context: Context, as_json: bool) -> None:
     raise SystemExit(0 if all(finding["ok"] for finding in findings) else 1)
 
 
+def _check_environment(base_url: str, found: Callable[..., None]) -> None:
+    """What a connection takes from it. Nothing is said when there is nothing."""
+    from urllib.parse import urlsplit
+
+    from orderbridge.net.proxies import HTTPS_PORT, authorities, proxy_for
+
+    parts = urlsplit(base_url)
+    try:
+        proxy = proxy_for(parts.hostname or "", parts.port or HTTPS_PORT)
+    except ValueError as error:
+        found("proxy", str(error))
+    else:
+        if proxy is not None:
+            found("proxy", None, say("check.proxy", proxy=proxy))
+    for name, path in authorities().items():
+        found("certificates", None, say("check.authorities", name=name, path=path))
+
+
 async def _check_accounts(context: Context, database: Any, found: Callable[..., None]) -> bool:
     unreachable = False
 
     async def ask(account: "Account") -> str:
-        return ", ".join(restaurant.name for restaurant in await account.client.restaurants()) or "no restaurants"
+        return ", ".join(restaurant.name for restaurant in await account.client.restaurants()) or say(
+            "check.no_restaurants"
+        )
 
     for name in [account.name for account in context.settings.accounts]:
         try:
@@ -76,8 +95,9 @@ async def _check_accounts(context: Context, database: Any, found: Callable[..., 
             from orderbridge.errors import LoginRefused, NotSent
 
             unreachable |= isinstance(error, NotSent) and not isinstance(error, LoginRefused)
-            remedy = REMEDIES.get(error.code, "Try again; if it stays, ask the marketplace's support.")
-            found(f"account {name}", f"{error.code}. {remedy}")
+            key = f"line.{error.code}"
+            remedy = say(key if key in SENTENCES else "line.other")
+            found(f"account {name}", f"{error.code}. {remedy}{f' ({error.detail})' if error.detail else ''}")
     return unreachable
 
 
@@ -87,7 +107,7 @@ async def _with_account(context: Context, database: Any, name: str, ask: Callabl
 
     from orderbridge.clock import SystemClock
     from orderbridge.jobs.account import Account
-    from orderbridge.marketplace.http import Wire
+    from orderbridge.net.http import Wire
     from orderbridge.observe import logs
 
     logs.configure(level="critical")  # what matters is printed by the command itself
@@ -106,6 +126,7 @@ async def _with_account(context: Context, database: Any, name: str, ask: Callabl
         clock=SystemClock(),
         random=Random(),  # noqa: S311 - it spreads waits, it guards nothing
         zone=ZoneInfo(market.timezone),
+        cooldown_s=market.cooldown_seconds,
     )
     try:
         await account.start()
@@ -200,13 +221,14 @@ def db_grants(context: Context, role: str) -> None:
     from sqlalchemy import make_url
 
     from orderbridge.store import grants
+    from orderbridge.store.dialects import of
 
     url = make_url(context.settings.database.url)
     place = url.database
-    if url.get_backend_name() == "postgresql":  # only the server knows in which schema our tables are
+    if query := of(url.get_backend_name()).schema_query:  # only the server knows in which schema our tables are
         database = context.database()
         try:
-            place = database.read_now(lambda tx: tx.exec_driver_sql("SELECT current_schema()").scalar())
+            place = database.read_now(lambda tx: tx.exec_driver_sql(query).scalar())
         finally:
             database.close()
     click.echo("\n".join(grants.statements(url.get_backend_name(), role, place)))

@@ -4,7 +4,8 @@ import hashlib
 import hmac
 import re
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 HIGHEST_PORT = 65535
 DRIVERS = {
@@ -14,6 +15,40 @@ DRIVERS = {
     "mariadb": "mariadb+pymysql",
     "mssql": "mssql+pymssql",
 }
+SHORTEST_SECRET = 4  # hiding a shorter text would blank half of a sentence and so give it away
+HARMLESS = frozenset(
+    [
+        "application_name",
+        "channel_binding",
+        "charset",
+        "connect_timeout",
+        "hostaddr",
+        "keepalives",
+        "keepalives_count",
+        "keepalives_idle",
+        "keepalives_interval",
+        "local_infile",
+        "options",
+        "read_timeout",
+        "ssl_ca",
+        "ssl_capath",
+        "ssl_cert",
+        "ssl_cipher",
+        "ssl_disabled",
+        "ssl_key",
+        "ssl_verify_cert",
+        "ssl_verify_identity",
+        "sslcert",
+        "sslkey",
+        "sslmode",
+        "sslrootcert",
+        "target_session_attrs",
+        "tcp_user_timeout",
+        "timeout",
+        "unix_socket",
+        "write_timeout",
+    ]
+)
 NOT_A_HOST = re.compile(r"[\x00-\x20\x7f\\]")
 NO_PLAIN_FILE = re.compile(r"^/?$|^[^/]|[?]|:memory:|/file:")  # what follows sqlite:// and is no file on disk
 
@@ -57,13 +92,51 @@ def database_address(value: str) -> str:
         raise ValueError(f"is no database address that we know; begin with one of {known}")
     if back_end == "sqlite" and NO_PLAIN_FILE.search(rest):
         raise ValueError("must be a plain file on disk; write sqlite:///orderbridge.db or sqlite:////folder/file.db")
-    return value if driver else f"{DRIVERS[back_end]}://{rest}"
+    rest = rest if back_end == "sqlite" else _with_escaped_password(rest)
+    return f"{scheme if driver else DRIVERS[back_end]}://{rest}"
+
+
+def _with_escaped_password(rest: str) -> str:
+    """SQLAlchemy ends a password at its first @, and would show what comes behind that as the host."""
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    if rest.count("@") > 1 and "@" in path.partition("?")[0]:
+        raise ValueError("holds an @ that may be the password's or not; write it as %40")
+    if at or "@" not in rest:  # else the / is the password's
+        _port(host.partition("?")[0])
+    return f"{user.replace('@', '%40')}{at}{host}{slash}{path}"
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite address; None for a server's."""
+    scheme, _, rest = url.partition(":///")
+    return Path(rest) if scheme.partition("+")[0] == "sqlite" and rest else None
 
 
 def without_password(url: str) -> str:
-    """A database address that may be printed. It rather hides too much: a password can hold any character."""
-    url = re.sub(r"^([^:]+://[^:/]*:).*@", r"\1***@", url)
-    return re.sub(r"(?i)(pass\w*|pwd)=[^&]*", r"\1=***", url)
+    """A database address that may be printed. It rather hides too much: a password can hold any character.
+
+    Of the query only what is known to be harmless is shown: each driver has its own names for a password.
+    """
+    place, question, query = re.sub(r"^([^:]+://[^:/]*:).*@", r"\1***@", url).partition("?")
+    return f"{place}{question}{'&'.join(map(_harmless, query.split('&')))}"
+
+
+def _harmless(parameter: str) -> str:
+    name, equals, _ = parameter.partition("=")
+    shown = not equals or unquote_plus(name).lower() in HARMLESS
+    return parameter if shown else f"{name}=***"
+
+
+def secrets_of(url: str) -> list[str]:
+    """Everything of a database address that `without_password` hides, as written and as meant, the longest first."""
+    passwords = re.findall(r"^[^:]+://[^:/]*:(.*)@", url)
+    query = [part.partition("=") for part in url.partition("?")[2].split("&")]
+    passwords += [value for name, _, value in query if unquote_plus(name).lower() not in HARMLESS]
+    both = {
+        form for one in passwords for form in (one, unquote(one), unquote_plus(one)) if len(form) >= SHORTEST_SECRET
+    }
+    return sorted(both, key=len, reverse=True)
 
 
 def listen_address(value: str) -> str:

@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from orderbridge.actions import PREPARING_TIME
 from orderbridge.config.addresses import (
     database_address,
     fingerprint,
@@ -33,7 +34,7 @@ from orderbridge.config.addresses import (
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED
 
 PREFIX = "ORDERBRIDGE_"
-COOLDOWN_SECONDS = 30  # SPEC.md, Limits
+COOLDOWN_SECONDS = 30  # docs/interface.md, Limits
 KNOWN_STATUS_IDS = frozenset({RECEIVED, CONFIRMED, COMPLETE_WITH_PAYMENT, CANCELED, IN_DELIVERY})
 SECRETS = ("app_secret_key", "rest_secret_key")
 ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential files: no slash
@@ -43,7 +44,8 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # ---- the keys --------------------------------------------------------------------------------------------------------
 
 Wait = Annotated[float, Field(ge=0, le=3600)]  # seconds
-PreparingTime = Annotated[int, Field(ge=1, le=1440)]  # minutes
+Minutes = Annotated[int, Field(ge=0, le=1440)]
+PreparingTime = Annotated[int, Field(ge=PREPARING_TIME.least, le=PREPARING_TIME.most)]  # minutes
 
 
 class _Table(BaseModel):
@@ -59,6 +61,7 @@ class Marketplace(_Table):
     cooldown_seconds: Annotated[float, Field(gt=0, le=3600)] = COOLDOWN_SECONDS
     timeout_seconds: Annotated[float, Field(gt=0, le=120)] = 20
     needs_payment_status_id: int | None = None
+    list_limit: Annotated[int, Field(ge=1)] | None = None
 
     @field_validator("base_url")
     @classmethod
@@ -132,6 +135,14 @@ class Orders(_Table):
     retention_days: Annotated[int, Field(ge=0, le=36500)] = 90
 
 
+class Alarms(_Table):
+    """For how many minutes something may last before `status` and the log call it a problem. 0: never."""
+
+    unanswered_minutes: Minutes = 3
+    not_taken_over_minutes: Minutes = 3
+    cancellation_unseen_minutes: Minutes = 2
+
+
 class RestaurantRule(_Table):
     """What is different for one restaurant of an account. No minutes: it does not accept by itself."""
 
@@ -164,6 +175,11 @@ class Account(_Table):
     def fingerprint(self) -> str:
         """What the cooldown and the stored token hang on; see the function of this name."""
         return self._fingerprint
+
+    @property
+    def application(self) -> str:
+        """The same for all accounts with one app_secret_key, which it does not give away."""
+        return fingerprint("application", self.app_secret_key.get_secret_value(), "")
 
     def auto_accept(self, restaurant_id: str | None) -> int | None:
         """The preparing time with which this restaurant's orders are accepted by themselves, or None."""
@@ -241,6 +257,7 @@ class Settings(BaseSettings):
     database: Database = Database()
     actions: Actions = Actions()
     orders: Orders = Orders()
+    alarms: Alarms = Alarms()
     accounts: tuple[Account, ...]
     web: Web = Web()
     log: Log = Log()

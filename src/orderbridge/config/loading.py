@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource, SettingsError
 
-from orderbridge.config.addresses import without_password
+from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.config.keys import PREFIX, SECRETS, Database, Settings, Source
 from orderbridge.errors import ConfigError
 
@@ -101,7 +101,7 @@ def load(
     _settle(tree, file.parent if file else Path.cwd(), environ, found)
     settings = _validate(tree, found)
     origins = {_dotted(place): origin for place, origin in found.origins.items()}
-    settings._source = Source(file, origins, tuple(_warnings(file, in_file)))  # noqa: SLF001 - only `load` knows it
+    settings._source = Source(file, origins, tuple(_warnings(file, in_file, settings.database.url)))  # noqa: SLF001 - only `load` knows it
     return settings
 
 
@@ -123,6 +123,8 @@ def _read(file: Path) -> Tree:
         raise ConfigError(
             f"{file}: there is no such file. Copy config.example.toml there, or name another one."
         ) from None
+    except IsADirectoryError:
+        raise ConfigError(f"{file}: is a folder. Name the file in it.") from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({error.strerror}). Check its owner and mode.") from None
     except UnicodeDecodeError:
@@ -278,11 +280,21 @@ def _key_names(model: type[BaseModel]) -> list[str]:
     return names
 
 
-def _warnings(file: Path | None, in_file: Tree) -> Iterator[str]:
+def _warnings(file: Path | None, in_file: Tree, database: str) -> Iterator[str]:
     secret = any(place[-1] in SECRETS for place, _ in _leaves(in_file))
     url = str(_at(in_file, ("database", "url")))
     if file and (secret or without_password(url) != url) and file.stat().st_mode & S_IROTH:
         yield f"{file} holds secrets and everybody on this machine can read it; run: chmod o-r {file}"
+    if (kept := sqlite_file(database)) and _mode(kept) & S_IROTH:
+        yield f"{kept} holds customers' data and everybody on this machine can read it; run: chmod o-rwx {kept}*"
+
+
+def _mode(file: Path) -> int:
+    """0 for what is not there, or not to be looked at: opening it tells that."""
+    try:
+        return file.stat().st_mode
+    except OSError:
+        return 0
 
 
 def _leaves(tree: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:

@@ -7,7 +7,9 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from orderbridge.store.database import Database, is_busy, is_refusal
+from orderbridge.errors import FileLost
+from orderbridge.store.database import Database
+from orderbridge.store.failures import is_busy, is_refusal
 
 _log = structlog.get_logger(__name__)
 
@@ -27,16 +29,20 @@ async def write_batch(
         return [], []
     try:
         return list(await database.run(lambda tx: work(tx, things), urgent=urgent)), []
+    except FileLost:  # it concerns the daemon, which ends
+        raise
     except Exception as error:  # noqa: BLE001 - whose it is shows when each is written alone
-        if _concerns_all(database, error):
+        if concerns_all(database, error):
             return [], []
     written: list[Written] = []
     failed: list[tuple[Thing, Exception]] = []
     for thing in things:
         try:
             written += await database.run(lambda tx, thing=thing: work(tx, [thing]), urgent=urgent)  # type: ignore[misc]
+        except FileLost:
+            raise
         except Exception as error:  # noqa: BLE001 - the others need not wait
-            if _concerns_all(database, error):
+            if concerns_all(database, error):
                 break
             if not isinstance(error, DBAPIError):
                 _log.exception("batch.crashed")
@@ -44,9 +50,9 @@ async def write_batch(
     return written, failed
 
 
-def _concerns_all(database: Database, error: Exception) -> bool:
+def concerns_all(database: Database, error: Exception) -> bool:
     """A server that is away, a SQLite file that somebody holds: each thing alone would wait as long again."""
     if not isinstance(error, DBAPIError) or is_refusal(error):
         return False
     connecting = isinstance(error, OperationalError) and error.statement is None
-    return connecting or error.connection_invalidated or (database.is_sqlite and is_busy(error))
+    return connecting or error.connection_invalidated or (database.dialect.one_writer and is_busy(error))

@@ -1,7 +1,34 @@
 """Lanes: what concerns one order, one food or one restaurant goes one after another (promises 2 and 5).
 
-A lane is taken by an acknowledgement or by a row on the wire. Moments are counted, so that "between the sending of
-the poll's request and the acknowledgement" is a comparison of numbers and no clock is asked.
+A lane is what only one request at a time may concern: an order, by its payment_key; a restaurant; a food of one
+account's menu, because the same number on another menu is another food. Different lanes know nothing of each other, so
+all of them go side by side.
+
+Why. The service answers 200 to whatever it can do, in the order in which it hears of it: an accept that overtakes a
+cancel is cooked, a "sold out" that overtakes an "on sale" stays. And an acknowledgement names no status: it marks
+whatever the order has at that moment as seen. Were an action to change the order between the list that we stored and
+the acknowledgement of it, the service would never show us what came of it.
+
+Who takes a lane:
+
+    a row of the outbox    from being taken out of the queue until its verdict, or its next try, is on disk
+    an acknowledgement     from the moment its list is read, before the order is stored, until it is answered or dropped
+    the end of an order's  while it is written, if the row was sent: a list that is being taken in must not see it
+    unresolved row         end halfway
+    a poll as a look       while it resolves an unresolved row of an order that its list lacks
+
+Between them a lane is free, also while a row of it waits for its next try: the queue keeps the rows of a lane in their
+order by itself (rules.queue), and an acknowledgement may go first.
+
+What may overtake. Of the rows of a lane nothing may: not a row that waits for its retry, not one whose outcome is
+unknown. A cancel ends an earlier accept or on_the_way that is not on the wire, and the newest of several toggles the
+others (rules.outbox): that is superseding, the older row does not leave at all. An acknowledgement goes before every
+row that waits. Between lanes, orders go before restaurants and foods (rules.lines).
+
+A list is older than its arrival. What an action did after the list was made, the list cannot show; so a poll's word
+about an order counts only if no action of it was on the wire, or unresolved, at any moment since the poll began. Moments
+are counted, not measured: "used since the poll began" is a comparison of two numbers, and no clock that is set can
+spoil it.
 """
 
 from orderbridge.rules.outbox import Lane, order_lane

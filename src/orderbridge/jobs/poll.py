@@ -1,67 +1,76 @@
 """The poll: when it may leave, what its answer or its failure means for the next one (promise 3).
 
 One get-current, its note in the database before it leaves and again when the answer is in. A restart or a crash finds
-the note; within one run the monotonic clock decides, which nobody can set. What was delivered goes to jobs.intake.
+the note; within one run the monotonic clock decides, which nobody can set (rules.cooldown; rules.turns knows the accounts
+that are polled in turn). What was delivered goes to jobs.intake.
 """
 
-from collections.abc import Sequence
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
-from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, Unauthorized
+from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, RateLimited
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.intake import Intake, Polled
+from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.verdicts import Verdicts
-from orderbridge.store import accounts
-from orderbridge.store.database import Database
+from orderbridge.jobs.notes import Notes
+from orderbridge.model import Document
+from orderbridge.rules.asking import Asking, came_in_part
+from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
+from orderbridge.rules.turns import Change, Ended, names_of
+from orderbridge.store.accounts import Success
+from orderbridge.texts import say
 
-MARGIN_S = 0.05  # two clocks never run alike
+MOST_NAMED = 20  # accounts in one line of the log
 
 _log = structlog.get_logger(__name__)
 
 
+class Places(asyncio.Semaphore):
+    """How many requests for orders may be under way. Who waits for a place stands in line."""
+
+    is_closed = False
+
+    def close(self) -> None:
+        """Who waits now gets a place at once, one after another, and sees that it is for nothing."""
+        self.is_closed = True
+        self.release()
+
+
 class Poller:
-    """The polls of one account, one after another."""
+    """The polls of one account, one after another. `places`: of them all, how many requests may be under way."""
 
     def __init__(
         self,
         account: Account,
         *,
-        database: Database,
+        intake: Intake,
+        notes: Notes,
         lanes: Lanes,
+        cooldowns: Cooldowns,
+        places: Places,
         clock: Clock,
-        verdicts: Verdicts,
-        configured: Sequence[str],
-        cooldown_s: float,
         timeout_s: float,
         needs_payment_id: int | None = None,
-        may_acknowledge: bool = True,
     ) -> None:
         self._account = account
-        self._database = database
+        self._who = account.fingerprint
+        self._intake = intake
+        self._notes = notes
         self._lanes = lanes
+        self._cooldowns = cooldowns
+        self._places = places
         self._clock = clock
-        self._intake = Intake(
-            account,
-            database=database,
-            lanes=lanes,
-            clock=clock,
-            verdicts=verdicts,
-            configured=configured,
-            needs_payment_id=needs_payment_id,
-            may_acknowledge=may_acknowledge,
-        )
-        self._cooldown = timedelta(seconds=cooldown_s + MARGIN_S)
-        self._timeout = timedelta(seconds=timeout_s)
-        self._next = 0.0  # by the monotonic clock, which no one can set
+        self._timeout_s = timeout_s
+        self._needs_payment_id = needs_payment_id
+        self._listened_until: float | None = None  # by the monotonic clock: since then nothing was counted
+        self._asking = Asking()
+        self._not_in: set[int] = set()  # statuses that did not come in either, and were told
         self._state = "new"
-        self._unauthorized = False  # how the last poll was answered
         self._log = _log.bind(account=account.name)
 
     async def tick(self) -> Polled:
@@ -72,34 +81,52 @@ class Poller:
             return counts
         began = self._lanes.begin_poll()
         self._account.is_looking = True
+        good: Success | None = None
         try:
-            await self._poll(began, counts)
+            good = await self._poll(began, counts)
         finally:
             self._account.is_looking = False
             self._lanes.end_poll(began)
+            if self._cooldowns.is_on_the_wire(self._who):  # an error of ours: the others of its group must not wait
+                await self._cool_down(Ended.FAILED)
+        if good is not None:  # only now: what was delivered is on disk
+            await self._note_success(good)
+            counts.again_in = max(self._slot(), 0.0)
         return counts
 
-    async def _poll(self, began: int, counts: Polled) -> None:
+    async def _poll(self, began: int, counts: Polled) -> Success | None:
+        asked = self._asking.status_id
         try:
-            documents = await self._account.client.current_orders()
+            documents = await self._request(asked)
         except MarketplaceError as error:
             counts.again_in = await self._failed(error, noted=True)
-            return
+            return None
         answered = self._clock.monotonic()
-        self._account.heard(None)
         counts.delivered = len(documents)
-        next_poll = self._cool_down()
-        if documents:  # taking them in takes its time
-            await self._note_cooldown(next_poll)
-        await self._intake.take_in(documents, began, answered, counts)
-        counts.ok = True
-        await self._note_success(next_poll)
-        counts.again_in = max(self._next - self._clock.monotonic(), 0.0)
+        next_poll = await self._cool_down(Ended.OK)
+        if documents or asked is not None:  # taking them in takes its time
+            await self._notes.cooled(self._who, next_poll)
+        await self._intake.take_in(documents, began, answered, counts, asked=asked)
+        self._asking = self._asking.answered()
+        good: Success | None = None
+        if asked is None:
+            counts.ok = True
+            good = Success(self._who, self._clock.now(), next_poll, self._listened(answered), counts.not_stored)
+        else:
+            await self._note_state("failing", "list_too_large: asked for by status", "list_too_large")
+        counts.again_in = max(self._slot(), 0.0)
         self._tell(counts, answered)
+        return good
+
+    async def _request(self, asked: int | None) -> tuple[Document, ...]:
+        try:
+            return await self._account.client.current_orders(asked)
+        finally:
+            self._places.release()
 
     async def _wait(self) -> float:
-        """Seconds to wait; 0: the poll is noted and may leave. A login comes first: it must not use up the slot."""
-        wait = max(self._next - self._clock.monotonic(), self._account.paused())
+        """Seconds to wait; 0: the poll has a place, is noted and may leave. A login comes first: it uses up no slot."""
+        wait = max(self._slot(), self._account.paused())
         if wait > 0:
             if self._account.is_refused() and self._state != "login_refused":
                 await self._note_state("login_refused", "login_refused", "login_refused")
@@ -110,60 +137,97 @@ class Poller:
         except MarketplaceError as error:
             failure = error if isinstance(error, NotSent) else NotSent("login_failed", error.code)
             return await self._failed(failure, noted=False)
-        noted = await self._database.run(self._reserve)
+        await self._places.acquire()  # given back with the answer
+        wait = 1.0
+        try:
+            wait = await self._reserve()
+        finally:
+            if wait > 0:
+                self._places.release()
+        return wait
+
+    async def _reserve(self) -> float:
+        """Seconds to wait; 0: the poll is noted and may leave."""
+        if self._places.is_closed:
+            return MARGIN_S
+        if (wait := self._slot()) > 0:  # meanwhile it is the turn of another one
+            return wait
+        self._cooldowns.leaves(self._who, self._clock.monotonic())
+        noted: datetime | None = self._clock.now()
+        try:
+            noted = await self._notes.reserve(self._who)
+        finally:
+            if noted is not None:
+                self._cooldowns.unsent(self._who)
         return 0.0 if noted is None else max((noted - self._clock.now()).total_seconds(), MARGIN_S)
 
-    def _reserve(self, connection: Connection) -> datetime | None:
-        now, longest = self._clock.now(), self._timeout + self._cooldown
-        return accounts.reserve_poll(
-            connection, self._account.fingerprint, now=now, until=now + longest, longest=longest
-        )
+    def _slot(self) -> float:
+        """Seconds until the cooldown, its own or that of its group, is over."""
+        return self._cooldowns.wait(self._who, self._clock.monotonic())
 
     async def _failed(self, error: MarketplaceError, *, noted: bool) -> float:
         """A failed poll: its slot is used up, unless the request certainly never left. `noted`: it was in the books."""
-        self._account.heard(error)
-        if isinstance(error, Unauthorized):
-            if self._unauthorized:  # the token of a fresh login, too: the poll has its second 401
-                self._account.refuse_token(error.code)
-            self._unauthorized = True
+        self._ask_otherwise(error)
         state = "failing"
         if isinstance(error, NotSent):
             state = "login_refused" if isinstance(error, LoginRefused) else "unreachable"
         said = f"{error.code}: {error.detail}" if error.detail else error.code
         # An answer's own words may hold a customer's name: they are for the table, not for the log.
         logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
-        if not isinstance(error, NotSent):
-            await self._note_state(state, said, logged, next_poll=self._cool_down())
-            return max(self._next - self._clock.monotonic(), 0.0)
-        await self._note_state(state, said, logged, next_poll=self._clock.now() if noted else None)
-        return max(self._account.paused(), 1.0)
+        if isinstance(error, NotSent):
+            self._cooldowns.unsent(self._who)
+            await self._note_state(state, said, logged, next_poll=self._clock.now() if noted else None)
+            return max(self._account.paused(), 1.0)
+        on_trial = self._cooldowns.is_on_trial(self._who)
+        limited = isinstance(error, RateLimited)
+        next_poll = await self._cool_down(Ended.LIMITED if limited else Ended.FAILED)
+        if on_trial and limited:  # that was to be expected
+            await self._notes.cooled(self._who, next_poll)
+        else:
+            await self._note_state(state, said, logged, next_poll=next_poll)
+        return max(self._slot(), 0.0)
 
-    def _cool_down(self) -> datetime:
+    def _ask_otherwise(self, error: MarketplaceError) -> None:
+        """A list that does not come in whole is asked for in parts. Told when that begins, and of each part once."""
+        asked = self._asking.status_id
+        before, self._asking = self._asking, self._asking.failed(error, self._needs_payment_id)
+        if asked is None and self._asking != before and self._asking.rounds == 1:
+            self._not_in.clear()
+            self._log.warning("poll.list_too_large", error=error.code, remedy=say("poll.in_parts"))
+        elif asked is not None and came_in_part(error) and asked not in self._not_in:
+            self._not_in.add(asked)
+            self._log.error("poll.part_too_large", status_id=asked, error=error.code, remedy=say("poll.part_missing"))
+
+    async def _cool_down(self, how: Ended) -> datetime:
         """The cooldown runs from here, by the monotonic clock. Returns the end of it, for the next start's database."""
-        self._next = self._clock.monotonic() + self._cooldown.total_seconds()
-        return self._clock.now() + self._cooldown
+        next_poll = self._clock.now() + timedelta(seconds=self._cooldowns.cooldown_s)
+        for change in self._cooldowns.ended(self._who, how, self._clock.monotonic()):
+            _tell_change(change)
+            names = names_of(change.members) if change.grouped else None
+            await self._notes.in_turn([member.fingerprint for member in change.members], names)
+        return next_poll
 
-    async def _note_cooldown(self, next_poll: datetime) -> None:
-        try:
-            await self._database.run(
-                lambda tx: accounts.note_poll(tx, self._account.fingerprint, next_poll_utc=next_poll), urgent=True
-            )
-        except DBAPIError as error:  # the note from before the request stands, and is the longer one
-            self._log.debug("poll.note_failed", error=type(error.orig).__name__)
+    def _listened(self, answered: float) -> int:
+        """Whole seconds of listening up to this good poll, from the one before it in this run.
 
-    async def _note_success(self, next_poll: datetime) -> None:
-        """Only now: what was delivered is on disk."""
+        Between two good polls lies no more than a cooldown and two timeouts for each account that is polled in turn with
+        this one; what is longer was no listening.
+        """
+        since = self._listened_until
+        seconds = 0 if since is None else int(answered - since)
+        in_turn = max(len(self._cooldowns.in_turn(self._who)), 1)
+        longest = int(in_turn * (self._cooldowns.cooldown_s + 2 * self._timeout_s))
+        if since is None or seconds > longest:
+            self._listened_until = answered
+        else:
+            self._listened_until = since + seconds
+        return min(seconds, longest)
+
+    async def _note_success(self, good: Success) -> None:
         if self._state not in {"new", "ok"}:
             self._log.info("poll.recovered", after=self._state)
         self._state = "ok"
-        self._unauthorized = False
-        values = {
-            "state": "ok",
-            "last_error": None,
-            "last_poll_ok_utc": self._clock.now(),
-            "next_poll_utc": next_poll,
-        }
-        await self._database.run(lambda tx: accounts.note_poll(tx, self._account.fingerprint, **values))
+        await self._notes.succeeded(good)
 
     async def _note_state(self, state: str, said: str, logged: str, *, next_poll: datetime | None = None) -> None:
         """How the account stands. `next_poll`: when the next one may leave; None: that was not noted, and is not."""
@@ -173,7 +237,7 @@ class Poller:
         values: dict[str, Any] = {"state": state, "last_error": said}
         if next_poll is not None:
             values["next_poll_utc"] = next_poll
-        await self._database.run(lambda tx: accounts.note_poll(tx, self._account.fingerprint, **values))
+        await self._notes.failed(self._who, **values)
 
     def _tell(self, counts: Polled, answered: float) -> None:
         took = round((self._clock.monotonic() - answered) * 1000)
@@ -187,3 +251,18 @@ class Poller:
             dropped=counts.dropped,
             ms=took,
         )
+
+
+def _tell_change(change: Change) -> None:
+    """A cooldown that is shared makes every order late: somebody has to know, once."""
+    names = [member.name for member in change.members]
+    facts: dict[str, Any] = {"accounts": names[:MOST_NAMED], "count": len(names)}
+    if not change.grouped:
+        _log.info("cooldown.own", **facts)
+    elif change.is_new:
+        whose = "the address that calls" if change.by_address else "the application (app_secret_key)"
+        cause = f"their polls are answered 429 although each keeps its cooldown: it seems to be that of {whose}"
+        remedy = say("poll.shared_cooldown")
+        _log.error("cooldown.shared", **facts, cause=cause, remedy=remedy)
+    else:
+        _log.info("cooldown.shared_by", **facts)

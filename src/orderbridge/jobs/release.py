@@ -1,4 +1,4 @@
-"""Documents in quarantine, tried once more when the cause is gone (DESIGN, Documents).
+"""Documents in quarantine, tried once more when the cause is gone (docs/design.md, Documents).
 
 A document that reads as an order now is written as a delivery would be. It is not acknowledged here: what only the
 database had refused was acknowledged when it came, and anything else the service delivers again by itself. Nor is it
@@ -12,11 +12,12 @@ from enum import StrEnum
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.jobs import writing
-from orderbridge.marketplace.schema import read_order
+from orderbridge.marketplace.schema import read_order, read_stored, tells_more
 from orderbridge.model import Order
+from orderbridge.rules import lifecycle
 from orderbridge.store import locks, orders, quarantine, reference
-from orderbridge.store.database import Database, is_refusal
+from orderbridge.store.database import Database
+from orderbridge.store.failures import is_refusal
 from orderbridge.store.quarantine import Kept
 
 
@@ -45,10 +46,9 @@ def release(database: Database, row_id: int, *, needs_payment_id: int | None, no
     kept = database.read_now(lambda tx: quarantine.read(tx, row_id))
     if kept is None:
         return None
-    document = writing.reread(kept.payload)
-    if document is None or document.payment_key is None or document.reason is not None:
-        reason = kept.reason if document is None else document.reason
-        return Released(row_id, kept.payment_key, Outcome.KEPT, reason)
+    document = read_stored(kept.payload)
+    if document.reason is not None:
+        return Released(row_id, kept.payment_key, Outcome.KEPT, document.reason)
     codes = database.read_now(reference.payment_codes)
     order = read_order(document, payment_codes=codes)
 
@@ -78,7 +78,7 @@ def _write(
         return Outcome.WAITS
     stored = orders.stored(connection, [order.payment_key]).get(order.payment_key)
     if stored is None:
-        orders.insert_new(connection, kept.account, [writing.arrival(order, needs_payment_id)], now)
+        orders.insert_new(connection, kept.account, [lifecycle.arrival(order, needs_payment_id)], now)
         return Outcome.TAKEN_IN
     if stored.account != kept.account:
         return Outcome.FOREIGN
@@ -86,14 +86,8 @@ def _write(
         return Outcome.SUPERSEDED
     if orders.with_unresolved_rows(connection, [order.payment_key]):
         return Outcome.WAITS
-    writing.update(
-        connection,
-        stored,
-        order,
-        payload=orders.payloads(connection, [order.payment_key])[order.payment_key],
-        payment_codes=codes,
-        needs_payment_id=needs_payment_id,
-        status_counts=True,
-        now=now,
-    )
+    payload = orders.payloads(connection, [order.payment_key])[order.payment_key]
+    news = tells_more(order, payload, payment_codes=codes)
+    change = lifecycle.merge(stored, order.status_id, contents_changed=news, status_counts=True)
+    orders.update_delivered(connection, stored, lifecycle.arrival(order, needs_payment_id), change, now)
     return Outcome.TAKEN_IN

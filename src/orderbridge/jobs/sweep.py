@@ -1,7 +1,7 @@
 """What only time brings about: orders that end by silence, and customers' data that has been kept long enough."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from zoneinfo import ZoneInfo
 
@@ -10,7 +10,7 @@ import structlog
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.batch import write_batch
-from orderbridge.store import orders, quarantine
+from orderbridge.store import quarantine, retention, silence
 from orderbridge.store.database import Database
 
 _log = structlog.get_logger(__name__)
@@ -27,19 +27,26 @@ class Swept:
 async def sweep(database: Database, settings: config.Settings, clock: Clock) -> Swept:
     """One short transaction for each kind; what is left, or what somebody holds, waits for the next sweep."""
     now = clock.now()
-    silence = timedelta(hours=settings.orders.silence_hours)
-    zone = ZoneInfo(settings.marketplace.timezone)
-    not_before = f"{(now - silence).astimezone(zone):%Y-%m-%d %H:%M:%S}"
-    quiet = await database.read(lambda tx: orders.silent(tx, now, silence, not_before))
-    end = partial(orders.end_silent, now=now, silence=silence, not_before=not_before)
-    ended, refused = await write_batch(database, end, quiet)
+    ended, refused = await _end_silent(database, settings, now)
     blanked = 0
     if settings.orders.retention_days:
         before = now - timedelta(days=settings.orders.retention_days)
-        old = await database.read(lambda tx: orders.with_old_contents(tx, before))
-        emptied, kept = await write_batch(database, partial(orders.blank_old, before=before), old)
-        refused += kept
+        old = await database.read(lambda tx: retention.with_old_contents(tx, before))
+        emptied, kept = await write_batch(database, partial(retention.blank_old, before=before), old)
+        refused += len(kept)
         blanked = len(emptied) + await database.run(lambda tx: quarantine.blank_old(tx, before, now))
     if ended or blanked or refused:
-        _log.info("orders.swept", ended=len(ended), blanked=blanked, refused=len(refused))
-    return Swept(len(ended), blanked)
+        _log.info("orders.swept", ended=ended, blanked=blanked, refused=refused)
+    return Swept(ended, blanked)
+
+
+async def _end_silent(database: Database, settings: config.Settings, now: datetime) -> tuple[int, int]:
+    """How many orders ended by silence, and of how many that was refused."""
+    after = timedelta(hours=settings.orders.silence_hours)
+    local_now = f"{now.astimezone(ZoneInfo(settings.marketplace.timezone)):%Y-%m-%d %H:%M:%S}"
+    fresh = await database.read(lambda tx: silence.to_count(tx, local_now))
+    _, refused = await write_batch(database, partial(silence.count_from_here, local_now=local_now), fresh)
+    quiet = await database.read(lambda tx: silence.silent(tx, after, local_now))
+    end = partial(silence.end_silent, now=now, silence=after, local_now=local_now)
+    ended, kept = await write_batch(database, end, quiet)
+    return len(ended), len(refused) + len(kept)

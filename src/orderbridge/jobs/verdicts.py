@@ -1,33 +1,31 @@
 """Carrying out a decision about an outbox row: the row's end, the order's status and its story, in one transaction."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.model import Action, ActionState, Attempt, KnownBy, OutboxRow, Verdict
+from orderbridge.actions import key_of
+from orderbridge.model import ActionState, Attempt, OutboxRow, Stored, Verdict
 from orderbridge.rules import lifecycle
-from orderbridge.rules.outbox import argument_problem
-from orderbridge.rules.retry import Again, AwaitLook, Decision, counted, is_uncertain
+from orderbridge.rules.retry import Again, AwaitLook, Decision, counted, stands_after
+from orderbridge.rules.verdicts import doubts_status, is_alarm, new_status, wrong_argument
 from orderbridge.store import actions, orders
-from orderbridge.store.database import is_refusal
+from orderbridge.store.actions import End, Wait
+from orderbridge.store.failures import is_refusal
+from orderbridge.store.orders import News
 from orderbridge.texts import text
 
 _log = structlog.get_logger(__name__)
 
 
 def tell_verdict(row: OutboxRow, verdict: Verdict) -> None:
-    """One line for each verdict.
-
-    An accept that came to nothing is an alarm: a customer was not answered. So is an on_the_way of which nobody knows
-    what it did: somebody has to look.
-    """
-    unanswered = row.action == Action.ACCEPT and verdict.state in {ActionState.FAILED, ActionState.EXPIRED}
-    unknown = row.action == Action.ON_THE_WAY and verdict.code == "outcome_unknown"
-    told = _log.error if unanswered or unknown else _log.info
+    """One line for each verdict."""
+    told = _log.error if is_alarm(row, verdict) else _log.info
     told(
         f"action.{verdict.state}",
         id=row.id,
@@ -45,7 +43,7 @@ def about(row: OutboxRow) -> dict[str, str | int]:
 
 
 @contextlib.contextmanager
-def beside(connection: Connection, row: OutboxRow) -> Iterator[None]:
+def best_effort(connection: Connection, row: OutboxRow) -> Iterator[None]:
     """For what a verdict writes elsewhere. Where a trigger of the POS refuses that, the row still gets its verdict."""
     try:
         with connection.begin_nested():
@@ -56,6 +54,21 @@ def beside(connection: Connection, row: OutboxRow) -> Iterator[None]:
         _log.error("action.order_not_written", id=row.id, error=type(error.orig).__name__, **about(row))
 
 
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """What was decided about a row. `counted`: its attempts. `history`: they themselves, where it goes on."""
+
+    row: OutboxRow
+    decision: Decision
+    counted: int
+    history: Sequence[Attempt] = ()
+
+    @classmethod
+    def after(cls, row: OutboxRow, history: Sequence[Attempt], decision: Decision) -> "Posting":
+        """What was decided after the newest attempt, the last of `history`."""
+        return cls(row, decision, counted(history), history)
+
+
 class Verdicts:
     """What every writer of verdicts needs to know: the cashier's language and the configured status id."""
 
@@ -63,87 +76,94 @@ class Verdicts:
         self._language = language
         self._needs_payment_id = needs_payment_id
 
+    def post(
+        self, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime
+    ) -> int:
+        """Write decisions about rows, and into the orders that are known. Returns how many rows ended by it."""
+        ends: list[tuple[int, End]] = []
+        waits: list[tuple[int, Wait]] = []
+        for one in postings:
+            match one.decision:
+                case Verdict() as verdict:
+                    words = self._words(one.row, verdict.code, verdict.state)
+                    ends.append((one.row.id, End(verdict, words, one.counted)))
+                case Again() | AwaitLook() as goes_on:
+                    waits.append((one.row.id, self._wait(one, goes_on)))
+        ended = actions.finish(connection, ends, now)
+        actions.postpone(connection, waits)
+        if ended or not ends:
+            self._write_orders(connection, [one for one in postings if one.row.payment_key in known], known, now)
+        return ended
+
     def carry_out(
-        self, connection: Connection, row: OutboxRow, history: list[Attempt], decision: Decision, now: datetime
+        self, connection: Connection, row: OutboxRow, history: Sequence[Attempt], decision: Decision, now: datetime
     ) -> None:
         """Write what was decided after the newest attempt, the last of `history`."""
-        match decision:
-            case Again(at=at):
-                state = ActionState.SENDING if is_uncertain(history) else ActionState.PENDING
-                self._postpone(connection, row, history, state, at)
-            case AwaitLook():
-                self._postpone(connection, row, history, ActionState.SENDING, None)
-                self._doubt(connection, row)
-            case Verdict():
-                self.finish(connection, row, decision, counted(history), now)
+        self.post(connection, [Posting.after(row, history, decision)], self._order_of(connection, row), now)
 
-    def explain(self, connection: Connection, row: OutboxRow, code: str) -> None:
-        """Say for what a row waits that has not been sent."""
-        actions.explain(connection, row.id, code, self._words(row, code, ActionState.PENDING))
-
-    def _postpone(
-        self, connection: Connection, row: OutboxRow, history: list[Attempt], state: ActionState, at: datetime | None
-    ) -> None:
-        last = history[-1]
-        words = self._words(row, last.code, state)
-        actions.postpone(connection, row.id, state, at, last, words, counted(history))
-
-    def finish(
-        self,
-        connection: Connection,
-        row: OutboxRow,
-        verdict: Verdict,
-        attempts: int,
-        now: datetime,
-    ) -> bool:
+    def finish(self, connection: Connection, row: OutboxRow, verdict: Verdict, attempts: int, now: datetime) -> bool:
         """End a row. False when somebody ended it first."""
-        words = self._words(row, verdict.code, verdict.state)
-        if not actions.finish(connection, row.id, verdict, words, attempts, now):
-            return False
-        if row.payment_key is not None:
-            with beside(connection, row):
-                self._tell_order(connection, row, verdict, now)
-        return True
+        return bool(self.post(connection, [Posting(row, verdict, attempts)], self._order_of(connection, row), now))
 
-    def _tell_order(self, connection: Connection, row: OutboxRow, verdict: Verdict, now: datetime) -> None:
-        known = orders.stored(connection, [row.payment_key or ""]).get(row.payment_key or "")
-        if known is None:
-            return
-        status_id = verdict.status_id
-        if verdict.state == ActionState.DONE and status_id is not None:
-            word = lifecycle.status_name(status_id, self._needs_payment_id)
-            ended_by = lifecycle.ENDS.get(status_id)
-            shown = (
-                verdict.known_by != KnownBy.REFUSAL
-            )  # it proves it, but the service itself has not shown that status
-            orders.set_status(connection, known, status_id, word, ended_by, now, shown=shown)
-        elif verdict.state == ActionState.REFUSED and verdict.http_status is not None:
-            orders.doubt_status(connection, known)
-        became = status_id if status_id is not None else known.status_id
-        name = lifecycle.status_name(became, self._needs_payment_id)
-        orders.tell(connection, now, [(known.payment_key, f"{row.action}.{verdict.state}", became, name, verdict.code)])
+    def explain(self, connection: Connection, rows: Sequence[OutboxRow], code: str) -> set[int]:
+        """Say for what rows wait that have not been sent. Returns which ones did not say it yet."""
+        words = text(code, self._language, state=ActionState.PENDING)
+        return actions.explain(connection, [row.id for row in rows], code, words)
 
     def refuse_unreadable(self, connection: Connection, row_id: int, now: datetime) -> bool:
         """A row that slipped past the constraints and cannot even be read."""
         words = text("bad_arguments", self._language, argument="action", problem="unknown")
-        return actions.finish(connection, row_id, Verdict(ActionState.REFUSED, "bad_arguments"), words, 0, now)
+        end = End(Verdict(ActionState.REFUSED, "bad_arguments"), words, 0)
+        return bool(actions.finish(connection, [(row_id, end)], now))
 
-    def _doubt(self, connection: Connection, row: OutboxRow) -> None:
-        known = orders.stored(connection, [row.payment_key or ""]).get(row.payment_key or "")
-        if known is not None:
-            with beside(connection, row):
-                orders.doubt_status(connection, known)
+    def _wait(self, one: Posting, decision: Again | AwaitLook) -> Wait:
+        last = one.history[-1]
+        state = stands_after(decision, one.history).state
+        at = decision.at if isinstance(decision, Again) else None
+        return Wait(state, at, last.code, last.http_status, self._words(one.row, last.code, state), one.counted)
+
+    def _order_of(self, connection: Connection, row: OutboxRow) -> dict[str, Stored]:
+        return orders.stored(connection, [row.payment_key] if row.payment_key else [])
+
+    def _write_orders(
+        self, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime
+    ) -> None:
+        """All together; where a trigger of the POS refuses one, each by itself."""
+        if len(postings) > 1:
+            try:
+                with connection.begin_nested():
+                    self._order_parts(connection, postings, known, now)
+            except DBAPIError as error:
+                if not is_refusal(error):
+                    raise
+            else:
+                return
+        for one in postings:
+            with best_effort(connection, one.row):
+                self._order_parts(connection, [one], known, now)
+
+    def _order_parts(
+        self, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime
+    ) -> None:
+        news, doubted, story = [], [], []
+        for one in postings:
+            order, verdict = known[key_of(one.row)], one.decision
+            if doubts_status(verdict):
+                doubted.append(order)
+            if not isinstance(verdict, Verdict):
+                continue
+            if (status := new_status(verdict)) is not None:
+                word = lifecycle.status_name(status.status_id, self._needs_payment_id)
+                news.append((order, News(status.status_id, word, status.ended_by, shown=status.shown)))
+            became = verdict.status_id if verdict.status_id is not None else order.status_id
+            word = lifecycle.status_name(became, self._needs_payment_id)
+            story.append((order.payment_key, f"{one.row.action}.{verdict.state}", became, word, verdict.code))
+        orders.set_status(connection, news, now)
+        orders.doubt_status(connection, doubted)
+        orders.tell(connection, now, story)
 
     def _words(self, row: OutboxRow, code: str | None, state: ActionState) -> str | None:
         if code is None:
             return None
-        argument = argument_problem(row)
-        problem = "not_empty" if argument is None else _problem(getattr(row, argument))
-        return text(code, self._language, state=state, argument=argument or "state", problem=problem)
-
-
-def _problem(value: object) -> str:
-    """The word of texts.PROBLEMS for an argument that can never be right."""
-    if value is None or value == "":
-        return "missing"
-    return "no_number" if isinstance(value, str | float | bytes) else "out_of_range"
+        argument, problem = wrong_argument(row)
+        return text(code, self._language, state=state, argument=argument, problem=problem)

@@ -1,1 +1,1 @@
-"""The wire: what the service understands and what its answers mean (SPEC.md). No database, no rules, no waiting."""
+"""The wire: what the service understands and what its answers mean (docs/interface.md). No database, no rules, no waiting."""

@@ -1,6 +1,6 @@
-"""What an answer means (SPEC.md, Errors; DESIGN.md, section 4): its data, or the error that says what to do. Pure.
+"""What an answer means (docs/interface.md, Errors; docs/design.md, Behaviour): its data, or the error that says what to do. Pure.
 
-The service's own words decide before the HTTP status does: SPEC.md gives no status for the errors of complete,
+The service's own words decide before the HTTP status does: docs/interface.md gives no status for the errors of complete,
 restaurants and foods, and an error may come under HTTP 200.
 """
 
@@ -17,7 +17,8 @@ from orderbridge.errors import (
     Unauthorized,
     UnknownOutcome,
 )
-from orderbridge.marketplace.scan import BrokenText, decode
+from orderbridge.hiding import longest, without_secrets
+from orderbridge.marketplace.scan import BrokenText, decode, utf8
 
 _UNAUTHORIZED = "yetkisiz erişim"
 _TOO_MANY = "çok fazla istek"
@@ -37,12 +38,14 @@ _GATEWAY = (
 )  # somebody in between speaks; the service may have done what was asked
 _DETAIL_LENGTH = 200
 _READ_LENGTH = 1000
-_WORD_LENGTH = 100  # normalizing takes the square of the accents on one letter, and no word of SPEC.md is longer
+_WORD_LENGTH = (
+    100  # normalizing takes the square of the accents on one letter, and no word of docs/interface.md is longer
+)
 
 
 def body_text(body: bytes) -> str:
     """The body as text: UTF-8, what is none replaced, a byte order mark dropped."""
-    return body.decode("utf-8-sig", "replace")
+    return utf8(body)
 
 
 def is_success(http_status: int) -> bool:
@@ -50,7 +53,7 @@ def is_success(http_status: int) -> bool:
 
 
 def read_envelope(http_status: int, body: bytes) -> Any:
-    """The `data` of a success (SPEC.md, Conventions). Raises the MarketplaceError that the answer amounts to."""
+    """The `data` of a success (docs/interface.md, Conventions). Raises the MarketplaceError that the answer amounts to."""
     try:
         members = decode(body_text(body))
     except BrokenText:
@@ -85,7 +88,7 @@ def _data_or_refusal(http_status: int, envelope: Mapping[str, Any], detail: str)
 
 
 def _raise_known(http_status: int, envelope: Mapping[str, Any]) -> None:
-    """One of SPEC.md's error texts, exactly as written, decides under any HTTP status (SPEC.md, Errors)."""
+    """One of docs/interface.md's error texts, exactly as written, decides under any HTTP status (docs/interface.md, Errors)."""
     error = _normal(envelope.get("error"))
     detail = _detail(envelope)
     if error == _UNAUTHORIZED:
@@ -110,8 +113,13 @@ def _normal(value: object) -> str:
     return unicodedata.normalize("NFC", value)
 
 
+def _start(value: str) -> str:
+    """What is looked at of a long text, without our secrets; none of them is cut, and so half of it shown."""
+    return without_secrets(value[: _READ_LENGTH + longest()])[:_READ_LENGTH]
+
+
 def _detail(envelope: Mapping[str, Any]) -> str:
     """The service's own words on one short line, which goes to a log: nothing in it hides or turns what follows."""
-    words = [value[:_READ_LENGTH] for key in ("error", "message") if isinstance(value := envelope.get(key), str)]
+    words = [_start(value) for key in ("error", "message") if isinstance(value := envelope.get(key), str)]
     letters = (letter if letter.isprintable() else " " for letter in ": ".join(filter(None, words)))
     return " ".join("".join(letters).split())[:_DETAIL_LENGTH]

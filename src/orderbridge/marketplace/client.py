@@ -1,21 +1,23 @@
-"""The operations of SPEC.md, one short method each. What they raise is in orderbridge.errors; data is in the model.
+"""The operations of docs/interface.md, one short method each. What they raise is in orderbridge.errors; data is in the model.
 
-A 401 is met once, here: one new token, one repeat. Two rules hang on it. The poll is never repeated, because a call
-inside its cooldown costs another cooldown. And a login that fails in between is never the action's own end: the
-action was answered 401, so it was not carried out.
+A 401 is met once, here: one new token, one repeat; what a second one means, the session decides. Two rules hang on it.
+The poll is never repeated, because a call inside its cooldown costs another cooldown. And a login that fails in between
+is never the action's own end: the action was answered 401, so it was not carried out.
+
+Each request's end is reported to the session, here and nowhere else.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import structlog
 
-from orderbridge.errors import MarketplaceError, NotSent, Refused, Unauthorized, UnknownOutcome
+from orderbridge.actions import ACTIONS
+from orderbridge.errors import MarketplaceError, NotSent, RateLimited, Refused, Unauthorized, UnknownOutcome
 from orderbridge.marketplace.answers import body_text, is_success, read_envelope
-from orderbridge.marketplace.http import Answer, Wire
 from orderbridge.marketplace.reference import (
     read_cancel_reasons,
     read_grant,
@@ -25,114 +27,106 @@ from orderbridge.marketplace.reference import (
 )
 from orderbridge.marketplace.schema import read_listing
 from orderbridge.marketplace.session import Session
-from orderbridge.model import CancelReason, Document, Grant, Restaurant, Token, Variables
+from orderbridge.model import Action, CancelReason, Document, Grant, Restaurant, Token, Variables
+from orderbridge.net.http import Answer, Wire
 
-SHORTEST_SECRET = 8  # blanking a shorter word would blank the answer's own
-ACKNOWLEDGE_TIMEOUT_S = 5.0  # DESIGN.md, promise 2: for the call and its one repeat together
+SMALL_BODY = 64 * 1024  # bytes; taken apart in a millisecond or two, and most lists are empty
+LIST = "/orders/get-current"
+PROBES = ("/restaurants/get", "/orders/cancel-reasons")  # what needs nothing but a good token
+ACKNOWLEDGE_TIMEOUT_S = 5.0  # docs/design.md, promise 2: for the call and its one repeat together
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
 
 
 async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Grant:
-    """A new access token (SPEC.md, Endpoints 1). Needs no session: the session is made of these."""
+    """A new access token (docs/interface.md, Endpoints 1). Needs no session: the session is made of these."""
     secrets = {"app_secret_key": app_secret_key, "rest_secret_key": rest_secret_key}
-    answer = await wire.request("POST", "/auth/login", headers={}, json=secrets)
-    return _unquoted(_reading(read_grant), answer, app_secret_key, rest_secret_key)
+    async with wire.logins:
+        answer = await wire.request("POST", "/auth/login", headers={}, json=secrets)
+    return _reading(read_grant)(answer)
+
+
+class Apart(Protocol):
+    """Where a large list is taken apart: anywhere but on the event loop."""
+
+    def __call__(self, call: Callable[[], _Result], /) -> Awaitable[_Result]: ...
+
+
+async def on_the_spot(call: Callable[[], _Result], /) -> _Result:
+    """For who has no loop to keep free."""
+    return call()
 
 
 class Client:
     """One account's calls."""
 
-    def __init__(self, wire: Wire, session: Session) -> None:
+    def __init__(self, wire: Wire, session: Session, *, apart: Apart = on_the_spot) -> None:
         self._wire = wire
         self._session = session
+        self._apart = apart
         self._surprised: set[str] = set()
 
     async def restaurants(self) -> tuple[Restaurant, ...]:
-        """Every restaurant that the token reaches (SPEC.md, Endpoints 2)."""
+        """Every restaurant that the token reaches (docs/interface.md, Endpoints 2)."""
         return await self._call("GET", "/restaurants/get", _reading(read_restaurants))
 
     async def restaurant_status(self, rest_id: str) -> str:
-        """`Open` or `Closed` (SPEC.md, Endpoints 3)."""
+        """`Open` or `Closed` (docs/interface.md, Endpoints 3)."""
         return await self._call("GET", f"/restaurants/status/get/{_in_path(rest_id)}", _reading(read_restaurant_status))
 
-    async def open_restaurant(self, rest_id: str) -> None:
-        """SPEC.md, Endpoints 4."""
-        await self._act("open_restaurant", f"/restaurants/status/open/{_in_path(rest_id)}")
-
-    async def close_restaurant(self, rest_id: str) -> None:
-        """SPEC.md, Endpoints 5."""
-        await self._act("close_restaurant", f"/restaurants/status/close/{_in_path(rest_id)}")
-
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
-        """The active orders that are not acknowledged (SPEC.md, Endpoints 6). Sent once, whatever the answer is.
+        """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer is.
 
         On a 401 it logs in, so that the next slot's call has a good token, and raises Unauthorized all the same.
         """
         token = await self._token()
         params = None if status_id is None else {"status_id": str(status_id)}
-        answer = await self._send("GET", "/orders/get-current", token, params=params)
         try:
-            return _unquoted(_listing, answer, token.access_token)
+            return await self._send("GET", LIST, token, _listing, params=params)
         except Unauthorized as refusal:
             _log.info("client.unauthorized", operation="get-current", code=refusal.code)
             try:
-                await self._session.replace(token)
+                await self._another(token, LIST, refusal)
+            except Unauthorized as own:
+                raise own from refusal
             except MarketplaceError as failure:  # the poll was answered, so its cooldown runs: never NotSent
-                raise Unauthorized(refusal.code, f"login: {failure.code}", http_status=refusal.http_status) from failure
+                said = failure.detail if failure.code == "login_failed" else f"login: {failure.code}"
+                raise Unauthorized(refusal.code, said, http_status=refusal.http_status) from failure
             raise
 
     async def acknowledge(self, payment_key: str, timeout_s: float = ACKNOWLEDGE_TIMEOUT_S) -> None:
-        """Marks the order as received for its current status (SPEC.md, Endpoints 7). `timeout_s` bounds all of it."""
+        """Marks the order as received for its current status (docs/interface.md, Endpoints 7). `timeout_s` bounds all of it."""
         deadline = asyncio.get_running_loop().time() + timeout_s
-        await self._act("acknowledge", f"/orders/success/{_in_path(payment_key)}", deadline=deadline)
+        await self._put("acknowledge", f"/orders/success/{_in_path(payment_key)}", deadline=deadline)
 
-    async def accept(self, payment_key: str, *, preparing_time: int) -> None:
-        """RECEIVED to CONFIRMED; `preparing_time` in minutes (SPEC.md, Endpoints 8)."""
-        await self._act("accept", f"/orders/accept/{_in_path(payment_key)}", {"preparing_time": preparing_time})
-
-    async def on_the_way(self, payment_key: str) -> None:
-        """CONFIRMED to IN_DELIVERY (SPEC.md, Endpoints 9)."""
-        await self._act("on_the_way", f"/orders/ontheway/{_in_path(payment_key)}")
-
-    async def complete(self, payment_key: str) -> None:
-        """IN_DELIVERY to COMPLETE_WITH_PAYMENT (SPEC.md, Endpoints 10)."""
-        await self._act("complete", f"/orders/complete/{_in_path(payment_key)}")
-
-    async def cancel(self, payment_key: str, *, reason_id: int) -> None:
-        """To CANCELED, for one of the eight reasons (SPEC.md, Endpoints 11)."""
-        await self._act("cancel", f"/orders/cancel/{_in_path(payment_key)}", {"reason_id": reason_id})
+    async def act(self, action: Action, key: str, argument: int | None = None) -> None:
+        """What a POS asks for, done to an order, a restaurant or a food (docs/interface.md, Endpoints 4, 5, 8 to 11, 14, 15)."""
+        kind = ACTIONS[action]
+        body = None if kind.argument is None else {kind.argument.column: argument}
+        await self._put(action, f"{kind.path}/{_in_path(key)}", body)
 
     async def cancel_reasons(self) -> tuple[CancelReason, ...]:
-        """SPEC.md, Endpoints 12."""
+        """docs/interface.md, Endpoints 12."""
         return await self._call("GET", "/orders/cancel-reasons", _reading(read_cancel_reasons))
 
     async def variables(self) -> Variables:
-        """Payment and shipping methods (SPEC.md, Endpoints 13)."""
+        """Payment and shipping methods (docs/interface.md, Endpoints 13)."""
         return await self._call("GET", "/orders/variables", _reading(read_variables))
 
-    async def deactivate_food(self, food_id: int) -> None:
-        """SPEC.md, Endpoints 14."""
-        await self._act("deactivate_food", f"/foods/status-passive/{food_id:d}")
-
-    async def activate_food(self, food_id: int) -> None:
-        """SPEC.md, Endpoints 15."""
-        await self._act("activate_food", f"/foods/status-active/{food_id:d}")
-
     async def foods(self) -> str:
-        """The menu list as it came (SPEC.md, Menu listing: its shape is not shown, so any 2xx text will do)."""
+        """The menu list as it came (docs/interface.md, Menu listing: its shape is not shown, so any 2xx text will do)."""
         return await self._call("GET", "/foods/get-foods", _menu_text)
 
-    async def _act(
+    async def _put(
         self,
         operation: str,
         path: str,
-        body: Mapping[str, int] | None = None,
+        body: Mapping[str, int | None] | None = None,
         *,
         deadline: float | None = None,
     ) -> None:
-        """A PUT. Success with unexpected data is a success (DESIGN.md, section 4), worth one line in the log."""
+        """A PUT. Success with unexpected data is a success (docs/design.md, Behaviour), worth one line in the log."""
         data = await self._call("PUT", path, _data, json=body, deadline=deadline)
         if data != "OK" and operation not in self._surprised:
             self._surprised.add(operation)
@@ -144,66 +138,93 @@ class Client:
         path: str,
         read: Callable[[Answer], _Result],
         *,
-        json: Mapping[str, int] | None = None,
+        json: Mapping[str, int | None] | None = None,
         deadline: float | None = None,
     ) -> _Result:
         """One request; after a 401 a new token and one repeat. `deadline` is the event loop's time."""
-        token = await self._token(deadline=deadline)
+        token = await self._token(deadline)
         try:
-            answer = await self._send(method, path, token, json=json, deadline=deadline)
-            return _unquoted(read, answer, token.access_token)
+            return await self._send(method, path, token, read, json=json, deadline=deadline)
         except Unauthorized as refusal:
             _log.info("client.unauthorized", path=path, code=refusal.code)
-        token = await self._token(refused=token, deadline=deadline)
+            token = await self._another(token, path, refusal, deadline)
         try:
-            answer = await self._send(method, path, token, json=json, deadline=deadline)
-            return _unquoted(read, answer, token.access_token)
+            return await self._send(method, path, token, read, json=json, deadline=deadline)
         except Unauthorized as again:
-            raise Unauthorized("unauthorized_again", again.detail, http_status=again.http_status) from again
+            error = Unauthorized("unauthorized_again", again.detail, http_status=again.http_status)
+            try:
+                await self._another(token, path, again, deadline)
+            except Unauthorized as own:
+                error = own
+            except MarketplaceError as failure:
+                raise error from failure
+            raise error from again
 
-    async def _token(self, *, refused: Token | None = None, deadline: float | None = None) -> Token:
+    async def _token(self, deadline: float | None = None) -> Token:
         """A token, or NotSent: whatever a login ends in, the call that wanted it was not carried out."""
+        return await _in_time(self._session.token(), deadline)
+
+    async def _another(self, refused: Token, path: str, refusal: Unauthorized, deadline: float | None = None) -> Token:
+        """A token other than the refused one, or NotSent. Raises Unauthorized when there is no use in that."""
+
+        async def probe(token: Token) -> bool | None:
+            return await self._works(token, PROBES[path == PROBES[0]])
+
         try:
-            async with asyncio.timeout_at(deadline):
-                return await (self._session.token() if refused is None else self._session.replace(refused))
-        except NotSent:
-            raise
-        except MarketplaceError as error:
-            raise NotSent("login_failed", f"login: {error}") from error
-        except TimeoutError as error:
-            raise NotSent("login_timeout") from error
+            return await _in_time(self._session.replace(refused, path, probe), deadline)
+        except Unauthorized as own:
+            raise Unauthorized(own.code, refusal.detail, http_status=refusal.http_status) from refusal
+
+    async def _works(self, token: Token, path: str) -> bool | None:
+        """Whether the token is good for a call that needs nothing else; None: that cannot be said now."""
+        try:
+            await self._send("GET", path, token, _data)
+        except Unauthorized:
+            return False
+        except (Refused, RateLimited):
+            return True
+        except MarketplaceError:
+            return None
+        return True
 
     async def _send(
         self,
         method: str,
         path: str,
         token: Token,
+        read: Callable[[Answer], _Result],
         *,
-        json: Mapping[str, int] | None = None,
+        json: Mapping[str, int | None] | None = None,
         params: Mapping[str, str] | None = None,
         deadline: float | None = None,
-    ) -> Answer:
+    ) -> _Result:
+        """One request, and what `read` makes of its answer. However it ends, the session hears of it."""
         remaining = None if deadline is None else deadline - asyncio.get_running_loop().time()
         headers = {"Access-Token": token.access_token}
-        return await self._wire.request(method, path, headers=headers, json=json, params=params, timeout_s=remaining)
-
-
-def _unquoted(read: Callable[[Answer], _Result], answer: Answer, *secrets: str) -> _Result:
-    """What `read` makes of the answer. An error whose answer quotes a secret that was sent is told without it.
-
-    An error's words reach the log and columns that everybody reads.
-    """
-    try:
-        return read(answer)
-    except MarketplaceError:
-        body = answer.body
-        for secret in secrets:
-            if len(secret) >= SHORTEST_SECRET:
-                for form in (secret, secret.replace("/", "\\/")):  # JSON may escape it, and some services do
-                    body = body.replace(form.encode(errors="replace"), b"***")
-        if body == answer.body:
+        try:
+            answer = await self._wire.request(
+                method, path, headers=headers, json=json, params=params, timeout_s=remaining
+            )
+            reading = partial(read, answer)
+            result = reading() if len(answer.body) <= SMALL_BODY else await self._apart(reading)
+        except MarketplaceError as error:
+            self._session.record_outcome(error, token, path)
             raise
-    return read(replace(answer, body=body))
+        self._session.record_outcome(None, token, path)
+        return result
+
+
+async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:
+    """What a login ends in for a call that wants a token: an error of it means that the call was not carried out."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await token
+    except (NotSent, Unauthorized):
+        raise
+    except MarketplaceError as error:
+        raise NotSent("login_failed", f"login: {error}") from error
+    except TimeoutError as error:
+        raise NotSent("login_timeout") from error
 
 
 def _reading(read: Callable[[Any], _Result]) -> Callable[[Answer], _Result]:

@@ -24,12 +24,13 @@ from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-CODE_LENGTH = 255  # names and codes; DESIGN.md, section 3
+CODE_LENGTH = 255  # names and codes; docs/design.md, Database contract
 
 _AMOUNT_DIGITS = 10  # before the point, of NUMERIC(14,4)
 _AMOUNT_STEP = Decimal("0.0001")
 _INTEGER_LIMIT = 2**63
 _INTEGER_DIGITS = 19
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _JSON = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 _PLAIN = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
@@ -105,12 +106,20 @@ def _in_64_bits(number: int) -> int:
     return number
 
 
+def compared(key: str) -> str:
+    """An id of the service in the one form in which ids are compared: a UUID in lower case, anything else as it is."""
+    lower = key.strip().lower()
+    return lower if UUID.fullmatch(lower) else key
+
+
 class Reader:
     """Reads the fields of one order and remembers, once each, the problems it met."""
 
-    __slots__ = ("_problems",)
+    __slots__ = ("_plain", "_problems")
 
-    def __init__(self) -> None:
+    def __init__(self, *, plain: bool = False) -> None:
+        """`plain`: nothing of the document can be a letter that no database takes."""
+        self._plain = plain
         self._problems: dict[str, None] = {}
 
     @property
@@ -122,6 +131,8 @@ class Reader:
 
     def text(self, value: object, field: str, *, limit: int | None = CODE_LENGTH) -> str | None:
         """Text as it came, what no database takes replaced; numbers as text."""
+        if self._plain and type(value) is str and len(value) <= CODE_LENGTH:
+            return value
         if not isinstance(value, str):
             if value is None:
                 return None
@@ -136,6 +147,20 @@ class Reader:
             return value[:limit]
         return value
 
+    def long_text(self, value: object, field: str) -> str | None:
+        """Text without a bound."""
+        return self.text(value, field, limit=None)
+
+    def moment(self, value: object, field: str) -> str | None:
+        """A time as the service writes it; none when it is blank."""
+        said = self.text(value, field)
+        return said if said and not said.isspace() else None
+
+    def identity(self, value: object, field: str) -> str | None:
+        """An id of the service, as ids are compared."""
+        said = self.text(value, field)
+        return None if said is None else compared(said)
+
     def amount(self, value: object, field: str) -> Decimal | None:
         """Money: NUMERIC(14,4)."""
         try:
@@ -148,12 +173,6 @@ class Reader:
         if number.adjusted() >= _AMOUNT_DIGITS:
             self.note(f"amount_out_of_range:{field}")
             return None
-        exponent = number.as_tuple().exponent
-        if isinstance(exponent, int) and -4 <= exponent <= 0:  # noqa: PLR2004 -- the decimals of _AMOUNT_STEP
-            return number
-        return self._rounded(number, field)
-
-    def _rounded(self, number: Decimal, field: str) -> Decimal | None:
         rounded = number.quantize(_AMOUNT_STEP, rounding=ROUND_HALF_EVEN)
         if rounded.adjusted() >= _AMOUNT_DIGITS:
             self.note(f"amount_out_of_range:{field}")

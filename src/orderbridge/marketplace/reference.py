@@ -1,14 +1,14 @@
-"""The short documents: login, restaurants, reasons, methods (SPEC.md, Resources). Bad entries are left out. Pure.
+"""The short documents: login, restaurants, reasons, methods (docs/interface.md, Resources). Bad entries are left out. Pure.
 
 Each reader takes the `data` of a success and raises UnknownOutcome("malformed_data") for another container than
-SPEC.md's, and for a list of which nothing can be used: an empty result would be believed.
+docs/interface.md's, and for a list of which nothing can be used: an empty result would be believed.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from orderbridge.errors import UnknownOutcome
-from orderbridge.marketplace.fields import Reader
+from orderbridge.marketplace.fields import Reader, compared
 from orderbridge.model import CancelReason, Grant, Method, Restaurant, Variables
 
 _STATUSES = ("Open", "Closed")
@@ -16,7 +16,7 @@ _Entry = TypeVar("_Entry")
 
 
 def read_grant(data: object) -> Grant:
-    """SPEC.md, Access token. A token that no header can carry is none."""
+    """docs/interface.md, Access token. A token that no header can carry is none."""
     members = data if isinstance(data, dict) else {}
     token = Reader().text(members.get("access_token"), "access_token", limit=None)
     if not token or not token.isascii() or not token.isprintable() or token != token.strip():
@@ -25,24 +25,24 @@ def read_grant(data: object) -> Grant:
 
 
 def read_restaurants(data: object) -> tuple[Restaurant, ...]:
-    """SPEC.md, Restaurant."""
+    """docs/interface.md, Restaurant."""
     return _entries(data, "restaurants", _restaurant)
 
 
 def read_restaurant_status(data: object) -> str:
-    """SPEC.md, Restaurant: `Open` or `Closed`."""
+    """docs/interface.md, Restaurant: `Open` or `Closed`."""
     if isinstance(data, str) and data in _STATUSES:
         return data
     raise _malformed("restaurant status")
 
 
 def read_cancel_reasons(data: object) -> tuple[CancelReason, ...]:
-    """SPEC.md, Cancel reason."""
+    """docs/interface.md, Cancel reason."""
     return _entries(data, "cancel reasons", _reason)
 
 
 def read_variables(data: object) -> Variables:
-    """SPEC.md, Payment and shipping methods. A list that is missing is empty."""
+    """docs/interface.md, Payment and shipping methods. A list that is missing is empty."""
     if not isinstance(data, dict):
         raise _malformed("variables")
     return Variables(
@@ -62,8 +62,13 @@ def _entries(data: object, name: str, read: Callable[[Mapping[str, Any]], _Entry
 
 
 def _restaurant(entry: Mapping[str, Any]) -> Restaurant | None:
-    key = Reader().text(entry.get("id"), "id")
-    return Restaurant(key, Reader().text(entry.get("name"), "name") or "") if key else None
+    sent = Reader().text(entry.get("id"), "id")
+    if not sent:
+        return None
+    key = compared(sent)
+    return Restaurant(
+        key, Reader().text(entry.get("name"), "name") or "", sent.strip() if key != sent.strip() else None
+    )
 
 
 def _reason(entry: Mapping[str, Any]) -> CancelReason | None:

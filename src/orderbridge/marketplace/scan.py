@@ -1,38 +1,55 @@
-"""JSON text into values, without giving up the rest when one part of it is broken. No rules of the service in here.
+"""JSON into values, without giving up the rest when one part of it is broken. No rules of the service in here.
 
 Three things differ from `json.loads`. Numbers keep their decimals. What a strict reader refuses although its meaning
 is plain (a raw line break in a string, NaN, a number of ten thousand digits) is read, the number as the text that it
-was. And the elements of one list can be cut out one by one as the text they were, so that an element that is no JSON
+was. And the elements of one list can be cut out one by one as the bytes they were, so that an element that is no JSON
 harms only itself.
+
+A body can be 32 MB of anything. So no step takes more than a small multiple of the body's bytes, and none looks at more
+of it at once than it must:
+- The body is cut as Latin-1: one character a byte, so that places in it are places in the body; brackets and quotes
+  are the same in UTF-8. A piece is decoded as what it is when somebody wants to read it.
+- An element is decoded inside a window. What does not fit, or is broken, is first cut out by its brackets.
+- What is nested more than DEEPEST, or holds more than MOST_VALUES, is not decoded at all: its values would take thirty
+  times its bytes, and nobody means it.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeVar
 
 BROKEN: Final = object()
-"""The value of a piece of text that is no JSON."""
+"""The value of a piece of text that is no JSON, or more than anybody means."""
 
+DEEPEST: Final = 100
+MOST_VALUES: Final = 100_000
+WINDOW: Final = 256 * 1024
+MOST_RUNS: Final = 100_000
+
+_BOM: Final = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\n\r]*")
 # Possessive: a long string must not be remembered letter by letter. A lone quotation mark opens a string without end.
-_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
+# Brackets of one kind come in runs: a body can be a million of them.
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# Each match begins where the last one ended: a search would try a million letters one by one.
+_RUN = re.compile(r'[^"\[\]{}]*+(' + _STRING + r'|"|\[+|\]+|\{+|\}+)', re.DOTALL)
+_COUNTED = re.compile(r'[^"\[\]{},]*+(' + _STRING + r"|[\[{]+|[\]}]+|,+)", re.DOTALL)
 _BARE_END = re.compile(r"[,\]}]")
 _OPENER = {"]": "[", "}": "{"}
 _BEGINNINGS = ('"', "[", "{")  # of a value that says itself where it ends
 _INT_DIGITS = 40  # int() takes time with the square of the digits, and refuses more than 4,300
 
+T = TypeVar("T")
+Take = Callable[[bytes, Any], T]
+"""What is made of one element: of the bytes it was, and of its value, whose strings are still Latin-1, or BROKEN."""
+Again = Callable[[bytes, int], tuple[T, int] | None]
+"""What was made before of the very element that begins at a place of a body, and where it ends; None: of none."""
+
 
 class BrokenText(ValueError):
     """The text is no JSON at a place that cannot be stepped over."""
-
-
-class Piece(NamedTuple):
-    """One element of a list: the text it was, and its value or BROKEN."""
-
-    text: str
-    value: Any
 
 
 def _int_or_text(digits: str) -> int | str:
@@ -68,71 +85,132 @@ def decode_at(text: str, start: int) -> tuple[Any, int]:
 
 def decode(text: str) -> Any:
     """The one value that the whole text is, space around it aside. Raises BrokenText."""
+    if _is_too_much(text, 0, len(text)):
+        raise BrokenText("too many values, or nested too deeply")
     value, end = decode_at(text, _skip_space(text, 0))
     if _skip_space(text, end) != len(text):
         raise BrokenText("text after the end")
     return value
 
 
-def read_members(text: str, *, cut: str) -> dict[str, Any]:
-    """The members of the object that the text is; the list under the key `cut` as a tuple of pieces.
+def utf8(piece: bytes) -> str:
+    """Bytes as text: UTF-8, what is none replaced, a byte order mark dropped."""
+    return piece.decode("utf-8-sig", "replace")
 
-    A member that is no JSON gets the value BROKEN. Raises BrokenText when the object around is broken.
+
+def _never(_body: bytes, _at: int) -> None:
+    """No element was read before."""
+
+
+def read_members(body: bytes, *, cut: str, take: Take[T], again: Again[T] = _never) -> dict[str, Any]:
+    """The members of the object that the body is; of the list under the key `cut` a tuple of what `take` makes.
+
+    A member that is no JSON gets the value BROKEN. Raises BrokenText when the object around is broken. `again` spares
+    the reading of an element that is byte by byte an object of before: where that ends, the element ends.
     """
+    cutter = _Cutter(body.removeprefix(_BOM))
+    text = cutter.text
     members: dict[str, Any] = {}
-    careful = False
     at = _expect(text, _skip_space(text, 0), "{")
     while text[at : at + 1] != "}":
         if members:
             at = _expect(text, at, ",")
-        key, end = decode_at(text, at)
+        key, end = cutter.value(at)
         if not isinstance(key, str):
             raise BrokenText("a key that is no text")
         at = _expect(text, _skip_space(text, end), ":")
         if key == cut and text[at : at + 1] == "[":
-            members[key], end = _cut_list(text, at)
+            members[key], end = cutter.elements(at, take, again)
         else:
-            members[key], end = _value_or_broken(text, at, careful=careful)
-            careful = careful or members[key] is BROKEN
+            value, end = cutter.value(at)
+            members[key] = value if value is BROKEN else decode(utf8(cutter.body[at:end]))
         at = _skip_space(text, end)
     if _skip_space(text, at + 1) != len(text):
         raise BrokenText("text after the end")
     return members
 
 
-def _cut_list(text: str, start: int) -> tuple[tuple[Piece, ...], int]:
-    """The elements of the list that begins at `start`, and where it ends."""
-    pieces: list[Piece] = []
-    careful = False
-    at = _expect(text, start, "[")
-    while text[at : at + 1] != "]":
-        if pieces:
-            at = _expect(text, at, ",")
-        begin = at
-        value, at = _value_or_broken(text, begin, careful=careful)
-        careful = careful or value is BROKEN
-        pieces.append(Piece(text[begin:at], value))
-        at = _skip_space(text, at)
-    return tuple(pieces), at + 1
+class _Cutter:
+    """Cuts one body into its values. `careful`, from the first broken one on: each is cut out before it is decoded.
 
-
-def _value_or_broken(text: str, start: int, *, careful: bool) -> tuple[Any, int]:
-    """The value that begins at `start`, or BROKEN, and where it ends.
-
-    `careful`, from the first broken one on: the value is cut out before it is decoded. The decoder's error counts the
-    lines from the beginning of its text, and a thousand broken orders would read the whole list a thousand times. So is
-    what has no brackets or quotes: 01 is one broken value, and not 0 and something behind it.
+    The decoder's error counts the lines from the beginning of its text, and a thousand broken orders would read the
+    whole window a thousand times.
     """
-    if not careful and text[start : start + 1] in _BEGINNINGS:
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.text = body.decode("latin-1")
+        self._window = ""
+        self._base = 0  # where in the text the window begins
+        self._careful = False
+
+    def elements(self, start: int, take: Take[T], again: Again[T]) -> tuple[tuple[T, ...], int]:
+        """What `take` makes of the elements of the list that begins at `start`, and where the list ends."""
+        taken: list[T] = []
+        text, body = self.text, self.body
+        at = _expect(text, start, "[")
+        while text[at : at + 1] != "]":
+            if taken:
+                at = _expect(text, at, ",")
+            known = again(body, at)
+            if known is None:
+                value, end = self.value(at)
+                known = take(body[at:end], value), end
+            taken.append(known[0])
+            at = _skip_space(text, known[1])
+        return tuple(taken), at + 1
+
+    def value(self, start: int) -> tuple[Any, int]:
+        """The value that begins at `start`, or BROKEN, and where it ends. Raises BrokenText where nothing ends it.
+
+        What has no brackets or quotes is cut out first, too: 01 is one broken value, and not 0 and something behind it.
+        """
+        if not self._careful and self.text[start : start + 1] in _BEGINNINGS:
+            try:
+                value, end = self._in_window(start)
+            except BrokenText:
+                pass  # broken, or longer than the window
+            else:
+                return BROKEN if _is_too_much(self.text, start, end) else value, end
+        end = end_of_value(self.text, start)
         try:
-            return decode_at(text, start)
+            return decode(self.text[start:end]), end
         except BrokenText:
-            return BROKEN, end_of_value(text, start)
-    end = end_of_value(text, start)
-    try:
-        return decode(text[start:end]), end
-    except BrokenText:
-        return BROKEN, end
+            self._careful = True
+            return BROKEN, end
+
+    def _in_window(self, start: int) -> tuple[Any, int]:
+        if self._base <= start < self._base + len(self._window):
+            try:
+                value, end = decode_at(self._window, start - self._base)
+            except BrokenText:
+                pass  # it may end behind the window
+            else:
+                return value, self._base + end
+        self._base, self._window = start, self.text[start : start + WINDOW]
+        value, end = decode_at(self._window, 0)
+        return value, start + end
+
+
+def _is_too_much(text: str, start: int, end: int) -> bool:
+    """Whether the value there is nested too deeply, or too many. Nearly always four counts tell that it is not."""
+    openers = text.count("[", start, end) + text.count("{", start, end)
+    if openers <= DEEPEST and text.count(",", start, end) <= MOST_VALUES:
+        return False
+    depth = values = 0
+    while start < end and (match := _COUNTED.match(text, start, end)) is not None:
+        begin, start = match.span(1)
+        mark, length = text[begin], start - begin
+        if mark in "[{":
+            depth += length
+            values += length
+        elif mark in "]}":
+            depth -= length
+        elif mark == ",":
+            values += length
+        if depth > DEEPEST or values > MOST_VALUES:
+            return True
+    return False
 
 
 def end_of_value(text: str, start: int) -> int:
@@ -143,35 +221,71 @@ def end_of_value(text: str, start: int) -> int:
     """
     if text[start : start + 1] not in _BEGINNINGS:
         return _end_of_bare(text, start)
-    open_brackets: list[str] = []
-    number = dict.fromkeys(
-        _OPENER.values(), 0
-    )  # of each kind: to look through them all takes the square of their number
-    for token, end in _tokens(text, start):
-        if token in number:
-            open_brackets.append(token)
-            number[token] += 1
-        elif token in _OPENER:
-            if not number[_OPENER[token]]:
-                return end - 1  # it closes what is around this value
-            _close_nearest(open_brackets, number, _OPENER[token])
-        if not open_brackets:
+    brackets = _Brackets()
+    for kind, begin, end in _runs(text, start):
+        if kind in "[{":
+            brackets.open(kind, end - begin)
+        elif kind in "]}":
+            closed = brackets.close(_OPENER[kind], end - begin)
+            if closed < end - begin:
+                return begin + closed  # the next one closes what is around this value
+        if not brackets:
             return end
     raise BrokenText("no end")
 
 
-def _close_nearest(open_brackets: list[str], number: dict[str, int], opener: str) -> None:
-    closed = ""
-    while closed != opener:
-        closed = open_brackets.pop()
-        number[closed] -= 1
+class _Brackets:
+    """The open brackets, outermost first, in runs of one kind; and how many there are of each kind.
+
+    To look through them all for the nearest one of a kind would take the square of their number. Behind MOST_RUNS only
+    their numbers are kept: a body can open thirty million.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[str, int]] = []
+        self._number = {"[": 0, "{": 0}
+        self._deeper = {"[": 0, "{": 0}
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def open(self, kind: str, length: int) -> None:
+        if len(self._runs) >= MOST_RUNS:
+            self._deeper[kind] += length
+            return
+        self._runs.append((kind, length))
+        self._number[kind] += length
+
+    def close(self, kind: str, length: int) -> int:
+        """Close that many of a kind, the nearest first, and what was left open inside. Returns how many there were.
+
+        Stops when none is open: what comes then is outside.
+        """
+        closed = min(length, self._deeper[kind])
+        self._deeper[kind] -= closed
+        left = min(length - closed, self._number[kind])
+        closed += left
+        if left:
+            self._deeper = {"[": 0, "{": 0}
+        while left:
+            inner, number = self._runs.pop()
+            gone = min(left, number) if inner == kind else number
+            if inner == kind:
+                left -= gone
+            self._number[inner] -= gone
+            if gone < number:
+                self._runs.append((inner, number - gone))
+        return closed
 
 
-def _tokens(text: str, start: int) -> Iterator[tuple[str, int]]:
-    for match in _TOKEN.finditer(text, start):
-        if match.group() == '"':
+def _runs(text: str, start: int) -> Iterator[tuple[str, int, int]]:
+    """The kind of each run of brackets, or a quotation mark for a string, with its beginning and its end."""
+    while (match := _RUN.match(text, start)) is not None:
+        begin, start = match.span(1)
+        kind = text[begin]
+        if kind == '"' and start - begin == 1:
             raise BrokenText("a string without end")
-        yield match.group(), match.end()
+        yield kind, begin, start
 
 
 def _end_of_bare(text: str, start: int) -> int:

@@ -2,7 +2,7 @@
 
 An event has a dotted, stable name and its facts as fields: `log.info("orders.polled", new=3, known=41, ms=212)`.
 Secrets and customers do not belong into a log at all; what is done here about them is the last line of defence: by the
-name of the field, and, for secrets that were made known by `hide`, wherever they appear in the finished line.
+name of the field, and, for secrets that were made known to orderbridge.hiding, wherever they appear in the line.
 """
 
 import contextlib
@@ -15,22 +15,19 @@ import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
-from urllib.parse import quote
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-HIDDEN = "***"
-SHORTEST_SECRET = 4  # hiding a shorter text would blank half of each line and so give it away
+from orderbridge.hiding import HIDDEN, without_secrets
+from orderbridge.observe.systemd import PRIORITIES, is_journal
+
 PRIVATE = re.compile(r"secret|token|password|authorization|phone|address|customer|note|payload", re.IGNORECASE)
 BREAKS_A_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # surrogates break the encoding
-CHATTY = ("apscheduler", "httpcore", "httpx", "uvicorn.access")  # httpx logs addresses, the others every tick
-ECHOES = ("psycopg",)  # what it warns of is the end of an error that it raises, told where that is met
-PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's, as the journal reads them
+CHATTY = ("httpcore", "httpx", "uvicorn.access")  # httpx logs addresses, the others every request
+ECHOES = ("apscheduler", "psycopg")  # what they warn of is told where it is met, or is no trouble
 
 _logfmt = structlog.processors.LogfmtRenderer(bool_as_flag=False)
-_secrets: set[str] = set()
-_hidden: list[str] = []  # each secret in every form that a line can show it in, the longest first
 
 
 class _Handler(logging.StreamHandler[TextIO]):
@@ -38,23 +35,6 @@ class _Handler(logging.StreamHandler[TextIO]):
         """Say that a line could not be written. logging's own answer prints what was to be hidden."""
         with contextlib.suppress(OSError, ValueError):  # the stream may be what is broken
             self.stream.write(f"A log line of {record.name} could not be written.\n")
-
-
-def hide(secret: str, *, instead_of: str | None = None) -> None:
-    """From now on `secret` shows as *** in every line. `instead_of` is an older token that need not be hidden longer."""
-    if instead_of in _secrets:
-        _secrets.discard(instead_of)
-        gone = _forms(instead_of)
-        _hidden[:] = [form for form in _hidden if form not in gone]
-    if len(secret) >= SHORTEST_SECRET and secret not in _secrets:
-        _secrets.add(secret)
-        _hidden.extend(_forms(secret))
-        _hidden.sort(key=len, reverse=True)
-
-
-def _forms(secret: str) -> set[str]:
-    """As it is, in quotes, in JSON, in an address."""
-    return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe="")}
 
 
 def configure(
@@ -88,18 +68,9 @@ def configure(
 def _form(wanted: str, stream: TextIO, environ: Mapping[str, str]) -> str:
     if wanted != "auto":
         return wanted
-    if environ.get("JOURNAL_STREAM") and environ["JOURNAL_STREAM"] == _identity(stream):
+    if is_journal(stream, environ):
         return "journal"
     return "console" if stream.isatty() else "json"
-
-
-def _identity(stream: TextIO) -> str | None:
-    """Device and inode, as systemd writes them into JOURNAL_STREAM; None for a stream that is no file."""
-    try:
-        status = os.fstat(stream.fileno())
-    except (OSError, ValueError):
-        return None
-    return f"{status.st_dev}:{status.st_ino}"
 
 
 def _chain(form: str, colors: bool) -> list[Processor]:
@@ -153,12 +124,12 @@ def _redacted(key: object, value: object) -> object:
     if isinstance(key, str) and PRIVATE.search(key):
         return HIDDEN
     if isinstance(value, Mapping):
-        return {_without_secrets(str(inner)): _redacted(inner, part) for inner, part in value.items()}
+        return {without_secrets(str(inner)): _redacted(inner, part) for inner, part in value.items()}
     if isinstance(value, list | tuple):
         return [_redacted(None, part) for part in value]
     if value is None or isinstance(value, int | float):
         return value
-    return _without_secrets(str(value))
+    return without_secrets(str(value))
 
 
 def _json(_: WrappedLogger, __: str, event: EventDict) -> str:
@@ -198,11 +169,4 @@ def _escaped(line: str) -> str:
 
 def _hide_secrets(_: WrappedLogger, __: str, line: Any) -> str:
     """Runs on the finished line, names of fields and all."""
-    return _without_secrets(str(line))
-
-
-def _without_secrets(text: str) -> str:
-    for form in tuple(_hidden):  # another thread may be adding one
-        if form in text:
-            text = text.replace(form, HIDDEN)
-    return text
+    return without_secrets(str(line))

@@ -1,13 +1,22 @@
-"""A word to systemd: ready, stopping, still alive. Without systemd it does nothing."""
+"""What systemd is told: ready, reloading, stopping, still alive, and how bad a line is. Without it nothing is said."""
 
 import os
 import socket
+import sys
+import time
 from collections.abc import Mapping
+from typing import TextIO
 
 READY = "READY=1"
 STOPPING = "STOPPING=1"
-RELOADING = "RELOADING=1"
 ALIVE = "WATCHDOG=1"
+PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's, as the journal reads them
+WITHIN_S = 0.5  # the queue takes ten messages; the event loop does not wait for one who does not read
+
+
+def reloading() -> str:
+    """READY has to follow. The time tells systemd (253 and newer) to which reload it belongs."""
+    return f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}"
 
 
 def notify(message: str, environ: Mapping[str, str] = os.environ) -> bool:
@@ -19,7 +28,24 @@ def notify(message: str, environ: Mapping[str, str] = os.environ) -> bool:
         address = "\0" + address[1:]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.settimeout(WITHIN_S)
             out.sendto(message.encode(), address)
-    except OSError:  # a deaf supervisor is no reason to stop taking orders
+    except OSError:  # a slow or deaf supervisor is no reason to stop taking orders
         return False
     return True
+
+
+def is_journal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether what is written there goes into the journal: $JOURNAL_STREAM names its device and inode."""
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # no file
+        return False
+    return environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+
+
+def with_priority(text: str, level: str, environ: Mapping[str, str] = os.environ) -> str:
+    """For stderr: in the journal each line begins with its priority, elsewhere it is what it was."""
+    if not is_journal(sys.stderr, environ):
+        return text
+    return "\n".join(f"<{PRIORITIES[level]}>{line}" for line in text.splitlines())

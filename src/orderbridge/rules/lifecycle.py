@@ -1,7 +1,30 @@
-"""The life of an order as tables, and what a delivery changes in what is stored (SPEC.md, States and transitions).
+"""The life of an order as tables, and what a delivery changes in what is stored (docs/interface.md, States and transitions).
+
+An order has three status ids in our tables. Most of the time they are equal; what is hard begins where they differ.
+
+    status_id               what the till sees: the best we know. Written by a delivery, and by an action of ours that is
+                            done: then it is ahead of the service's own word until the next poll.
+    service_status_id       what the service itself has shown: in a delivery, or by answering OK to an action. A proof is
+                            no showing: a complete that is known only by the refusal of its repetition moves status_id to
+                            COMPLETE_WITH_PAYMENT and leaves this one as it was.
+    acknowledged_status_id  what we have told the service that we have. Written when PUT success was answered OK, and by
+                            nothing else. The service shows an order again as soon as its status is another one: that an
+                            order is missing in a list therefore says that it is still as it was acknowledged, or over.
+
+    an order comes in, RECEIVED         1   1   -
+    its acknowledgement is answered     1   1   1
+    accept is answered OK               2   2   1     the service shows it once more: its status is not what was acknowledged
+    the next poll, acknowledged         2   2   2
+    accept, and the answer is lost      1   1   1     nobody knows: rules.retry waits for what a poll shows, or lacks
+    complete, proved by a refusal       5   16  16
+
+Who asks which: whether an action still makes sense is asked of service_status_id (`may_send`), for only the service's own
+word is a reason not to send something. Whether a delivery brings news is asked of both others together with the contents
+(`is_unchanged`). What the absence of an order proves is asked of acknowledged_status_id (rules.retry.proof).
 
 Rules of this file:
-- The service is believed: a delivered status counts even when it goes back.
+- The service is believed: a delivered status counts even when it goes back. It is withheld (`status_counts`) only while an
+  action of ours was on the wire or unresolved, because the list may be older than what that action did.
 - An unknown status id is shown as UNKNOWN and is never taken for an end.
 - `merge` decides, the store writes; nothing here knows a database.
 """
@@ -9,18 +32,22 @@ Rules of this file:
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from orderbridge.actions import ACTIONS
 from orderbridge.model import (
     CANCELED,
     COMPLETE_WITH_PAYMENT,
     CONFIRMED,
+    CONTENTS_OUTDATED,
     IN_DELIVERY,
     RECEIVED,
     STATUS_DOUBTFUL,
     Action,
+    Arrival,
     Change,
     Document,
     EndedBy,
     LastChange,
+    Order,
     Stored,
 )
 
@@ -34,22 +61,11 @@ STATUS_NAMES = {
 UNKNOWN_STATUS = "UNKNOWN"
 NEEDS_PAYMENT = "COMPLETE_NEEDS_PAYMENT"
 
-# What the service makes of an order when it says OK (SPEC.md, Order transitions).
-TARGETS = {
-    Action.ACCEPT: CONFIRMED,
-    Action.ON_THE_WAY: IN_DELIVERY,
-    Action.COMPLETE: COMPLETE_WITH_PAYMENT,
-    Action.CANCEL: CANCELED,
-}
 ENDS = {COMPLETE_WITH_PAYMENT: EndedBy.COMPLETED, CANCELED: EndedBy.CANCELLED}
-
-ORDER_ACTIONS = frozenset(TARGETS)
-RESTAURANT_ACTIONS = frozenset({Action.OPEN_RESTAURANT, Action.CLOSE_RESTAURANT})
-FOOD_ACTIONS = frozenset({Action.ACTIVATE_FOOD, Action.DEACTIVATE_FOOD})
 
 
 def status_name(status_id: int | None, needs_payment_id: int | None = None) -> str:
-    """The word for a status id; UNKNOWN for one that SPEC.md does not name."""
+    """The word for a status id; UNKNOWN for one that docs/interface.md does not name."""
     if status_id is None:
         return UNKNOWN_STATUS
     if status_id == needs_payment_id:
@@ -57,8 +73,14 @@ def status_name(status_id: int | None, needs_payment_id: int | None = None) -> s
     return STATUS_NAMES.get(status_id, UNKNOWN_STATUS)
 
 
+def arrival(order: Order, needs_payment_id: int | None = None) -> Arrival:
+    """A delivered order with the word for its status and its end."""
+    ended_by = None if order.status_id is None else ENDS.get(order.status_id)
+    return Arrival(order, status_name(order.status_id, needs_payment_id), ended_by)
+
+
 def is_active(status_id: int | None, needs_payment_id: int | None = None) -> bool:
-    """Whether SPEC.md counts this status among the active ones (Acknowledgement rules, 1)."""
+    """Whether docs/interface.md counts this status among the active ones (Acknowledgement rules, 1)."""
     return status_id in {RECEIVED, CONFIRMED, IN_DELIVERY} or (status_id is not None and status_id == needs_payment_id)
 
 
@@ -88,6 +110,11 @@ def is_unchanged(stored: Stored, document: Document) -> bool:
         and stored.ended_by != EndedBy.SILENCE
         and STATUS_DOUBTFUL not in (stored.problem or "")
     )
+
+
+def is_outdated(stored: Stored) -> bool:
+    """Whether a till was told already that the stored contents are not the newest."""
+    return CONTENTS_OUTDATED in (stored.problem or "").split(",")
 
 
 def merge(stored: Stored, status_id: int | None, *, contents_changed: bool, status_counts: bool) -> Change:
@@ -134,12 +161,13 @@ def may_send(action: Action, stored: Stored | None) -> Refusal | Already | None:
     """None when the service is to be asked. A stored status that merely does not fit is no reason to refuse."""
     if stored is None:
         return Refusal("order_unknown")
-    if TARGETS[action] == stored.service_status_id:
+    kind = ACTIONS[action]
+    if kind.target is not None and kind.target == stored.service_status_id:
         return Already()
     if stored.service_status_id == COMPLETE_WITH_PAYMENT:
         return Refusal("order_completed")
     if stored.service_status_id == CANCELED:
         return Refusal("order_cancelled")
-    if action == Action.ON_THE_WAY and stored.courier_type not in {None, "", "restaurant"}:
+    if kind.own_courier_only and stored.courier_type not in {None, "", "restaurant"}:
         return Refusal("courier_not_restaurant")
     return None

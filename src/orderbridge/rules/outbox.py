@@ -1,34 +1,35 @@
-"""Which outbox rows go next, which end unsent (DESIGN: lanes, superseding, expiry, what is refused here).
+"""What is true of one outbox row: its lane, its account, its age, and whether it ends unsent (docs/design.md: lanes, expiry).
 
 Rules of this file:
-- Rows of one lane go by their ids; a row that waits or is unresolved holds its lane.
-- Only a waiting row expires or is withdrawn; an unresolved one whose time is over ends `outcome_unknown`, and so does
-  one that had failed and was retried by hand.
-- A cancel supersedes earlier accepts and on_the_ways that are not on the wire; the newest toggle supersedes the rest.
+- What may end a row without a request hangs on where it stands: rules.standing.
+- What supersedes an action, how long it is worth sending, what it needs: orderbridge.actions.
+
+In which order rows go is decided in rules.queue.
 """
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from sys import intern
 
-from orderbridge.model import Action, ActionState, OutboxRow, Verdict
-from orderbridge.rules.lifecycle import FOOD_ACTIONS, ORDER_ACTIONS, RESTAURANT_ACTIONS, Refusal
+from orderbridge.actions import ACTIONS, Subject, argument_of, key_of
+from orderbridge.model import ActionState, KnownBy, OutboxRow, Stored, Verdict
+from orderbridge.rules.lifecycle import Already, Refusal, may_send
+from orderbridge.rules.standing import Cause, end_by
 
 Lane = tuple[str, str]
 
-_PREPARING_TIME = range(1, 1441)  # minutes
-_REASON_ID = range(1, 9)
+NOT_PERMITTED = "not_permitted"  # the service answers 401 to this row although the login is good
+
 _VALID_MINUTES = range(1, 10081)
 _LAST_YEAR = 9000  # nobody means it, and adding minutes to the last day there is fails
-_CANCELLABLE = frozenset({Action.ACCEPT, Action.ON_THE_WAY})
-_TOGGLES = RESTAURANT_ACTIONS | FOOD_ACTIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
     """Which configured account answers for what. `complete`: every account has told its restaurants."""
 
-    accounts: tuple[str, ...]
+    accounts: Collection[str]  # asked for each row, so a set
     default: str | None
     by_restaurant: Mapping[str, Sequence[str]]
     complete: bool
@@ -53,57 +54,30 @@ class Directory:
         return row.account if row.account in self.accounts else Refusal("account_needed")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class View:
-    """What the plan may know of the moment."""
+    """What the rules may know of the moment."""
 
     now: datetime
-    on_wire: Container[int]
-    taken: Container[Lane]
     directory: Directory
     accept_valid: timedelta
     valid: timedelta
     longest_wait: timedelta = timedelta(hours=1)  # no wait of ours is longer
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A row whose turn it is. `account` is None for an order's row: the order knows."""
-
-    row: OutboxRow
-    lane: Lane
-    account: str | None = None
-
-
-@dataclass(slots=True)
-class Plan:
-    """Rows that end unsent, rows whose turn it is, and when to look again at the latest."""
-
-    verdicts: list[tuple[OutboxRow, Verdict]] = field(default_factory=list)
-    heads: list[Head] = field(default_factory=list)
-    due: datetime | None = None
-
-    def look_again(self, at: datetime) -> None:
-        self.due = at if self.due is None else min(self.due, at)
-
-
 def order_lane(payment_key: str) -> Lane:
     """The lane of one order, shared with its acknowledgements."""
-    return ("order", payment_key)
+    return (Subject.ORDER, payment_key)
 
 
 def argument_problem(row: OutboxRow) -> str | None:
     """The argument that can never be right, for what slipped past the constraints; None when all are."""
-    if row.action in ORDER_ACTIONS and not row.payment_key:
-        return "payment_key"
-    if row.action == Action.ACCEPT and row.preparing_time not in _PREPARING_TIME:
-        return "preparing_time"
-    if row.action == Action.CANCEL and row.reason_id not in _REASON_ID:
-        return "reason_id"
-    if row.action in RESTAURANT_ACTIONS and not row.restaurant_id:
-        return "restaurant_id"
-    if row.action in FOOD_ACTIONS and not isinstance(row.food_id, int):
-        return "food_id"
+    kind = ACTIONS[row.action]
+    is_food = isinstance(row.food_id, int) and row.food_id >= 1
+    if not (is_food if kind.subject is Subject.FOOD else key_of(row)):
+        return kind.subject.column
+    if kind.argument is not None and not kind.argument.takes(argument_of(row)):
+        return kind.argument.column
     if row.valid_minutes is not None and row.valid_minutes not in _VALID_MINUTES:
         return "valid_minutes"
     if row.created_utc is None or row.created_utc.year > _LAST_YEAR:
@@ -118,86 +92,70 @@ def expiry(row: OutboxRow, view: View) -> datetime:
     created = row.created_utc
     if created is None or created.year > _LAST_YEAR:
         return view.now  # it can only be one that was sent: argument_problem refuses what waits
-    usual = view.accept_valid if row.action == Action.ACCEPT else view.valid
-    valid = timedelta(minutes=row.valid_minutes) if row.valid_minutes else usual
-    return created + valid
+    usual = view.accept_valid if ACTIONS[row.action].answers_customer else view.valid
+    minutes = row.valid_minutes
+    is_sound = isinstance(minutes, int) and minutes in _VALID_MINUTES
+    return created + (timedelta(minutes=minutes) if minutes and is_sound else usual)
 
 
-def plan(rows: Sequence[OutboxRow], view: View) -> Plan:
-    """Decide over all unfinished rows, given by id."""
-    made = Plan()
-    lanes: dict[Lane, tuple[str | None, list[OutboxRow]]] = {}
-    for row in rows:
-        account = _account(row, view.directory)
-        refusal = Refusal("bad_arguments") if argument_problem(row) else account
-        if isinstance(refusal, Refusal) and row.state == ActionState.PENDING:
-            made.verdicts.append((row, Verdict(ActionState.REFUSED, refusal.code)))
-            continue
-        if isinstance(account, Refusal):
-            account = row.account  # it was sent once: only an answer, a look or its expiry ends it now
-        lanes.setdefault(_lane(row, account), (account, []))[1].append(row)
-    for lane, (account, waiting) in lanes.items():
-        _plan_lane(made, lane, account, waiting, view)
-    return made
+def account_of(row: OutboxRow, directory: Directory) -> str | Refusal | None:
+    """Whose row it is; None: not known yet, for an order's row that its order is unknown."""
+    match ACTIONS[row.action].subject:
+        case Subject.ORDER:
+            return row.owner
+        case Subject.RESTAURANT:
+            return directory.of_restaurant(key_of(row), row.account)
+        case Subject.FOOD:
+            return directory.of_food(row)
 
 
-def _account(row: OutboxRow, directory: Directory) -> str | Refusal | None:
-    if row.action in ORDER_ACTIONS:
-        return None
-    if row.action in RESTAURANT_ACTIONS:
-        return directory.of_restaurant(row.restaurant_id or "", row.account)
-    return directory.of_food(row)
+def lane_of(row: OutboxRow, account: str | None) -> Lane:
+    """What goes one after another: the rows of one order, one restaurant, one food of an account."""
+    match ACTIONS[row.action].subject:
+        case Subject.ORDER:
+            return order_lane(key_of(row))
+        case Subject.RESTAURANT as subject:
+            return (subject, key_of(row))
+        case Subject.FOOD as subject:
+            # Of which menu it is may not be known yet: the same number on another one is another food.
+            return (intern(f"{subject} {account or row.restaurant_id or ''}"), key_of(row))
 
 
-def _lane(row: OutboxRow, account: str | None) -> Lane:
-    if row.action in ORDER_ACTIONS:
-        return order_lane(row.payment_key or "")
-    if row.action in RESTAURANT_ACTIONS:
-        return ("restaurant", row.restaurant_id or "")
-    return (f"food {account or ''}", str(row.food_id))
+def refused_unsent(row: OutboxRow, code: str) -> Verdict | None:
+    """How a row ends that is not sent because it can never be right; None: it was sent, and goes on."""
+    if code == "order_cancelled":  # whatever became of the row, as when a poll shows it
+        return Verdict(ActionState.REFUSED, code)
+    return end_by(row, Cause.REFUSED, code)
 
 
-def _plan_lane(made: Plan, lane: Lane, account: str | None, rows: list[OutboxRow], view: View) -> None:
-    alive: list[OutboxRow] = []
-    for row in reversed(rows):  # from the newest, so that a row knows what comes after it
-        verdict = None if row.id in view.on_wire else _unsent_end(row, alive, view)
-        if verdict is None:
-            alive.append(row)
-        else:
-            made.verdicts.append((row, verdict))
-    if not alive:
-        return
-    # Whatever was sent goes first: a row with a lower id may have been committed later.
-    oldest = alive[::-1]
-    head = next((row for row in oldest if row.state == ActionState.SENDING), oldest[0])
-    if head.id in view.on_wire or lane in view.taken:
-        return
-    for row in alive:
-        made.look_again(expiry(row, view))
-    if head.action not in ORDER_ACTIONS and account is None:
-        return  # until the restaurants are known
-    # A time further away than any wait comes from a clock that was set back.
-    if head.next_attempt_utc is not None and view.now < head.next_attempt_utc <= view.now + view.longest_wait:
-        made.look_again(head.next_attempt_utc)
-    elif head.next_attempt_utc is not None or head.state == ActionState.PENDING:
-        made.heads.append(Head(head, lane, account))
+def order_end(row: OutboxRow, order: Stored | None) -> Verdict | None:
+    """How a waiting row ends because of its order; None: the service is to be asked."""
+    match may_send(row.action, order):
+        case Refusal(code=code):
+            return refused_unsent(row, code)
+        case Already():
+            # No status: the stored one is the same, or a later end that a refusal proved, or news since this look.
+            return Verdict(ActionState.DONE, "already", KnownBy.POLL)
+        case None:
+            return None
 
 
-def _unsent_or_unknown(state: ActionState, *, doubtful: bool) -> Verdict:
-    return Verdict(ActionState.FAILED, "outcome_unknown") if doubtful else Verdict(state, str(state))
-
-
-def _unsent_end(row: OutboxRow, later: Sequence[OutboxRow], view: View) -> Verdict | None:
-    waits = row.state == ActionState.PENDING
-    if not waits and not row.tried:  # the POS itself calls it sent: no request of it ever left
+def unsent_end(row: OutboxRow, later: Sequence[OutboxRow], view: View) -> Verdict | None:
+    """How a row ends that is not on the wire; None: it goes on. `later`: the rows of its lane after it that do."""
+    if row.state != ActionState.PENDING and not row.tried:  # the POS itself calls it sent: no request of it ever left
         return Verdict(ActionState.REFUSED, "bad_arguments")
-    doubtful = not waits or row.expires_utc is not None  # only `actions retry` sets it: the row was sent, and failed
-    if waits and row.withdraw:
-        return _unsent_or_unknown(ActionState.WITHDRAWN, doubtful=doubtful)
+    if row.withdraw and (end := end_by(row, Cause.WITHDRAWN)) is not None:
+        return end
     if view.now >= expiry(row, view):
-        return _unsent_or_unknown(ActionState.EXPIRED, doubtful=doubtful)
-    if row.action in _TOGGLES and later:
-        return Verdict(ActionState.SUPERSEDED, "superseded")
-    if row.action in _CANCELLABLE and any(newer.action == Action.CANCEL for newer in later):
-        return Verdict(ActionState.SUPERSEDED, "superseded")
+        return end_by(row, Cause.EXPIRED)
+    newer_counts = ACTIONS[row.action].superseded_by
+    if newer_counts and any(newer.action in newer_counts for newer in later):
+        return end_by(row, Cause.SUPERSEDED)
     return None
+
+
+def with_reason(verdict: Verdict, row: OutboxRow) -> Verdict:
+    """An expiry says why the row was never done, where that lies with the row itself. `row`: as it was read last."""
+    if verdict.state == ActionState.EXPIRED and row.waits_for == NOT_PERMITTED:
+        return replace(verdict, code=NOT_PERMITTED)
+    return verdict

@@ -1,42 +1,62 @@
-"""What becomes of an outbox row after each answer and each look (DESIGN: retries, unknown outcomes).
+"""What becomes of an outbox row after each answer and each poll (docs/design.md: retries, unknown outcomes).
 
-Rules of this file:
+A request ends in one of seven ways (model.Outcome). Four are plain:
+
+    OK             done
+    REFUSED        refused, if no earlier request of the row is in doubt
+    UNAUTHORIZED, RATE_LIMITED, NOT_SENT
+                   nothing has happened: again later, and it counts as no attempt
+
+The other two leave a doubt: after SERVICE_FAILED (a 5xx) and UNKNOWN (no answer, or none that can be read) the service may
+have done it. From then on the row is *uncertain*, and stays so whatever its later requests bring. What clears the doubt is a
+property of the action (orderbridge.actions, `Doubt`):
+
+    doubt     after no answer               after a 5xx            after three resends     a resend is refused
+    POLL      wait for a poll, at most      resend after 2, 10,    the next poll decides   the next poll decides
+              two cooldowns, then resend    60 s
+    REFUSAL   resend after 2, 10, 60 s      the same               the next poll decides   the next poll decides: done
+                                                                                           before, unless it shows the order
+    STATUS    ask the status, then resend   resend                 ask the status          refused
+    NOTHING   resend after 2, 10, 60 s      the same               failed                  refused
+
+A poll decides what it proves (`proof`), and only when it is *qualified*: its request left after the last attempt had ended,
+and no other action of the order was under way (jobs.looks sees to that). A status that the action leads to proves it done, one
+from which it leads proves it not done. An order that is missing in the list was completed, cancelled, or is acknowledged and
+unchanged; which of these, its acknowledged status tells. What nothing proves ends as `failed, outcome_unknown`: better a
+cashier who looks at the service's panel than a meal cooked twice.
+
 - A decision is a value: `Verdict` ends the row, `Again` says when to send, `AwaitLook` leaves the word to a poll.
-- A row is *uncertain* once a request of it ended in a 5xx or without an answer: it may have had its effect.
-- All resends of a row together are three. 401, 429 and requests that never left are no attempts.
+- All resends of a row together are three.
+- Requests made before `actions retry` count no more, but the doubt they left stays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
+from orderbridge.actions import ACTIONS, ENDING_ACTIONS, Doubt
 from orderbridge.model import (
     CANCELED,
-    COMPLETE_WITH_PAYMENT,
-    CONFIRMED,
-    IN_DELIVERY,
-    RECEIVED,
     Action,
     ActionState,
     Attempt,
+    Document,
     KnownBy,
     Outcome,
     Stored,
     Verdict,
 )
-from orderbridge.rules.lifecycle import FOOD_ACTIONS, RESTAURANT_ACTIONS, TARGETS, is_active
+from orderbridge.rules.lifecycle import is_active
+from orderbridge.rules.standing import Standing
+from orderbridge.rules.tokens import refusal_wait
 
 MOST_RESENDS = 3
 POLL_FIRST = timedelta(seconds=15)  # one row that is always answered 401 must not keep the orders of its account away
 UNREADABLE = -1  # a look shows the order, with a status that cannot be read: no absence, and no proof
-OTHER_END = {Action.COMPLETE: Action.CANCEL, Action.CANCEL: Action.COMPLETE}
-OPEN, CLOSED = "Open", "Closed"
-RESTAURANT_TARGETS = {Action.OPEN_RESTAURANT: OPEN, Action.CLOSE_RESTAURANT: CLOSED}
 
 _UNCERTAIN = frozenset({Outcome.UNKNOWN, Outcome.SERVICE_FAILED})
 _NO_ATTEMPT = frozenset({Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED, Outcome.NOT_SENT})
-_LOOK_TELLS_WHETHER_TO_RESEND = frozenset({Action.ACCEPT, Action.ON_THE_WAY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +107,12 @@ def is_uncertain(history: Sequence[Attempt]) -> bool:
     return any(attempt.outcome in _UNCERTAIN for attempt in history)
 
 
+def stands_after(decision: "Again | AwaitLook", history: Sequence[Attempt]) -> Standing:
+    """Where a row stands that goes on after these attempts."""
+    unresolved = isinstance(decision, AwaitLook) or is_uncertain(history)
+    return Standing.UNRESOLVED if unresolved else Standing.WAITING
+
+
 def counted(history: Sequence[Attempt]) -> int:
     """The attempts of a row: requests that left and were answered neither 401 nor 429."""
     return sum(attempt.outcome not in _NO_ATTEMPT and not attempt.spent for attempt in history)
@@ -102,7 +128,7 @@ def _refused_after_doubt(history: Sequence[Attempt]) -> bool:
 
 def next_step(action: Action, history: Sequence[Attempt]) -> Step:
     """Opening and closing a restaurant can be asked about, so an unknown outcome is asked before it is sent again."""
-    if action in RESTAURANT_ACTIONS and is_uncertain(history):
+    if ACTIONS[action].doubt is Doubt.STATUS and is_uncertain(history):
         if _exhausted(history):
             return Step.ASK
         if history[-1].outcome == Outcome.UNKNOWN:
@@ -112,7 +138,7 @@ def next_step(action: Action, history: Sequence[Attempt]) -> Step:
 
 def may_be_seen(action: Action, history: Sequence[Attempt]) -> bool:
     """Whether a look may show what became of the last request: a poll that is under way is waited for."""
-    return action in _LOOK_TELLS_WHETHER_TO_RESEND and bool(history) and history[-1].outcome == Outcome.UNKNOWN
+    return ACTIONS[action].doubt is Doubt.POLL and bool(history) and history[-1].outcome == Outcome.UNKNOWN
 
 
 def decide(action: Action, history: Sequence[Attempt], *, now: datetime, pace: Pace, retry_at: datetime) -> Decision:
@@ -123,11 +149,11 @@ def decide(action: Action, history: Sequence[Attempt], *, now: datetime, pace: P
     last = history[-1]
     match last.outcome:
         case Outcome.OK:
-            return Verdict(ActionState.DONE, None, KnownBy.ANSWER, TARGETS.get(action), last.http_status)
+            return Verdict(ActionState.DONE, None, KnownBy.ANSWER, ACTIONS[action].target, last.http_status)
         case Outcome.NOT_SENT:
             return Again(retry_at, last.code)
         case Outcome.UNAUTHORIZED:
-            return Again(retry_at + POLL_FIRST, last.code)
+            return Again(max(retry_at + POLL_FIRST, now + _unauthorized_wait(history)), last.code)
         case Outcome.RATE_LIMITED:
             return Again(now + timedelta(seconds=pace.cooldown), last.code)
         case Outcome.REFUSED:
@@ -136,23 +162,34 @@ def decide(action: Action, history: Sequence[Attempt], *, now: datetime, pace: P
             return _uncertain(action, history, now=now, pace=pace)
 
 
+def _unauthorized_wait(history: Sequence[Attempt]) -> timedelta:
+    """A row that is refused although its account is not waits alone, and ever longer: its lane is blocked for as long."""
+    times = sum(attempt.outcome == Outcome.UNAUTHORIZED and not attempt.spent for attempt in history)
+    return timedelta(seconds=refusal_wait(times))
+
+
 def _refused(action: Action, history: Sequence[Attempt]) -> Decision:
     last = history[-1]
-    if action in TARGETS and is_uncertain(history):
+    if ACTIONS[action].shown_by and is_uncertain(history):
         return AwaitLook(last.code)
     return Verdict(ActionState.REFUSED, last.code, KnownBy.ANSWER, None, last.http_status)
 
 
 def _uncertain(action: Action, history: Sequence[Attempt], *, now: datetime, pace: Pace) -> Decision:
     last = history[-1]
+    doubt = ACTIONS[action].doubt
     if _exhausted(history):
-        if action in FOOD_ACTIONS:
-            return _gave_up(history, None)
-        return AwaitLook(last.code) if action in TARGETS else Again(now, last.code)
+        match doubt:
+            case Doubt.POLL | Doubt.REFUSAL:
+                return AwaitLook(last.code)
+            case Doubt.STATUS:
+                return Again(now, last.code)
+            case Doubt.NOTHING:
+                return _gave_up(history, None)
     if last.outcome == Outcome.UNKNOWN:
-        if action in _LOOK_TELLS_WHETHER_TO_RESEND:
+        if doubt is Doubt.POLL:
             return Again(now + timedelta(seconds=2 * pace.cooldown), last.code)
-        if action in RESTAURANT_ACTIONS:
+        if doubt is Doubt.STATUS:
             return Again(now, last.code)  # to ask; the resend has its wait all the same
     return Again(now + _wait(history, pace), last.code)
 
@@ -179,13 +216,25 @@ def _gave_up(history: Sequence[Attempt], not_done: KnownBy | None) -> Verdict:
 
 def after_status(action: Action, shown: str | None, history: Sequence[Attempt]) -> Verdict | None:
     """What the restaurant's own status says after an unknown outcome; None: send again."""
-    if shown == RESTAURANT_TARGETS[action]:
+    if shown == ACTIONS[action].target_shown:
         return Verdict(ActionState.DONE, None, KnownBy.STATUS)
     if not _exhausted(history):
         return None
     if shown is None:
         return Verdict(ActionState.FAILED, "outcome_unknown", None, None, history[-1].http_status)
     return _gave_up(history, KnownBy.STATUS)
+
+
+def shown_by(document: Document | None) -> int | None:
+    """The status that a list shows of an order; None: the list lacks it."""
+    if document is None:
+        return None
+    return UNREADABLE if document.status_id is None else document.status_id
+
+
+def other_end(action: Action, ends: Collection[Action]) -> bool:
+    """Whether another action would refuse this one. `ends`: what of ours has ended the order, or may have."""
+    return bool(ENDING_ACTIONS.intersection(ends) - {action})
 
 
 def proof(
@@ -199,41 +248,23 @@ def proof(
 ) -> Proof:
     """What a qualified look proves about an unresolved order action. `seen` is None when the list lacks the order.
 
-    `other_end`: for a complete, a cancel of ours is done or may be, and the other way round. It would be refused, too.
+    `other_end`: another action of ours that ends the order is done or may be, and this one would be refused, too.
     """
-    match action:
-        case Action.ACCEPT:
-            done, before = {CONFIRMED, IN_DELIVERY}, RECEIVED
-        case Action.ON_THE_WAY:
-            done, before = {IN_DELIVERY}, CONFIRMED
-        case Action.COMPLETE:
-            return _proof_complete(history, order, seen, other_end=other_end)
-        case _:
-            return _proof_cancel(history, seen, other_end=other_end, needs_payment=needs_payment)
-    if seen in done:
+    kind = ACTIONS[action]
+    if seen in kind.shown_by:
         return Proof.DONE
-    if seen == before or (seen is None and order.acknowledged_status_id == before):
+    is_undone = is_active(seen, needs_payment) if kind.undone is None else seen in kind.undone
+    if is_undone:
         return Proof.NOT_DONE
-    return Proof.NOTHING
-
-
-def _proof_complete(history: Sequence[Attempt], order: Stored, seen: int | None, *, other_end: bool) -> Proof:
-    if seen == IN_DELIVERY:
-        return Proof.NOT_DONE
-    if seen == COMPLETE_WITH_PAYMENT:
-        return Proof.DONE
-    # A list never shows a completed order (SPEC.md, Acknowledgement rules, 4): whatever it shows is not completed.
-    known = order.service_status_id == IN_DELIVERY and seen is None and not other_end
-    return Proof.DONE if known and _refused_after_doubt(history) else Proof.NOTHING
-
-
-def _proof_cancel(history: Sequence[Attempt], seen: int | None, *, other_end: bool, needs_payment: int | None) -> Proof:
-    if seen == CANCELED:
-        return Proof.DONE
-    if is_active(seen, needs_payment):
-        return Proof.NOT_DONE
-    gone = seen is None and not other_end
-    return Proof.DONE if gone and _refused_after_doubt(history) else Proof.NOTHING
+    if seen is not None:
+        return Proof.NOTHING
+    if kind.doubt is Doubt.REFUSAL:
+        # A list never shows a completed order (docs/interface.md, Acknowledgement rules, 4).
+        known = kind.undone is None or order.service_status_id in kind.undone
+        return Proof.DONE if known and not other_end and _refused_after_doubt(history) else Proof.NOTHING
+    # What was acknowledged in that status is shown again as soon as it has another one.
+    is_as_before = kind.undone is not None and order.acknowledged_status_id in kind.undone
+    return Proof.NOT_DONE if is_as_before else Proof.NOTHING
 
 
 def after_look(
@@ -247,22 +278,22 @@ def after_look(
     needs_payment: int | None = None,
 ) -> Verdict | Again | None:
     """What a qualified look makes of an unresolved order action; None: it stays as it is."""
-    if seen == CANCELED and action != Action.CANCEL:
+    kind = ACTIONS[action]
+    if seen == CANCELED and kind.target != CANCELED:
         return Verdict(ActionState.REFUSED, "order_cancelled", KnownBy.POLL)
     said = proof(action, history, order, seen, other_end=other_end, needs_payment=needs_payment)
     if said == Proof.DONE:
         # Cancel and complete can also be proved by what the list lacks, after a refusal.
-        by_poll = seen == TARGETS[action] or action in _LOOK_TELLS_WHETHER_TO_RESEND
-        known_by = KnownBy.POLL if by_poll else KnownBy.REFUSAL
-        shown = seen if by_poll else TARGETS[action]
-        return Verdict(ActionState.DONE, None, known_by, shown)
+        if seen in kind.shown_by:
+            return Verdict(ActionState.DONE, None, KnownBy.POLL, seen)
+        return Verdict(ActionState.DONE, None, KnownBy.REFUSAL, kind.target)
     if _refused_after_doubt(history):
         return _conclude_refusal(history, said, seen)
     if _exhausted(history):
         if said == Proof.NOT_DONE:
             return _gave_up(history, KnownBy.POLL)
         return Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL)
-    if said == Proof.NOT_DONE and action in _LOOK_TELLS_WHETHER_TO_RESEND and history[-1].outcome == Outcome.UNKNOWN:
+    if said == Proof.NOT_DONE and may_be_seen(action, history):
         return Again(now, history[-1].code)
     return None
 

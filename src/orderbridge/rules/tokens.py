@@ -1,4 +1,4 @@
-"""When to log in again, and how long to wait after a refusal (SPEC.md, Authentication)."""
+"""When to log in again, and how long to wait after a refusal (docs/interface.md, Authentication)."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 VALIDITY = timedelta(hours=24)
 RENEW_AHEAD = 24  # a 24th of the validity: about one hour of a day
 REFUSAL_WAITS = (60.0, 120.0, 300.0, 600.0, 900.0)  # seconds; the last one repeats
+LOGIN_WAITS = (1.0, 2.0, 4.0, 60.0, 120.0, 300.0)  # seconds, after a login answered 5xx; the last one repeats
 LINE_WAITS = (1.0, 2.0, 4.0, 8.0, 15.0)  # seconds; the last one repeats
 
 
@@ -32,6 +33,15 @@ def renew_at(issued: datetime, expiry: datetime) -> datetime:
 def refusal_wait(refusals: int) -> float:
     """Seconds to wait after the nth refused login in a row (n from 1)."""
     return REFUSAL_WAITS[min(refusals, len(REFUSAL_WAITS)) - 1]
+
+
+def login_wait(failures: int, chance: float, *, answered: bool) -> float:
+    """Seconds to wait after the nth login in a row that failed without a word about the credentials (n from 1).
+
+    `answered`: the service said something, a 5xx as a rule. Silence is the line's, and waits as the line does.
+    """
+    waits = LOGIN_WAITS if answered else LINE_WAITS
+    return waits[min(failures, len(waits)) - 1] * (1 + chance / 4)
 
 
 def line_wait(failures: int, chance: float) -> float:

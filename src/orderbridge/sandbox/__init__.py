@@ -1,4 +1,4 @@
-"""The marketplace's service itself, played by SPEC.md to the letter: for developers without credentials, and for tests.
+"""The marketplace's service itself, played by docs/interface.md to the letter: for developers without credentials, and for tests.
 
 It imports nothing from the rest of orderbridge, so that a wrong idea of the interface cannot agree with itself.
 `World` and `Fault` are plain Python; the network parts are loaded when they are first asked for.

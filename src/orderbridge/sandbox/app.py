@@ -1,7 +1,7 @@
-"""The service over HTTP: SPEC.md's sixteen paths, and the control interface below /_sandbox/."""
+"""The service over HTTP: docs/interface.md's sixteen paths, and the control interface below /_sandbox/."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 from starlette.applications import Starlette
@@ -18,6 +18,7 @@ from .faults import Fault, FaultKind, When
 from .replies import DROPPED, ConnectionDropped, reply_to, spoiled, substitute
 from .rules import ENDPOINTS, Operation
 from .state import CallRecord
+from .tls import LOCAL_NAMES
 from .world import World
 
 
@@ -34,12 +35,15 @@ class SandboxApp(Starlette):
             raise ConnectionDropped
 
 
-def create_app(world: World, *, prefix: str = "") -> Starlette:
-    """Return the service for the world; prefix is the path part of base_url, such as `/integration`."""
+def create_app(world: World, *, prefix: str = "", names: Collection[str] = LOCAL_NAMES) -> Starlette:
+    """Return the service for the world.
+
+    prefix is the path part of base_url, such as `/integration`; names are the hosts of the control interface.
+    """
     endpoint = Endpoint(world)
     routes = [Route(prefix + path, endpoint.of(operation), methods=[method]) for operation, method, path in ENDPOINTS]
     app = SandboxApp(
-        routes=[*routes, *control_routes(world)],
+        routes=[*routes, *control_routes(world, names)],
         exception_handlers={HTTPException: _page},
     )
     app.router.redirect_slashes = False
@@ -72,12 +76,12 @@ class Endpoint:
         return endpoint
 
     async def _meet(self, fault: Fault, call: Call, record: CallRecord) -> ASGIApp:
-        pause = 0.0 if fault.kind is FaultKind.DRIP else fault.seconds  # a drip waits between its pieces
-        if fault.when is When.BEFORE:
-            await asyncio.sleep(pause)
+        waits = fault.seconds > 0 and fault.kind is not FaultKind.DRIP  # a drip waits between its pieces
+        if waits and fault.when is When.BEFORE:
+            await self._world.faults.pause(fault)
         answer = service.perform(self._world, call, record) if fault.has_effect else None
-        if fault.when is When.AFTER:
-            await asyncio.sleep(pause)
+        if waits and fault.when is When.AFTER:
+            await self._world.faults.pause(fault)
         if answer is None or fault.hides_answer:
             self._close(record, fault.status if fault.kind is FaultKind.ANSWER else None, "")
             return substitute(fault)
@@ -112,6 +116,7 @@ async def _read(operation: Operation, request: Request) -> Call:
         token=request.headers.get("access-token"),
         argument=request.path_params.get("id", request.query_params.get("status_id", "")),
         body=wire.decode(body) if is_json else None,
+        address=request.client.host if request.client else "",
     )
 
 

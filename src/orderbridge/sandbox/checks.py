@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from . import rules
-from .options import Disallowed, TokenMessage
+from .options import CooldownScope, Disallowed, TokenMessage
 from .rules import Operation
 from .state import Account, Order
 from .world import World
@@ -21,6 +21,8 @@ class Call:
     """The id in the path, or get-current's status_id ("" when it is not given)."""
     body: Any = None
     """The JSON body, None when there is none or it is not labelled as JSON."""
+    address: str = ""
+    """From which network address it comes."""
 
     def field(self, name: str) -> Any:
         """Return a field of the body, None when it is missing."""
@@ -86,8 +88,13 @@ def check_uuid(call: Call) -> None:
         raise Refused(403, rules.BAD_URL)
 
 
+def _meant(world: World, argument: str) -> str:
+    """The id that a path means, in lower case; with ids in capitals, a path in another form means nothing."""
+    return "" if world.options.ids_in_capitals and argument != argument.upper() else argument.lower()
+
+
 def order_of(world: World, account: Account, call: Call) -> Order:
-    order = world.orders.get(call.argument.lower())
+    order = world.orders.get(_meant(world, call.argument))
     if order is None or order.restaurant_id not in account.restaurant_ids:
         raise Refused(404, rules.ORDER_NOT_FOUND)
     return order
@@ -96,7 +103,7 @@ def order_of(world: World, account: Account, call: Call) -> Order:
 def restaurant_of(world: World, call: Call) -> str:
     account = account_of(world, call)
     check_uuid(call)
-    restaurant_id = call.argument.lower()
+    restaurant_id = _meant(world, call.argument)
     if restaurant_id not in account.restaurant_ids:
         raise Refused(404, rules.RESTAURANT_NOT_FOUND)
     return restaurant_id
@@ -136,9 +143,16 @@ def wanted_status(call: Call) -> int | None:
     return int(call.argument)
 
 
-def check_cooldown(world: World, operation: Operation, account: Account, seconds: float) -> None:
-    """Refuse a call too soon after the last accepted one of this credential ("Limits")."""
-    key, now = (operation, account.rest_secret_key), world.clock()
+def check_cooldown(world: World, call: Call, account: Account, seconds: float) -> None:
+    """Refuse a call too soon after the last accepted one of the same scope ("Limits")."""
+    match world.options.cooldown_scope:
+        case CooldownScope.CREDENTIAL:
+            whose = account.rest_secret_key
+        case CooldownScope.APPLICATION:
+            whose = account.app_secret_key
+        case CooldownScope.ADDRESS:
+            whose = call.address
+    key, now = (call.operation, whose), world.clock()
     since = world.cooldown_since.get(key)
     too_soon = since is not None and now - since < timedelta(seconds=seconds)
     if not too_soon or world.options.cooldown_restarts_on_429:

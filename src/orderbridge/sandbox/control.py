@@ -1,11 +1,15 @@
 """The control interface below /_sandbox/: what a developer or a test does to the world from outside.
 
-It is no part of SPEC.md and has no password: keep the sandbox on the loopback address.
+It is no part of docs/interface.md and has no password: keep the sandbox on the loopback address. A page in a browser on the same
+machine could reach it all the same. So it answers only under a name of its own, to no other page, and takes only what
+a page cannot send unasked: JSON that says so.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import asdict
+from ipaddress import ip_address
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +19,7 @@ from . import wire
 from .faults import EVERY_OPERATION, BadFault, Fault, FaultKind
 from .options import BadOption
 from .rules import Operation
+from .tls import LOCAL_NAMES
 from .world import CannotOrder, NotAllowed, UnknownOrder, World
 
 PREFIX: Final = "/_sandbox"
@@ -27,19 +32,33 @@ class BadRequest(Exception):
     """A body that the control interface cannot use."""
 
 
-def control_routes(world: World) -> list[Route]:
-    """Return the routes for the world."""
+class Stranger(Exception):
+    """A request that came under another name, or from somebody else's page."""
+
+
+class NotJson(Exception):
+    """A body that is not said to be JSON."""
+
+
+def control_routes(world: World, names: Collection[str] = LOCAL_NAMES) -> list[Route]:
+    """Return the routes for the world; names are the hosts under which it may be called."""
     return [
-        Route(f"{PREFIX}{path}", _endpoint(world, handler), methods=[method]) for method, path, handler, _ in COMMANDS
+        Route(f"{PREFIX}{path}", _endpoint(world, handler, names), methods=[method])
+        for method, path, handler, _ in COMMANDS
     ]
 
 
-def _endpoint(world: World, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(world: World, handler: Handler, names: Collection[str]) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
+            _check_caller(request, names)
             body = await _body(request)
             with world.lock:
                 return _json(handler(world, request, body), 200)
+        except Stranger as error:
+            return _json({"error": str(error)}, 403)
+        except NotJson as error:
+            return _json({"error": str(error)}, 415)
         except (BadRequest, BadFault, BadOption) as error:
             return _json({"error": str(error)}, 400)
         except UnknownOrder as error:
@@ -50,8 +69,35 @@ def _endpoint(world: World, handler: Handler) -> Callable[[Request], Awaitable[R
     return endpoint
 
 
+def _check_caller(request: Request, names: Collection[str]) -> None:
+    host = request.headers.get("host", "")
+    server, _ = request.scope.get("server") or ("", None)  # the address that was called: 0.0.0.0 has many
+    called = _host(f"//{host}")
+    if called not in {name.lower() for name in (*names, server)} and not _is_loopback(called):
+        raise Stranger(f"{host!r} is no name of this sandbox; it has {', '.join(names)}")
+    origin = request.headers.get("origin")
+    if origin is not None and origin.lower() != f"https://{host.lower()}":
+        raise Stranger(f"{origin!r} is another page's; call it from a program, or from https://{host}")
+
+
+def _host(address: str) -> str:
+    try:
+        return (urlsplit(address).hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 async def _body(request: Request) -> dict[str, Any]:
     raw = await request.body()
+    if raw and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise NotJson("send JSON, and say so: Content-Type: application/json")
     body = wire.decode(raw, exact=True) if raw else {}
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
@@ -196,7 +242,7 @@ COMMANDS: Final[tuple[tuple[str, str, Handler, str], ...]] = (
     ("PATCH", "/options", _set_options, "change switches: {cooldown_seconds: 1}"),
     ("GET", "/faults", _list_faults, "the faults that are still to come"),
     ("POST", "/faults", _add_fault, "add a fault: {operation: accept, kind: answer, status: 500, body, times, when}"),
-    ("DELETE", "/faults", _clear_faults, "forget all faults"),
+    ("DELETE", "/faults", _clear_faults, "forget all faults; what is being delayed goes on"),
     ("POST", "/tokens/end", _end_tokens, "make tokens invalid: {account}, or all"),
     ("POST", "/accounts/refuse", _refuse_account, "take a credential away until the reset: {account}"),
     ("POST", "/reset", _reset, "back to the start: {seed}"),

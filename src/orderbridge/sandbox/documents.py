@@ -1,7 +1,7 @@
-"""Makes orders that look like real ones, from a seeded Random ("Order" in SPEC.md).
+"""Makes orders that look like real ones, from a seeded Random ("Order" in docs/interface.md).
 
 total = the line totals + courier_fee + order_tip - discount. A line total is price x quantity plus the modifiers
-of the line, added once: SPEC.md does not multiply them. Phones begin with +90 500 000, which nobody has.
+of the line, added once: docs/interface.md does not multiply them. Phones begin with +90 500 000, which nobody has.
 """
 
 from collections.abc import Collection, Mapping, Sequence

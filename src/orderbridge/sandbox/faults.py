@@ -4,6 +4,7 @@ A fault says which calls it meets, how often, whether the service still does wha
 (`when`), and what the client sees. A call meets one fault at most: the first in the script that fits.
 """
 
+import asyncio
 import base64
 import json
 from collections.abc import Mapping
@@ -105,7 +106,7 @@ class Fault:
 
     @classmethod
     def error(cls, operation: str, status: int, error: str, message: str | None = None, **more: Any) -> "Fault":
-        """Answer with SPEC.md's error envelope."""
+        """Answer with docs/interface.md's error envelope."""
         envelope = {"status": False, "error": error} | ({} if message is None else {"message": message})
         return cls(operation=operation, status=status, body=json.dumps(envelope, ensure_ascii=False).encode(), **more)
 
@@ -121,7 +122,7 @@ class Fault:
 
     @classmethod
     def too_many(cls, operation: str, **more: Any) -> "Fault":
-        """Answer 429 with SPEC.md's body; `Fault(status=429)` is the one without."""
+        """Answer 429 with docs/interface.md's body; `Fault(status=429)` is the one without."""
         return cls.error(operation, 429, rules.TOO_MANY_REQUESTS, rules.cooldown_message(30), **more)
 
     @classmethod
@@ -197,6 +198,7 @@ class FaultScript:
         """Start without any."""
         self._lock = RLock()
         self._lines: list[_Line] = []
+        self._pauses: set[asyncio.Future[None]] = set()
 
     def add(self, *faults: Fault) -> None:
         """Append faults."""
@@ -204,9 +206,24 @@ class FaultScript:
             self._lines += map(_Line, faults)
 
     def clear(self) -> None:
-        """Forget all faults."""
+        """Forget all faults, and let what is being delayed go on."""
         with self._lock:
             self._lines = []
+            for pause in self._pauses:
+                pause.get_loop().call_soon_threadsafe(pause.cancel)
+
+    async def pause(self, fault: Fault) -> None:
+        """Wait as long as the fault says, or until the script is cleared, by whichever thread."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if not any(line.fault is fault for line in self._lines):
+                return  # cleared since the call was taken
+            self._pauses.add(over)
+        try:
+            await asyncio.wait([over], timeout=fault.seconds)
+        finally:
+            with self._lock:
+                self._pauses.discard(over)
 
     def pending(self) -> list[Fault]:
         """Return the faults that can still meet a call."""

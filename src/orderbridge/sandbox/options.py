@@ -1,4 +1,4 @@
-"""One switch for each thing that SPEC.md leaves open ("not shown"), and the pace of the world.
+"""One switch for each thing that docs/interface.md leaves open ("not shown"), and the pace of the world.
 
 The defaults are one plausible service. A client that is right must work with every setting.
 """
@@ -26,6 +26,14 @@ class Coverage(StrEnum):
 
     ALL = "all"  # every restaurant of the credential
     FIRST = "first"  # the credential's first one only
+
+
+class CooldownScope(StrEnum):
+    """Whose a cooldown is ("Limits"): who calls inside it gets 429."""
+
+    CREDENTIAL = "credential"
+    APPLICATION = "application"  # all credentials with one app_secret_key
+    ADDRESS = "address"  # all that call from one network address
 
 
 class ListOrder(StrEnum):
@@ -64,18 +72,23 @@ class Options:
     max_orders: int | None = None
     """How many orders the ticker places at most."""
 
-    # Limits that SPEC.md gives; shorter ones make tests and demos quick.
+    # Limits that docs/interface.md gives; shorter ones make tests and demos quick.
     cooldown_seconds: float = 30.0
     token_seconds: float = 86400.0
 
     # Open points of get-current.
     cooldown_restarts_on_429: bool = False
+    cooldown_scope: CooldownScope = CooldownScope.CREDENTIAL
     cancelled_are_delivered: bool = True
     """Whether a cancelled order is listed until it is acknowledged, as rule 3 and "Events" suggest."""
     list_covers: Coverage = Coverage.ALL
     list_order: ListOrder = ListOrder.OLDEST_FIRST
     list_limit: int | None = None
-    """How many orders one list holds at most."""
+    """How many orders one list holds at most; 0 or None: all."""
+
+    # Open points of the ids.
+    ids_in_capitals: bool = False
+    """Whether orders' and restaurants' ids are shown in capitals, and known in no other form."""
 
     # Open points of the order operations.
     needs_payment_status_id: int = 7
@@ -85,7 +98,7 @@ class Options:
     longest_preparing_time: int | None = None
     """An accept with more minutes than these lacks its field; None: any number will do."""
 
-    # HTTP statuses that SPEC.md does not give; None: as for the other operations.
+    # HTTP statuses that docs/interface.md does not give; None: as for the other operations.
     complete_error_status: int | None = None
     restaurant_error_status: int | None = None
     food_error_status: int | None = None
@@ -101,7 +114,7 @@ class Options:
     expiration_timezone: str = "Europe/Istanbul"
     """The zone of expiration_date alone: another one plays a service that is wrong about its own zone."""
     prepaid_suffix: bool = True
-    """Whether payment names carry the " (pre-paid)" of SPEC.md's table."""
+    """Whether payment names carry the " (pre-paid)" of docs/interface.md's table."""
 
     # Open points of the menu listing.
     menu_shape: MenuShape = MenuShape.FLAT

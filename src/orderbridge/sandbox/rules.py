@@ -1,6 +1,6 @@
-"""SPEC.md's tables: statuses, transitions, reference lists, error texts.
+"""docs/interface.md's tables: statuses, transitions, reference lists, error texts.
 
-Nothing here is computed and nothing here can be switched; what SPEC.md leaves open is in options.py.
+Nothing here is computed and nothing here can be switched; what docs/interface.md leaves open is in options.py.
 """
 
 import re
@@ -18,7 +18,7 @@ STATUS_TEXTS: Final = {
     CONFIRMED: "Onaylandı",
     COMPLETE_WITH_PAYMENT: "Tamamlandı",
     CANCELED: "İptal Edildi",
-    IN_DELIVERY: "Restoran Kuryeye Verildi",  # the only text that SPEC.md gives
+    IN_DELIVERY: "Restoran Kuryeye Verildi",  # the only text that docs/interface.md gives
 }
 NEEDS_PAYMENT_TEXT: Final = "Ödeme Bekleniyor"
 
@@ -65,7 +65,7 @@ ENDPOINTS: Final[tuple[tuple[Operation, str, str], ...]] = (
 )
 
 OTHER: Final = 0
-"""Stands in the table for every id that SPEC.md does not give: COMPLETE_NEEDS_PAYMENT and unknown ones."""
+"""Stands in the table for every id that docs/interface.md does not give: COMPLETE_NEEDS_PAYMENT and unknown ones."""
 
 
 # "Order transitions". A move that is not in the table is not allowed.

@@ -59,7 +59,13 @@ def _account(name: str, *restaurant_ids: str) -> Account:
 
 
 DEFAULT_SCENERY: Final = Scenery(
-    accounts=(_account("kadikoy", KADIKOY), _account("besiktas", BESIKTAS), _account("chain", USKUDAR, ATASEHIR)),
+    accounts=(
+        _account("kadikoy", KADIKOY),
+        _account("besiktas", BESIKTAS),
+        _account("chain", USKUDAR, ATASEHIR),
+        _account("uskudar", USKUDAR),  # the chain's branches have credentials of their own, too
+        _account("atasehir", ATASEHIR),
+    ),
     restaurants=(
         Restaurant(id=KADIKOY, name="Örnek Lokanta Kadıköy", menu="kadikoy", district="Kadıköy"),
         Restaurant(id=BESIKTAS, name="Deneme Ocakbaşı Beşiktaş", menu="besiktas", district="Beşiktaş"),

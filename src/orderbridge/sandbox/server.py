@@ -58,6 +58,7 @@ class Sandbox:
         self._certificates = make_certificates(directory, names=names, expired=expired)
         self._address = (host, port)
         self._prefix = prefix
+        self._names = tuple(dict.fromkeys((*names, host)))
         self._failure: BaseException | None = None
 
     @property
@@ -78,7 +79,7 @@ class Sandbox:
 
     @property
     def base_url(self) -> str:
-        """SPEC.md's {base_url}."""
+        """docs/interface.md's {base_url}."""
         return self.origin + self._prefix
 
     @property
@@ -101,7 +102,8 @@ class Sandbox:
         """Listen, and return when calls are answered; raises CannotListen."""
         listener = _listen(*self._address)
         self._address = (self._address[0], listener.getsockname()[1])
-        self._server = _Server(_config(create_app(self.world, prefix=self._prefix), self._certificates.server_file))
+        app = create_app(self.world, prefix=self._prefix, names=self._names)
+        self._server = _Server(_config(app, self._certificates.server_file))
         self._thread = threading.Thread(target=self._run, args=(listener,), name="sandbox", daemon=True)
         self._thread.start()
         if not self._server.up.wait(START_SECONDS) or self._failure:

@@ -1,4 +1,4 @@
-"""What the service answers: the fifteen operations of SPEC.md and the menu listing.
+"""What the service answers: the fifteen operations of docs/interface.md and the menu listing.
 
 Checks come in this order: token 401, id in the path 403, body 422, existence 404, status of the order.
 """
@@ -46,7 +46,7 @@ def perform(world: World, call: Call, record: CallRecord) -> Answer:
 
 
 def _with_open_status(world: World, operation: Operation, answer: Answer) -> Answer:
-    """Apply the statuses that SPEC.md does not give ("Errors": complete, restaurant and food endpoints)."""
+    """Apply the statuses that docs/interface.md does not give ("Errors": complete, restaurant and food endpoints)."""
     match operation:
         case Operation.COMPLETE:
             status = world.options.complete_error_status
@@ -82,7 +82,7 @@ def _login(world: World, call: Call, record: CallRecord) -> dict[str, Any]:
 
 def _get_restaurants(world: World, call: Call, _record: CallRecord) -> list[dict[str, str]]:
     account = account_of(world, call)
-    return [{"id": key, "name": world.restaurants[key].name} for key in account.restaurant_ids]
+    return [{"id": _shown(world, key), "name": world.restaurants[key].name} for key in account.restaurant_ids]
 
 
 def _get_restaurant_status(world: World, call: Call, _record: CallRecord) -> str:
@@ -109,13 +109,22 @@ def _close_restaurant(world: World, call: Call, record: CallRecord) -> str:
 def _get_current(world: World, call: Call, record: CallRecord) -> list[dict[str, Any]]:
     account = account_of(world, call)
     wanted = wanted_status(call)
-    check_cooldown(world, call.operation, account, world.options.cooldown_seconds)
+    check_cooldown(world, call, account, world.options.cooldown_seconds)
     orders = _listed(world, account)
     if wanted is not None:
         orders = [order for order in orders if order.status_id == wanted]
-    orders = _arranged(world, orders)[: world.options.list_limit]
+    orders = _arranged(world, orders)[: world.options.list_limit or None]
     record.delivered = tuple((order.key, order.status_id) for order in orders)
-    return [order.document for order in orders]
+    return [_with_shown_ids(world, order.document) for order in orders]
+
+
+def _shown(world: World, key: str) -> str:
+    return key.upper() if world.options.ids_in_capitals else key
+
+
+def _with_shown_ids(world: World, document: dict[str, Any]) -> dict[str, Any]:
+    ids = ("payment_key", "restaurant_id")
+    return document | {name: _shown(world, document[name]) for name in ids if isinstance(document.get(name), str)}
 
 
 def _listed(world: World, account: Account) -> list[Order]:
@@ -244,7 +253,7 @@ def _activate_food(world: World, call: Call, record: CallRecord) -> str:
 
 def _get_foods(world: World, call: Call, _record: CallRecord) -> Any:
     account = account_of(world, call)
-    check_cooldown(world, call.operation, account, world.options.menu_cooldown_seconds)
+    check_cooldown(world, call, account, world.options.menu_cooldown_seconds)
     menus = menus_of(world, account)
     foods = [_food_entry(world, food) for food in world.foods.values() if food.menu in menus]
     match world.options.menu_shape:

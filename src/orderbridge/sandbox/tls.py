@@ -19,6 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from .clock import Clock, system_clock
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+LOOPBACK: Final = ipaddress.IPv4Network("127.0.0.0/8")
 CA_DAYS: Final = 3650
 LEAF_DAYS: Final = 397
 REUSE_DAYS: Final = 30
@@ -49,7 +50,7 @@ def make_certificates(
     """Write a certificate for the names, and an authority if there is none; `expired` ended an hour ago."""
     directory.mkdir(parents=True, exist_ok=True)
     now = clock()
-    ca, ca_key = _load_authority(directory, now) or _new_authority(directory, now)
+    ca, ca_key = _authority(directory, names, now)
     key = ec.generate_private_key(ec.SECP256R1())
     end = now - timedelta(hours=1) if expired else now + timedelta(days=LEAF_DAYS)
     leaf = (
@@ -65,6 +66,34 @@ def make_certificates(
     return Certificates(ca_file=directory / CA_FILE, server_file=directory / SERVER_FILE)
 
 
+def _authority(
+    directory: Path, names: tuple[str, ...], now: datetime
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """The one that is there, when it may speak for these names; else a new one that may speak for its names too."""
+    found = _load_authority(directory, now)
+    permitted = set() if found is None else _permitted(found[0])
+    wanted = {_subtree(name) for name in (*LOCAL_NAMES, *names)}
+    if found is not None and wanted <= permitted:
+        return found
+    return _new_authority(directory, sorted(wanted | permitted, key=str), now)
+
+
+def _permitted(ca: x509.Certificate) -> set[x509.GeneralName]:
+    try:
+        return set(ca.extensions.get_extension_for_class(x509.NameConstraints).value.permitted_subtrees or ())
+    except x509.ExtensionNotFound:  # made by an older sandbox: whoever has its key could play any site
+        return set()
+
+
+def _subtree(name: str) -> x509.GeneralName:
+    """What the authority may speak for: an address, all of 127.0.0.0/8 for one of them, or a name and what is below."""
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return x509.DNSName(name)
+    return x509.IPAddress(LOOPBACK if address in LOOPBACK else ipaddress.ip_network(address))
+
+
 def _load_authority(directory: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
     try:
         ca = x509.load_pem_x509_certificate((directory / CA_FILE).read_bytes())
@@ -77,13 +106,16 @@ def _load_authority(directory: Path, now: datetime) -> tuple[x509.Certificate, e
     return ca, key
 
 
-def _new_authority(directory: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _new_authority(
+    directory: Path, permitted: list[x509.GeneralName], now: datetime
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = "orderbridge sandbox CA"
     ca = (
         _builder(name, _name(name), key.public_key(), (now - timedelta(days=2), now + timedelta(days=CA_DAYS)))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.NameConstraints(permitted, None), critical=True)
         .sign(key, hashes.SHA256())
     )
     _write(directory / CA_KEY_FILE, _key_pem(key), mode=0o600)

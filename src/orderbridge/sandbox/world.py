@@ -72,7 +72,7 @@ class World:
         options: Options | None = None,
         tell: Callable[[str], None] = _log.info,
     ) -> "World":
-        """Return a world with the four restaurants and three credentials of scenery.py."""
+        """Return a world with the four restaurants and five credentials of scenery.py."""
         return cls(DEFAULT_SCENERY, clock=clock, seed=seed, options=options, tell=tell)
 
     def reset(self, *, seed: int | None = None) -> None:
@@ -246,7 +246,7 @@ class World:
         return {key: name.removesuffix(rules.PREPAID_SUFFIX) for key, name in rules.PAYMENT_METHODS.items()}
 
     def status_text(self, status_id: int) -> str:
-        """Return the Turkish text of a status, also of one that SPEC.md does not know."""
+        """Return the Turkish text of a status, also of one that docs/interface.md does not know."""
         if status_id == self.options.needs_payment_status_id:
             return rules.NEEDS_PAYMENT_TEXT
         return rules.STATUS_TEXTS.get(status_id, f"Durum {status_id}")

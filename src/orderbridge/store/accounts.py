@@ -5,37 +5,97 @@ An account is its fingerprint (an HMAC of base_url and both secrets), so a renam
 
 import base64
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy import Connection, bindparam, insert, literal_column, or_, select, update
 
 from orderbridge.model import Token
 from orderbridge.store.columns import time_text
 from orderbridge.store.tables import OPEN, accounts, orders, restaurants, tokens
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 _MINE = accounts.c.fingerprint == bindparam("mine")
-_RESERVE = (
+_RESERVED = (
     update(accounts)
-    .where(_MINE, or_(accounts.c.next_poll_utc.is_(None), accounts.c.next_poll_utc <= bindparam("now")))
+    .where(or_(accounts.c.next_poll_utc.is_(None), accounts.c.next_poll_utc <= bindparam("now")))
     .values(next_poll_utc=bindparam("until"), last_poll_utc=bindparam("now"))
 )
+_RESERVE = _RESERVED.where(_MINE)
+_RESERVE_SOME = _RESERVED.where(accounts.c.fingerprint.in_(bindparam("some", expanding=True)))
 _NOTE = update(accounts).where(_MINE)
+_KNOWN = select(
+    accounts.c.fingerprint,
+    accounts.c.name,
+    accounts.c.listened_seconds,
+    accounts.c.polled_in_turn_with,
+    accounts.c.next_poll_utc,
+)
+_SUCCEEDED = _NOTE.values(
+    state="ok",
+    last_error=None,
+    last_poll_ok_utc=bindparam("polled"),
+    next_poll_utc=bindparam("next"),
+    listened_seconds=accounts.c.listened_seconds + bindparam("listened"),
+    not_stored=bindparam("lost"),
+)
 
 NONCE_BYTES = 12
 KEY_BYTES = 32
+BATCH = 500  # keys in one IN list
 
 
-def register(connection: Connection, fingerprint: str, name: str) -> None:
-    """The account's row, made at the first start and renamed when the configuration says so."""
-    named = update(accounts).where(accounts.c.fingerprint == fingerprint).values(name=name)
-    if not connection.execute(named).rowcount:
-        connection.execute(insert(accounts).values(fingerprint=fingerprint, name=name))
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An account as the daemon knows it at its start. `in_turn_with`: see `note_group`."""
+
+    fingerprint: str
+    name: str
+    in_turn_with: str | None = None
+    first_poll: datetime | None = None  # when one that was never polled is going to be
+
+
+def register(connection: Connection, entries: Iterable[Entry]) -> None:
+    """Rows for these accounts, made at the first start and renamed when the configuration says so: only what is new.
+
+    Orders know an account by its name: a new pair of secrets goes on with what the former one has listened.
+    """
+    rows = {row.fingerprint: row for row in connection.execute(_KNOWN)}
+    listened: dict[str, int] = {}
+    for row in rows.values():
+        listened[row.name] = max(listened.get(row.name, 0), row.listened_seconds)
+    new, changed = [], []
+    for entry in entries:
+        there = rows.get(entry.fingerprint)
+        most = max(listened.get(entry.name, 0), there.listened_seconds if there else 0)
+        values = {
+            "name": entry.name,
+            "listened_seconds": most,
+            "polled_in_turn_with": entry.in_turn_with,
+            "next_poll_utc": (there.next_poll_utc if there else None) or entry.first_poll,
+        }
+        if there is None:
+            new.append({"fingerprint": entry.fingerprint, **values})
+        elif any(there._mapping[name] != value for name, value in values.items()):  # noqa: SLF001 - SQLAlchemy's name
+            changed.append({"mine": entry.fingerprint, **values})
+    if changed:
+        connection.execute(_NOTE, changed)
+    if new:
+        connection.execute(insert(accounts), new)
+
+
+def reserve_polls(connection: Connection, fingerprints: Sequence[str], *, now: datetime, until: datetime) -> bool:
+    """Note all these polls before their requests leave, as `reserve_poll` does. False: not all may, so undo it."""
+    noted = 0
+    for start in range(0, len(fingerprints), BATCH):
+        some = {"some": fingerprints[start : start + BATCH], "now": now, "until": until}
+        noted += connection.execute(_RESERVE_SOME, some).rowcount
+    return noted == len(fingerprints)
 
 
 def reserve_poll(
@@ -57,8 +117,45 @@ def reserve_poll(
 
 
 def note_poll(connection: Connection, fingerprint: str, **values: Any) -> None:
-    """What a poll's end says: next_poll_utc, last_poll_ok_utc, state, last_error."""
+    """What a failed poll says: next_poll_utc, state, last_error."""
     connection.execute(_NOTE, {"mine": fingerprint, **values})
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A good poll. `listened_s`: whole seconds of listening since the one before it (store.silence).
+
+    `not_stored`: how many of its documents neither the tables nor quarantine could hold.
+    """
+
+    fingerprint: str
+    polled: datetime
+    next_poll: datetime
+    listened_s: int
+    not_stored: int = 0
+
+
+def note_successes(connection: Connection, polls: Sequence[Success]) -> None:
+    """Good polls, of an account each."""
+    connection.execute(
+        _SUCCEEDED,
+        [
+            {
+                "mine": poll.fingerprint,
+                "polled": poll.polled,
+                "next": poll.next_poll,
+                "listened": poll.listened_s,
+                "lost": poll.not_stored,
+            }
+            for poll in polls
+        ],
+    )
+
+
+def note_group(connection: Connection, fingerprints: Collection[str], names: str | None) -> None:
+    """These accounts are polled in turn. `names`: of all of them; None: no longer."""
+    for fingerprint in fingerprints:
+        connection.execute(_NOTE, {"mine": fingerprint, "polled_in_turn_with": names})
 
 
 def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict[str, Any]]:
@@ -71,6 +168,7 @@ def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict
         accounts.c.next_poll_utc,
         accounts.c.token_expires_utc,
         accounts.c.last_error,
+        accounts.c.polled_in_turn_with,
     )
     mine = select(*columns).where(accounts.c.fingerprint.in_(fingerprints)).order_by(accounts.c.name)
     return [dict(row) for row in connection.execute(mine).mappings()]
@@ -78,37 +176,43 @@ def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict
 
 def adopt_orphans(connection: Connection, configured: Collection[str]) -> int:
     """Open orders whose account left the configuration go to one that reaches their restaurant. Returns how many."""
+    owners = connection.execute(select(orders.c.account).where(literal_column(OPEN)).distinct()).scalars()
+    gone = [name for name in owners if name not in configured]
+    if not gone:
+        return 0
     orphans = (
         select(orders.c.payment_key, restaurants.c.account)
         .join(restaurants, restaurants.c.id == orders.c.restaurant_id)
-        .where(
-            literal_column(OPEN),
-            orders.c.account.not_in(configured),
-            restaurants.c.account.in_(configured),
-        )
+        .where(literal_column(OPEN), orders.c.account.in_(gone))
     )
-    found = {row.payment_key: row.account for row in connection.execute(orphans)}
+    found = {row.payment_key: row.account for row in connection.execute(orphans) if row.account in configured}
     for key, account in found.items():
-        orphan = update(orders).where(orders.c.payment_key == key, orders.c.account.not_in(configured))
-        connection.execute(orphan.values(account=account))
+        orphan = update(orders).where(orders.c.payment_key == key, orders.c.account.in_(gone))
+        connection.execute(orphan.values(account=account, silence_from=None))
     return len(found)
 
 
+def kept_tokens(connection: Connection) -> dict[str, Any]:
+    """The kept tokens' rows by fingerprint, for each account's own vault to open."""
+    return {row.fingerprint: row for row in connection.execute(select(tokens))}
+
+
 class Vault:
-    """Seals one account's token with a key made of its own secrets, bound to the account and the time of issue."""
+    """Seals one account's token with a key made of its own secrets, bound to the account and the time of issue.
+
+    AES-GCM of a library, which is loaded where a token is sealed or opened: once a day, and not for the commands.
+    """
 
     def __init__(self, fingerprint: str, app_secret_key: str, rest_secret_key: str) -> None:
         self._fingerprint = fingerprint
-        secret = f"{app_secret_key}\0{rest_secret_key}".encode()
-        key = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"orderbridge token v1").derive(secret)
-        self._cipher = AESGCM(key)
+        self._secret = f"{app_secret_key}\0{rest_secret_key}".encode()
 
     def save(self, connection: Connection, token: Token) -> None:
         """Keep the token for the next start."""
         nonce = os.urandom(NONCE_BYTES)
-        sealed = nonce + self._cipher.encrypt(nonce, token.access_token.encode(), self._bound_to(token.issued_utc))
+        sealed = self._cipher.encrypt(nonce, token.access_token.encode(), self._bound_to(token.issued_utc))
         values = {
-            "ciphertext": base64.b64encode(sealed).decode(),
+            "ciphertext": base64.b64encode(nonce + sealed).decode(),
             "issued_utc": token.issued_utc,
             "expires_utc": token.expires_utc,
         }
@@ -117,18 +221,27 @@ class Vault:
             connection.execute(insert(tokens).values(fingerprint=self._fingerprint, **values))
         note_poll(connection, self._fingerprint, token_expires_utc=token.expires_utc)
 
-    def load(self, connection: Connection) -> Token | None:
-        """The kept token; None when there is none that these secrets open."""
-        row = connection.execute(select(tokens).where(tokens.c.fingerprint == self._fingerprint)).one_or_none()
+    def open(self, row: Any) -> Token | None:
+        """What a row of `kept_tokens` holds; None when there is none that these secrets open."""
         if row is None or row.issued_utc is None or row.expires_utc is None:
             return None
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see above
+
         try:
-            sealed = base64.b64decode(row.ciphertext)
-            nonce, sealed = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
-            plain = self._cipher.decrypt(nonce, sealed, self._bound_to(row.issued_utc))
+            kept = base64.b64decode(row.ciphertext)
+            plain = self._cipher.decrypt(kept[:NONCE_BYTES], kept[NONCE_BYTES:], self._bound_to(row.issued_utc))
         except (ValueError, InvalidTag):
             return None
         return Token(plain.decode(), row.issued_utc, row.expires_utc)
+
+    @cached_property
+    def _cipher(self) -> "AESGCM":
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - see above
+        from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
+
+        key = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"orderbridge token v1")
+        return AESGCM(key.derive(self._secret))
 
     def _bound_to(self, issued: datetime) -> bytes:
         return f"{self._fingerprint} {time_text(issued)}".encode()

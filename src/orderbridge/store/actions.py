@@ -1,236 +1,223 @@
 """The outbox: one named function per transition, guarded by the state the row must have. Row count 0: somebody won.
 
-The POS writes a row once and may set `withdraw`; every other column here is the daemon's.
+The POS writes a row once and may set `withdraw`; every other column here is the daemon's. What is read of unfinished
+rows is in store.unfinished.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, literal_column, select, update
 
+from orderbridge.actions import ENDING_ACTIONS
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Verdict
-from orderbridge.store.columns import utc_now
+from orderbridge.store.among import among
+from orderbridge.store.dialects import of
+from orderbridge.store.rows import left_out
 from orderbridge.store.tables import actions, attempts, unfinished
 
-MOST_ROWS = 20_000  # unfinished rows read at once; the rest wait for these
-
-# What is asked all the time is built once: building a statement takes longer than SQLite takes to answer it.
-_UNFINISHED = (
-    select(
-        actions.c.id,
-        actions.c.action,
-        actions.c.state,
-        actions.c.payment_key,
-        actions.c.restaurant_id,
-        actions.c.food_id,
-        actions.c.account,
-        actions.c.preparing_time,
-        actions.c.reason_id,
-        actions.c.valid_minutes,
-        actions.c.withdraw,
-        actions.c.created_utc,
-        actions.c.next_attempt_utc,
-        actions.c.expires_utc,
-        actions.c.attempts,
-        # Not EXISTS: SQL Server has it in conditions only.
-        select(func.count()).where(attempts.c.action_id == actions.c.id).scalar_subquery().label("tried"),
-    )
-    .where(unfinished)
-    .order_by(actions.c.id)
-    .limit(MOST_ROWS)
-)
-_TIMED = _UNFINISHED.add_columns(utc_now().label("asked_utc"))
-_SENDING = _UNFINISHED.where(actions.c.state == ActionState.SENDING)
-_FINISHED_ATTEMPTS = (
-    select(
-        attempts.c.action_id,
-        attempts.c.outcome,
-        attempts.c.error_code,
-        attempts.c.http_status,
-        attempts.c.spent,
-        attempts.c.finished_utc,
-    )
-    .where(attempts.c.action_id.in_(bindparam("wanted", expanding=True)), attempts.c.finished_utc.is_not(None))
-    .order_by(attempts.c.action_id, attempts.c.attempt)
-)
+_WANTED = among(actions.c.id)
+_PENDING = and_(unfinished, literal_column("state = 'pending'"))  # both: for the index of what is unfinished
+_THERE = select(actions.c.id).where(unfinished, _WANTED)
+_STILL_SENDING = _THERE.where(actions.c.state == ActionState.SENDING)
 _START = (
     update(actions)
     .where(
-        actions.c.id == bindparam("row"),
+        unfinished,
+        _WANTED,
         actions.c.state == bindparam("was"),
         actions.c.withdraw == bindparam("asked_back"),
-        actions.c.next_attempt_utc.is_not_distinct_from(bindparam("due")),  # a resend is `sending` before, too
     )
     .values(state=ActionState.SENDING, next_attempt_utc=None)
 )
-_NOTE = insert(attempts)
+_NOTED = bindparam("number", type_=Integer()), bindparam("at", type_=attempts.c.started_utc.type)
+_COLUMNS = ["action_id", "attempt", "started_utc"]
+_NOTE = insert(attempts).from_select(_COLUMNS, select(actions.c.id, *_NOTED).where(_WANTED))
+_COUNTED = {"preserve_rowcount": True}  # of an INSERT, too
+_SENT = _START.returning(actions.c.id).cte("sent")
+_START_AND_NOTE = insert(attempts).from_select(_COLUMNS, select(_SENT.c.id, *_NOTED))
+_RECORD = (
+    update(attempts)
+    .where(attempts.c.attempt == bindparam("number"), among(attempts.c.action_id))
+    .values(
+        finished_utc=bindparam("at"),
+        outcome=bindparam("how"),
+        http_status=bindparam("said"),
+        error_code=bindparam("code"),
+        detail=bindparam("words"),
+    )
+)
+_FORGET = delete(attempts).where(attempts.c.action_id == bindparam("row"), attempts.c.attempt == bindparam("number"))
+_FINISH = (
+    update(actions)
+    .where(unfinished, _WANTED)
+    .values(
+        state=bindparam("became"),
+        attempts=bindparam("counted"),
+        next_attempt_utc=None,
+        http_status=bindparam("said"),
+        error_code=bindparam("code"),
+        error_text=bindparam("words"),
+        known_by=bindparam("how"),
+        finished_utc=bindparam("at"),
+    )
+)
+_POSTPONE = (
+    update(actions)
+    .where(unfinished, actions.c.state == ActionState.SENDING, _WANTED)
+    .values(
+        state=bindparam("became"),
+        attempts=bindparam("counted"),
+        next_attempt_utc=bindparam("due"),
+        http_status=bindparam("said"),
+        error_code=bindparam("code"),
+        error_text=bindparam("words"),
+    )
+)
+_SILENT = select(actions.c.id).where(_PENDING, actions.c.error_code.is_(None), _WANTED)
+_EXPLAIN = update(actions).where(_PENDING, _WANTED).values(error_code=bindparam("code"), error_text=bindparam("words"))
 
 
-def read_unfinished(
-    connection: Connection, *, sending_only: bool = False, now: datetime | None = None
-) -> tuple[list[OutboxRow], list[int]]:
-    """Every row that waits, is on the wire or is unresolved, by id; and the ids of rows that cannot be read.
+def start(connection: Connection, claims: Sequence[tuple[OutboxRow, int]], now: datetime) -> None:
+    """waiting or unresolved -> on the wire, of rows that are ours for this transaction: (row, number of its attempt).
 
-    A server's own clock wrote created_utc. With `now`, it is given by the clock that says `now`.
+    The attempts are noted before their requests leave. Raises IntegrityError when a trigger leaves a row as it was.
     """
-    query = _SENDING if sending_only else _UNFINISHED
-    if now is not None and connection.dialect.name != "sqlite":  # which asks this machine's clock
-        query = _TIMED
-    rows: list[OutboxRow] = []
-    unreadable: list[int] = []
-    for row in connection.execute(query):
-        try:
-            rows.append(_row(row, now))
-        except (ValueError, OverflowError):  # a word or a time that the constraints should have refused
-            unreadable.append(row.id)
-    return rows, unreadable
+    # In one journey where a statement that writes may stand within another, which then says how many it has done.
+    statements = (_START_AND_NOTE,) if of(connection.dialect.name).arrays else (_START, _NOTE)
+    alike: dict[tuple[ActionState, bool, int], list[int]] = {}
+    for row, number in claims:
+        alike.setdefault((row.state, row.withdraw, number), []).append(row.id)
+    for (state, withdraw, number), wanted in alike.items():
+        asked = {"wanted": wanted, "was": state, "asked_back": int(withdraw), "number": number, "at": now}
+        for statement in statements:
+            if connection.execute(statement, asked, execution_options=_COUNTED).rowcount != len(wanted):
+                raise left_out("UPDATE")
 
 
-def _row(row: Any, now: datetime | None) -> OutboxRow:
-    values = row._asdict()
-    asked = values.pop("asked_utc", None)
-    if now is not None and asked is not None and row.created_utc is not None:
-        values["created_utc"] += now - asked
-    values |= {
-        "action": Action(row.action),
-        "state": ActionState(row.state),
-        "withdraw": bool(row.withdraw),
-        "tried": bool(row.tried),
-    }
-    return OutboxRow(**values)
+@dataclass(frozen=True, slots=True)
+class End:
+    """The final state of a row, with the reason that the cashier reads."""
+
+    verdict: Verdict
+    text: str | None
+    counted: int
 
 
-def histories(connection: Connection, ids: Iterable[int]) -> dict[int, list[Attempt]]:
-    """The finished attempts of these rows, in order."""
-    wanted = list(ids)
-    found: dict[int, list[Attempt]] = {action_id: [] for action_id in wanted}
-    if not wanted:
-        return found
-    for row in connection.execute(_FINISHED_ATTEMPTS, {"wanted": wanted}):
-        found[row.action_id].append(
-            Attempt(
-                Outcome(row.outcome),
-                row.error_code,
-                row.http_status,
-                spent=bool(row.spent),
-                ended_utc=row.finished_utc,
-            )
-        )
-    return found
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A row that goes on: `pending` or unresolved (`sending`), until `at`; None: until a look."""
+
+    state: ActionState
+    at: datetime | None
+    code: str | None
+    http_status: int | None
+    text: str | None
+    counted: int
 
 
-def start(connection: Connection, row: OutboxRow, attempt: int, now: datetime) -> bool:
-    """waiting or unresolved -> on the wire. The attempt is noted before its request leaves. False: somebody won."""
-    asked = {"row": row.id, "was": row.state, "asked_back": int(row.withdraw), "due": row.next_attempt_utc}
-    won = connection.execute(_START, asked).rowcount
-    if won:
-        connection.execute(_NOTE, {"action_id": row.id, "attempt": attempt, "started_utc": now})
-    return bool(won)
+Noted = tuple[int, int, Attempt]
 
 
-def record(connection: Connection, action_id: int, number: int, attempt: Attempt, now: datetime) -> None:
-    """How an attempt ended. One that never left leaves no trace: it was none."""
-    if attempt.outcome == Outcome.NOT_SENT:
-        forget_attempt(connection, action_id, number)
-        return
-    connection.execute(
-        update(attempts)
-        .where(attempts.c.action_id == action_id, attempts.c.attempt == number)
-        .values(
-            finished_utc=now,
-            outcome=attempt.outcome,
-            http_status=attempt.http_status,
-            error_code=attempt.code,
-            detail=attempt.detail or None,
-        )
-    )
-
-
-def forget_attempt(connection: Connection, action_id: int, number: int) -> None:
-    """Take back the note of an attempt whose request was not sent."""
-    connection.execute(delete(attempts).where(attempts.c.action_id == action_id, attempts.c.attempt == number))
-
-
-def finish(
-    connection: Connection, row_id: int, verdict: Verdict, text: str | None, counted: int, now: datetime
-) -> bool:
-    """unfinished -> a final state, with the reason that the cashier reads."""
-    return bool(
+def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> None:
+    """How attempts ended: (row, number, attempt). One that never left leaves no trace: it was none."""
+    forget_attempts(connection, [(row, number) for row, number, one in noted if one.outcome == Outcome.NOT_SENT])
+    alike: dict[tuple[int, Attempt], list[int]] = {}
+    for row_id, number, attempt in noted:
+        if attempt.outcome != Outcome.NOT_SENT:
+            alike.setdefault((number, attempt), []).append(row_id)
+    for (number, attempt), wanted in alike.items():
         connection.execute(
-            update(actions)
-            .where(actions.c.id == row_id, unfinished)
-            .values(
-                state=verdict.state,
-                attempts=counted,
-                next_attempt_utc=None,
-                http_status=verdict.http_status,
-                error_code=verdict.code,
-                error_text=text,
-                known_by=verdict.known_by,
-                finished_utc=now,
-            )
+            _RECORD,
+            {
+                "wanted": wanted,
+                "number": number,
+                "at": now,
+                "how": attempt.outcome,
+                "said": attempt.http_status,
+                "code": attempt.code,
+                "words": attempt.detail or None,
+            },
+        )
+
+
+def forget_attempts(connection: Connection, noted: Sequence[tuple[int, int]]) -> None:
+    """Take back the notes of attempts whose requests were not sent: (row, number)."""
+    if noted:
+        connection.execute(_FORGET, [{"row": row_id, "number": number} for row_id, number in noted])
+
+
+def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetime) -> int:
+    """unfinished -> a final state. Returns how many were unfinished.
+
+    Raises IntegrityError when a trigger leaves a row as it was.
+    """
+    alike: dict[End, list[int]] = {}
+    for row_id, end in ends:
+        alike.setdefault(end, []).append(row_id)
+    ended = 0
+    for end, wanted in alike.items():
+        written = connection.execute(
+            _FINISH,
+            {
+                "wanted": wanted,
+                "became": end.verdict.state,
+                "counted": end.counted,
+                "said": end.verdict.http_status,
+                "code": end.verdict.code,
+                "words": end.text,
+                "how": end.verdict.known_by,
+                "at": now,
+            },
         ).rowcount
-    )
+        # Fewer: somebody has ended the others before. Those that are there have not ended.
+        if written < len(wanted) and connection.execute(_THERE, {"wanted": wanted}).first() is not None:
+            raise left_out("UPDATE")
+        ended += written
+    return ended
 
 
-def postpone(
-    connection: Connection,
-    row_id: int,
-    state: ActionState,
-    at: datetime | None,
-    last: Attempt,
-    text: str | None,
-    counted: int,
-) -> None:
-    """on the wire -> waiting (`pending`) or unresolved (`sending`), until `at`; None: until a look."""
-    connection.execute(
-        update(actions)
-        .where(actions.c.id == row_id, actions.c.state == ActionState.SENDING)
-        .values(
-            state=state,
-            attempts=counted,
-            next_attempt_utc=at,
-            http_status=last.http_status,
-            error_code=last.code,
-            error_text=text,
-        )
-    )
+def postpone(connection: Connection, waits: Sequence[tuple[int, Wait]]) -> None:
+    """on the wire -> waiting or unresolved. Raises IntegrityError when a trigger leaves a row as it was."""
+    alike: dict[Wait, list[int]] = {}
+    for row_id, wait in waits:
+        alike.setdefault(wait, []).append(row_id)
+    for wait, wanted in alike.items():
+        written = connection.execute(
+            _POSTPONE,
+            {
+                "wanted": wanted,
+                "became": wait.state,
+                "counted": wait.counted,
+                "due": wait.at,
+                "said": wait.http_status,
+                "code": wait.code,
+                "words": wait.text,
+            },
+        ).rowcount
+        if written < len(wanted):  # gone, ended or taken back by somebody: not ours any more
+            still = len(connection.execute(_STILL_SENDING, {"wanted": wanted}).all())
+            if still > (written if wait.state == ActionState.SENDING else 0):
+                raise left_out("UPDATE")
 
 
-def unexplained(connection: Connection, ids: Collection[int]) -> set[int]:
-    """Of these rows, the ones that do not say what they wait for."""
-    silent = select(actions.c.id).where(actions.c.id.in_(ids), actions.c.error_code.is_(None))
-    return set(connection.execute(silent).scalars())
-
-
-def explain(connection: Connection, row_id: int, code: str, text: str | None) -> None:
-    """A waiting row says what it waits for, though no request of it was made."""
-    connection.execute(
-        update(actions)
-        .where(actions.c.id == row_id, actions.c.state == ActionState.PENDING, actions.c.error_code.is_(None))
-        .values(error_code=code, error_text=text)
-    )
-
-
-def unfinished_attempts(connection: Connection) -> list[tuple[int, int]]:
-    """(row, attempt) of what was on the wire when the program last stopped without a word."""
-    waiting = select(actions.c.id).where(unfinished)  # no join: SQLite would begin with all attempts
-    rows = connection.execute(
-        select(attempts.c.action_id, attempts.c.attempt).where(
-            attempts.c.action_id.in_(waiting), attempts.c.finished_utc.is_(None)
-        )
-    )
-    return [(row.action_id, row.attempt) for row in rows]
+def explain(connection: Connection, ids: Sequence[int], code: str, text: str | None) -> set[int]:
+    """Waiting rows say what they wait for, though no request of them was made; which ones did not say it yet."""
+    silent = set(connection.execute(_SILENT, {"wanted": ids}).scalars())
+    if silent:
+        connection.execute(_EXPLAIN, {"wanted": sorted(silent), "code": code, "words": text})
+    return silent
 
 
 def ends(connection: Connection, keys: Sequence[str]) -> set[tuple[str, Action]]:
-    """(payment_key, complete or cancel) of what we did to these orders, or may have done."""
+    """(payment_key, action) of what ends these orders and was done by us, or may have been."""
     if not keys:
         return set()
     rows = select(actions.c.payment_key, actions.c.action).where(
         actions.c.payment_key.in_(keys),
-        actions.c.action.in_([Action.COMPLETE, Action.CANCEL]),
+        actions.c.action.in_(sorted(ENDING_ACTIONS)),
         actions.c.state.in_([ActionState.DONE, ActionState.FAILED, ActionState.SENDING]),
     )
     return {(row.payment_key, Action(row.action)) for row in connection.execute(rows)}
@@ -276,8 +263,3 @@ def ask_back(connection: Connection, row_id: int) -> bool:
     return bool(
         connection.execute(update(actions).where(actions.c.id == row_id, unfinished).values(withdraw=1)).rowcount
     )
-
-
-def count_unfinished(connection: Connection) -> int:
-    """How many rows have no verdict yet."""
-    return int(connection.execute(select(func.count()).select_from(actions).where(unfinished)).scalar_one())

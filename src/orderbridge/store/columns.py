@@ -1,4 +1,4 @@
-"""Column types and defaults that come out the same on every database (DESIGN: the database contract).
+"""Column types and defaults that come out the same on every database (docs/design.md: the database contract).
 
 Rules of this file:
 - A time is UTC with three decimals; on SQLite it is text, so that any POS driver reads it.
@@ -10,10 +10,13 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Integer, Numeric, String, Unicode, UnicodeText
+from sqlalchemy import BigInteger, DateTime, Dialect, Numeric, String, Unicode, UnicodeText
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
-from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from orderbridge.store.dialects import of
 
 MONEY_DIGITS = 14
 MONEY_DECIMALS = 4
@@ -22,23 +25,16 @@ NAME_LENGTH = 255
 KEY_LENGTH = 36
 CODE_LENGTH = 64
 
-_TIME_FORMAT = "%Y-%m-%d %H:%M:%S"
-
 
 def time_text(moment: datetime) -> str:
-    """A moment as our columns write it: UTC, `YYYY-MM-DD HH:MM:SS.mmm`."""
+    """A moment as SQLite's columns have it: UTC, `YYYY-MM-DD HH:MM:SS.mmm`."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
+
+
+def as_stored(moment: datetime) -> datetime:
+    """A moment as it comes back from a column: UTC, whole milliseconds."""
     utc = moment.astimezone(UTC)
-    return f"{utc:{_TIME_FORMAT}}.{utc.microsecond // 1000:03d}"
-
-
-def read_time(text: object) -> datetime | None:
-    """The moment that a text of ours names; None for anything else, so that one bad cell harms only itself."""
-    if not isinstance(text, str):
-        return None
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
-    except ValueError:
-        return None
+    return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
 
 
 class Utc(TypeDecorator[datetime]):
@@ -48,47 +44,14 @@ class Utc(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        # A dialect's own types are imported where they are used: all of them together cost a tenth of a start.
-        match dialect.name:
-            case "sqlite":
-                return dialect.type_descriptor(String(23))
-            case "postgresql":
-                from sqlalchemy.dialects.postgresql import TIMESTAMP  # noqa: PLC0415
+        return of(dialect.name).time()  # a type_descriptor would forget the precision
 
-                return TIMESTAMP(timezone=False, precision=3)  # a type_descriptor would forget the precision
-            case "mysql" | "mariadb":
-                from sqlalchemy.dialects.mysql import DATETIME  # noqa: PLC0415
+    def process_bind_param(self, value: datetime | None, _: Dialect) -> datetime | None:
+        return None if value is None else as_stored(value).replace(tzinfo=None)
 
-                return DATETIME(fsp=3)
-            case "mssql":
-                from sqlalchemy.dialects.mssql import DATETIME2  # noqa: PLC0415
-
-                return DATETIME2(precision=3)  # type: ignore[no-untyped-call]
-            case _:
-                return dialect.type_descriptor(DateTime())
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        if value is None:
-            return None
-        if dialect.name == "sqlite":
-            return time_text(value)
-        utc = value.astimezone(UTC).replace(tzinfo=None)
-        return utc.replace(microsecond=utc.microsecond // 1000 * 1000)
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        if dialect.name == "sqlite":
-            return read_time(value)
+    def process_result_value(self, value: Any, _: Dialect) -> datetime | None:
         # PyMySQL gives a time that is none, 0000-00-00, as text.
         return value.replace(tzinfo=UTC) if isinstance(value, datetime) else None
-
-
-class _SqliteNumeric(UserDefinedType[Any]):
-    """NUMERIC as SQLite understands it: an affinity. SQLAlchemy's own type would warn at every value."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **_: Any) -> str:
-        return f"NUMERIC({MONEY_DIGITS}, {MONEY_DECIMALS})"
 
 
 class Money(TypeDecorator[Decimal]):
@@ -98,13 +61,7 @@ class Money(TypeDecorator[Decimal]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name == "sqlite":
-            return dialect.type_descriptor(_SqliteNumeric())
-        return dialect.type_descriptor(Numeric(MONEY_DIGITS, MONEY_DECIMALS))
-
-    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Any:
-        # Text: the column's affinity turns it into the nearest number, without a float of ours in between.
-        return str(value) if value is not None and dialect.name == "sqlite" else value
+        return dialect.type_descriptor(of(dialect.name).money(MONEY_DIGITS, MONEY_DECIMALS))
 
     def process_result_value(self, value: Any, _: Dialect) -> Decimal | None:
         if value is None:
@@ -125,13 +82,7 @@ class Whole(TypeDecorator[int]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        match dialect.name:
-            case "sqlite":
-                return dialect.type_descriptor(Integer())
-            case "postgresql":
-                return dialect.type_descriptor(Numeric())  # keeps what is written, so that the CHECK sees it
-            case _:
-                return dialect.type_descriptor(Numeric(WHOLE_DIGITS + 2, 2))
+        return dialect.type_descriptor(of(dialect.name).whole(WHOLE_DIGITS))
 
     def process_bind_param(self, value: int | None, _: Dialect) -> Any:
         return value
@@ -152,16 +103,7 @@ class Key(TypeDecorator[str]):
         self.length = length
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        length = self.length
-        match dialect.name:
-            case "mysql" | "mariadb":
-                from sqlalchemy.dialects.mysql import VARCHAR  # noqa: PLC0415 - see Utc
-
-                return dialect.type_descriptor(VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin"))
-            case "mssql":
-                return dialect.type_descriptor(Unicode(length, collation="Latin1_General_BIN2"))
-            case _:
-                return dialect.type_descriptor(String(length))
+        return dialect.type_descriptor(of(dialect.name).text(self.length))
 
 
 class LongText(TypeDecorator[str]):
@@ -171,15 +113,16 @@ class LongText(TypeDecorator[str]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        if dialect.name in {"mysql", "mariadb"}:
-            from sqlalchemy.dialects.mysql import LONGTEXT  # noqa: PLC0415 - see Utc
+        return dialect.type_descriptor(of(dialect.name).text(None))
 
-            return dialect.type_descriptor(LONGTEXT())
-        if dialect.name == "mssql":
-            from sqlalchemy.dialects.mssql import NVARCHAR  # noqa: PLC0415 - see Utc
 
-            return dialect.type_descriptor(NVARCHAR())  # NVARCHAR(max); NTEXT cannot be compared, and is deprecated
-        return dialect.type_descriptor(UnicodeText())
+class Big(BigInteger):
+    """A 64-bit integer; on SQLite the word INTEGER, which alone can be a growing primary key."""
+
+
+@compiles(Big)
+def _big(_: Big, compiler: SQLCompiler, **__: Any) -> str:
+    return of(compiler.dialect.name).big
 
 
 def without_nul(payload: str) -> str:
@@ -228,8 +171,8 @@ def text() -> TypeEngine[str]:
 
 
 def big() -> TypeEngine[int]:
-    """A 64-bit integer; on SQLite the word INTEGER, which alone can be a growing primary key."""
-    return BigInteger().with_variant(Integer(), "sqlite")
+    """A 64-bit integer."""
+    return Big()
 
 
 class utc_now(GenericFunction[datetime]):  # noqa: N801 - a function of SQL
@@ -246,41 +189,11 @@ class random_id(GenericFunction[str]):  # noqa: N801 - a function of SQL
     inherit_cache = True
 
 
-@compiles(utc_now, "sqlite")
-def _utc_now_sqlite(*_: Any, **__: Any) -> str:
-    return "strftime('%Y-%m-%d %H:%M:%f', 'now')"
+@compiles(utc_now)
+def _utc_now(_: utc_now, compiler: SQLCompiler, **__: Any) -> str:
+    return of(compiler.dialect.name).utc_now
 
 
-@compiles(utc_now, "postgresql")
-def _utc_now_postgresql(*_: Any, **__: Any) -> str:
-    return "timezone('utc', clock_timestamp())"
-
-
-@compiles(utc_now, "mysql", "mariadb")
-def _utc_now_mysql(*_: Any, **__: Any) -> str:
-    return "utc_timestamp(3)"
-
-
-@compiles(utc_now, "mssql")
-def _utc_now_mssql(*_: Any, **__: Any) -> str:
-    return "SYSUTCDATETIME()"
-
-
-@compiles(random_id, "sqlite")
-def _random_id_sqlite(*_: Any, **__: Any) -> str:
-    return "lower(hex(randomblob(16)))"
-
-
-@compiles(random_id, "postgresql")
-def _random_id_postgresql(*_: Any, **__: Any) -> str:
-    return "CAST(gen_random_uuid() AS VARCHAR)"
-
-
-@compiles(random_id, "mysql", "mariadb")
-def _random_id_mysql(*_: Any, **__: Any) -> str:
-    return "uuid()"
-
-
-@compiles(random_id, "mssql")
-def _random_id_mssql(*_: Any, **__: Any) -> str:
-    return "CONVERT(nvarchar(36), NEWID())"
+@compiles(random_id)
+def _random_id(_: random_id, compiler: SQLCompiler, **__: Any) -> str:
+    return of(compiler.dialect.name).random_id

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, select
+from sqlalchemy import ColumnElement, Connection, Select, select
 
+from orderbridge.store.among import among
+from orderbridge.store.dialects import of
 from orderbridge.store.tables import actions, orders
 
 BATCH = 500  # values in one IN list
@@ -34,13 +36,17 @@ def held_orders(connection: Connection, keys: Iterable[str | None]) -> set[str |
     return _held(connection, orders.c.payment_key, {key for key in keys if key is not None})
 
 
+def for_us(connection: Connection, query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    """The query with its rows held for this transaction; the ones that somebody else holds are left out."""
+    return _locking(query) if skips_locks(connection) else query
+
+
 def _held(connection: Connection, column: ColumnElement[Any], wanted: Collection[Any]) -> set[Any]:
-    if not skips_locks(connection):
-        return set()
+    missing = set(wanted) - _free(connection, column, wanted)
     there: set[Any] = set()
-    for batch in _batches(wanted):
+    for batch in _batches(missing):
         there.update(connection.execute(_there(column), {"wanted": batch}).scalars())
-    return there - _free(connection, column, there)
+    return there
 
 
 def _free(connection: Connection, column: ColumnElement[Any], wanted: Collection[Any]) -> set[Any]:
@@ -53,12 +59,17 @@ def _free(connection: Connection, column: ColumnElement[Any], wanted: Collection
 
 
 @cache  # what is asked before each request is built once
-def _there(column: ColumnElement[Any]) -> Select[Any]:
-    return select(column).where(column.in_(bindparam("wanted", expanding=True)))
+def _there(column: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+    return select(column).where(among(column))
+
+
+@cache  # by the query's identity: the callers' are made once
+def _locking(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    return query.with_for_update(skip_locked=True, key_share=True)
 
 
 @cache
-def _not_held(column: ColumnElement[Any]) -> Select[Any]:
+def _not_held(column: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     return _there(column).with_for_update(skip_locked=True, key_share=True)
 
 
@@ -70,11 +81,4 @@ def _batches(wanted: Collection[Any]) -> Iterator[list[Any]]:
 
 def skips_locks(connection: Connection) -> bool:
     """Whether this server knows SKIP LOCKED."""
-    version = connection.dialect.server_version_info or (0,)
-    match connection.dialect.name:
-        case "postgresql":
-            return True
-        case "mysql" | "mariadb":
-            is_mariadb = getattr(connection.dialect, "is_mariadb", False)
-            return version >= ((10, 6) if is_mariadb else (8,))
-    return False
+    return of(connection.dialect.name).skips_locks(connection.dialect)

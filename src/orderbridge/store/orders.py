@@ -1,4 +1,4 @@
-"""Orders: what is known, what a delivery writes, what an acknowledgement, a verdict and an end write.
+"""Orders: what is known, what a delivery writes, what an acknowledgement and a verdict write.
 
 Rules of this file:
 - Every function is a part of the caller's transaction.
@@ -7,34 +7,41 @@ Rules of this file:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
-    and_,
     bindparam,
     delete,
     func,
-    insert,
     literal_column,
-    or_,
     select,
     update,
 )
 
-from orderbridge.model import STATUS_DOUBTFUL, Change, EndedBy, Facts, LastChange, Order, Stored
-from orderbridge.store.columns import Utc, without_nul
-from orderbridge.store.locks import free_orders
+from orderbridge.document import Facts, Item, Option, columns_of
+from orderbridge.model import (
+    CONTENTS_OUTDATED,
+    STATUS_DOUBTFUL,
+    Arrival,
+    Change,
+    EndedBy,
+    LastChange,
+    Order,
+    Stored,
+)
+from orderbridge.store.among import among
+from orderbridge.store.columns import without_nul
+from orderbridge.store.locks import for_us, skips_locks
+from orderbridge.store.rows import insert_all, insert_rows, update_one
 from orderbridge.store.tables import (
     NEW,
     OPEN,
     actions,
-    attempts,
     changed,
-    contents_ended_utc,
     events,
     items,
     options,
@@ -43,34 +50,17 @@ from orderbridge.store.tables import (
 )
 
 BATCH = 500  # keys in one IN list: every database takes it
-SWEEP = 200  # orders ended in one short transaction
-_FACT_COLUMNS = tuple(field.name for field in fields(Facts) if field.name != "items")
-_BLANKED = (
-    "note",
-    "customer_name",
-    "customer_phone",
-    "address",
-    "address_description",
-    "apartment_no",
-    "building_no",
-    "neighborhood_name",
-    "district_name",
-    "city_name",
-    "payload",
-    "payload_hash",  # the same delivery again is not what is stored
-)
+_FACTS = columns_of(Facts)
+_of_facts = attrgetter(*_FACTS)
+_of_item = attrgetter(*columns_of(Item))
+_of_option = attrgetter(*columns_of(Option))
+_ITEM = ("payment_key", "line_no", *columns_of(Item))
+_OPTION = ("payment_key", "line_no", "option_no", *columns_of(Option))
+_EVENT = ("payment_key", "event", "status_id", "status", "detail", "at_utc")
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A delivered order as it is to be written: what it says, the word for its status, and its end if it has one."""
-
-    order: Order
-    status: str
-    ended_by: EndedBy | None
-
-
-def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
+def batches(keys: Iterable[str]) -> Iterator[list[str]]:
+    """So many at once as one IN list takes."""
     listed = list(keys)
     for start in range(0, len(listed), BATCH):
         yield listed[start : start + BATCH]
@@ -87,26 +77,38 @@ _STORED = select(  # as Stored has it
     orders.c.acknowledged_status_id,
     orders.c.ended_by,
     orders.c.problem,
-).where(orders.c.payment_key.in_(bindparam("wanted", expanding=True)))
+).where(among(orders.c.payment_key))
+
+_THERE = select(orders.c.payment_key).where(among(orders.c.payment_key))
 
 
 def stored(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
     """What is known of these orders; keys without an order are missing from the answer."""
     found = {}
-    for batch in _batches(keys):
-        for row in connection.execute(_STORED, {"wanted": batch}):
-            found[row.payment_key] = _stored(row)
+    for batch in batches(keys):
+        rows: Sequence[Any] = connection.execute(_STORED, {"wanted": batch}).all()
+        found.update({row[0]: Stored(*row) for row in rows})
     return found
 
 
-def _stored(row: Any) -> Stored:
-    return Stored(*row)
+def hold(connection: Connection, keys: Iterable[str]) -> tuple[dict[str, Stored], set[str]]:
+    """`stored`, of orders that are ours for this transaction; and the ones that somebody else holds."""
+    wanted = set(keys)
+    if not wanted:
+        return {}, set()
+    found = {
+        row[0]: Stored(*row) for row in connection.execute(for_us(connection, _STORED), {"wanted": sorted(wanted)})
+    }
+    missing = wanted - found.keys()
+    if not missing or not skips_locks(connection):
+        return found, set()
+    return found, set(connection.execute(_THERE, {"wanted": sorted(missing)}).scalars())
 
 
 def payloads(connection: Connection, keys: Iterable[str]) -> dict[str, str | None]:
     """The stored documents of these orders; None where retention has blanked one."""
     found: dict[str, str | None] = {}
-    for batch in _batches(keys):
+    for batch in batches(keys):
         rows = connection.execute(select(orders.c.payment_key, orders.c.payload).where(orders.c.payment_key.in_(batch)))
         found.update({row.payment_key: row.payload for row in rows})
     return found
@@ -121,7 +123,7 @@ def has_news_since(connection: Connection, payment_key: str, moment: datetime) -
 def with_unresolved_rows(connection: Connection, keys: Iterable[str]) -> set[str]:
     """The orders that have a row on the wire or unresolved: a poll's word about their status does not count."""
     found: set[str] = set()
-    for batch in _batches(keys):
+    for batch in batches(keys):
         sending = select(actions.c.payment_key).where(
             unfinished, actions.c.state == "sending", actions.c.payment_key.in_(batch)
         )
@@ -133,92 +135,101 @@ def insert_new(connection: Connection, account: str, arrivals: Sequence[Arrival]
     """Orders that were never seen, whole: facts, items, options, the first line of their story."""
     if not arrivals:
         return
-    connection.execute(insert(orders), [_new_row(account, arrival, now) for arrival in arrivals])
+    new = [_new_row(account, arrival, now) for arrival in arrivals]
+    insert_all(connection, orders, tuple(new[0]), [tuple(row.values()) for row in new])
     _insert_items(connection, [arrival.order for arrival in arrivals])
     tell(connection, now, [(a.order.payment_key, "received", a.order.status_id, a.status, None) for a in arrivals])
 
 
 def _new_row(account: str, arrival: Arrival, now: datetime) -> dict[str, Any]:
     order = arrival.order
-    return _facts(order) | {
-        "payment_key": order.payment_key,
-        "account": account,
+    return (
+        _facts(order)
+        | _shown(arrival)
+        | {
+            "payment_key": order.payment_key,
+            "account": account,
+            "payload_hash": order.digest,
+            "problem": ",".join(order.problems) or None,
+            "revision": 1,
+            "last_change": LastChange.NEW,
+            "received_utc": now,
+            "changed_utc": now,
+            "ended_utc": now if arrival.ended_by else None,
+            "ended_by": arrival.ended_by,
+        }
+    )
+
+
+def _facts(order: Order) -> dict[str, Any]:
+    said = dict(zip(_FACTS, _of_facts(order.facts), strict=True))
+    return said | {"payload": without_nul(order.payload), "service_key": order.service_key}
+
+
+def _shown(arrival: Arrival) -> dict[str, Any]:
+    """The status that the service shows."""
+    order = arrival.order
+    return {
         "status_id": order.status_id,
         "service_status_id": order.status_id,
         "status": arrival.status,
         "status_text": order.status_text,
-        "payload": without_nul(order.payload),
-        "payload_hash": order.digest,
-        "problem": ",".join(order.problems) or None,
-        "revision": 1,
-        "last_change": LastChange.NEW,
-        "received_utc": now,
-        "changed_utc": now,
-        "ended_utc": now if arrival.ended_by else None,
-        "ended_by": arrival.ended_by,
     }
 
 
-def _facts(order: Order) -> dict[str, Any]:
-    return {column: getattr(order.facts, column) for column in _FACT_COLUMNS}
-
-
 def _insert_items(connection: Connection, new: Sequence[Order]) -> None:
-    item_rows, option_rows = [], []
+    item_rows: list[tuple[Any, ...]] = []
+    option_rows: list[tuple[Any, ...]] = []
     for order in new:
+        key = order.payment_key
         for line_no, item in enumerate(order.facts.items, start=1):
-            place = {"payment_key": order.payment_key, "line_no": line_no}
-            item_rows.append(
-                place
-                | {
-                    "item_id": item.item_id,
-                    "food_id": item.food_id,
-                    "name": item.name,
-                    "note": item.note,
-                    "price": item.price,
-                    "quantity": item.quantity,
-                    "total": item.total,
-                }
-            )
-            option_rows += [
-                place | {"option_no": number} | {field.name: getattr(option, field.name) for field in fields(option)}
-                for number, option in enumerate(item.options, start=1)
-            ]
-    if item_rows:
-        connection.execute(insert(items), item_rows)
-    if option_rows:
-        connection.execute(insert(options), option_rows)
+            item_rows.append((key, line_no, *_of_item(item)))
+            option_rows += [(key, line_no, no, *_of_option(option)) for no, option in enumerate(item.options, start=1)]
+    insert_all(connection, items, _ITEM, item_rows)
+    insert_all(connection, options, _OPTION, option_rows)
 
 
 def update_delivered(connection: Connection, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
     """Write one delivery over a stored order. A status that does not count leaves the stored one, and no hash."""
     order = arrival.order
     values = _facts(order) | {
-        "payload": without_nul(order.payload),
         "payload_hash": None,
         "problem": _problem(order, known, keep_doubt=not change.status_counts),
     }
     if change.status_counts:
-        values |= {
-            "payload_hash": order.digest,
-            "status_id": order.status_id,
-            "service_status_id": order.status_id,
-            "status": arrival.status,
-            "status_text": order.status_text,
-        }
-        values |= _end(known, arrival.ended_by, now)
+        values |= {"payload_hash": order.digest} | _shown(arrival) | _end(known, arrival.ended_by, now)
     if change.last_change is not None:
-        values |= {"revision": orders.c.revision + 1, "last_change": change.last_change, "changed_utc": now}
-    connection.execute(update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
+        values |= _news(change.last_change, now)
+    update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
     if change.contents_changed:
         connection.execute(delete(options).where(options.c.payment_key == order.payment_key))
         connection.execute(delete(items).where(items.c.payment_key == order.payment_key))
         _insert_items(connection, [order])
-    story = "delivered" if change.last_change is None else str(change.last_change)
+    story = str(change.last_change or "delivered") if change.status_counts else "status_withheld"
+    tell(connection, now, [(order.payment_key, story, order.status_id, arrival.status, None)])
+
+
+def update_least(connection: Connection, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
+    """Write a delivery's status over a stored order whose new contents the database refuses, and say so in `problem`.
+
+    No hash: the same delivery again is not what is stored.
+    """
+    order = arrival.order
+    shown = not change.status_counts or known.service_status_id == order.status_id
+    if change.last_change is None and known.digest is None and shown:
+        return  # all of it was written when the same came before
+    problem = without_problem(known.problem, STATUS_DOUBTFUL) if change.status_counts else known.problem
+    kept = without_problem(problem, CONTENTS_OUTDATED)
+    values: dict[str, Any] = {
+        "payload_hash": None,
+        "problem": ",".join(filter(None, [kept, CONTENTS_OUTDATED])),
+    }
     if change.status_counts:
-        tell(connection, now, [(order.payment_key, story, order.status_id, arrival.status, None)])
-    else:
-        tell(connection, now, [(order.payment_key, "status_withheld", order.status_id, arrival.status, None)])
+        values |= _shown(arrival) | _end(known, arrival.ended_by, now)
+    if change.last_change is not None:
+        values |= _news(change.last_change, now)
+    update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
+    tell(connection, now, [(order.payment_key, "database_refused", order.status_id, arrival.status, None)])
 
 
 def _problem(order: Order, known: Stored, *, keep_doubt: bool) -> str | None:
@@ -233,43 +244,65 @@ def _end(known: Stored, ended_by: EndedBy | None, now: datetime) -> dict[str, An
     return {} if known.ended_by == ended_by else {"ended_utc": now, "ended_by": ended_by}
 
 
-def set_status(
-    connection: Connection,
-    known: Stored,
-    status_id: int,
-    status: str,
-    ended_by: EndedBy | None,
-    now: datetime,
-    *,
-    shown: bool = True,
-) -> None:
-    """A verdict's status: what the service made of the order. The revision grows when it is news.
+def _news(change: LastChange, now: datetime) -> dict[str, Any]:
+    """What a till should see. Its silence is over."""
+    return {"revision": orders.c.revision + 1, "last_change": change, "changed_utc": now, "silence_from": None}
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """A verdict's status: what the service made of the order, with its word and the end that it is.
 
     `shown`: the service itself said so, by OK or in a list; that ends a doubt about the status.
     """
-    values: dict[str, Any] = {"status_id": status_id, "status": status}
-    if shown:
-        values |= {"service_status_id": status_id, "problem": without_problem(known.problem, STATUS_DOUBTFUL)}
-    values |= _end(known, ended_by, now)
-    if status_id != known.status_id:
+
+    status_id: int
+    status: str
+    ended_by: EndedBy | None
+    shown: bool
+
+
+def set_status(connection: Connection, news: Iterable[tuple[Stored, News]], now: datetime) -> None:
+    """Write what verdicts made of orders. The revision grows when it is news."""
+    alike: dict[tuple[News, str | None, bool, bool], list[str]] = {}
+    for known, one in news:
+        problem = without_problem(known.problem, STATUS_DOUBTFUL) if one.shown else None
+        same = one, problem, one.status_id != known.status_id, one.ended_by != known.ended_by
+        alike.setdefault(same, []).append(known.payment_key)
+    for (one, problem, moved, ends), keys in alike.items():
+        values = _status_values(one, problem, moved=moved, ends=ends, now=now)
+        connection.execute(update(orders).where(orders.c.payment_key.in_(keys)).values(**values))
+
+
+def _status_values(news: News, problem: str | None, *, moved: bool, ends: bool, now: datetime) -> dict[str, Any]:
+    values: dict[str, Any] = {"status_id": news.status_id, "status": news.status}
+    if news.shown:
+        values |= {"service_status_id": news.status_id, "problem": problem}
+    if ends:
+        values |= {"ended_utc": now if news.ended_by else None, "ended_by": news.ended_by}
+    if moved:
         change = LastChange.STATUS
-        if ended_by is not None:
-            change = LastChange.CANCELLED if ended_by == EndedBy.CANCELLED else LastChange.ENDED
-        values |= {"revision": orders.c.revision + 1, "last_change": change, "changed_utc": now}
-    connection.execute(update(orders).where(orders.c.payment_key == known.payment_key).values(**values))
+        if news.ended_by is not None:
+            change = LastChange.CANCELLED if news.ended_by == EndedBy.CANCELLED else LastChange.ENDED
+        values |= _news(change, now)
+    return values
 
 
 def adopt(connection: Connection, payment_key: str, account: str) -> None:
     """Another account takes over: the owner has left the configuration."""
-    connection.execute(update(orders).where(orders.c.payment_key == payment_key).values(account=account))
+    mine = update(orders).where(orders.c.payment_key == payment_key)
+    connection.execute(mine.values(account=account, silence_from=None))  # which was the other account's counter
 
 
-def doubt_status(connection: Connection, known: Stored) -> None:
+def doubt_status(connection: Connection, doubted: Iterable[Stored]) -> None:
     """The service refused an action: what we store may not be what it has."""
-    codes = [code for code in (known.problem or "").split(",") if code]
-    if STATUS_DOUBTFUL not in codes:
-        problem = ",".join([*codes, STATUS_DOUBTFUL])
-        connection.execute(update(orders).where(orders.c.payment_key == known.payment_key).values(problem=problem))
+    alike: dict[str, list[str]] = {}
+    for known in doubted:
+        codes = [code for code in (known.problem or "").split(",") if code]
+        if STATUS_DOUBTFUL not in codes:
+            alike.setdefault(",".join([*codes, STATUS_DOUBTFUL]), []).append(known.payment_key)
+    for problem, keys in alike.items():
+        connection.execute(update(orders).where(orders.c.payment_key.in_(keys)).values(problem=problem))
 
 
 def without_problem(problem: str | None, code: str) -> str | None:
@@ -290,19 +323,8 @@ def mark_acknowledged(connection: Connection, marks: Sequence[Mark]) -> None:
         .values(acknowledged_utc=bindparam("marked_at"), acknowledged_status_id=bindparam("marked_status")),
         [{"marked_key": key, "marked_at": at, "marked_status": status} for key, status, _, at in marks],
     )
-    connection.execute(
-        insert(events),
-        [
-            {
-                "payment_key": key,
-                "at_utc": at,
-                "event": "acknowledged",
-                "status_id": status,
-                "status": word,
-                "detail": None,
-            }
-            for key, status, word, at in marks
-        ],
+    insert_rows(
+        connection, events, _EVENT, [(key, "acknowledged", status, word, None, at) for key, status, word, at in marks]
     )
 
 
@@ -311,86 +333,7 @@ Line = tuple[str, str, int | None, str | None, str | None]
 
 def tell(connection: Connection, now: datetime, lines: Sequence[Line]) -> None:
     """Lines of orders' stories: (payment_key, event, status_id, status, detail)."""
-    if lines:
-        names = ("payment_key", "event", "status_id", "status", "detail")
-        connection.execute(insert(events), [dict(zip(names, line, strict=True)) | {"at_utc": now} for line in lines])
-
-
-def _is_silent(now: datetime, silence: timedelta, not_before: str) -> ColumnElement[bool]:
-    return and_(
-        literal_column(OPEN),
-        orders.c.changed_utc < now - silence,
-        or_(
-            orders.c.scheduled_for.is_(None),
-            orders.c.scheduled_for < not_before,
-            orders.c.scheduled_for.not_like("____-__-__%"),  # no date that could be compared
-        ),
-    )
-
-
-def silent(connection: Connection, now: datetime, silence: timedelta, not_before: str) -> list[str]:
-    """Some of the orders without news for `silence`.
-
-    An order scheduled for later than `not_before` (the service's local time as it writes it) waits.
-    """
-    quiet = select(orders.c.payment_key).where(_is_silent(now, silence, not_before)).limit(SWEEP)
-    return list(connection.execute(quiet).scalars())
-
-
-def end_silent(
-    connection: Connection, keys: Sequence[str], *, now: datetime, silence: timedelta, not_before: str
-) -> list[str]:
-    """End those of these orders that are silent still and that nobody holds; their status stays. Returns them."""
-    ended = [
-        key
-        for key in sorted(free_orders(connection, keys))
-        if connection.execute(
-            update(orders)
-            .where(orders.c.payment_key == key, _is_silent(now, silence, not_before))
-            .values(
-                ended_utc=now,
-                ended_by=EndedBy.SILENCE,
-                last_change=LastChange.ENDED,
-                revision=orders.c.revision + 1,
-                changed_utc=now,
-            )
-        ).rowcount
-    ]
-    for batch in _batches(ended):
-        shown = select(orders.c.payment_key, orders.c.status_id, orders.c.status).where(orders.c.payment_key.in_(batch))
-        found = connection.execute(shown).all()
-        tell(connection, now, [(row.payment_key, "ended", row.status_id, row.status, "silence") for row in found])
-    return ended
-
-
-def with_old_contents(connection: Connection, before: datetime) -> list[str]:
-    """Some of the orders that ended before that time and still name a customer."""
-    old = select(orders.c.payment_key).where(_is_old(before)).limit(SWEEP)
-    return list(connection.execute(old).scalars())
-
-
-def _is_old(before: datetime) -> ColumnElement[bool]:
-    return and_(contents_ended_utc < bindparam("before", before, Utc()), orders.c.payload.is_not(None))
-
-
-def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
-    """Retention: empty what names a customer in those of these orders that are old still and that nobody holds.
-
-    Returns them. The service's own words about their actions may name one, too.
-    """
-    blanked = [
-        key
-        for key in sorted(free_orders(connection, keys))
-        if connection.execute(
-            update(orders).where(orders.c.payment_key == key, _is_old(before)).values(dict.fromkeys(_BLANKED))
-        ).rowcount
-    ]
-    for batch in _batches(blanked):
-        connection.execute(update(items).where(items.c.payment_key.in_(batch)).values(note=None))
-        rows = connection.execute(select(actions.c.id).where(actions.c.payment_key.in_(batch))).scalars().all()
-        # By the ids themselves: MariaDB would read all attempts for a subquery.
-        connection.execute(update(attempts).where(attempts.c.action_id.in_(rows)).values(detail=None))
-    return blanked
+    insert_rows(connection, events, _EVENT, [(*line, now) for line in lines])
 
 
 def counts(connection: Connection) -> dict[str, int]:

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, literal, literal_column, select, update
+from sqlalchemy import Connection, bindparam, func, literal, literal_column, select, update
 
 from orderbridge.model import Document
 from orderbridge.store.columns import without_nul
+from orderbridge.store.rows import insert_all
 from orderbridge.store.tables import UNRESOLVED, quarantine
 
 # A document that is none comes with each poll.
@@ -37,17 +38,16 @@ def keep(connection: Connection, account: str, document: Document, reason: str, 
     payload = without_nul(document.payload)  # retention may have emptied it
     seen = connection.execute(_SEEN_AGAIN, {**delivery, "payload": payload}).rowcount
     if not seen:
-        connection.execute(
-            insert(quarantine).values(
-                account=account,
-                payment_key=document.payment_key,
-                payload=payload,
-                payload_hash=document.digest,
-                reason=reason,
-                first_seen_utc=now,
-                last_seen_utc=now,
-            )
-        )
+        row = {
+            "account": account,
+            "payment_key": document.payment_key,
+            "payload": payload,
+            "payload_hash": document.digest,
+            "reason": reason,
+            "first_seen_utc": now,
+            "last_seen_utc": now,
+        }
+        insert_all(connection, quarantine, tuple(row), [tuple(row.values())])
     return not seen
 
 
@@ -64,6 +64,13 @@ def unresolved(connection: Connection) -> list[dict[str, Any]]:
     )
     rows = connection.execute(select(*columns).where(literal_column(UNRESOLVED)).order_by(quarantine.c.id)).mappings()
     return [dict(row) for row in rows]
+
+
+def count_unresolved(connection: Connection) -> int:
+    """How many are still kept."""
+    return connection.execute(
+        select(func.count()).select_from(quarantine).where(literal_column(UNRESOLVED))
+    ).scalar_one()
 
 
 def read(connection: Connection, row_id: int) -> Kept | None:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Table, delete, insert, select, update
 from orderbridge.model import CancelReason, Method, Restaurant, Variables
 from orderbridge.store.tables import cancel_reasons, payment_methods, restaurants, shipping_methods
 
-# SPEC.md, Payment and shipping methods.
+# docs/interface.md, Payment and shipping methods.
 USUAL_PAYMENT_METHODS = {
     "Nakit": "CASH",
     "Kredi Kartı (pre-paid)": "CREDIT_CARD",
@@ -18,15 +18,15 @@ USUAL_PAYMENT_METHODS = {
 
 def replace_restaurants(connection: Connection, account: str, found: Iterable[Restaurant]) -> None:
     """The restaurants that an account reaches. The ones that stay keep their status."""
-    listed = {restaurant.id: restaurant.name for restaurant in found}
+    listed = {one.id: {"name": one.name, "service_id": one.service_id} for one in found}
     mine = restaurants.c.account == account
     known = set(connection.execute(select(restaurants.c.id).where(mine)).scalars())
     if gone := known - listed.keys():
         connection.execute(delete(restaurants).where(mine, restaurants.c.id.in_(gone)))
     for key in known & listed.keys():
-        connection.execute(update(restaurants).where(mine, restaurants.c.id == key).values(name=listed[key]))
+        connection.execute(update(restaurants).where(mine, restaurants.c.id == key).values(**listed[key]))
     if new := sorted(listed.keys() - known):
-        connection.execute(insert(restaurants), [{"account": account, "id": key, "name": listed[key]} for key in new])
+        connection.execute(insert(restaurants), [{"account": account, "id": key, **listed[key]} for key in new])
 
 
 def set_restaurant_status(connection: Connection, account: str, key: str, status: str, now: datetime) -> None:
@@ -44,6 +44,12 @@ def restaurant_accounts(connection: Connection) -> dict[str, list[str]]:
     for row in connection.execute(select(restaurants.c.id, restaurants.c.account).order_by(restaurants.c.account)):
         found.setdefault(row.id, []).append(row.account)
     return found
+
+
+def restaurants_of(connection: Connection, account: str) -> dict[str, str]:
+    """From each restaurant's id to the one that the service calls it by."""
+    query = select(restaurants.c.id, restaurants.c.service_id).where(restaurants.c.account == account)
+    return {row.id: row.service_id or row.id for row in connection.execute(query.order_by(restaurants.c.id))}
 
 
 def replace_cancel_reasons(connection: Connection, found: Sequence[CancelReason]) -> None:
@@ -68,6 +74,6 @@ def _replace_methods(connection: Connection, table: Table, found: Sequence[Metho
 
 
 def payment_codes(connection: Connection) -> dict[str, str]:
-    """From a payment method's name to its code; SPEC.md's own list until the service has told its list."""
+    """From a payment method's name to its code; docs/interface.md's own list until the service has told its list."""
     rows = connection.execute(select(payment_methods.c.name, payment_methods.c.code))
     return {row.name: row.code for row in rows} or dict(USUAL_PAYMENT_METHODS)

@@ -1,33 +1,50 @@
 """The schema's version: bring it up to date, refuse one that is newer than this program.
 
-`HEAD` is written here as well as in the newest migration (a test holds the two equal), so that an up-to-date database
-is recognised with one SELECT and without loading Alembic.
+The revisions are read from the names of the migrations (a test holds the two equal), so that an up-to-date database is
+recognised with one SELECT and without loading Alembic.
 """
 
-import contextlib
 import io
-from collections.abc import Iterator
+import threading
+from contextlib import AbstractContextManager
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, func, inspect, select, text
+from sqlalchemy import Connection, inspect, text
 
-from orderbridge.errors import StoreError
+from orderbridge.clock import SystemClock
+from orderbridge.errors import StoreError, Unusable
+from orderbridge.store.dialects import of
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0001"
-LOCK_WAIT_S = 60
+
+def _migrations() -> Path:
+    """In a wheel the migrations lie inside the package, in a checkout beside src."""
+    packaged = Path(str(files("orderbridge") / "migrations"))
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "migrations"
+
+
+KNOWN = tuple(sorted(path.name[:4] for path in (_migrations() / "versions").glob("[0-9][0-9][0-9][0-9]_*.py")))
+HEAD = KNOWN[-1]
+LOCK_WAIT_S = 60.0
+LOCK_ASK_S = 0.5
+LOCKED = (
+    f"Another program has been changing the schema for {LOCK_WAIT_S:.0f} s. Wait until it has ended, then start again."
+)
 
 
 def current(connection: Connection) -> str | None:
     """The revision that the database has; None when our tables are not there yet."""
     if not inspect(connection).has_table(SCHEMA_VERSION_TABLE):
         return None
-    return connection.execute(text(f"SELECT version_num FROM {SCHEMA_VERSION_TABLE}")).scalar()  # noqa: S608
+    found = connection.execute(text(f"SELECT version_num FROM {SCHEMA_VERSION_TABLE}")).scalars().all()  # noqa: S608
+    if len(found) > 1:
+        raise Unusable(f"{SCHEMA_VERSION_TABLE} has {len(found)} rows instead of one. Restore it from a backup.")
+    return found[0] if found else None
 
 
 def upgrade(connection: Connection) -> bool:
@@ -35,33 +52,34 @@ def upgrade(connection: Connection) -> bool:
 
     A new database is made from the tables themselves: the same thing as all migrations (a test holds them against each
     other), without the half second that loading Alembic takes. Raises StoreError when the database was made by a newer
-    program: nothing is touched then.
+    program (nothing is touched then), or when another program has been changing the schema for `LOCK_WAIT_S`.
     """
     if current(connection) == HEAD:
         return False
-    with _alone(connection):
-        return _upgrade(connection)
+    clock = SystemClock()
+    until = clock.monotonic() + LOCK_WAIT_S
+    while True:
+        with _lock(connection) as taken:
+            if taken:
+                return _upgrade(connection)
+        if clock.monotonic() >= until:
+            raise StoreError(LOCKED)
+        threading.Event().wait(LOCK_ASK_S)
 
 
-@contextlib.contextmanager
-def _alone(connection: Connection) -> Iterator[None]:
-    """One upgrade at a time: a replica that starts meanwhile waits, and finds it done. SQLite has one writer anyway."""
-    match connection.dialect.name:
-        case "postgresql":  # until the transaction ends
-            connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(SCHEMA_VERSION_TABLE))))
-            yield
-        case "mysql" | "mariadb":  # where DDL ends transactions
-            name = func.concat(func.database(), ".", SCHEMA_VERSION_TABLE)
-            connection.execute(select(func.get_lock(name, LOCK_WAIT_S)))
-            try:
-                yield
-                connection.exec_driver_sql(
-                    "COMMIT"
-                )  # before the next one looks: the DDL has ended the transaction anyway
-            finally:
-                connection.execute(select(func.release_lock(name)))
-        case _:
-            yield
+def try_upgrade(connection: Connection) -> bool:
+    """The same without waiting. False: another program is changing the schema, ask again."""
+    if current(connection) == HEAD:
+        return True
+    with _lock(connection) as taken:
+        if taken:
+            _upgrade(connection)
+    return taken
+
+
+def _lock(connection: Connection) -> AbstractContextManager[bool]:
+    """One upgrade at a time; whether it is ours."""
+    return of(connection.dialect.name).schema_lock(connection, SCHEMA_VERSION_TABLE)
 
 
 def _upgrade(connection: Connection) -> bool:
@@ -109,8 +127,8 @@ def offline_sql(url: str) -> str:
 
 
 def _refuse_unknown(found: str | None) -> None:
-    if found is not None and found > HEAD:
-        raise StoreError(
+    if found is not None and found not in KNOWN:
+        raise Unusable(
             f"The database has schema {found}, this program knows up to {HEAD}. "
             "Install the newer orderbridge that made it; nothing was changed."
         )
@@ -122,9 +140,3 @@ def _config() -> "Config":
     config = Config()
     config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
     return config
-
-
-def _migrations() -> Path:
-    """In a wheel the migrations lie inside the package, in a checkout beside src."""
-    packaged = Path(str(files("orderbridge") / "migrations"))
-    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "migrations"

@@ -7,6 +7,7 @@ What a partial index serves on SQLite and PostgreSQL, a computed column of ours 
 no such index, and on SQL Server, where one cannot compare two columns. Those columns are not part of the contract.
 """
 
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ColumnElement,
+    Connection,
     CreateView,
     ForeignKeyConstraint,
     Identity,
@@ -31,7 +33,12 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.sql.compiler import DDLCompiler, SQLCompiler
+from sqlalchemy.types import TypeEngine
 
+from orderbridge.actions import ACTIONS, ARGUMENTS, Argument, Subject, of_subject
+from orderbridge.document import Facts, Item, Kind, Option, fields_of
 from orderbridge.model import Action, ActionState
 from orderbridge.store.columns import (
     CODE_LENGTH,
@@ -47,6 +54,8 @@ from orderbridge.store.columns import (
     whole,
 )
 from orderbridge.store.columns import text as long_text
+from orderbridge.store.dialects import of
+from orderbridge.store.dialects.face import Dialect
 
 SCHEMA_VERSION_TABLE = "delivery_schema_version"
 
@@ -59,169 +68,147 @@ metadata = MetaData(
         "ix": "%(table_name)s_%(column_0_name)s_ix",
     }
 )
-# Whatever the server's own defaults are: a join of two collations is an error there.
-_MYSQL: dict[str, Any] = {
-    f"{dialect}_{option}": value
-    for dialect in ("mysql", "mariadb")
-    for option, value in {"charset": "utf8mb4", "collate": "utf8mb4_bin", "engine": "InnoDB"}.items()
-}
-_MY = ("mysql", "mariadb")
-_OTHERS = ("sqlite", "postgresql", "mssql")
+_WHERE = "where"  # in an index's info
+
+Condition = str | Callable[[Dialect], str | None]  # of a constraint; None: not on this database
 
 
-def _check(condition: str, label: str, *dialects: str) -> CheckConstraint:
-    constraint = CheckConstraint(text(condition), name=label)
-    return constraint.ddl_if(dialect=dialects) if dialects else constraint  # type: ignore[arg-type]  # a tuple is fine
+# An option that names its dialect loads that dialect: all of them together are 4 MiB. So each gets its own with the DDL.
+@compiles(CreateTable)
+def _create_table(create: CreateTable, compiler: DDLCompiler, **options: Any) -> str:
+    if create.element.metadata is metadata and (ours := of(compiler.dialect.name).table_options):
+        create.element.dialect_options[compiler.dialect.name].update(ours)
+    return str(compiler.visit_create_table(create, **options))  # type: ignore[no-untyped-call]
 
 
-def _words(column: str, words: type[Action] | type[ActionState]) -> tuple[CheckConstraint, ...]:
-    """One of these words and no other; MariaDB and MySQL alone would take one with spaces behind it."""
-    listed = f"IN ({', '.join(repr(str(word)) for word in words)})"
-    label = f"{column}_known"
-    return (
-        _check(f"{column} {listed}", label, *_OTHERS),
-        _check(f"CAST({column} AS BINARY) {listed}", label, *_MY),
-    )
+@compiles(CreateIndex)
+def _create_index(create: CreateIndex, compiler: DDLCompiler, **options: Any) -> str:
+    if _WHERE in create.element.info and of(compiler.dialect.name).partial_indexes:
+        create.element.dialect_options[compiler.dialect.name]["where"] = text(create.element.info[_WHERE])
+    return str(compiler.visit_create_index(create, **options))  # type: ignore[no-untyped-call]
 
 
-def _filled(column: str, most: int) -> tuple[CheckConstraint, ...]:
+class _Written(ColumnElement[Any]):
+    """A piece of SQL that each database has in its own words."""
+
+    inherit_cache = False
+
+    def __init__(self, written: Callable[[Dialect], str | None]) -> None:
+        self.written = written
+
+
+@compiles(_Written)
+def _write(element: _Written, compiler: SQLCompiler, **_: Any) -> str:
+    return str(element.written(of(compiler.dialect.name)))
+
+
+def _on(wanted: Callable[[Dialect], object]) -> dict[str, Any]:
+    """Of a constraint or an index that only some databases have."""
+    return {"callable_": lambda *_, dialect, **__: bool(wanted(of(dialect.name)))}
+
+
+def _check(condition: Condition, label: str) -> CheckConstraint:
+    if isinstance(condition, str):
+        return CheckConstraint(text(condition), name=label)
+    return CheckConstraint(_Written(condition), name=label).ddl_if(**_on(condition))
+
+
+def _words(column: str, words: type[Action] | type[ActionState]) -> CheckConstraint:
+    """One of these words and no other."""
+    listed = [str(word) for word in words]
+    return _check(lambda dialect: dialect.is_one_of(column, listed), f"{column}_known")
+
+
+def _filled(column: str, most: int) -> CheckConstraint:
     """A text of one character or more. SQLite alone would keep a longer one than the column is declared for."""
-    label = f"{column}_1_to_{most}_characters"
-    return (
-        _check(f"length({column}) BETWEEN 1 AND {most}", label, "sqlite", "postgresql"),
-        _check(f"char_length({column}) BETWEEN 1 AND {most}", label, *_MY),
-        _check(f"len({column}) BETWEEN 1 AND {most}", label, "mssql"),
-    )
+    return _check(lambda dialect: dialect.is_filled(column, most), f"{column}_1_to_{most}_characters")
 
 
 def _integer(column: str) -> CheckConstraint:
-    """SQLite alone would keep 25.5 or 'soon' in an INTEGER column."""
-    return _check(f"typeof({column}) IN ('integer', 'null')", f"{column}_integer", "sqlite")
+    return _check(lambda dialect: dialect.is_integer(column), f"{column}_integer")
 
 
-def _whole(column: str) -> tuple[CheckConstraint, ...]:
-    """A whole number of 64 bits; the range keeps PostgreSQL's NaN and Infinity out."""
-    decimals = f"{column} = floor({column}) AND {column} BETWEEN {-(2**63)} AND {2**63 - 1}"
-    label = f"{column}_integer"
-    return _integer(column), _check(f"{column} IS NULL OR ({decimals})", label, "postgresql", "mssql", *_MY)
+def _whole(column: str) -> CheckConstraint:
+    """A whole number of 64 bits."""
+    return _check(lambda dialect: dialect.is_whole(column), f"{column}_integer")
 
 
-def _uuid(column: str) -> tuple[CheckConstraint, ...]:
+def _uuid(column: str) -> CheckConstraint:
     """A key is a UUID in lower case: an upper-case one would never match the order it means."""
-    digit = "[0-9a-f]"
-    parts = [8, 4, 4, 4, 12]
-    glob = "-".join(digit * part for part in parts)
-    regex = "^" + "-".join(f"{digit}{{{part}}}" for part in parts) + "$"
-    label = f"{column}_uuid"
-    return (
-        # GLOB stops at U+0000, so the length is that of the bytes.
-        _check(f"{column} IS NULL OR {column} GLOB '{glob}' AND length(CAST({column} AS BLOB)) = 36", label, "sqlite"),
-        _check(f"{column} IS NULL OR {column} ~ '{regex}'", label, "postgresql"),
-        _check(f"{column} IS NULL OR {column} REGEXP '{regex}'", label, "mysql", "mariadb"),
-        _check(f"{column} IS NULL OR {column} LIKE '{glob}'", label, "mssql"),
-    )
+    return _check(lambda dialect: dialect.is_uuid(column), f"{column}_uuid")
 
 
-class _Orders(TypedColumns):
-    payment_key = Column(key(), primary_key=True)
-    account = Column(code(), nullable=False)
-    order_number = Column(big())
-    status_id = Column(Integer)
-    status = Column(code(), nullable=False)
-    status_text = Column(name())
-    restaurant_id = Column(foreign_code())
-    restaurant_name = Column(name())
-    shipping_method = Column(name())
-    payment_method = Column(name())
-    payment_code = Column(code())
-    amount_due = Column(money())
-    note = Column(long_text())
-    total = Column(money())
-    discount = Column(money())
-    courier_type = Column(name())
-    courier_fee = Column(money())
-    order_tip = Column(money())
-    ordered_at = Column(name())
-    scheduled_for = Column(name())
-    customer_name = Column(name())
-    customer_phone = Column(name())
-    address = Column(name())
-    address_description = Column(long_text())
-    apartment_no = Column(name())
-    building_no = Column(name())
-    neighborhood_name = Column(name())
-    district_name = Column(name())
-    city_name = Column(name())
-    payload = Column(long_text())
-    revision = Column(Integer, nullable=False, server_default=text("1"))
-    last_change = Column(code(), nullable=False, server_default="new")
-    service_status_id = Column(Integer)
-    payload_hash = Column(code())
-    received_utc = Column(utc(), nullable=False)
-    changed_utc = Column(utc(), nullable=False)
-    acknowledged_utc = Column(utc())
-    acknowledged_status_id = Column(Integer)
-    ended_utc = Column(utc())
-    ended_by = Column(code())
-    problem = Column(long_text())
-    pos_revision = Column(Integer, nullable=False, server_default=text("0"))
-    pos_reference = Column(foreign_code())
+_HOLDS: Mapping[Kind, Callable[[], TypeEngine[Any]]] = {
+    Kind.WHOLE: big,
+    Kind.MONEY: money,
+    Kind.NAME: name,
+    Kind.MOMENT: name,
+    Kind.ID: foreign_code,
+    Kind.TEXT: long_text,
+    Kind.CODE: code,
+}
 
+
+def _said(rows: type[Facts] | type[Item] | type[Option]) -> list[Column[Any]]:
+    """The columns of what stands in the document."""
+    return [Column(one.column, _HOLDS[one.kind]()) for one in fields_of(rows)]
+
+
+_order_number, *_facts = _said(Facts)  # which stands before the status since there is this table
 
 orders = Table(
     "delivery_orders",
     metadata,
-    _Orders,
+    Column("payment_key", key(), primary_key=True),
+    Column("account", code(), nullable=False),
+    _order_number,
+    Column("status_id", Integer),
+    Column("status", code(), nullable=False),
+    Column("status_text", name()),
+    *_facts,
+    Column("payload", long_text()),
+    Column("revision", Integer, nullable=False, server_default=text("1")),
+    Column("last_change", code(), nullable=False, server_default="new"),
+    Column("service_status_id", Integer),
+    Column("payload_hash", code()),
+    Column("received_utc", utc(), nullable=False),
+    Column("changed_utc", utc(), nullable=False),
+    Column("acknowledged_utc", utc()),
+    Column("acknowledged_status_id", Integer),
+    Column("ended_utc", utc()),
+    Column("ended_by", code()),
+    Column("problem", long_text()),
+    Column("pos_revision", Integer, nullable=False, server_default=text("0")),
+    Column("pos_reference", foreign_code()),
+    Column("silence_from", big()),
+    Column("service_key", key()),
     _integer("pos_revision"),
     _check("pos_revision >= 0 AND pos_revision <= revision", "pos_revision_known"),
-    **_MYSQL,
 )
-
-
-class _Items(TypedColumns):
-    payment_key = Column(key(), primary_key=True)
-    line_no = Column(Integer, primary_key=True, autoincrement=False)
-    item_id = Column(name())
-    food_id = Column(big())
-    name = Column(name())
-    note = Column(long_text())
-    price = Column(money())
-    quantity = Column(big())
-    total = Column(money())
 
 
 items = Table(
     "delivery_order_items",
     metadata,
-    _Items,
+    Column("payment_key", key(), primary_key=True),
+    Column("line_no", Integer, primary_key=True, autoincrement=False),
+    *_said(Item),
     ForeignKeyConstraint(["payment_key"], ["delivery_orders.payment_key"], ondelete="CASCADE"),
-    **_MYSQL,
 )
-
-
-class _Options(TypedColumns):
-    payment_key = Column(key(), primary_key=True)
-    line_no = Column(Integer, primary_key=True, autoincrement=False)
-    option_no = Column(Integer, primary_key=True, autoincrement=False)
-    group_id = Column(big())
-    group_name = Column(name())
-    type = Column(name())
-    operation = Column(name())
-    option_id = Column(big())
-    option_name = Column(name())
-    price = Column(money())
 
 
 options = Table(
     "delivery_order_item_options",
     metadata,
-    _Options,
+    Column("payment_key", key(), primary_key=True),
+    Column("line_no", Integer, primary_key=True, autoincrement=False),
+    Column("option_no", Integer, primary_key=True, autoincrement=False),
+    *_said(Option),
     ForeignKeyConstraint(
         ["payment_key", "line_no"],
         ["delivery_order_items.payment_key", "delivery_order_items.line_no"],
         ondelete="CASCADE",
     ),
-    **_MYSQL,
 )
 
 
@@ -240,16 +227,48 @@ events = Table(
     metadata,
     _Events,
     Index("delivery_order_events_order_ix", "payment_key", "id"),
-    **_MYSQL,
 )
 
 # Written as a literal, so that a partial index and the queries that use it name the very same words.
-UNFINISHED = "state IN ('pending', 'sending')"
+_WAITS = "('pending', 'sending')"
+UNFINISHED = f"state IN {_WAITS}"
 unfinished: ColumnElement[bool] = literal_column(UNFINISHED)
 
-_ORDER_ACTIONS = "action IN ('accept', 'on_the_way', 'complete', 'cancel')"
-_RESTAURANT_ACTIONS = "action IN ('open_restaurant', 'close_restaurant')"
-_FOOD_ACTIONS = "action IN ('activate_food', 'deactivate_food')"
+# Rows that ended before there was this rule stay. SQLite has a trigger: it adds no CHECK to a table that is there.
+_FOOD_KNOWN = f"food_id IS NULL OR food_id >= 1 OR state NOT IN {_WAITS}"
+
+
+_ARGUMENT_COLUMNS = [argument.column for argument in ARGUMENTS]
+
+
+def _is_one_of(actions: Collection[Action], *, negated: bool = False) -> str:
+    chosen = [repr(str(action)) for action in Action if action in actions]
+    if len(chosen) == 1:
+        return f"action {'<>' if negated else '='} {chosen[0]}"
+    return f"action {'NOT ' if negated else ''}IN ({', '.join(chosen)})"
+
+
+def _names_its_subject(subject: Subject) -> CheckConstraint:
+    """The row says to what it is done, and names nothing else; a food may say whose menu it is on."""
+    others = {Subject.ORDER, Subject.RESTAURANT, Subject.FOOD} - {subject}
+    if subject is Subject.FOOD:
+        others -= {Subject.RESTAURANT}
+    empty = "".join(f" AND {other.column} IS NULL" for other in Subject if other in others)
+    return _check(
+        f"NOT ({_is_one_of(of_subject(subject))}) OR ({subject.column} IS NOT NULL{empty})",
+        f"{subject}_action_names_its_{subject}",
+    )
+
+
+def _needs_its_argument(argument: Argument) -> CheckConstraint:
+    """The actions that take it say it, in its range, and no other does."""
+    takers = [action for action, kind in ACTIONS.items() if kind.argument == argument]
+    column, scope = argument.column, f"{argument.least} AND {argument.most}"
+    return _check(
+        f"({_is_one_of(takers)} AND {column} IS NOT NULL AND {column} BETWEEN {scope})"
+        f" OR ({_is_one_of(takers, negated=True)} AND {column} IS NULL)",
+        f"{'_or_'.join(takers)}_needs_{column}_{argument.least}_to_{argument.most}",
+    )
 
 
 class _Actions(TypedColumns):
@@ -282,89 +301,78 @@ actions = Table(
     metadata,
     _Actions,
     UniqueConstraint("request_id"),
-    *_words("action", Action),
-    *_words("state", ActionState),
-    _check(
-        f"NOT ({_ORDER_ACTIONS}) OR (payment_key IS NOT NULL AND restaurant_id IS NULL AND food_id IS NULL)",
-        "order_action_names_its_order",
-    ),
-    _check(
-        f"NOT ({_RESTAURANT_ACTIONS}) OR (restaurant_id IS NOT NULL AND payment_key IS NULL AND food_id IS NULL)",
-        "restaurant_action_names_its_restaurant",
-    ),
-    _check(
-        f"NOT ({_FOOD_ACTIONS}) OR (food_id IS NOT NULL AND payment_key IS NULL)",
-        "food_action_names_its_food",
-    ),
-    _check(
-        "(action = 'accept' AND preparing_time IS NOT NULL AND preparing_time BETWEEN 1 AND 1440)"
-        " OR (action <> 'accept' AND preparing_time IS NULL)",
-        "accept_needs_preparing_time_1_to_1440",
-    ),
-    _check(
-        "(action = 'cancel' AND reason_id IS NOT NULL AND reason_id BETWEEN 1 AND 8)"
-        " OR (action <> 'cancel' AND reason_id IS NULL)",
-        "cancel_needs_reason_id_1_to_8",
-    ),
+    _words("action", Action),
+    _words("state", ActionState),
+    *map(_names_its_subject, Subject),
+    *map(_needs_its_argument, ARGUMENTS),
     _check("valid_minutes IS NULL OR valid_minutes BETWEEN 1 AND 10080", "valid_minutes_1_to_10080"),
+    _check(lambda dialect: _FOOD_KNOWN if dialect.adds_checks else None, "food_id_1_or_more"),
     _check("withdraw IN (0, 1)", "withdraw_0_or_1"),
-    *(check for column in ("food_id", "preparing_time", "reason_id", "valid_minutes") for check in _whole(column)),
+    *map(_whole, ("food_id", *_ARGUMENT_COLUMNS, "valid_minutes")),
     _integer("withdraw"),
-    *_filled("request_id", CODE_LENGTH),
-    *_uuid("payment_key"),
-    *_uuid("restaurant_id"),
+    _filled("request_id", CODE_LENGTH),
+    _uuid("payment_key"),
+    _uuid("restaurant_id"),
     Index("delivery_actions_payment_key_ix", "payment_key", "id"),
     sqlite_autoincrement=True,
-    **_MYSQL,
 )
 
 
-def _served(label: str, condition: str, column: Column[Any], *equal: Column[Any], **dialects: tuple[str, ...]) -> None:
+def _served(label: str, condition: str, column: Column[Any], *equal: Column[Any], compares: bool = False) -> None:
     """An index of the rows in question alone. Where there is no partial one, `equal` go before the column."""
-    where = text(condition)
-    index = Index(label, column, sqlite_where=where, postgresql_where=where, mssql_where=where)
-    index.ddl_if(dialect=dialects.get("partial", _OTHERS))  # type: ignore[arg-type]  # a tuple is fine
+    index = Index(label, column, info={_WHERE: condition})
+    index.ddl_if(**_on(lambda dialect: dialect.comparing_indexes if compares else dialect.partial_indexes))
     if equal:
-        Index(label, *equal, column).ddl_if(dialect=_MY)  # type: ignore[arg-type]
+        Index(label, *equal, column).ddl_if(**_on(lambda dialect: not dialect.partial_indexes))
 
 
+FAILED = "state = 'failed'"
+
+_served("delivery_actions_failed_ix", FAILED, actions.c.finished_utc, actions.c.state)
 _served("delivery_actions_unfinished_ix", UNFINISHED, actions.c.id, actions.c.state)
+_served(
+    "delivery_actions_withdraw_ix", f"{UNFINISHED} AND withdraw = 1", actions.c.id, actions.c.state, actions.c.withdraw
+)
 
 
-def _after(table: Table, statement: str, *dialects: str) -> None:
+def _after(table: Table, statements: Callable[[Dialect], Iterable[str]]) -> None:
     """DDL that only some databases need, once the table is there."""
-    ddl = DDL(statement)  # type: ignore[no-untyped-call]
-    event.listen(table, "after_create", ddl.execute_if(dialect=dialects))  # type: ignore[arg-type]  # a tuple is fine
+
+    def run(_: Table, connection: Connection, **__: Any) -> None:
+        for statement in statements(of(connection.dialect.name)):
+            connection.execute(DDL(statement))  # type: ignore[no-untyped-call]
+
+    event.listen(table, "after_create", run)
 
 
-# SQLite has no grants: a row that fills in the daemon's columns is refused where its programmer sees it. Later the
+_FOOD_REFUSED = "delivery_actions_food_id_1_or_more: food_id is 1 or more"
+_after(
+    actions,
+    lambda dialect: dialect.guard_insert("delivery_actions_food", actions.name, "NEW.food_id < 1", _FOOD_REFUSED),
+)
+
+# The columns stand in this order: the id, what a POS says in its INSERT, `withdraw`, which it may also change later,
+# the time, and what only the daemon writes.
+_NAMES = list(actions.c.keys())
+if missing := set(_ARGUMENT_COLUMNS) - set(_NAMES):
+    raise TypeError(f"{', '.join(sorted(missing))}: no column of delivery_actions")
+ASKED = tuple(_NAMES[1 : _NAMES.index("withdraw")])
+_OURS = _NAMES[_NAMES.index("state") :]
+
+# Where there are no grants, a row that fills in the daemon's columns is refused where its programmer sees it. Later the
 # daemon itself writes them, so that only the INSERT can be watched.
-_after(
-    actions,
-    "CREATE TRIGGER delivery_actions_insert BEFORE INSERT ON delivery_actions"
-    " WHEN NEW.state <> 'pending' OR NEW.attempts <> 0"
-    " OR coalesce(NEW.next_attempt_utc, NEW.expires_utc, NEW.http_status, NEW.error_code, NEW.error_text,"
-    " NEW.known_by, NEW.finished_utc) IS NOT NULL"
-    " BEGIN SELECT RAISE(ABORT, 'delivery_actions: state, attempts, next_attempt_utc, expires_utc, http_status,"
-    " error_code, error_text, known_by and finished_utc are written by orderbridge; leave them out'); END",
-    "sqlite",
+_FILLED_IN = (
+    "NEW.state <> 'pending' OR NEW.attempts <> 0"
+    f" OR coalesce({', '.join(f'NEW.{column}' for column in _OURS[2:])}) IS NOT NULL"
 )
+_NOT_YOURS = f"delivery_actions: {', '.join(_OURS[:-1])} and {_OURS[-1]} are written by orderbridge; leave them out"
+_after(actions, lambda dialect: dialect.guard_insert("delivery_actions_insert", actions.name, _FILLED_IN, _NOT_YOURS))
 
-WAKE_CHANNEL = "delivery_actions"
-
-# The daemon listens. One statement wakes it once, however many rows it writes.
-_after(
-    actions,
-    "CREATE FUNCTION delivery_wake() RETURNS trigger LANGUAGE plpgsql AS"
-    f" $$BEGIN PERFORM pg_notify('{WAKE_CHANNEL}', ''); RETURN NULL; END$$",
-    "postgresql",
-)
-_after(
-    actions,
-    "CREATE TRIGGER delivery_actions_wake AFTER INSERT OR UPDATE OF withdraw ON delivery_actions"
-    " FOR EACH STATEMENT EXECUTE FUNCTION delivery_wake()",
-    "postgresql",
-)
+# What was sent must be what stands in the row: nobody changes it after the INSERT, the daemon neither.
+WRITTEN_ONCE = ("id", *ASKED, "created_utc")
+_KEPT = "delivery_actions: of a row that is written only withdraw is changed; set withdraw = 1 and insert another row"
+_after(actions, lambda dialect: dialect.guard_update("delivery_actions_update", actions.name, WRITTEN_ONCE, _KEPT))
+_after(actions, lambda dialect: dialect.tell_changes(actions.name, "withdraw"))
 
 
 class _Attempts(TypedColumns):
@@ -379,7 +387,7 @@ class _Attempts(TypedColumns):
     detail = Column(long_text())
 
 
-attempts = Table("delivery_action_attempts", metadata, _Attempts, **_MYSQL)
+attempts = Table("delivery_action_attempts", metadata, _Attempts)
 
 
 class _Accounts(TypedColumns):
@@ -393,9 +401,12 @@ class _Accounts(TypedColumns):
     last_error = Column(long_text())
     lease_owner = Column(code())
     lease_expires_utc = Column(utc())
+    listened_seconds = Column(big(), nullable=False, server_default=text("0"))
+    polled_in_turn_with = Column(long_text())
+    not_stored = Column(Integer, nullable=False, server_default=text("0"))
 
 
-accounts = Table("delivery_accounts", metadata, _Accounts, **_MYSQL)
+accounts = Table("delivery_accounts", metadata, _Accounts)
 
 
 class _Tokens(TypedColumns):
@@ -405,7 +416,7 @@ class _Tokens(TypedColumns):
     expires_utc = Column(utc(), nullable=False)
 
 
-tokens = Table("delivery_tokens", metadata, _Tokens, **_MYSQL)
+tokens = Table("delivery_tokens", metadata, _Tokens)
 
 
 class _Restaurants(TypedColumns):
@@ -414,9 +425,10 @@ class _Restaurants(TypedColumns):
     name = Column(name())
     status = Column(code())
     status_utc = Column(utc())
+    service_id = Column(foreign_code())
 
 
-restaurants = Table("delivery_restaurants", metadata, _Restaurants, **_MYSQL)
+restaurants = Table("delivery_restaurants", metadata, _Restaurants)
 
 
 class _CancelReasons(TypedColumns):
@@ -424,7 +436,7 @@ class _CancelReasons(TypedColumns):
     reason = Column(name(), nullable=False)
 
 
-cancel_reasons = Table("delivery_cancel_reasons", metadata, _CancelReasons, **_MYSQL)
+cancel_reasons = Table("delivery_cancel_reasons", metadata, _CancelReasons)
 
 
 class _PaymentMethods(TypedColumns):
@@ -432,7 +444,7 @@ class _PaymentMethods(TypedColumns):
     name = Column(name(), nullable=False)
 
 
-payment_methods = Table("delivery_payment_methods", metadata, _PaymentMethods, **_MYSQL)
+payment_methods = Table("delivery_payment_methods", metadata, _PaymentMethods)
 
 
 class _ShippingMethods(TypedColumns):
@@ -440,7 +452,7 @@ class _ShippingMethods(TypedColumns):
     name = Column(name(), nullable=False)
 
 
-shipping_methods = Table("delivery_shipping_methods", metadata, _ShippingMethods, **_MYSQL)
+shipping_methods = Table("delivery_shipping_methods", metadata, _ShippingMethods)
 
 
 class _Quarantine(TypedColumns):
@@ -456,69 +468,46 @@ class _Quarantine(TypedColumns):
     resolved_utc = Column(utc())
 
 
-quarantine = Table("delivery_quarantine", metadata, _Quarantine, UniqueConstraint("account", "payload_hash"), **_MYSQL)
+quarantine = Table("delivery_quarantine", metadata, _Quarantine, UniqueConstraint("account", "payload_hash"))
 
 # The three questions a till asks, each served by an index that holds only the rows it asks for.
 NEW = "pos_revision = 0 AND ended_utc IS NULL"
 CHANGED = "pos_revision > 0 AND pos_revision < revision"
 OPEN = "ended_utc IS NULL"
 
+TAKEN = "ended_utc IS NULL AND pos_revision > 0"  # open, and a till has taken it over
 UNRESOLVED = "resolved_utc IS NULL"
 WITH_CONTENTS = "payload IS NOT NULL"  # not yet blanked by retention
-_PARTIAL_OF_TWO = ("sqlite", "postgresql")
 
 _served("delivery_orders_new_ix", NEW, orders.c.received_utc, orders.c.pos_revision, orders.c.ended_utc)
 _served("delivery_quarantine_unresolved_ix", UNRESOLVED, quarantine.c.id, quarantine.c.resolved_utc)
 _served("delivery_orders_open_ix", OPEN, orders.c.changed_utc, orders.c.ended_utc)
-_served("delivery_orders_changed_ix", CHANGED, orders.c.changed_utc, partial=_PARTIAL_OF_TWO)
-_served("delivery_orders_contents_ix", WITH_CONTENTS, orders.c.ended_utc, partial=_PARTIAL_OF_TWO)
+_served("delivery_orders_taken_ix", TAKEN, orders.c.silence_from, orders.c.ended_utc, orders.c.pos_revision)
+_served("delivery_orders_changed_ix", CHANGED, orders.c.changed_utc, compares=True)
+_served("delivery_orders_contents_ix", WITH_CONTENTS, orders.c.ended_utc, compares=True)
 
-_BEHIND = f"CASE WHEN {CHANGED} THEN 1 END"
-_CONTENTS_ENDED = f"CASE WHEN {WITH_CONTENTS} THEN ended_utc END"
-_after(
-    orders,
-    f"ALTER TABLE delivery_orders ADD COLUMN pos_is_behind SMALLINT GENERATED ALWAYS AS ({_BEHIND}) STORED INVISIBLE,"
-    f" ADD COLUMN contents_ended_utc DATETIME(3) GENERATED ALWAYS AS ({_CONTENTS_ENDED}) STORED INVISIBLE",
-    *_MY,
-)
-_after(
-    orders,
-    f"ALTER TABLE delivery_orders ADD pos_is_behind AS ({_BEHIND}) PERSISTED,"
-    f" contents_ended_utc AS ({_CONTENTS_ENDED}) PERSISTED",
-    "mssql",
-)
-for _statement in (
+_COMPUTED = {
+    "pos_is_behind": f"CASE WHEN {CHANGED} THEN 1 END",
+    "contents_ended_utc": f"CASE WHEN {WITH_CONTENTS} THEN ended_utc END",
+}
+_ON_COMPUTED = (
     "CREATE INDEX delivery_orders_changed_ix ON delivery_orders (pos_is_behind, changed_utc)",
     "CREATE INDEX delivery_orders_contents_ix ON delivery_orders (contents_ended_utc)",
-):
-    _after(orders, _statement, *_MY, "mssql")
+)
+_after(orders, lambda dialect: dialect.computed(orders.name, _COMPUTED))
+_after(orders, lambda dialect: () if dialect.comparing_indexes else _ON_COMPUTED)
 
-
-class _Indexed(ColumnElement[Any]):
-    """One thing under two names: what the partial index is made for, and the computed column elsewhere."""
-
-    inherit_cache = False
-
-    def __init__(self, plain: str, computed: str) -> None:
-        self.plain, self.computed = plain, computed
-
-
-@compiles(_Indexed)
-def _compile_plain(element: _Indexed, *_: Any, **__: Any) -> str:
-    return element.plain
-
-
-@compiles(_Indexed, "mysql", "mariadb", "mssql")
-def _compile_computed(element: _Indexed, *_: Any, **__: Any) -> str:
-    return element.computed
-
-
-changed: ColumnElement[bool] = _Indexed(CHANGED, "pos_is_behind = 1")
-contents_ended_utc: ColumnElement[datetime] = _Indexed("ended_utc", "contents_ended_utc")
+# One thing under two names: what the partial index is made for, and the computed column elsewhere.
+changed: ColumnElement[bool] = _Written(lambda dialect: CHANGED if dialect.comparing_indexes else "pos_is_behind = 1")
+contents_ended_utc: ColumnElement[datetime] = _Written(
+    lambda dialect: "ended_utc" if dialect.comparing_indexes else "contents_ended_utc"
+)
 
 
 def _view(label: str, condition: ColumnElement[bool]) -> CreateView:
-    chosen: Select[object] = select(orders).where(condition)
+    ours = {"silence_from", "service_key"}  # which no till asks for
+    shown = (column for column in orders.c if column.name not in ours)
+    chosen: Select[object] = select(*shown).where(condition)
     return CreateView(chosen, label, metadata=metadata)
 
 

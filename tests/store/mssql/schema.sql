@@ -301,6 +301,56 @@ INSERT INTO delivery_schema_version (version_num) OUTPUT inserted.version_num VA
 
 GO
 
+-- Running upgrade 0001 -> 0002
+
+CREATE INDEX delivery_actions_withdraw_ix ON delivery_actions (id) WHERE state IN ('pending', 'sending') AND withdraw = 1;
+
+GO
+
+UPDATE delivery_actions SET state = 'refused', error_code = 'bad_arguments', error_text = 'food_id is 1 or more.', finished_utc = SYSUTCDATETIME() WHERE food_id < 1 AND state IN ('pending', 'sending');
+
+GO
+
+ALTER TABLE delivery_actions ADD CONSTRAINT delivery_actions_food_id_1_or_more CHECK (food_id IS NULL OR food_id >= 1 OR state NOT IN ('pending', 'sending'));
+
+GO
+
+ALTER TABLE delivery_accounts ADD listened_seconds BIGINT NOT NULL DEFAULT 0;
+
+GO
+
+ALTER TABLE delivery_orders ADD silence_from BIGINT NULL;
+
+GO
+
+CREATE INDEX delivery_orders_taken_ix ON delivery_orders (silence_from) WHERE ended_utc IS NULL AND pos_revision > 0;
+
+GO
+
+ALTER TABLE delivery_accounts ADD polled_in_turn_with NVARCHAR(max) NULL;
+
+GO
+
+ALTER TABLE delivery_accounts ADD not_stored INTEGER NOT NULL DEFAULT 0;
+
+GO
+
+ALTER TABLE delivery_orders ADD service_key NVARCHAR(36) COLLATE Latin1_General_BIN2 NULL;
+
+GO
+
+ALTER TABLE delivery_restaurants ADD service_id NVARCHAR(255) COLLATE Latin1_General_BIN2 NULL;
+
+GO
+
+CREATE INDEX delivery_actions_failed_ix ON delivery_actions (finished_utc) WHERE state = 'failed';
+
+GO
+
+UPDATE delivery_schema_version SET version_num='0002' WHERE delivery_schema_version.version_num = '0001';
+
+GO
+
 COMMIT;
 
 GO

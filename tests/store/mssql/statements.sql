@@ -2,14 +2,15 @@
 SELECT version_num FROM delivery_schema_version;
 
 -- accounts.register
-UPDATE delivery_accounts SET name=:name WHERE delivery_accounts.fingerprint = :fingerprint_1;
-INSERT INTO delivery_accounts (fingerprint, name) VALUES (:fingerprint, :name);
+SELECT delivery_accounts.fingerprint, delivery_accounts.name, delivery_accounts.listened_seconds, delivery_accounts.polled_in_turn_with, delivery_accounts.next_poll_utc
+FROM delivery_accounts;
+INSERT INTO delivery_accounts (fingerprint, name, next_poll_utc, listened_seconds, polled_in_turn_with) VALUES (:fingerprint, :name, :next_poll_utc, :listened_seconds, :polled_in_turn_with);
 
 -- accounts.reserve_poll
-UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE delivery_accounts.fingerprint = :mine AND (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :now);
+UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :now) AND delivery_accounts.fingerprint = :mine;
 
 -- accounts.reserve_poll, too early
-UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE delivery_accounts.fingerprint = :mine AND (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :now);
+UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :now) AND delivery_accounts.fingerprint = :mine;
 SELECT delivery_accounts.next_poll_utc
 FROM delivery_accounts
 WHERE delivery_accounts.fingerprint = :fingerprint_1;
@@ -18,8 +19,21 @@ UPDATE delivery_accounts SET next_poll_utc=:next_poll_utc WHERE delivery_account
 -- accounts.note_poll
 UPDATE delivery_accounts SET state=:state, last_poll_ok_utc=:last_poll_ok_utc WHERE delivery_accounts.fingerprint = :mine;
 
+-- accounts.note_successes
+UPDATE delivery_accounts SET state=:state, last_poll_ok_utc=:polled, next_poll_utc=:next, last_error=:last_error, listened_seconds=(delivery_accounts.listened_seconds + :listened), not_stored=:lost WHERE delivery_accounts.fingerprint = :mine;
+
+-- accounts.reserve_polls
+UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :now) AND delivery_accounts.fingerprint IN (%(some_1)s);
+
+-- accounts.kept_tokens
+SELECT delivery_tokens.fingerprint, delivery_tokens.ciphertext, delivery_tokens.issued_utc, delivery_tokens.expires_utc
+FROM delivery_tokens;
+
+-- accounts.note_group
+UPDATE delivery_accounts SET polled_in_turn_with=:polled_in_turn_with WHERE delivery_accounts.fingerprint = :mine;
+
 -- accounts.overview
-SELECT delivery_accounts.name, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.next_poll_utc, delivery_accounts.token_expires_utc, delivery_accounts.last_error
+SELECT delivery_accounts.name, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.next_poll_utc, delivery_accounts.token_expires_utc, delivery_accounts.last_error, delivery_accounts.polled_in_turn_with
 FROM delivery_accounts
 WHERE delivery_accounts.fingerprint IN (:fingerprint_1_1) ORDER BY delivery_accounts.name;
 
@@ -28,18 +42,18 @@ UPDATE delivery_tokens SET ciphertext=:ciphertext, issued_utc=:issued_utc, expir
 INSERT INTO delivery_tokens (fingerprint, ciphertext, issued_utc, expires_utc) VALUES (:fingerprint, :ciphertext, :issued_utc, :expires_utc);
 UPDATE delivery_accounts SET token_expires_utc=:token_expires_utc WHERE delivery_accounts.fingerprint = :mine;
 
--- accounts.Vault.load
-SELECT delivery_tokens.fingerprint, delivery_tokens.ciphertext, delivery_tokens.issued_utc, delivery_tokens.expires_utc
-FROM delivery_tokens
-WHERE delivery_tokens.fingerprint = :fingerprint_1;
-
 -- orders.insert_new
-INSERT INTO delivery_orders (payment_key, account, order_number, status_id, status, status_text, restaurant_id, restaurant_name, shipping_method, payment_method, payment_code, amount_due, note, total, discount, courier_type, courier_fee, order_tip, ordered_at, scheduled_for, customer_name, customer_phone, address, address_description, apartment_no, building_no, neighborhood_name, district_name, city_name, payload, revision, last_change, service_status_id, payload_hash, received_utc, changed_utc, ended_utc, ended_by, problem) VALUES (:payment_key, :account, :order_number, :status_id, :status, :status_text, :restaurant_id, :restaurant_name, :shipping_method, :payment_method, :payment_code, :amount_due, :note, :total, :discount, :courier_type, :courier_fee, :order_tip, :ordered_at, :scheduled_for, :customer_name, :customer_phone, :address, :address_description, :apartment_no, :building_no, :neighborhood_name, :district_name, :city_name, :payload, :revision, :last_change, :service_status_id, :payload_hash, :received_utc, :changed_utc, :ended_utc, :ended_by, :problem);
+INSERT INTO delivery_orders (payment_key, account, order_number, status_id, status, status_text, restaurant_id, restaurant_name, shipping_method, payment_method, payment_code, amount_due, note, total, discount, courier_type, courier_fee, order_tip, ordered_at, scheduled_for, customer_name, customer_phone, address, address_description, apartment_no, building_no, neighborhood_name, district_name, city_name, payload, revision, last_change, service_status_id, payload_hash, received_utc, changed_utc, ended_utc, ended_by, problem, service_key) VALUES (:payment_key, :account, :order_number, :status_id, :status, :status_text, :restaurant_id, :restaurant_name, :shipping_method, :payment_method, :payment_code, :amount_due, :note, :total, :discount, :courier_type, :courier_fee, :order_tip, :ordered_at, :scheduled_for, :customer_name, :customer_phone, :address, :address_description, :apartment_no, :building_no, :neighborhood_name, :district_name, :city_name, :payload, :revision, :last_change, :service_status_id, :payload_hash, :received_utc, :changed_utc, :ended_utc, :ended_by, :problem, :service_key);
 INSERT INTO delivery_order_items (payment_key, line_no, item_id, food_id, name, note, price, quantity, total) VALUES (:payment_key, :line_no, :item_id, :food_id, :name, :note, :price, :quantity, :total);
 INSERT INTO delivery_order_item_options (payment_key, line_no, option_no, group_id, group_name, type, operation, option_id, option_name, price) VALUES (:payment_key, :line_no, :option_no, :group_id, :group_name, :type, :operation, :option_id, :option_name, :price);
 INSERT INTO delivery_order_events (payment_key, at_utc, event, status_id, status, detail) OUTPUT inserted.id VALUES (:payment_key, :at_utc, :event, :status_id, :status, :detail);
 
 -- orders.stored
+SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
+FROM delivery_orders
+WHERE delivery_orders.payment_key IN (:wanted_1, :wanted_2);
+
+-- orders.hold
 SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
 FROM delivery_orders
 WHERE delivery_orders.payment_key IN (:wanted_1, :wanted_2);
@@ -60,27 +74,34 @@ WHERE state IN ('pending', 'sending') AND delivery_actions.state = :state_1 AND 
 SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
 FROM delivery_orders
 WHERE delivery_orders.payment_key IN (:wanted_1);
-UPDATE delivery_orders SET order_number=:order_number, status_id=:status_id, status=:status, status_text=:status_text, restaurant_id=:restaurant_id, restaurant_name=:restaurant_name, shipping_method=:shipping_method, payment_method=:payment_method, payment_code=:payment_code, amount_due=:amount_due, note=:note, total=:total, discount=:discount, courier_type=:courier_type, courier_fee=:courier_fee, order_tip=:order_tip, ordered_at=:ordered_at, scheduled_for=:scheduled_for, customer_name=:customer_name, customer_phone=:customer_phone, address=:address, address_description=:address_description, apartment_no=:apartment_no, building_no=:building_no, neighborhood_name=:neighborhood_name, district_name=:district_name, city_name=:city_name, payload=:payload, revision=(delivery_orders.revision + :revision_1), last_change=:last_change, service_status_id=:service_status_id, payload_hash=:payload_hash, changed_utc=:changed_utc, ended_utc=:ended_utc, ended_by=:ended_by, problem=:problem WHERE delivery_orders.payment_key = :payment_key_1;
+UPDATE delivery_orders SET order_number=:order_number, status_id=:status_id, status=:status, status_text=:status_text, restaurant_id=:restaurant_id, restaurant_name=:restaurant_name, shipping_method=:shipping_method, payment_method=:payment_method, payment_code=:payment_code, amount_due=:amount_due, note=:note, total=:total, discount=:discount, courier_type=:courier_type, courier_fee=:courier_fee, order_tip=:order_tip, ordered_at=:ordered_at, scheduled_for=:scheduled_for, customer_name=:customer_name, customer_phone=:customer_phone, address=:address, address_description=:address_description, apartment_no=:apartment_no, building_no=:building_no, neighborhood_name=:neighborhood_name, district_name=:district_name, city_name=:city_name, payload=:payload, revision=(delivery_orders.revision + :revision_1), last_change=:last_change, service_status_id=:service_status_id, payload_hash=:payload_hash, changed_utc=:changed_utc, ended_utc=:ended_utc, ended_by=:ended_by, problem=:problem, silence_from=:silence_from, service_key=:service_key WHERE delivery_orders.payment_key = :payment_key_1;
 DELETE FROM delivery_order_item_options WHERE delivery_order_item_options.payment_key = :payment_key_1;
 DELETE FROM delivery_order_items WHERE delivery_order_items.payment_key = :payment_key_1;
 INSERT INTO delivery_order_items (payment_key, line_no, item_id, food_id, name, note, price, quantity, total) VALUES (:payment_key, :line_no, :item_id, :food_id, :name, :note, :price, :quantity, :total);
 INSERT INTO delivery_order_item_options (payment_key, line_no, option_no, group_id, group_name, type, operation, option_id, option_name, price) VALUES (:payment_key, :line_no, :option_no, :group_id, :group_name, :type, :operation, :option_id, :option_name, :price);
 INSERT INTO delivery_order_events (payment_key, at_utc, event, status_id, status, detail) OUTPUT inserted.id VALUES (:payment_key, :at_utc, :event, :status_id, :status, :detail);
 
+-- orders.update_least
+SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
+FROM delivery_orders
+WHERE delivery_orders.payment_key IN (:wanted_1);
+UPDATE delivery_orders SET status_id=:status_id, status=:status, status_text=:status_text, revision=(delivery_orders.revision + :revision_1), last_change=:last_change, service_status_id=:service_status_id, payload_hash=:payload_hash, changed_utc=:changed_utc, ended_utc=:ended_utc, ended_by=:ended_by, problem=:problem, silence_from=:silence_from WHERE delivery_orders.payment_key = :payment_key_1;
+INSERT INTO delivery_order_events (payment_key, at_utc, event, status_id, status, detail) OUTPUT inserted.id VALUES (:payment_key, :at_utc, :event, :status_id, :status, :detail);
+
 -- orders.set_status
 SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
 FROM delivery_orders
 WHERE delivery_orders.payment_key IN (:wanted_1);
-UPDATE delivery_orders SET status_id=:status_id, status=:status, revision=(delivery_orders.revision + :revision_1), last_change=:last_change, service_status_id=:service_status_id, changed_utc=:changed_utc, ended_utc=:ended_utc, ended_by=:ended_by, problem=:problem WHERE delivery_orders.payment_key = :payment_key_1;
+UPDATE delivery_orders SET status_id=:status_id, status=:status, revision=(delivery_orders.revision + :revision_1), last_change=:last_change, service_status_id=:service_status_id, changed_utc=:changed_utc, problem=:problem, silence_from=:silence_from WHERE delivery_orders.payment_key IN (%(payment_key_1_1)s);
 
 -- orders.doubt_status
 SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
 FROM delivery_orders
 WHERE delivery_orders.payment_key IN (:wanted_1);
-UPDATE delivery_orders SET problem=:problem WHERE delivery_orders.payment_key = :payment_key_1;
+UPDATE delivery_orders SET problem=:problem WHERE delivery_orders.payment_key IN (%(payment_key_1_1)s);
 
 -- orders.adopt
-UPDATE delivery_orders SET account=:account WHERE delivery_orders.payment_key = :payment_key_1;
+UPDATE delivery_orders SET account=:account, silence_from=:silence_from WHERE delivery_orders.payment_key = :payment_key_1;
 
 -- orders.mark_acknowledged
 UPDATE delivery_orders SET acknowledged_utc=:marked_at, acknowledged_status_id=:marked_status WHERE delivery_orders.payment_key = :marked_key;
@@ -109,35 +130,37 @@ FROM delivery_actions
 WHERE delivery_actions.request_id = :request_id_1;
 INSERT INTO delivery_actions (action, payment_key, request_id) OUTPUT inserted.id VALUES (:action, :payment_key, :request_id);
 
--- actions.read_unfinished
-SELECT TOP 20000 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, (SELECT count(*) AS count_1
+-- unfinished.read_unfinished
+SELECT delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
 FROM delivery_action_attempts
-WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, NULL AS owner
 FROM delivery_actions
 WHERE state IN ('pending', 'sending') ORDER BY delivery_actions.id;
 
--- actions.read_unfinished, on the wire
-SELECT TOP 20000 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, (SELECT count(*) AS count_1
+-- unfinished.read_unfinished, on the wire
+SELECT delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
 FROM delivery_action_attempts
-WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, NULL AS owner
 FROM delivery_actions
 WHERE state IN ('pending', 'sending') AND delivery_actions.state = :state_1 ORDER BY delivery_actions.id;
 
--- actions.count_unfinished
+-- unfinished.count_unfinished
 SELECT count(*) AS count_1
 FROM delivery_actions
 WHERE state IN ('pending', 'sending');
 
 -- actions.start
-SELECT TOP 20000 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, (SELECT count(*) AS count_1
+SELECT delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
 FROM delivery_action_attempts
-WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, NULL AS owner
 FROM delivery_actions
 WHERE state IN ('pending', 'sending') ORDER BY delivery_actions.id;
-UPDATE delivery_actions SET state=:state, next_attempt_utc=:next_attempt_utc WHERE delivery_actions.id = :row AND delivery_actions.state = :was AND delivery_actions.withdraw = :asked_back AND EXISTS (SELECT delivery_actions.next_attempt_utc INTERSECT SELECT :due);
-INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) VALUES (:action_id, :attempt, :started_utc);
+UPDATE delivery_actions SET state=:state, next_attempt_utc=:next_attempt_utc WHERE state IN ('pending', 'sending') AND delivery_actions.id IN (%(wanted_1)s) AND delivery_actions.state = :was AND delivery_actions.withdraw = :asked_back;
+INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) SELECT delivery_actions.id, :number AS anon_1, :at AS anon_2
+FROM delivery_actions
+WHERE delivery_actions.id IN (%(wanted_1)s);
 
--- actions.unfinished_attempts
+-- unfinished.unfinished_attempts
 SELECT delivery_action_attempts.action_id, delivery_action_attempts.attempt
 FROM delivery_action_attempts
 WHERE delivery_action_attempts.action_id IN (SELECT delivery_actions.id
@@ -145,32 +168,83 @@ FROM delivery_actions
 WHERE state IN ('pending', 'sending')) AND delivery_action_attempts.finished_utc IS NULL;
 
 -- actions.record
-UPDATE delivery_action_attempts SET finished_utc=:finished_utc, outcome=:outcome, http_status=:http_status, error_code=:error_code, detail=:detail WHERE delivery_action_attempts.action_id = :action_id_1 AND delivery_action_attempts.attempt = :attempt_1;
+UPDATE delivery_action_attempts SET finished_utc=:at, outcome=:how, http_status=:said, error_code=:code, detail=:words WHERE delivery_action_attempts.attempt = :number AND delivery_action_attempts.action_id IN (%(wanted_1)s);
 
--- actions.histories
+-- unfinished.histories
 SELECT delivery_action_attempts.action_id, delivery_action_attempts.outcome, delivery_action_attempts.error_code, delivery_action_attempts.http_status, delivery_action_attempts.spent, delivery_action_attempts.finished_utc
 FROM delivery_action_attempts
 WHERE delivery_action_attempts.action_id IN (:wanted_1, :wanted_2) AND delivery_action_attempts.finished_utc IS NOT NULL ORDER BY delivery_action_attempts.action_id, delivery_action_attempts.attempt;
 
--- actions.forget_attempt
-DELETE FROM delivery_action_attempts WHERE delivery_action_attempts.action_id = :action_id_1 AND delivery_action_attempts.attempt = :attempt_1;
+-- unfinished.as_delivered
+SELECT delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
+FROM delivery_action_attempts
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, NULL AS owner
+FROM delivery_actions
+WHERE state IN ('pending', 'sending') ORDER BY delivery_actions.id;
+SELECT delivery_orders.payment_key, delivery_orders.service_key
+FROM delivery_orders
+WHERE delivery_orders.payment_key IN (:wanted_1) AND delivery_orders.service_key IS NOT NULL;
+SELECT delivery_restaurants.id, delivery_restaurants.service_id
+FROM delivery_restaurants
+WHERE delivery_restaurants.id IN (:wanted_1) AND delivery_restaurants.service_id IS NOT NULL;
+
+-- actions.forget_attempts
+DELETE FROM delivery_action_attempts WHERE delivery_action_attempts.action_id = :row AND delivery_action_attempts.attempt = :number;
 
 -- actions.postpone
-UPDATE delivery_actions SET state=:state, attempts=:attempts, next_attempt_utc=:next_attempt_utc, http_status=:http_status, error_code=:error_code, error_text=:error_text WHERE delivery_actions.id = :id_1 AND delivery_actions.state = :state_1;
+UPDATE delivery_actions SET state=:became, attempts=:counted, next_attempt_utc=:due, http_status=:said, error_code=:code, error_text=:words WHERE state IN ('pending', 'sending') AND delivery_actions.state = :state_1 AND delivery_actions.id IN (%(wanted_1)s);
 
--- actions.unexplained
-SELECT delivery_actions.id
+-- unfinished.newest
+SELECT TOP 100 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
+FROM delivery_action_attempts
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, delivery_orders.account AS owner, SYSUTCDATETIME() AS asked_utc
+FROM delivery_actions LEFT OUTER JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key
+WHERE state IN ('pending', 'sending') ORDER BY delivery_actions.id DESC;
+
+-- unfinished.unfinished_of
+SELECT delivery_actions.payment_key, delivery_actions.id
 FROM delivery_actions
-WHERE delivery_actions.id IN (:id_1_1, :id_1_2) AND delivery_actions.error_code IS NULL;
+WHERE state IN ('pending', 'sending') AND delivery_actions.payment_key IN (:wanted_1, :wanted_2);
+
+-- unfinished.above
+SELECT TOP 1000 delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
+FROM delivery_action_attempts
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, delivery_orders.account AS owner, SYSUTCDATETIME() AS asked_utc
+FROM delivery_actions LEFT OUTER JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key
+WHERE state IN ('pending', 'sending') AND delivery_actions.id > :above ORDER BY delivery_actions.id;
+
+-- unfinished.these
+SELECT delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
+FROM delivery_action_attempts
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, delivery_orders.account AS owner, SYSUTCDATETIME() AS asked_utc
+FROM delivery_actions LEFT OUTER JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key
+WHERE state IN ('pending', 'sending') AND delivery_actions.id IN (:wanted_1, :wanted_2);
+
+-- unfinished.asked_back
+SELECT delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
+FROM delivery_action_attempts
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, delivery_orders.account AS owner, SYSUTCDATETIME() AS asked_utc
+FROM delivery_actions LEFT OUTER JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key
+WHERE state IN ('pending', 'sending') AND withdraw = 1;
+
+-- unfinished.claim
+SELECT delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
+FROM delivery_action_attempts
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, NULL AS owner, SYSUTCDATETIME() AS asked_utc
+FROM delivery_actions
+WHERE state IN ('pending', 'sending') AND delivery_actions.id IN (:wanted_1, :wanted_2);
 
 -- actions.explain
-UPDATE delivery_actions SET error_code=:error_code, error_text=:error_text WHERE delivery_actions.id = :id_1 AND delivery_actions.state = :state_1 AND delivery_actions.error_code IS NULL;
+SELECT delivery_actions.id
+FROM delivery_actions
+WHERE state IN ('pending', 'sending') AND state = 'pending' AND delivery_actions.error_code IS NULL AND delivery_actions.id IN (:wanted_1);
+UPDATE delivery_actions SET error_code=:code, error_text=:words WHERE state IN ('pending', 'sending') AND state = 'pending' AND delivery_actions.id IN (%(wanted_1)s);
 
 -- actions.ask_back
 UPDATE delivery_actions SET withdraw=:withdraw WHERE delivery_actions.id = :id_1 AND state IN ('pending', 'sending');
 
 -- actions.finish
-UPDATE delivery_actions SET state=:state, attempts=:attempts, next_attempt_utc=:next_attempt_utc, http_status=:http_status, error_code=:error_code, error_text=:error_text, known_by=:known_by, finished_utc=:finished_utc WHERE delivery_actions.id = :id_1 AND state IN ('pending', 'sending');
+UPDATE delivery_actions SET state=:became, attempts=:counted, next_attempt_utc=:next_attempt_utc, http_status=:said, error_code=:code, error_text=:words, known_by=:how, finished_utc=:at WHERE state IN ('pending', 'sending') AND delivery_actions.id IN (%(wanted_1)s);
 
 -- actions.retry
 UPDATE delivery_actions SET withdraw=:withdraw, state=:state, attempts=:attempts, next_attempt_utc=:next_attempt_utc, expires_utc=:expires_utc, http_status=:http_status, error_code=:error_code, error_text=:error_text, known_by=:known_by, finished_utc=:finished_utc WHERE delivery_actions.id = :id_1 AND delivery_actions.state = :state_1;
@@ -204,15 +278,15 @@ FROM delivery_quarantine
 WHERE resolved_utc IS NULL ORDER BY delivery_quarantine.id;
 
 -- quarantine.resolve
-UPDATE delivery_quarantine SET resolved_utc=:resolved_utc WHERE delivery_quarantine.account = :account_1 AND delivery_quarantine.payment_key IN (:payment_key_1_1, :payment_key_1_2) AND resolved_utc IS NULL;
+UPDATE delivery_quarantine SET resolved_utc=:resolved_utc WHERE delivery_quarantine.account = :account_1 AND delivery_quarantine.payment_key IN (%(payment_key_1_1)s) AND resolved_utc IS NULL;
 
 -- reference.replace_restaurants
 SELECT delivery_restaurants.id
 FROM delivery_restaurants
 WHERE delivery_restaurants.account = :account_1;
-INSERT INTO delivery_restaurants (account, id, name) VALUES (:account, :id, :name);
-DELETE FROM delivery_restaurants WHERE delivery_restaurants.account = :account_1 AND delivery_restaurants.id IN (:id_1_1);
-UPDATE delivery_restaurants SET name=:name WHERE delivery_restaurants.account = :account_1 AND delivery_restaurants.id = :id_1;
+INSERT INTO delivery_restaurants (account, id, name, service_id) VALUES (:account, :id, :name, :service_id);
+DELETE FROM delivery_restaurants WHERE delivery_restaurants.account = :account_1 AND delivery_restaurants.id IN (%(id_1_1)s);
+UPDATE delivery_restaurants SET name=:name, service_id=:service_id WHERE delivery_restaurants.account = :account_1 AND delivery_restaurants.id = :id_1;
 
 -- reference.set_restaurant_status
 UPDATE delivery_restaurants SET status=:status, status_utc=:status_utc WHERE delivery_restaurants.account = :account_1 AND delivery_restaurants.id = :id_1;
@@ -220,6 +294,11 @@ UPDATE delivery_restaurants SET status=:status, status_utc=:status_utc WHERE del
 -- reference.restaurant_accounts
 SELECT delivery_restaurants.id, delivery_restaurants.account
 FROM delivery_restaurants ORDER BY delivery_restaurants.account;
+
+-- reference.restaurants_of
+SELECT delivery_restaurants.id, delivery_restaurants.service_id
+FROM delivery_restaurants
+WHERE delivery_restaurants.account = :account_1 ORDER BY delivery_restaurants.id;
 
 -- reference.replace_cancel_reasons
 DELETE FROM delivery_cancel_reasons;
@@ -236,31 +315,97 @@ SELECT delivery_payment_methods.name, delivery_payment_methods.code
 FROM delivery_payment_methods;
 
 -- accounts.adopt_orphans
+SELECT DISTINCT delivery_orders.account
+FROM delivery_orders
+WHERE ended_utc IS NULL;
 SELECT delivery_orders.payment_key, delivery_restaurants.account
 FROM delivery_orders JOIN delivery_restaurants ON delivery_restaurants.id = delivery_orders.restaurant_id
-WHERE ended_utc IS NULL AND (delivery_orders.account NOT IN (:account_1_1)) AND delivery_restaurants.account IN (:account_2_1);
+WHERE ended_utc IS NULL AND delivery_orders.account IN (:account_1_1);
 
--- orders.silent
+-- silence.to_count
 SELECT TOP 200 delivery_orders.payment_key
 FROM delivery_orders
-WHERE ended_utc IS NULL AND delivery_orders.changed_utc < :changed_utc_1 AND (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for < :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2);
+WHERE ended_utc IS NULL AND pos_revision > 0 AND delivery_orders.silence_from IS NULL AND (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for <= :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2) OR ended_utc IS NULL AND pos_revision > 0 AND delivery_orders.silence_from IS NOT NULL AND NOT (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for <= :scheduled_for_3 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_4);
 
--- orders.end_silent
-UPDATE delivery_orders SET revision=(delivery_orders.revision + :revision_1), last_change=:last_change, changed_utc=:changed_utc, ended_utc=:ended_utc, ended_by=:ended_by WHERE delivery_orders.payment_key = :payment_key_1 AND ended_utc IS NULL AND delivery_orders.changed_utc < :changed_utc_1 AND (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for < :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2);
-SELECT delivery_orders.payment_key, delivery_orders.status_id, delivery_orders.status
+-- silence.count_from_here
+UPDATE delivery_orders SET silence_from=:silence_from WHERE delivery_orders.payment_key = :payment_key_1 AND ended_utc IS NULL AND pos_revision > 0 AND delivery_orders.silence_from IS NOT NULL AND NOT (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for <= :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2);
+UPDATE delivery_orders SET silence_from=(SELECT max(delivery_accounts.listened_seconds) AS max_1
+FROM delivery_accounts
+WHERE delivery_accounts.name = delivery_orders.account) WHERE delivery_orders.payment_key = :payment_key_1 AND ended_utc IS NULL AND pos_revision > 0 AND delivery_orders.silence_from IS NULL AND (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for <= :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2);
+
+-- silence.silent
+SELECT max(delivery_accounts.listened_seconds) AS max_1
+FROM delivery_accounts;
+SELECT TOP 200 delivery_orders.payment_key
 FROM delivery_orders
-WHERE delivery_orders.payment_key IN (:payment_key_1_1);
-INSERT INTO delivery_order_events (payment_key, at_utc, event, status_id, status, detail) OUTPUT inserted.id VALUES (:payment_key, :at_utc, :event, :status_id, :status, :detail);
+WHERE delivery_orders.silence_from <= :silence_from_1 AND ended_utc IS NULL AND pos_revision > 0 AND delivery_orders.silence_from <= (SELECT max(delivery_accounts.listened_seconds) AS max_1
+FROM delivery_accounts
+WHERE delivery_accounts.name = delivery_orders.account) - :param_2 AND (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for <= :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2);
 
--- orders.with_old_contents
+-- silence.end_silent
+UPDATE delivery_orders SET revision=(delivery_orders.revision + :revision_1), last_change=:last_change, changed_utc=:changed_utc, ended_utc=:ended_utc, ended_by=:ended_by, silence_from=:silence_from WHERE delivery_orders.payment_key = :payment_key_1 AND ended_utc IS NULL AND pos_revision > 0 AND delivery_orders.silence_from <= (SELECT max(delivery_accounts.listened_seconds) AS max_1
+FROM delivery_accounts
+WHERE delivery_accounts.name = delivery_orders.account) - :param_1 AND (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for <= :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2);
+
+-- health.polling
+SELECT delivery_accounts.fingerprint, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.last_error, delivery_accounts.next_poll_utc, delivery_accounts.polled_in_turn_with AS in_turn_with, delivery_accounts.not_stored
+FROM delivery_accounts;
+
+-- health.received
+SELECT TOP 1000 delivery_orders.payment_key, delivery_orders.received_utc, delivery_orders.pos_revision, delivery_orders.scheduled_for
+FROM delivery_orders
+WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND delivery_orders.status_id = :status_id_1 ORDER BY delivery_orders.changed_utc;
+
+-- health.newest_accepts
+SELECT delivery_actions.payment_key, delivery_actions.state, delivery_actions.finished_utc
+FROM delivery_actions
+WHERE delivery_actions.payment_key IN (:keys_1) AND delivery_actions.action = :action_1 ORDER BY delivery_actions.id;
+
+-- health.not_taken_over
+SELECT count(*) AS count_1, min(anon_1.since) AS min_1
+FROM (SELECT TOP 1000 delivery_orders.received_utc AS since
+FROM delivery_orders
+WHERE pos_revision = 0 AND ended_utc IS NULL AND delivery_orders.received_utc < :border ORDER BY delivery_orders.received_utc) AS anon_1;
+
+-- health.unseen_cancellations
+SELECT TOP 50 delivery_orders.payment_key, delivery_orders.changed_utc
+FROM delivery_orders
+WHERE pos_is_behind = 1 AND delivery_orders.changed_utc >= :lately AND delivery_orders.changed_utc < :border AND delivery_orders.ended_by = :ended_by_1 AND NOT (EXISTS (SELECT *
+FROM delivery_actions
+WHERE delivery_actions.payment_key = delivery_orders.payment_key AND delivery_actions.action = :action_1 AND delivery_actions.state = :state_1)) ORDER BY delivery_orders.changed_utc;
+
+-- health.outdated
+SELECT TOP 50 delivery_orders.payment_key, delivery_orders.changed_utc
+FROM delivery_orders
+WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND (delivery_orders.problem LIKE '%' + :problem_1 + '%') ORDER BY delivery_orders.changed_utc;
+
+-- health.unknown_outcomes
+INSERT INTO delivery_actions (action, restaurant_id) OUTPUT inserted.id VALUES (:action, :restaurant_id);
+UPDATE delivery_actions SET state=:became, attempts=:counted, next_attempt_utc=:next_attempt_utc, http_status=:said, error_code=:code, error_text=:words, known_by=:how, finished_utc=:at WHERE state IN ('pending', 'sending') AND delivery_actions.id IN (%(wanted_1)s);
+SELECT TOP 50 delivery_actions.id, delivery_actions.finished_utc, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id
+FROM delivery_actions
+WHERE state = 'failed' AND delivery_actions.finished_utc >= :lately AND delivery_actions.error_code = :error_code_1 AND delivery_actions.action != :action_1 AND NOT (EXISTS (SELECT *
+FROM delivery_orders
+WHERE delivery_orders.payment_key = delivery_actions.payment_key AND (delivery_orders.changed_utc > delivery_actions.finished_utc OR delivery_orders.ended_utc IS NOT NULL))) ORDER BY delivery_actions.finished_utc;
+SELECT delivery_actions.id, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id
+FROM delivery_actions
+WHERE delivery_actions.id > :id_1 AND delivery_actions.state IN (:state_1_1, :state_1_2, :state_1_3) AND delivery_actions.restaurant_id IN (:restaurant_id_1_1) ORDER BY delivery_actions.id;
+
+-- health.quarantined
+SELECT count(*) AS count_1, min(anon_1.since) AS min_1
+FROM (SELECT TOP 1000 delivery_quarantine.first_seen_utc AS since
+FROM delivery_quarantine
+WHERE resolved_utc IS NULL ORDER BY delivery_quarantine.first_seen_utc) AS anon_1;
+
+-- quarantine.count_unresolved
+SELECT count(*) AS count_1
+FROM delivery_quarantine
+WHERE resolved_utc IS NULL;
+
+-- retention.with_old_contents
 SELECT TOP 200 delivery_orders.payment_key
 FROM delivery_orders
 WHERE contents_ended_utc < :before AND delivery_orders.payload IS NOT NULL;
 
--- orders.blank_old
+-- retention.blank_old
 UPDATE delivery_orders SET note=:note, customer_name=:customer_name, customer_phone=:customer_phone, address=:address, address_description=:address_description, apartment_no=:apartment_no, building_no=:building_no, neighborhood_name=:neighborhood_name, district_name=:district_name, city_name=:city_name, payload=:payload, payload_hash=:payload_hash WHERE delivery_orders.payment_key = :payment_key_1 AND contents_ended_utc < :before AND delivery_orders.payload IS NOT NULL;
-UPDATE delivery_order_items SET note=:note WHERE delivery_order_items.payment_key IN (:payment_key_1_1);
-SELECT delivery_actions.id
-FROM delivery_actions
-WHERE delivery_actions.payment_key IN (:payment_key_1_1);
-UPDATE delivery_action_attempts SET detail=:detail WHERE delivery_action_attempts.action_id IN (:action_id_1_1, :action_id_1_2);

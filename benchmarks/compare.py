@@ -1,0 +1,390 @@
+"""orderbridge beside floors and peers, everything of one table in one run: the ratios count, the milliseconds don't last.
+
+    ./run bench [outbox|backlog|latency|idle|accounts] [--rounds 3] [--rows 1000] [--accounts 1000] [--delay 30]
+
+Loopback only, bounded, durability on. PostgreSQL and MariaDB are the servers that ORDERBRIDGE_TEST_POSTGRES_URL and
+ORDERBRIDGE_TEST_MARIADB_URL name, else those at the standard local ports when they answer.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import signal
+import socket
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingest import STATES, Bare, Ours, measure
+from rig import COMMAND, MOST_S, address, until
+from sqlalchemy import Engine, TextClause, create_engine, make_url, text
+from sqlalchemy.exc import DBAPIError
+from tests import databases
+
+from orderbridge.sandbox.tls import make_certificates
+
+HERE = Path(__file__).parent
+IN_FLIGHT = 32
+APP_SECRET = "bench-app-secret"
+SERVERS = {
+    "PostgreSQL": (databases.POSTGRES_URL, "postgresql+psycopg://postgres@127.0.0.1:5432/postgres", 5432),
+    "MariaDB": (databases.MARIADB_URL, "mysql+pymysql://root@127.0.0.1:3306/", 3306),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OtherEnd:
+    """Where the answers come from."""
+
+    base_url: str
+    ca_file: Path
+
+    def ask(self, path: str, body: bytes | None = None) -> dict[str, list[tuple[str, int]]]:
+        context = ssl.create_default_context(cafile=self.ca_file)
+        with urllib.request.urlopen(f"{self.base_url}{path}", body, context=context) as answer:
+            return dict(json.load(answer))
+
+
+@contextlib.contextmanager
+def other_end(delay_ms: float = 0.0) -> Iterator[OtherEnd]:
+    with tempfile.TemporaryDirectory() as folder:
+        made = make_certificates(Path(folder))
+        command = [sys.executable, HERE / "other_end.py", made.server_file, str(delay_ms)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            try:
+                yield OtherEnd(f"https://localhost:{process.stdout.readline().strip()}", made.ca_file)
+            finally:
+                process.terminate()
+
+
+@contextlib.contextmanager
+def daemon(url: str, end: OtherEnd, *, more: str = "", accounts: int = 1) -> Iterator[tuple[int, Path]]:
+    """The program at work; its process and its folder. `more`: further tables of its configuration."""
+    listed = "".join(
+        f'[[accounts]]\nname = "a{number}"\napp_secret_key = "{APP_SECRET}"\nrest_secret_key = "bench-secret-{number}"\n'
+        for number in range(accounts)
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config = folder / "orderbridge.toml"
+        config.write_text(
+            f'[marketplace]\nbase_url = "{end.base_url}"\nca_file = "{end.ca_file}"\n[database]\nurl = "{url}"\n'
+            f'[web]\nlisten = ""\n[log]\nlevel = "warning"\n{more}\n{listed}'
+        )
+        config.chmod(0o600)
+        with (
+            (folder / "log").open("wb") as log,
+            subprocess.Popen([COMMAND, "--config", config, "run"], stdout=log, stderr=log) as process,
+        ):
+            try:
+                yield process.pid, folder
+            finally:
+                process.send_signal(signal.SIGTERM)
+
+
+def cpu_s(pid: int) -> float:
+    """Processor seconds of a process and its threads, from the system's own count."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmRSS"))) / 1024
+
+
+def stores() -> dict[str, str]:
+    """SQLite, and each server that answers."""
+    found = {"SQLite": "sqlite"}
+    for name, (named, usual, port) in SERVERS.items():
+        with contextlib.suppress(OSError):
+            if named is None:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+            found[name] = named or usual
+    return found
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, round(share * (len(values) - 1)))]
+
+
+def table(head: list[str], rows: list[list[str]]) -> None:
+    """As Markdown, for RESULTS.md."""
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+    print(flush=True)
+
+
+# ---- outbox ----------------------------------------------------------------------------------------------------------
+
+INSERT = "INSERT INTO delivery_actions (action, food_id) VALUES ('activate_food', :food)"
+LEFT = "SELECT count(*) FROM delivery_actions WHERE state IN ('pending', 'sending')"
+
+
+def drain(url: str, end: OtherEnd, rows: int, in_flight: int, first: int = 0) -> tuple[float, float]:
+    """Wall and processor seconds from the COMMIT of so many rows to the verdict of the last, or of the `first` ones."""
+    more = f"[actions]\nmax_in_flight = {in_flight}" if in_flight else ""
+    with daemon(url, end, more=more) as (pid, _):
+        engine = create_engine(url)
+        polled = text("SELECT count(*) FROM delivery_accounts WHERE last_poll_ok_utc IS NOT NULL")
+        until(lambda: _scalar(engine, polled))
+        with engine.begin() as connection:
+            connection.execute(text(INSERT), [{"food": number + 1} for number in range(rows)])
+        before, began = cpu_s(pid), time.perf_counter()
+        until(lambda: _scalar(engine, text(LEFT)) <= (rows - first if first else 0), step_s=0.02)
+        spent = time.perf_counter() - began, cpu_s(pid) - before
+        engine.dispose()
+    return spent
+
+
+def _scalar(engine: Engine, query: TextClause) -> int:
+    with contextlib.suppress(DBAPIError), engine.connect() as connection:  # the tables may not be there yet
+        return int(connection.execute(query).scalar_one())
+    return 0
+
+
+def peer(python: Path, *arguments: object) -> tuple[float, float]:
+    command = [python, HERE / "peers.py", *map(str, arguments)]
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=MOST_S).stdout
+    spent = json.loads(told.splitlines()[-1])
+    return spent["wall"], spent["cpu"]
+
+
+def outbox(asked: argparse.Namespace) -> None:
+    """Rows inserted at once, 32 requests in flight, each with its verdict in the database."""
+    there = stores()
+    found: dict[str, list[tuple[float, float]]] = {}
+    with other_end(asked.delay) as end:
+        ours = {f"orderbridge, {name}": (url, IN_FLIGHT) for name, url in there.items()}
+        ours |= {f"orderbridge, {name}, defaults": (url, 0) for name, url in there.items()}
+        for _ in range(asked.rounds):
+            for name, (url, in_flight) in ours.items():
+                with address(url, f"obs_bench_{os.getpid()}") as own:
+                    found.setdefault(name, []).append(drain(own, end, asked.rows, in_flight))
+            for name in ("httpx", "pgqueuer", "procrastinate") if asked.peers and "PostgreSQL" in there else ():
+                with address(there["PostgreSQL"], f"obs_bench_{os.getpid()}") as own:
+                    spent = peer(asked.peers, "outbox", name, asked.rows, end.base_url, end.ca_file, plain(own))
+                    found.setdefault({"httpx": "bare httpx loop"}.get(name, name), []).append(spent)
+    rows = [
+        [
+            name,
+            f"{asked.rows / statistics.median(s[0] for s in spent):.0f}",
+            f"{statistics.median(s[1] for s in spent) / asked.rows * 1000:.2f}",
+        ]
+        for name, spent in found.items()
+    ]
+    table(["outbox", "rows/s", "processor ms a row"], rows)
+
+
+def plain(url: str) -> str:
+    """As the driver itself takes it."""
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def backlog(_: argparse.Namespace) -> None:
+    """The first 300 rows of a queue that is longer and longer."""
+    rows = []
+    with other_end() as end:
+        for name, url in stores().items():
+            for waiting in (300, 3000, 12000):
+                with address(url, f"obs_bench_{os.getpid()}") as own:
+                    wall, _ = drain(own, end, waiting, IN_FLIGHT, first=300)
+                rows.append([name, str(waiting), f"{300 / wall:.0f}"])
+    table(["backlog", "rows waiting", "first 300, rows/s"], rows)
+
+
+# ---- latency ---------------------------------------------------------------------------------------------------------
+
+
+def latency(asked: argparse.Namespace) -> None:
+    """From the COMMIT of one row to the request at the other end."""
+    rows = []
+    there = stores()
+    with other_end() as end:
+        for name, url in there.items():
+            with address(url, f"obs_bench_{os.getpid()}") as own:
+                rows.append([f"orderbridge, {name}", *_shown(_own_latency(own, end, asked.times))])
+        for name in ("listen", "pgqueuer", "procrastinate") if asked.peers and "PostgreSQL" in there else ():
+            with address(there["PostgreSQL"], f"obs_bench_{os.getpid()}") as own:
+                rows.append([name, *_shown(_peer_latency(asked.peers, name, plain(own), end, asked.times))])
+    table(["COMMIT to wire", "p50 ms", "p95 ms"], rows)
+
+
+def _shown(found: list[float]) -> list[str]:
+    return [f"{percentile(found, 0.5):.1f}", f"{percentile(found, 0.95):.1f}"]
+
+
+def _arrived(end: OtherEnd, number: int) -> int:
+    """When the PUT with this number was there; the machine's monotonic nanoseconds."""
+    over = time.monotonic() + MOST_S
+    while time.monotonic() < over:
+        for path, at in end.ask("/__seen")["puts"]:
+            if path.endswith(f"/{number}"):
+                return at
+        time.sleep(0.01)
+    raise SystemExit("stopped: a request did not come")
+
+
+def _own_latency(url: str, end: OtherEnd, times: int) -> list[float]:
+    found = []
+    with daemon(url, end):
+        engine = create_engine(url)
+        until(
+            lambda: _scalar(engine, text("SELECT count(*) FROM delivery_accounts WHERE last_poll_ok_utc IS NOT NULL"))
+        )
+        for number in range(1, times + 1):
+            time.sleep(0.1)
+            with engine.begin() as connection:
+                connection.execute(text(INSERT), {"food": number})
+            committed = time.monotonic_ns()
+            found.append((_arrived(end, number) - committed) / 1e6)
+        engine.dispose()
+    return found
+
+
+def _peer_latency(python: Path, name: str, dsn: str, end: OtherEnd, times: int) -> list[float]:
+    command = [python, HERE / "peers.py", "latency", name, end.base_url, end.ca_file, dsn]
+    found = []
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        for number in range(1, times + 1):
+            time.sleep(0.1)
+            process.stdin.write(f"{number}\n")
+            process.stdin.flush()
+            committed = int(process.stdout.readline())
+            found.append((_arrived(end, number) - committed) / 1e6)
+        process.terminate()
+    return found
+
+
+# ---- ingest ----------------------------------------------------------------------------------------------------------
+
+
+def ingest(asked: argparse.Namespace) -> None:
+    """A list of 1,000 orders, from its bytes to the last COMMIT, beside the bare driver."""
+    rows = []
+    for name, url in stores().items():
+        with address(url, f"obs_bench_{os.getpid()}") as own, address(url, f"obs_bare_{os.getpid()}") as bare:
+            takers = {f"orderbridge, {name}": Ours(own), f"bare driver, {name}": Bare(bare)}
+            try:
+                found = measure(takers, asked.rounds)
+            finally:
+                for one in takers.values():
+                    one.close()
+        for label, states in found.items():
+            rows.append([label, *(f"{states[state] * 1000:.0f}" for state in STATES)])
+    table(["ingest", "first load, ms", "the same again, ms", "1 % changed, ms"], rows)
+
+
+# ---- idle and many accounts ------------------------------------------------------------------------------------------
+
+
+def idle(asked: argparse.Namespace) -> None:
+    """One account, nothing to do."""
+    rows = []
+    with other_end() as end:
+        for name, url in stores().items():
+            with address(url, f"obs_bench_{os.getpid()}") as own:
+                began = time.monotonic_ns()
+                with daemon(own, end) as (pid, _):
+                    first = _first_poll(end)
+                    time.sleep(5)
+                    before = cpu_s(pid)
+                    time.sleep(asked.seconds)
+                    spent = (cpu_s(pid) - before) / asked.seconds
+                    rows.append([name, f"{(first - began) / 1e9:.2f}", f"{rss_mib(pid):.0f}", f"{spent:.2%}"])
+    table(["idle", "start to first poll, s", "resident MiB", "of a core"], rows)
+
+
+def _first_poll(end: OtherEnd) -> int:
+    while not (seen := end.ask("/__seen")["polls"]):
+        time.sleep(0.02)
+    return seen[0][1]
+
+
+def accounts(asked: argparse.Namespace) -> None:
+    """Many accounts in one process, each polled in 30 s: cold start, lateness, processor time and memory."""
+    rows = []
+    for name, url in stores().items():
+        with other_end() as end, address(url, f"obs_bench_{os.getpid()}") as own:
+            rows.append([name, *_many(own, end, asked.accounts, asked.seconds)])
+    head = ["accounts", "cold start, s", "processor ms a poll", "late p50 ms", "late p99 ms", "early", "resident MiB"]
+    table(head, rows)
+
+
+def _many(url: str, end: OtherEnd, accounts: int, seconds: float) -> list[str]:
+    began, last, late, polls = time.monotonic_ns(), {}, [], 0
+    with daemon(url, end, accounts=accounts) as (pid, _):
+        while len(last) < accounts and time.monotonic_ns() - began < MOST_S * 2e9:
+            time.sleep(1)
+            last |= dict(end.ask("/__seen")["polls"])
+        cold, before = (max(last.values()) - began) / 1e9, cpu_s(pid)
+        time.sleep(max(seconds, 60.0))
+        spent = cpu_s(pid) - before
+        for token, at in end.ask("/__seen")["polls"]:
+            late.append((at - last[token]) / 1e6 - 30_000)
+            last[token] = at
+            polls += 1
+        memory = rss_mib(pid)
+    figures = [percentile(late, 0.5), percentile(late, 0.99)]
+    early = sum(one < 0 for one in late)
+    return [
+        f"{cold:.1f}",
+        f"{spent / polls * 1000:.2f}",
+        *(f"{one:.0f}" for one in figures),
+        str(early),
+        f"{memory:.0f}",
+    ]
+
+
+BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "outbox": outbox,
+    "backlog": backlog,
+    "latency": latency,
+    "idle": idle,
+    "ingest": ingest,
+    "accounts": accounts,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which tables; without: all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=1000)
+    parser.add_argument("--times", type=int, default=40)
+    parser.add_argument("--accounts", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of resting")
+    parser.add_argument(
+        "--delay",
+        type=float,
+        default=float(os.environ.get("DELAY_MS", "0")),
+        help="milliseconds until a PUT is answered; without: DELAY_MS",
+    )
+    parser.add_argument("--peers", type=Path, help="the Python of the environment that has peers.txt")
+    asked = parser.parse_args()
+    unknown = set(asked.names) - BENCHMARKS.keys()
+    if unknown:
+        parser.error(f"no such table: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}\n"
+    )
+    for name in asked.names or BENCHMARKS:
+        BENCHMARKS[name](asked)
+
+
+if __name__ == "__main__":
+    main()

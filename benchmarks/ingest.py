@@ -1,0 +1,294 @@
+"""One answer of get-current into the tables: from the body's bytes to the return of the last COMMIT.
+
+Beside the bare driver, which writes the same facts of the same orders into three tables of its own, upserting, in one
+transaction, by executemany (SQLite, MariaDB) or COPY and merge (PostgreSQL); and beside one `json.loads` of the body,
+which an unchanged list is measured by. `first`: empty tables. `again`: the same bytes. `some`: of 1 % the status moved.
+
+What is timed of orderbridge: `read_listing(body)` and `Intake.take_in(documents, …)`. Nothing is acknowledged: the
+others have nobody to tell.
+"""
+
+import asyncio
+import json
+import sqlite3
+import statistics
+import time
+import uuid
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import Connection, create_engine, make_url
+
+from orderbridge.clock import SystemClock
+from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.intake import Intake
+from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.verdicts import Verdicts
+from orderbridge.marketplace import schema as listing
+from orderbridge.marketplace.schema import read_listing
+from orderbridge.marketplace.seen import Seen
+from orderbridge.store import schema
+from orderbridge.store.database import Database
+
+STATES = ("first", "again", "some")
+WORDS = ("Zili çalmayın lütfen.", "", "Acısız olsun, ekmek fazla.", "Kapıya bırakın, teşekkürler!")
+FOODS = ("Adana Dürüm", "Lahmacun", "İskender", "Kaşarlı Pide", "Mercimek Çorbası", "Şalgam")
+
+Once = Callable[[bytes], float]
+"""Take a body in; the seconds that it took."""
+
+
+def orders(number: int) -> list[dict[str, Any]]:
+    """Orders of three lines with two options each, always the same."""
+    random = Random(1)
+
+    def key() -> str:
+        return str(uuid.UUID(int=random.getrandbits(128), version=4))
+
+    restaurant, made = key(), []
+    for order in range(number):
+        foods = []
+        for _ in range(3):
+            price, quantity = random.randrange(4500, 42000) / 100, random.randint(1, 4)
+            chosen = [random.choice((0, 12.5, 25)) for _ in range(2)]
+            groups = [
+                {
+                    "id": 700 + place,
+                    "name": "Ekstra Malzeme",
+                    "type": "multi",
+                    "operation": "+",
+                    "options": {"id": random.randint(9000, 9999), "name": "Közlenmiş Biber", "price": extra},
+                }
+                for place, extra in enumerate(chosen)
+            ]
+            foods.append(
+                {
+                    "id": key(),
+                    "food_id": random.randint(10000, 19999),
+                    "name": random.choice(FOODS),
+                    "note": random.choice(WORDS),
+                    "price": price,
+                    "quantity": quantity,
+                    "total": round((price + sum(chosen)) * quantity, 2),
+                    "option_groups": groups,
+                }
+            )
+        made.append(
+            {
+                "id": 4_000_000 + order,
+                "payment_key": key(),
+                "status_id": 1,
+                "status_text": "Yeni Sipariş",
+                "shipping_method": "delivery",
+                "payment_method": "Nakit",
+                "note": random.choice(WORDS),
+                "total": round(sum(food["total"] for food in foods), 2),
+                "discount": "0.00",
+                "date": "2026-03-01 12:00:00",
+                "restaurant_id": restaurant,
+                "restaurant_name": "Köşebaşı",
+                "courier_type": "restaurant",
+                "courier_fee": 39.9,
+                "scheduled_date": "",
+                "order_tip": 0,
+                "customer": {"name": "Gülşah Öztürk", "phone": "+905550000000"},
+                "address": {
+                    "address": "Gülbahçe Sokak",
+                    "description": random.choice(WORDS),
+                    "apartment_no": "4",
+                    "building_no": "12",
+                    "neighborhood_name": "Kuzguncuk",
+                    "district_name": "Üsküdar",
+                    "city_name": "İstanbul",
+                },
+                "foods": foods,
+            }
+        )
+    return made
+
+
+def body(listed: list[dict[str, Any]]) -> bytes:
+    return json.dumps({"status": True, "data": listed}, ensure_ascii=False).encode()
+
+
+# ---- the bare driver -------------------------------------------------------------------------------------------------
+
+TABLES = {
+    "bare_orders": (["payment_key"], ["number", "status_id", *(f"text{n}" for n in range(20)), "total", "tip"]),
+    "bare_items": (["payment_key", "line"], ["item", "food_id", "name", "note", "price", "quantity", "total"]),
+    "bare_options": (
+        ["payment_key", "line", "place"],
+        ["group_id", "group_name", "kind", "operation", "option_id", "option_name", "price"],
+    ),
+}
+_NUMBERS = {"number", "status_id", "food_id", "quantity", "group_id", "option_id", "line", "place"}
+_AMOUNTS = {"total", "tip", "price"}
+
+
+def rows_of(listed: list[dict[str, Any]]) -> list[list[tuple[Any, ...]]]:
+    """The same facts as tuples, one list for each table."""
+    told, items, options = [], [], []
+    for one in listed:
+        key, who, where = one["payment_key"], one["customer"], one["address"]
+        texts = [one[name] for name in ("status_text", "shipping_method", "payment_method", "note", "discount", "date")]
+        texts += [one[name] for name in ("restaurant_id", "restaurant_name", "courier_type", "scheduled_date")]
+        texts += [str(one["courier_fee"]), *who.values(), *where.values()]
+        told.append((key, one["id"], one["status_id"], *texts, one["total"], one["order_tip"]))
+        for line, food in enumerate(one["foods"]):
+            plain = [food[name] for name in ("id", "food_id", "name", "note", "price", "quantity", "total")]
+            items.append((key, line, *plain))
+            for place, group in enumerate(food["option_groups"]):
+                of_group = [group[name] for name in ("id", "name", "type", "operation")]
+                options.append((key, line, place, *of_group, *group["options"].values()))
+    return [told, items, options]
+
+
+def _make(connection: Connection) -> None:
+    texts = "VARCHAR(255)" if connection.dialect.name == "mysql" else "TEXT"
+    for table, (keys, others) in TABLES.items():
+        types = {
+            name: "VARCHAR(36)"
+            if name == "payment_key"
+            else "BIGINT"
+            if name in _NUMBERS
+            else "DOUBLE PRECISION"
+            if name in _AMOUNTS
+            else texts
+            for name in [*keys, *others]
+        }
+        columns = ", ".join(f"{name} {kind}" for name, kind in types.items())
+        connection.exec_driver_sql(f"CREATE TABLE {table} ({columns}, PRIMARY KEY ({', '.join(keys)}))")
+
+
+def _upsert(table: str, source: str, kind: str) -> str:
+    keys, others = TABLES[table]
+    named = f"INSERT INTO {table} ({', '.join([*keys, *others])}) {source} "
+    if kind == "mysql":
+        return named + "ON DUPLICATE KEY UPDATE " + ", ".join(f"{name} = VALUES({name})" for name in others)
+    changed = ", ".join(f"{name} = excluded.{name}" for name in others)
+    return named + f"ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changed}"
+
+
+def _copy_and_merge(cursor: Any, lists: list[list[tuple[Any, ...]]]) -> None:
+    for (table, (keys, others)), rows in zip(TABLES.items(), lists, strict=True):
+        columns = ", ".join([*keys, *others])
+        cursor.execute(f"CREATE TEMP TABLE IF NOT EXISTS new_{table} (LIKE {table}) ON COMMIT DELETE ROWS")
+        with cursor.copy(f"COPY new_{table} ({columns}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+        cursor.execute(_upsert(table, f"SELECT {columns} FROM new_{table} WHERE true", "postgresql"))
+
+
+class Bare:
+    """The driver alone."""
+
+    def __init__(self, url: str) -> None:
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            _make(connection)
+        self._kind = engine.dialect.name
+        engine.dispose()
+        if self._kind == "sqlite":
+            self._connection: Any = sqlite3.connect(make_url(url).database or "", isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+        else:
+            self._connection = engine.raw_connection().driver_connection
+
+    def __call__(self, raw: bytes) -> float:
+        began = time.perf_counter()
+        lists = rows_of(json.loads(raw)["data"])
+        cursor = self._connection.cursor()
+        if self._kind == "sqlite":
+            cursor.execute("BEGIN IMMEDIATE")
+        if self._kind == "postgresql":
+            _copy_and_merge(cursor, lists)
+        else:
+            mark = "?" if self._kind == "sqlite" else "%s"
+            for (table, (keys, others)), rows in zip(TABLES.items(), lists, strict=True):
+                marks = ", ".join([mark] * (len(keys) + len(others)))
+                cursor.executemany(_upsert(table, f"VALUES ({marks})", self._kind), rows)
+        self._connection.commit()
+        return time.perf_counter() - began
+
+    def wipe(self) -> None:
+        cursor = self._connection.cursor()
+        for table in TABLES:
+            cursor.execute(f"DELETE FROM {table}")
+        self._connection.commit()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+# ---- orderbridge -----------------------------------------------------------------------------------------------------
+
+
+class Ours:
+    """The intake as the daemon builds it, for an account that nobody has to answer."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._database = Database(url)
+        self._loop.run_until_complete(self._database.run(schema.upgrade))
+        settings = SimpleNamespace(auto_accept=lambda _: None, auto_accept_scheduled=False)
+        account: Any = SimpleNamespace(name="bench", client=None, settings=settings)
+        self._clock, self._lanes = SystemClock(), Lanes()
+        self._intake = Intake(
+            account,
+            database=self._database,
+            lanes=self._lanes,
+            clock=self._clock,
+            verdicts=Verdicts("en", None),
+            configured=("bench",),
+            list_limit=1_000_000,
+            may_acknowledge=False,
+        )
+
+    def __call__(self, raw: bytes) -> float:
+        return self._loop.run_until_complete(self._take_in(raw))
+
+    async def _take_in(self, raw: bytes) -> float:
+        began = time.perf_counter()
+        documents, poll = read_listing(raw), self._lanes.begin_poll()
+        await self._intake.take_in(documents, poll, self._clock.monotonic(), Polled())
+        self._lanes.end_poll(poll)
+        return time.perf_counter() - began
+
+    def wipe(self) -> None:
+        listing._SEEN = Seen()  # noqa: SLF001 - nor has a daemon that starts seen anything
+        tables = ("order_item_options", "order_items", "order_events", "orders")
+        self._database.write_now(lambda tx: [tx.exec_driver_sql(f"DELETE FROM delivery_{table}") for table in tables])
+
+    def close(self) -> None:
+        self._database.close()
+        self._loop.close()
+
+
+# ---- all of them -----------------------------------------------------------------------------------------------------
+
+
+def measure(takers: dict[str, Bare | Ours], rounds: int, number: int = 1000) -> dict[str, dict[str, float]]:
+    """Median seconds of each in each state; they take turns, and the first round warms up."""
+    listed = orders(number)
+    first = body(listed)
+    for one in listed[::100]:
+        one["status_id"], one["status_text"] = 2, "Hazırlanıyor"
+    bodies = dict(zip(STATES, (first, first, body(listed)), strict=True))
+    found: dict[str, dict[str, list[float]]] = {name: {state: [] for state in STATES} for name in takers}
+    for turn in range(rounds + 1):
+        for name, take in takers.items():
+            take.wipe()
+            for state, raw in bodies.items():
+                spent = take(raw)
+                if turn:
+                    found[name][state].append(spent)
+    parsing = []
+    for _ in range(7):
+        began = time.perf_counter()
+        json.loads(first)
+        parsing.append(time.perf_counter() - began)
+    medians = {name: {state: statistics.median(s) for state, s in states.items()} for name, states in found.items()}
+    return medians | {"json.loads": dict.fromkeys(STATES, statistics.median(parsing))}

@@ -1,0 +1,134 @@
+# ruff: noqa: RUF009 - whole(), money(), text() and inside() say what a field is; none is a default
+"""The order document as one table: each field, where it stands in the document, its kind, and whether it is personal.
+
+A line here is a field, under the name of its column. All else follows from the line:
+- marketplace.order reads it (docs/interface.md, Order), and problem codes name it by its path
+- store.tables has its column, store.orders writes it, and compares nothing else when a document comes again
+- store.retention blanks what is personal
+- the views and both guides show it
+
+A new field is a line here, a migration that adds its column (and makes the views anew), and its words in docs/words.toml.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Kind(StrEnum):
+    """What a value is read as, and what its column holds."""
+
+    WHOLE = "whole"  # a number of 64 bits
+    MONEY = "money"  # ten digits and four decimals
+    NAME = "name"  # text of 255 characters
+    MOMENT = "moment"  # the same; blank is none
+    ID = "id"  # the same, compared letter by letter; a UUID is in lower case
+    TEXT = "text"  # text without a bound
+    CODE = "code"  # a word of ours
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column of what is read. `path`: of its value in the document, dots between; None: made from other fields."""
+
+    column: str
+    path: str | None
+    kind: Kind
+    personal: bool
+
+
+def _stands(path: str | None, kind: Kind, *, personal: bool = False) -> Any:
+    return field(metadata={"path": path, "kind": kind, "personal": personal})
+
+
+def whole(path: str) -> int | None:
+    """A whole number of the document."""
+    return _stands(path, Kind.WHOLE)  # type: ignore[no-any-return]
+
+
+def money(path: str | None) -> Decimal | None:
+    """An amount."""
+    return _stands(path, Kind.MONEY)  # type: ignore[no-any-return]
+
+
+def text(path: str | None, kind: Kind = Kind.NAME, *, personal: bool = False) -> str | None:
+    """A text. `personal`: it may name the customer, and is blanked some time after the order's end."""
+    return _stands(path, kind, personal=personal)  # type: ignore[no-any-return]
+
+
+def inside(_: type[T], path: str) -> tuple[T, ...]:
+    """A list in the document: rows of a table of their own."""
+    return field(metadata={"list": path})  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One selected modifier: its group and the option in it."""
+
+    group_id: int | None = whole("id")
+    group_name: str | None = text("name")
+    type: str | None = text("type")
+    operation: str | None = text("operation")
+    option_id: int | None = whole("options.id")
+    option_name: str | None = text("options.name")
+    price: Decimal | None = money("options.price")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of an order (docs/interface.md, Order item)."""
+
+    item_id: str | None = text("id")
+    food_id: int | None = whole("food_id")
+    name: str | None = text("name")
+    note: str | None = text("note", Kind.TEXT, personal=True)
+    price: Decimal | None = money("price")
+    quantity: int | None = whole("quantity")
+    total: Decimal | None = money("total")
+    options: tuple[Option, ...] = inside(Option, "option_groups")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything of an order that a till shows, its status aside."""
+
+    order_number: int | None = whole("id")
+    restaurant_id: str | None = text("restaurant_id", Kind.ID)
+    restaurant_name: str | None = text("restaurant_name")
+    shipping_method: str | None = text("shipping_method")
+    payment_method: str | None = text("payment_method")
+    payment_code: str | None = text(None, Kind.CODE)
+    amount_due: Decimal | None = money(None)
+    note: str | None = text("note", Kind.TEXT, personal=True)
+    total: Decimal | None = money("total")
+    discount: Decimal | None = money("discount")
+    courier_type: str | None = text("courier_type")
+    courier_fee: Decimal | None = money("courier_fee")
+    order_tip: Decimal | None = money("order_tip")
+    ordered_at: str | None = text("date")
+    scheduled_for: str | None = text("scheduled_date", Kind.MOMENT)
+    customer_name: str | None = text("customer.name", personal=True)
+    customer_phone: str | None = text("customer.phone", personal=True)
+    address: str | None = text("address.address", personal=True)
+    address_description: str | None = text("address.description", Kind.TEXT, personal=True)
+    apartment_no: str | None = text("address.apartment_no", personal=True)
+    building_no: str | None = text("address.building_no", personal=True)
+    neighborhood_name: str | None = text("address.neighborhood_name", personal=True)
+    district_name: str | None = text("address.district_name", personal=True)
+    city_name: str | None = text("address.city_name", personal=True)
+    items: tuple[Item, ...] = inside(Item, "foods")
+
+
+def fields_of(rows: type[Facts] | type[Item] | type[Option]) -> tuple[Field, ...]:
+    """The fields of one table, in the order of its columns."""
+    known: list[tuple[str, Mapping[str, Any]]] = [(one.name, one.metadata) for one in fields(rows)]
+    return tuple(Field(name, **said) for name, said in known if "kind" in said)
+
+
+def columns_of(rows: type[Facts] | type[Item] | type[Option], *, personal: bool = False) -> tuple[str, ...]:
+    """The names of its columns; with `personal` only of what may name the customer."""
+    return tuple(one.column for one in fields_of(rows) if one.personal or not personal)

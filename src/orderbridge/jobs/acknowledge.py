@@ -1,0 +1,130 @@
+"""Acknowledging what was just stored, and noting each OK (promises 1 and 2).
+
+An acknowledgement leaves once, straight after the commit, and only while the order's lane is ours. Its OK is noted in
+the database before the lane is free: what goes next may be judged by it.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge.clock import Clock
+from orderbridge.errors import MarketplaceError
+from orderbridge.jobs.account import Account
+from orderbridge.jobs.answer import Answer
+from orderbridge.jobs.batch import write_batch
+from orderbridge.jobs.lanes import Lanes
+from orderbridge.rules import lifecycle
+from orderbridge.rules.outbox import order_lane
+from orderbridge.store import locks, orders
+from orderbridge.store.database import Database
+from orderbridge.store.failures import is_refusal
+
+# Of having read the answer; later ones are dropped, the next poll delivers the order again. With the reading before and
+# the handshake after it stays below the 10 s that are promised.
+ACKNOWLEDGE_WITHIN_S = 8.0
+BETWEEN_NOTES_S = 0.2  # of OKs: a commit for each of a thousand would hold a SQLite file half of the time
+
+_log = structlog.get_logger(__name__)
+
+
+class Acknowledger:
+    """Acknowledges one account's orders; none as long as a commit may be lost."""
+
+    def __init__(
+        self,
+        account: Account,
+        *,
+        database: Database,
+        lanes: Lanes,
+        clock: Clock,
+        needs_payment_id: int | None = None,
+        may_acknowledge: bool = True,
+    ) -> None:
+        self._account = account
+        self._database = database
+        self._lanes = lanes
+        self._clock = clock
+        self._needs_payment_id = needs_payment_id
+        self._may_acknowledge = may_acknowledge
+        self._unmarked: dict[str, orders.Mark] = {}  # an order's last OK, not noted: a till held the database
+        self._log = _log.bind(account=account.name)
+
+    def start(self, answer: Answer, written: Sequence[tuple[str, int | None]]) -> None:
+        """Straight after the commit, beside the writing of what follows. Only where the lane is ours."""
+        ours = [(key, status_id) for key, status_id in written if key in answer.held]
+        if not self._may_acknowledge or self._database.durability.remedy is not None:
+            self.release(answer, {key for key, _ in ours})
+            return
+        answer.acknowledging += [asyncio.create_task(self.acknowledge(answer, *order)) for order in ours]
+
+    async def acknowledge(self, answer: Answer, key: str, status_id: int | None) -> None:
+        """Sent once. Whatever it ends in but OK, the next poll delivers the order again."""
+        try:
+            async with answer.places:
+                if self._clock.monotonic() > answer.deadline:
+                    answer.counts.dropped += 1
+                    return
+                self._database.check_file()  # what was stored in a file that is gone was not stored
+                await self._account.client.acknowledge(answer.good[key].service_key or key)
+            answer.counts.acknowledged += 1
+            word = lifecycle.status_name(status_id, self._needs_payment_id)
+            await self._mark(answer, (key, status_id, word, self._clock.now()))
+        except MarketplaceError as error:
+            answer.counts.dropped += 1
+            self._log.debug("order.not_acknowledged", payment_key=key, code=error.code)
+        finally:
+            self.release(answer, {key})
+
+    async def finish(self, answer: Answer) -> None:
+        """When all are answered or dropped. Never cancelled: one that has left may still have its effect."""
+        await asyncio.gather(*answer.acknowledging, return_exceptions=True)
+        self.release(answer, set(answer.held))
+
+    def release(self, answer: Answer, keys: Collection[str]) -> None:
+        """Give the lanes of these orders back."""
+        for key in keys:
+            self._lanes.free(order_lane(key))
+        answer.held.difference_update(keys)
+
+    async def _mark(self, answer: Answer, mark: orders.Mark) -> None:
+        """Note one OK. While one note is written, and a moment longer, the others gather, and go together."""
+        answer.marks.append(mark)
+        async with answer.marking:
+            if mark in answer.marks:
+                await asyncio.sleep(answer.note_at - self._clock.monotonic())
+                batch, answer.marks = answer.marks, []
+                await self._note(batch)
+                answer.note_at = self._clock.monotonic() + BETWEEN_NOTES_S
+
+    async def mark_late(self) -> None:
+        """Note what could not be noted before, ahead of anything newer of these orders."""
+        if self._unmarked:
+            batch, self._unmarked = list(self._unmarked.values()), {}
+            await self._note(batch)
+
+    async def _note(self, batch: list[orders.Mark]) -> None:
+        noted, failed = await write_batch(self._database, _mark_free, batch)
+        for mark, error in failed:
+            if isinstance(error, DBAPIError) and is_refusal(error):
+                self._log.error("order.database_refused", payment_key=mark[0], error=type(error.orig).__name__)
+                noted.append(mark)
+        for key, *_ in noted:
+            self._unmarked.pop(key, None)  # of an earlier status: it must not be noted over this one
+        # The service does not deliver these orders again: the next poll notes it.
+        done = set(noted)
+        late = [mark for mark in batch if mark not in done]
+        if late:
+            self._log.warning("database.mark_failed", orders=len(late))
+        self._unmarked |= {mark[0]: mark for mark in late}
+
+
+def _mark_free(connection: Connection, marks: Sequence[orders.Mark]) -> list[orders.Mark]:
+    """Note the OKs of the orders that nobody holds. Returns them."""
+    held = locks.held_orders(connection, [key for key, *_ in marks])
+    free = [mark for mark in marks if mark[0] not in held]
+    orders.mark_acknowledged(connection, free)
+    return free

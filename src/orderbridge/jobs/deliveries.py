@@ -1,0 +1,106 @@
+"""What delivered orders write: each method is a part of the caller's transaction, and decides nothing itself.
+
+decide: rules.intake, rules.lifecycle
+write: store.orders, store.actions, store.quarantine
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import structlog
+from sqlalchemy import Connection
+
+from orderbridge.clock import Clock
+from orderbridge.jobs.account import Account
+from orderbridge.marketplace.schema import tells_more
+from orderbridge.model import Action, Order, Stored
+from orderbridge.rules import intake as rules
+from orderbridge.rules import lifecycle
+from orderbridge.store import actions, locks, orders, quarantine
+
+_log = structlog.get_logger(__name__)
+
+
+class Deliveries:
+    """The deliveries of one account."""
+
+    def __init__(
+        self, account: Account, *, clock: Clock, configured: Collection[str], needs_payment_id: int | None = None
+    ) -> None:
+        self._account = account
+        self._clock = clock
+        self._configured = configured
+        self._needs_payment_id = needs_payment_id
+        self._log = _log.bind(account=account.name)
+
+    def insert(self, connection: Connection, fresh: Sequence[Order], *, accepting: bool = True) -> Sequence[Order]:
+        """Orders that were never seen, and the accepts that are to follow of themselves."""
+        now = self._clock.now()
+        arrivals = [lifecycle.arrival(order, self._needs_payment_id) for order in fresh]
+        orders.insert_new(connection, self._account.name, arrivals, now)
+        for order in fresh if accepting else ():
+            minutes = self.accept_in(order)
+            if minutes is not None:
+                actions.add_once(
+                    connection,
+                    f"auto:{order.payment_key}",
+                    action=Action.ACCEPT,
+                    payment_key=order.payment_key,
+                    preparing_time=minutes,
+                    created_by="orderbridge",
+                )
+        quarantine.resolve(connection, self._account.name, [order.payment_key for order in fresh], now)
+        return fresh
+
+    def accept_in(self, order: Order) -> int | None:
+        """The minutes with which an order is accepted without a person; None when a person is needed."""
+        settings = self._account.settings
+        if not rules.accepts_itself(order, scheduled_too=settings.auto_accept_scheduled):
+            return None
+        return settings.auto_accept(order.facts.restaurant_id)
+
+    def update(
+        self, held: Collection[str], codes: Mapping[str, str], connection: Connection, fresh: Sequence[Order]
+    ) -> Sequence[Order]:
+        """Orders that are stored, those that nobody holds. `held`: whose status counts. Returns what was written."""
+        now = self._clock.now()
+        known = self._ours(connection, fresh)
+        fresh = [order for order in fresh if order.payment_key in known]
+        before = orders.payloads(connection, [order.payment_key for order in fresh])
+        for order in fresh:
+            stored = known[order.payment_key]
+            if stored.account != self._account.name:
+                orders.adopt(connection, order.payment_key, self._account.name)
+            change = lifecycle.merge(
+                stored,
+                order.status_id,
+                contents_changed=tells_more(order, before.get(order.payment_key), payment_codes=codes),
+                status_counts=order.payment_key in held,
+            )
+            arrival = lifecycle.arrival(order, self._needs_payment_id)
+            orders.update_delivered(connection, stored, arrival, change, now)
+        quarantine.resolve(connection, self._account.name, [order.payment_key for order in fresh], now)
+        return fresh
+
+    def update_least(self, held: Collection[str], connection: Connection, order: Order) -> None:
+        """The status of an order whose new contents the database refuses."""
+        for stored in self._ours(connection, [order]).values():
+            change = lifecycle.merge(
+                stored,
+                order.status_id,
+                contents_changed=not lifecycle.is_outdated(stored),  # that there is more is told once
+                status_counts=order.payment_key in held,
+            )
+            arrival = lifecycle.arrival(order, self._needs_payment_id)
+            orders.update_least(connection, stored, arrival, change, self._clock.now())
+
+    def _ours(self, connection: Connection, fresh: Sequence[Order]) -> dict[str, Stored]:
+        """What is stored of those that nobody holds, read once they are held for this transaction.
+
+        A sweep, or another account, may have written since they were sorted.
+        """
+        free = locks.free_orders(connection, [order.payment_key for order in fresh])
+        if len(free) < len(fresh):  # they wait, unacknowledged, for the next poll
+            self._log.info("orders.held_by_a_till", orders=len(fresh) - len(free))
+        stored = orders.stored(connection, free)
+        name = self._account.name
+        return {key: known for key, known in stored.items() if rules.may_take(known, name, self._configured)}

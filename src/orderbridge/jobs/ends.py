@@ -1,0 +1,136 @@
+"""The ends of rows that are not sent, written in groups: expired, withdrawn, superseded, refused here."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from orderbridge.clock import Clock
+from orderbridge.jobs.batch import write_batch
+from orderbridge.jobs.claims import Changed, Gone, Held, differs
+from orderbridge.jobs.deferred import Deferred
+from orderbridge.jobs.feed import Feed
+from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.verdicts import Posting, Verdicts, tell_verdict
+from orderbridge.model import ActionState, OutboxRow, Verdict
+from orderbridge.rules.outbox import Lane, order_lane, with_reason
+from orderbridge.rules.queue import Queue
+from orderbridge.store import orders, unfinished
+from orderbridge.store.database import Database
+
+MOST_ENDS = 200  # rows that end unsent in one transaction: a till on the same file waits for it
+
+End = tuple[OutboxRow, Verdict]
+
+
+class Ends:
+    """Writes them. The rows are read again: what has changed since it was decided is decided anew."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        feed: Feed,
+        database: Database,
+        clock: Clock,
+        lanes: Lanes,
+        verdicts: Verdicts,
+        deferred: Deferred,
+    ) -> None:
+        self._queue = queue
+        self._feed = feed
+        self._database = database
+        self._clock = clock
+        self._lanes = lanes
+        self._verdicts = verdicts
+        self._deferred = deferred
+        self.due: list[End] = []  # decided, and not written yet
+
+    async def write_some(self) -> int:
+        """Write the ends of rows that are not sent, so many at a time."""
+        self.due += self._queue.ends()
+        some, self.due = self.due[:MOST_ENDS], self.due[MOST_ENDS:]
+        ends, lanes = self._with_lanes(some)
+        left = {row.id: row for row, _ in ends}
+        ended = 0
+        try:
+            said, failed = await write_batch(self._database, self.write, ends, urgent=True)
+            held: list[tuple[OutboxRow, Exception | None]] = [(row, None) for (row, _), what in said if what == Held()]
+            self._deferred.put_aside(held + [(row, error) for (row, _), error in failed])
+            for row, _ in held:
+                del left[row.id]
+            for (row, _), _ in failed:
+                del left[row.id]
+            for (row, _), what in said:
+                if row.id in left:
+                    del left[row.id]
+                    ended += self._not_sent(row, what)
+        finally:
+            for lane in lanes:
+                self._lanes.free_after_action(lane)
+            for row_id in left:
+                self._queue.give_back(row_id)
+        return ended
+
+    def _with_lanes(self, ends: Sequence[End]) -> tuple[list[End], list[Lane]]:
+        """Those that can be written now, and the lanes that were taken for it.
+
+        An unresolved row of an order ends while its lane is ours: a list that is being taken in must not see it end.
+        """
+        free: list[End] = []
+        lanes: list[Lane] = []
+        for row, verdict in ends:
+            if row.state == ActionState.SENDING and row.payment_key is not None:
+                lane = order_lane(row.payment_key)
+                if not self._lanes.take(lane):
+                    self._deferred.leave(row.id)
+                    continue
+                lanes.append(lane)
+            free.append((row, verdict))
+        return free, lanes
+
+    def _not_sent(self, row: OutboxRow, what: object) -> bool:
+        """Whether it ended."""
+        self._deferred.forget(row.id)
+        if isinstance(what, Changed):
+            self._queue.give_back(row.id)
+            self._queue.put(what.row)
+            return False
+        self._queue.drop(row.id)
+        if not isinstance(what, Verdict):
+            return False
+        tell_verdict(row, what)
+        return True
+
+    async def refuse_unreadable(self) -> int:
+        """Rows that slipped past the constraints and cannot even be read."""
+        unreadable = [row_id for row_id in self._feed.unreadable if not self._deferred.waits(row_id)][:MOST_ENDS]
+        refused, broken = await write_batch(self._database, self._refuse, unreadable, urgent=True)
+        self._deferred.put_off(dict(broken), {})
+        for row_id, _ in refused:
+            self._deferred.forget(row_id)
+            self._feed.unreadable.discard(row_id)
+        return sum(ended for _, ended in refused)
+
+    def _refuse(self, connection: Connection, row_ids: Sequence[int]) -> list[tuple[int, bool]]:
+        now = self._clock.now()
+        return [(row_id, self._verdicts.refuse_unreadable(connection, row_id, now)) for row_id in row_ids]
+
+    def write(self, connection: Connection, ends: Sequence[End]) -> list[tuple[End, Verdict | Held | Gone | Changed]]:
+        """What became of each; a Verdict is written."""
+        now = self._clock.now()
+        found, held = unfinished.claim(connection, [row.id for row, _ in ends], self._feed.server, now)
+        fresh = {row.id: row for row in found.rows}
+        known, held_orders = orders.hold(connection, [row.payment_key for row in found.rows if row.payment_key])
+        said: list[tuple[End, Verdict | Held | Gone | Changed]] = []
+        for row, verdict in ends:
+            if row.id in held or row.payment_key in held_orders:
+                said.append(((row, verdict), Held()))
+            elif row.id not in fresh:
+                said.append(((row, verdict), Gone()))
+            elif differs(row, fresh[row.id]) or row.created_utc != fresh[row.id].created_utc:  # a clock was set
+                said.append(((row, verdict), Changed(fresh[row.id])))
+            else:
+                said.append(((row, verdict), with_reason(verdict, fresh[row.id])))
+        ended = [(fresh[row.id], what) for (row, _), what in said if isinstance(what, Verdict)]
+        postings = [Posting(row, verdict, row.attempts) for row, verdict in ended]
+        self._verdicts.post(connection, postings, known, now)
+        return said

@@ -1,0 +1,240 @@
+"""The queue is kept like the table: what is new at once, all of it from time to time.
+
+news     the newest waiting rows; what was asked back; what is unresolved
+all      every unfinished row, a page at a time between other work, the lowest ids first: finds what was committed late,
+         retried by command, changed or deleted by somebody, and how often depends on what it costs
+
+Where news is more than a page there is a gap between what is known and what was read: everything up to the *frontier*
+is known, and the reading of all closes the gap. A menu's or a restaurant's row beyond the frontier waits for that, so
+that none overtakes an older one of its lane. An order's row does not: its claim asks the table for its lane.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from sqlalchemy import Connection
+
+from orderbridge import config
+from orderbridge.clock import Clock
+from orderbridge.jobs.account import Account
+from orderbridge.rules.outbox import Directory, View
+from orderbridge.rules.queue import Queue
+from orderbridge.rules.tokens import REFUSAL_WAITS
+from orderbridge.store import reference, unfinished
+from orderbridge.store.database import Database
+from orderbridge.store.unfinished import FIRST_PAGE, PAGE, SMALL_PAGE, Found, ServerClock
+
+FLOOR_S = 2.0  # all is read this often, or so seldom that it takes a thirtieth of the time
+SHARE = 30
+CEILING_S = 60.0
+BUSY_SHARE = 8  # beside rows that are sent, a page is read when eight times what the last one took is over
+MOST_AGAIN = 500  # unresolved rows that are read again with the news
+IDLE_SHARE = 10  # after news that was none, the next is read when ten times what that took is over
+
+Query = Callable[[Connection], Found]
+
+
+@dataclass(slots=True)
+class _Scan:
+    """How far a reading has come. `whole`: it began with the first row, so who was not seen is gone."""
+
+    above: int
+    whole: bool
+    cost: float = 0.0
+    next_page: float = 0.0
+
+
+class Feed:
+    """Reads the outbox into the queue."""
+
+    def __init__(
+        self, queue: Queue, accounts: Mapping[str, Account], settings: config.Settings, database: Database, clock: Clock
+    ) -> None:
+        self._queue = queue
+        self._accounts = accounts
+        self._database = database
+        self._clock = clock
+        default = settings.default_account
+        self._default = default.name if default else None
+        self._reach: dict[str, list[str]] = {}
+        self._complete = False
+        self._scan: _Scan | None = None
+        self._frontier: int | None = 0  # None: there is no gap
+        queue.direct(self.directory())
+        queue.know(0)
+        self._top = 0  # the highest id that was ever read
+        self._number = 0  # of readings of all
+        self._next_scan = 0.0
+        self._next_news = 0.0
+        self.server = ServerClock()
+        self.unreadable: set[int] = set()
+        self.wanted: set[int] = set()  # rows that somebody has met in the table and not in the queue
+
+    def knows(self, row_id: int) -> bool:
+        """Whether a row was read."""
+        return row_id in self._queue or row_id in self.unreadable
+
+    def look_at_all(self) -> None:
+        """Something may have changed that no news tells of."""
+        self._next_scan = 0.0
+
+    def may_read_news(self) -> bool:
+        """Whether the time for the next news has come."""
+        return self._next_news <= self._clock.monotonic()
+
+    def again_in(self, *, news: bool) -> float:
+        """Seconds until something is to be read; `news`: there is some."""
+        at = self._next_scan if self._scan is None else self._scan.next_page
+        at = 0.0 if self.wanted else min(at, self._next_news) if news else at
+        return max(at - self._clock.monotonic(), 0.0)
+
+    async def everything(self) -> None:
+        """All rows, now."""
+        self._scan = None
+        self.look_at_all()
+        while not await self.step():
+            pass
+
+    async def step(self, *, busy: bool = False) -> bool:
+        """One page of a reading, when it is time. True when nothing is left to read."""
+        await self._learn()
+        if self.wanted:
+            wanted = sorted(self.wanted)[:MOST_AGAIN]
+            self.wanted.clear()
+            await self._read_again(wanted)
+        began = self._clock.monotonic()
+        if self._scan is None and not self._begin(began):
+            return True
+        scan = self._scan
+        if scan is None or (busy and began < scan.next_page):
+            return False
+        page = SMALL_PAGE if busy or scan.above == 0 else PAGE  # the first rows leave before the others are read
+        found, _ = await self._put(partial(self._above, scan.above, page))
+        cost = self._clock.monotonic() - began
+        scan.cost += cost
+        scan.next_page = self._clock.monotonic() + (BUSY_SHARE * cost if busy else 0.0)
+        if len(found) < page or found.highest is None:
+            self._end(scan)
+            return True
+        scan.above = found.highest
+        if self._frontier is not None:
+            self._close_gap(max(self._frontier, scan.above))
+        return False
+
+    def _begin(self, now: float) -> bool:
+        """Begin with the first row, when it is time; behind what is known, when there is a gap."""
+        if now >= self._next_scan:
+            self._number += 1
+            self._next_scan = now + FLOOR_S
+            self._scan = _Scan(0, whole=True)
+        elif self._frontier is not None:
+            self._scan = _Scan(self._frontier, whole=False)
+        return self._scan is not None
+
+    def _end(self, scan: _Scan) -> None:
+        self._scan = None
+        self._close_gap(None)
+        if not scan.whole:
+            return
+        for entry in [entry for entry in self._queue if entry.seen < self._number and entry.is_free]:
+            self._queue.drop(entry.row.id)
+        if self._next_scan > 0:  # else somebody has asked for another one meanwhile
+            self._next_scan = self._clock.monotonic() + min(max(FLOOR_S, SHARE * scan.cost), CEILING_S)
+
+    async def news(self) -> None:
+        """What the POS has written, and what a look has made of unresolved rows."""
+        began = self._clock.monotonic()
+        again = set(sorted(self._queue.unresolved)[:MOST_AGAIN])
+        found, brought = await self._put(self._newest, newest=True)
+        if len(found) < FIRST_PAGE:  # these are all that wait: who is not among them has ended, or is gone
+            seen = {row.id for row in found.rows}
+            if len(self._queue) < PAGE:
+                again |= {entry.row.id for entry in self._queue if entry.row.id not in seen}
+        else:
+            brought |= (await self._put(self._asked_back))[1]
+        again = {row_id for row_id in again if (entry := self._queue.get(row_id)) is not None and entry.is_free}
+        if again:
+            brought |= await self._read_again(sorted(again)[:MOST_AGAIN])
+        now = self._clock.monotonic()
+        self._next_news = now if brought else now + IDLE_SHARE * (now - began)
+
+    async def _read_again(self, ids: list[int]) -> bool:
+        found, new = await self._put(lambda tx: unfinished.these(tx, ids, self.server, self._clock.now()))
+        there = {row.id for row in found.rows} | set(found.unreadable) | self._queue.touched
+        for row_id in ids:
+            if row_id not in there:
+                self._queue.drop(row_id)
+        return new
+
+    def _newest(self, connection: Connection) -> Found:
+        return unfinished.newest(connection, self.server, self._clock.now())
+
+    def _above(self, row_id: int, page: int, connection: Connection) -> Found:
+        return unfinished.above(connection, row_id, self.server, self._clock.now(), page)
+
+    def _asked_back(self, connection: Connection) -> Found:
+        return unfinished.asked_back(connection, self.server, self._clock.now())
+
+    async def _put(self, query: Query, *, newest: bool = False) -> tuple[Found, bool]:
+        """Read, and put what was found into the queue. Also whether any of it is news."""
+
+        def work(connection: Connection) -> tuple[Found, dict[str, list[str]] | None]:
+            found = query(connection)
+            named = any(row.restaurant_id for row in found.rows)
+            return found, reference.restaurant_accounts(connection) if named else None
+
+        self._queue.touched.clear()
+        complete = self._all_known()
+        found, reach = await self._database.read(work)
+        if reach is not None:
+            self._direct(reach, complete=complete)
+        if newest and self._frontier is None and len(found) >= FIRST_PAGE and all(r.id > self._top for r in found.rows):
+            self._close_gap(self._top)
+        new = False
+        for row in found.rows:
+            self.unreadable.discard(row.id)
+            if row.id in self._queue.touched:
+                if (entry := self._queue.get(row.id)) is not None:
+                    entry.seen = self._number
+            else:
+                new |= self._queue.put(row, self._number)
+        self.unreadable.update(found.unreadable)
+        self._top = max(self._top, found.highest or 0)
+        return found, new
+
+    def _close_gap(self, frontier: int | None) -> None:
+        self._frontier = frontier
+        self._queue.know(frontier)
+
+    def _all_known(self) -> bool:
+        return self._complete or all(account.restaurants_known for account in self._accounts.values())
+
+    async def _learn(self) -> None:
+        """Every account has told its restaurants by now: rows that wait for that, or end by it, need not wait longer."""
+        if self._all_known() and not self._complete:
+            reach = await self._database.read(reference.restaurant_accounts)
+            self._direct(reach, complete=True)
+
+    def _direct(self, reach: dict[str, list[str]], *, complete: bool) -> None:
+        """Which account answers for what. `complete`: they had all told their restaurants when that was read."""
+        self._complete, self._reach = complete, reach
+        self._queue.direct(self.directory())
+
+    def directory(self) -> Directory:
+        """Which account answers for what."""
+        return Directory(self._accounts.keys(), self._default, self._reach, self._complete)
+
+
+def view_of(settings: config.Settings) -> View:
+    """What the rules know before anything is read."""
+    waits = settings.actions.retry_waits_seconds
+    longest = max(*REFUSAL_WAITS, 2 * settings.marketplace.cooldown_seconds, *waits)
+    return View(
+        now=datetime.fromtimestamp(0, UTC),  # until the first turn
+        directory=Directory((), None, {}, complete=False),
+        accept_valid=timedelta(minutes=settings.actions.accept_valid_minutes),
+        valid=timedelta(minutes=settings.actions.valid_minutes),
+        longest_wait=timedelta(seconds=1.5 * longest),
+    )

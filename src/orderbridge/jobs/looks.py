@@ -1,0 +1,125 @@
+"""A poll as a look: what its list shows and lacks may end rows whose outcome is unknown (promise 4).
+
+read: the account's unresolved rows, and what is known of their orders, under their locks
+decide: rules.retry.after_look
+write: the verdict, or when to send again
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+import structlog
+from sqlalchemy import Connection
+
+from orderbridge.actions import key_of
+from orderbridge.clock import Clock
+from orderbridge.jobs.answer import Answer
+from orderbridge.jobs.batch import write_batch
+from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.verdicts import Verdicts, tell_verdict
+from orderbridge.model import Document, OutboxRow, Verdict
+from orderbridge.rules.outbox import order_lane
+from orderbridge.rules.retry import Again, after_look, counted, other_end, shown_by
+from orderbridge.store import actions, locks, orders, unfinished
+from orderbridge.store.database import Database
+
+Unresolved = Mapping[str, Sequence[OutboxRow]]
+
+_log = structlog.get_logger(__name__)
+
+
+class Looks:
+    """The looks of one account."""
+
+    def __init__(
+        self,
+        account: str,
+        *,
+        database: Database,
+        lanes: Lanes,
+        clock: Clock,
+        verdicts: Verdicts,
+        needs_payment_id: int | None = None,
+        unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
+    ) -> None:
+        """`unresolved` reads `read_unresolved` for many accounts at once."""
+        self._account = account
+        self._unresolved = unresolved
+        self._database = database
+        self._lanes = lanes
+        self._clock = clock
+        self._verdicts = verdicts
+        self._needs_payment_id = needs_payment_id
+
+    async def resolve(self, answer: Answer, *, complete: bool) -> None:
+        """End what this poll proves. `complete`: what the list lacks is evidence, too (rules.intake)."""
+        unresolved = self._unresolved() if self._unresolved else self._database.read(read_unresolved)
+        rows = (await unresolved).get(self._account, ())
+        mine: list[OutboxRow] = []
+        borrowed: set[str] = set()
+        for row in rows:
+            key = key_of(row)
+            if key in answer.held:
+                mine.append(row)
+            elif complete and key not in answer.good and self._lanes.hold_for_poll(key, answer.began):
+                borrowed.add(key)
+                mine.append(row)
+        try:
+            ended, failed = await write_batch(self._database, partial(self.judge, answer.good), mine, urgent=True)
+        finally:
+            for key in borrowed:
+                self._lanes.free(order_lane(key))
+        for row, verdict in ended:
+            tell_verdict(row, verdict)
+        for row, error in failed:  # the next poll is a look, too
+            _log.debug("poll.look_failed", account=self._account, id=row.id, error=type(error).__name__)
+
+    def judge(
+        self, good: Mapping[str, Document], connection: Connection, rows: Sequence[OutboxRow]
+    ) -> list[tuple[OutboxRow, Verdict]]:
+        """Write what this look makes of the rows that nobody holds. Returns those that it ended."""
+        now = self._clock.now()
+        # Held first, read then: what another connection has just committed counts.
+        held_rows = locks.held_rows(connection, [row.id for row in rows])
+        held_orders = locks.held_orders(connection, [row.payment_key for row in rows])
+        rows = [row for row in rows if row.id not in held_rows and row.payment_key not in held_orders]
+        keys = [key_of(row) for row in rows]
+        histories = unfinished.histories(connection, [row.id for row in rows])
+        ends = actions.ends(connection, keys)
+        known = orders.stored(connection, keys)
+        ended = []
+        for row in rows:
+            order, history = known.get(key_of(row)), histories[row.id]
+            if order is None or not history:
+                continue
+            decision = after_look(
+                row.action,
+                history,
+                order,
+                shown_by(good.get(order.payment_key)),
+                now=now,
+                other_end=other_end(row.action, {action for key, action in ends if key == order.payment_key}),
+                needs_payment=self._needs_payment_id,
+            )
+            match decision:
+                case Verdict():
+                    if self._verdicts.finish(connection, row, decision, counted(history), now):
+                        ended.append((row, decision))
+                case Again():
+                    self._verdicts.carry_out(connection, row, history, decision, now)
+                case None:
+                    pass
+        return ended
+
+
+def read_unresolved(connection: Connection) -> Unresolved:
+    """By account: the order rows that are marked as sent and have no verdict."""
+    rows, _ = unfinished.read_unfinished(connection, sending_only=True)
+    rows = [row for row in rows if row.payment_key is not None]
+    found: dict[str, list[OutboxRow]] = {}
+    if rows:
+        known = orders.stored(connection, [key_of(row) for row in rows])
+        for row in rows:
+            if (order := known.get(key_of(row))) is not None:
+                found.setdefault(order.account, []).append(row)
+    return found

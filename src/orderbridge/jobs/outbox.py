@@ -1,0 +1,350 @@
+"""The outbox at work: what the POS has written is sent, and its verdict is written.
+
+One turn of the outbox:
+
+    read      jobs.feed puts into the queue what is new in the table
+    end       jobs.ends writes what ends unsent (expired, withdrawn, superseded, refused here), in groups
+    take      the rows whose turn it is leave the queue's lines, each in a coroutine of its own
+    explain   rows that an account's line or login holds up say so
+
+and the coroutine is a row's whole way (`_go`): its note that it leaves is on disk before it does, many in one COMMIT, so
+that a crash in between is seen as an unknown outcome; its request; what is decided about the answer, on disk too; its
+lane is free. Which rows go and which end is decided in rules.queue and rules.outbox, what an answer makes of a row in
+rules.retry, in whose hands a row is stands in rules.standing.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge import config
+from orderbridge.clock import Clock
+from orderbridge.errors import FileLost
+from orderbridge.jobs.account import Account
+from orderbridge.jobs.claims import AwaitsPoll, Changed, Claims, Held, Incomplete, Said, Unwritten
+from orderbridge.jobs.deferred import Deferred, is_refused
+from orderbridge.jobs.ends import Ends
+from orderbridge.jobs.feed import FLOOR_S, Feed, view_of
+from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.ledger import Ledger
+from orderbridge.jobs.outcomes import Outcomes, shows_restaurant, tell_decision
+from orderbridge.jobs.pauses import Pauses
+from orderbridge.jobs.recovery import Recovery
+from orderbridge.jobs.send import Claim, Result, send
+from orderbridge.jobs.verdicts import Verdicts
+from orderbridge.model import Attempt, Outcome, Verdict
+from orderbridge.rules.lines import Entry
+from orderbridge.rules.queue import Queue
+from orderbridge.rules.retry import Again, Decision, Pace, stands_after
+from orderbridge.rules.standing import Standing
+from orderbridge.store.columns import as_stored
+from orderbridge.store.database import Database
+from orderbridge.store.failures import remedy
+
+CLOCK_JUMP_S = 0.5
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Turned:
+    """What one turn did. `again_in`: seconds until the next one is due at the latest."""
+
+    claimed: int = 0
+    settled: int = 0
+    unsent: int = 0
+    again_in: float = FLOOR_S
+
+
+class Outbox:
+    """Carries out what the POS writes, for all accounts of this process."""
+
+    def __init__(
+        self,
+        accounts: Mapping[str, Account],
+        settings: config.Settings,
+        *,
+        database: Database,
+        lanes: Lanes,
+        clock: Clock,
+        random: Random,
+        verdicts: Verdicts,
+    ) -> None:
+        self._accounts, self._settings = accounts, settings
+        self._database, self._lanes, self._clock, self._random = database, lanes, clock, random
+        self.queue = Queue(view_of(settings))
+        self.feed = Feed(self.queue, accounts, settings, database, clock)
+        self.claims = Claims(accounts, clock, self.feed.server, self._pace, self.feed.knows)
+        self.outcomes = Outcomes(clock, verdicts, self._pace)
+        self._deferred = Deferred(self.queue, clock)
+        self._ledger = Ledger(database, clock, self._deferred, self.claims, self.outcomes, moved=self._go_on)
+        self.ends = Ends(self.queue, self.feed, database, clock, lanes, verdicts, self._deferred)
+        self._recovery = Recovery(database, clock, verdicts, self._deferred, self._pace)
+        self._pauses = Pauses(self.queue, accounts, database, clock, verdicts, self._deferred)
+        self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
+        self._under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
+        self._ways: set[asyncio.Task[None]] = set()
+        self._settled = 0
+        self._woken, self._moved = asyncio.Event(), asyncio.Event()
+        self._news = True
+        self._stopping = False
+        self._shaken = False  # the last turn failed, or could not recover all: what was begun may be half done
+        self._ahead: float | None = None  # of the monotonic clock
+
+    def wake(self) -> None:
+        """Something may have changed in the table: read it at once."""
+        self._news = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._woken.set()
+        self._moved.set()
+
+    async def recover(self) -> None:
+        """What is marked as on the wire and is not: the program stopped, or the database lost our word, in between.
+
+        Its outcome is unknown.
+        """
+        # Asked before the reading: an outcome may be written during it.
+        self._shaken = not await self._recovery.run(self.queue.on_wire())
+        self.feed.look_at_all()
+
+    # ---- the loop ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until `stop`: a turn at each wake and at each due time."""
+        try:
+            while self._has_work():
+                self._woken.clear()
+                done = await self.safe_turn()
+                if not self._has_work():
+                    break
+                try:
+                    async with asyncio.timeout(done.again_in):
+                        await self._woken.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            self._ledger.close()
+            self.abandon()
+
+    def _has_work(self) -> bool:
+        return not self._stopping or self.is_busy()
+
+    def is_busy(self) -> bool:
+        """Whether a request is under way, or an outcome is to be written."""
+        return bool(self._under_way.total() or self._ledger.is_busy())
+
+    def is_moving(self) -> bool:
+        """Whether a request is under way, or anything is being written. What was put off is not."""
+        return bool(self._under_way.total() or self._ledger.is_writing)
+
+    async def quiet(self) -> None:
+        """Until no request is under way, and what is known is written or put off."""
+        while self.is_moving():
+            self._moved.clear()
+            await self._moved.wait()
+
+    def stop(self) -> None:
+        """Take nothing more; `run` ends when what is on the wire is answered and written."""
+        self._stopping = True
+        self._go_on()
+
+    def abandon(self) -> "set[asyncio.Task[None]]":
+        """End every row's way where it is: the next start finds its note. Returns what is ending."""
+        for way in self._ways:
+            way.cancel()
+        return set(self._ways)
+
+    # ---- a turn ------------------------------------------------------------------------------------------------------
+
+    async def safe_turn(self) -> Turned:
+        """A turn that fails is made again: the outbox outlives whatever the database, or a fault of ours, does."""
+        try:
+            if self._shaken or self.queue.stray:
+                self.queue.stray = False
+                await self.recover()
+            return await self.turn()
+        except DBAPIError as error:
+            # Told once; of trouble that concerns all the database has told itself.
+            told = _log.debug if self._shaken or self._database.trouble else _log.warning
+            told("outbox.database_failed", error=type(error.orig).__name__, remedy=remedy(error))
+        except FileLost:  # it ends the daemon
+            raise
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("outbox.crashed")
+        self._shaken = self._news = True
+        return Turned()
+
+    async def turn(self) -> Turned:
+        """Read what is new, and some of the rest when it is time, then act."""
+        if self._stopping:
+            return Turned()
+        if self.set_now():
+            await self.feed.everything()
+        if self._news and self.feed.may_read_news():
+            self._news = False
+            await self.feed.news()
+        await self.feed.step(busy=self.is_busy())
+        done = await self.act()
+        done.again_in = min(done.again_in, self.feed.again_in(news=self._news))
+        if self.ends.due:
+            done.again_in = 0.0
+        return done
+
+    async def tick(self) -> Turned:
+        """Read all there is, then act."""
+        self.set_now()
+        await self.feed.everything()
+        return await self.act()
+
+    def set_now(self) -> bool:
+        """True when the clock was set since the last time: then no time that was compared before is worth anything."""
+        now = self.queue.view.now = self._clock.now()
+        ahead = now.timestamp() - self._clock.monotonic()
+        jumped = self._ahead is not None and abs(ahead - self._ahead) > CLOCK_JUMP_S
+        self._ahead = ahead
+        if jumped:
+            self.queue.look_at_all()
+        return jumped
+
+    async def act(self) -> Turned:
+        """End what ends unsent, and send what may leave."""
+        done = Turned(settled=self._settled)
+        self._settled = 0
+        if self._stopping:
+            return done
+        self.set_now()
+        self._deferred.come_back(lambda account: self._accounts[account].is_looking)
+        done.unsent = await self.ends.write_some()
+        self.ends.due += self.queue.ends()  # what has ended frees its lane
+        done.claimed = await self._take()
+        if self.ends.due:
+            done.unsent += await self.ends.write_some()
+        done.unsent += await self.ends.refuse_unreadable()
+        await self._pauses.explain()
+        if done.unsent:
+            self._go_on()  # what ended unsent may have freed its lane
+        done.again_in = self._until()
+        return done
+
+    async def _take(self) -> int:
+        """Set the rows on their way whose turn it is. Returns how many of them are claimed, once that is known."""
+        places = self._settings.actions.max_in_flight
+        # One account whose service hangs must not take all places.
+        most = places if len(self._accounts) == 1 else max(1, places // 2)
+        free = places - self._under_way.total()
+        claims = [
+            self._begin(entry)
+            for entry in self.queue.lines.take(free, self._under_way, most, self._is_open, self._lanes.take)
+        ]
+        claimed = sum([await claim for claim in claims])
+        if self._ledger.failed is not None:
+            raise self._ledger.failed
+        return claimed
+
+    def _is_open(self, account: str) -> bool:
+        """Whether a row of an account can leave. That its order is unknown can be said at any time."""
+        return not account or (account in self._accounts and self._accounts[account].paused() <= 0)
+
+    def _until(self) -> float:
+        """Seconds until the next turn is due at the latest."""
+        waits = [FLOOR_S]
+        if (due := self.queue.due()) is not None:
+            waits.append(max((due - self._clock.now()).total_seconds(), 0.01))
+        if (back_at := self.queue.back_at()) is not None:
+            waits.append(max(back_at - self._clock.monotonic(), 0.0))
+        if (retry_in := self._pauses.retry_in()) is not None:
+            waits.append(max(retry_in, 0.01))
+        return min(waits)
+
+    # ---- a row's way -------------------------------------------------------------------------------------------------
+
+    def _begin(self, entry: Entry) -> "asyncio.Future[bool]":
+        claimed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        way = asyncio.create_task(self._go(entry, claimed))
+        self._ways.add(way)
+        way.add_done_callback(self._ways.discard)
+        return claimed
+
+    async def _go(self, entry: Entry, claimed: "asyncio.Future[bool]") -> None:
+        """One row, which is taken: its claim, its request, the decision about it on disk, its lane free."""
+        claim = await self._ledger.claim(entry)
+        if not claimed.done():
+            claimed.set_result(isinstance(claim, Claim))
+        if not isinstance(claim, Claim):
+            self._under_way[entry.account or ""] -= 1
+            self._lanes.free(entry.lane)
+            self.stays(entry, claim)
+            return
+        self._deferred.forget(entry.row.id)
+        result = await self._send(claim, entry.account or "")
+        decision = await self._ledger.write(result)
+        self._lanes.free_after_action(entry.lane)
+        self._goes_on(result, decision)
+        tell_decision(result, decision)
+        if claim.row.restaurant_id and shows_restaurant(claim.row, decision):
+            self.on_restaurant(claim.account.name, claim.row.restaurant_id)
+        self._settled += 1
+        self._go_on()
+
+    async def _send(self, claim: Claim, account: str) -> Result:
+        try:
+            result = await send(claim)
+        except Exception as error:  # noqa: BLE001 - one row must not take the others along; its outcome is unknown
+            _log.exception("action.crashed", id=claim.row.id)
+            result = Result(claim, Attempt(Outcome.UNKNOWN, "internal_error", None, type(error).__name__))
+        finally:
+            self._under_way[account] -= 1
+            self._go_on()
+        if result.attempt is not None:
+            self._pauses.heard(account, result.attempt.outcome)
+        return result
+
+    def stays(self, entry: Entry, why: Said) -> None:
+        """A row that was taken does not leave."""
+        row_id = entry.row.id
+        match why:
+            case Verdict():
+                entry.standing = Standing.ENDING
+                self.ends.due.append((entry.row, why))
+            case Changed(row=row):
+                self.queue.give_back(row_id)
+                self.queue.put(row)
+                self._go_on()  # it may leave as it is now
+            case Incomplete(unknown=unknown):
+                self.queue.give_back(row_id)
+                self.feed.wanted.update(unknown)
+            case AwaitsPoll():
+                self.queue.await_poll(row_id)
+            case Held():
+                self._deferred.leave(row_id)
+            case Unwritten(error=error):
+                self._shaken = True  # a commit that failed may have come through
+                if error is not None and is_refused(error):
+                    self._deferred.put_aside([(entry.row, error)])
+                else:
+                    self.queue.give_back(row_id)
+            case _:
+                self._deferred.forget(row_id)
+                self.queue.drop(row_id)
+
+    def _goes_on(self, result: Result, decision: Decision) -> None:
+        """What the queue knows of a row after its verdict."""
+        row_id = result.claim.row.id
+        if isinstance(decision, Verdict):
+            self.queue.drop(row_id)
+            return
+        attempts = [*result.claim.history, *([] if result.attempt is None else [result.attempt])]
+        state = stands_after(decision, attempts).state
+        at = as_stored(decision.at) if isinstance(decision, Again) else None
+        self.queue.give_back(row_id, state=state, next_attempt_utc=at, tried=bool(attempts))
+
+    def _pace(self) -> Pace:
+        waits = self._settings.actions.retry_waits_seconds
+        return Pace(waits, self._settings.marketplace.cooldown_seconds, self._random.random())

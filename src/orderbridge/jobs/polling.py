@@ -1,0 +1,105 @@
+"""What the polls of all accounts have in common: their notes, their cooldowns, their lanes, what is unresolved."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from orderbridge.clock import Clock
+from orderbridge.config import Marketplace
+from orderbridge.jobs.account import Account
+from orderbridge.jobs.intake import Intake
+from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.looks import Unresolved, read_unresolved
+from orderbridge.jobs.notes import Notes
+from orderbridge.jobs.poll import Places, Poller
+from orderbridge.jobs.verdicts import Verdicts
+from orderbridge.rules.cooldown import MARGIN_S, Cooldowns, together_s
+from orderbridge.store.database import Database
+
+# Requests for orders that may be under way at a time; of many accounts a share, so that no round of all of them takes
+# longer than so many timeouts. Beyond it each would only open one more connection of TLS, and make all the others late.
+MOST_POLLS = 64
+ROUND_TIMEOUTS = 8
+READ_S = 0.01  # many accounts: a reading for all of them waits so long for the answers of the same moment
+
+T = TypeVar("T")
+
+
+class Polling:
+    """Makes the pollers of one daemon's accounts."""
+
+    def __init__(
+        self,
+        market: Marketplace,
+        configured: Collection[str],
+        *,
+        database: Database,
+        lanes: Lanes,
+        clock: Clock,
+        verdicts: Verdicts,
+        cooldowns: Cooldowns,
+    ) -> None:
+        """`configured`: the names of all accounts."""
+        self._market = market
+        self._configured = frozenset(configured)
+        self._database = database
+        self._lanes = lanes
+        self._clock = clock
+        self._verdicts = verdicts
+        self._cooldowns = cooldowns
+        many = together_s(len(configured), market.cooldown_seconds) > 0
+        longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)
+        self._notes = Notes(database, clock, longest=longest, many=many)
+        self._places = Places(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))
+        self._unresolved: Callable[[], Awaitable[Unresolved]] = Shared(
+            lambda: database.read(read_unresolved), READ_S if many else 0.0
+        )
+
+    def close(self) -> None:
+        """What is under way goes on to its end, and nothing else leaves."""
+        self._places.close()
+
+    def poller(self, account: Account) -> Poller:
+        """One for each account."""
+        intake = Intake(
+            account,
+            database=self._database,
+            lanes=self._lanes,
+            clock=self._clock,
+            verdicts=self._verdicts,
+            configured=self._configured,
+            needs_payment_id=self._market.needs_payment_status_id,
+            list_limit=self._market.list_limit,
+            unresolved=self._unresolved,
+        )
+        return Poller(
+            account,
+            intake=intake,
+            notes=self._notes,
+            lanes=self._lanes,
+            cooldowns=self._cooldowns,
+            places=self._places,
+            clock=self._clock,
+            timeout_s=self._market.timeout_seconds,
+            needs_payment_id=self._market.needs_payment_status_id,
+        )
+
+
+class Shared(Generic[T]):
+    """One reading for everybody who asks before it begins; who asks later gets the next one."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]], wait_s: float) -> None:
+        self._read = read
+        self._wait_s = wait_s
+        self._next: asyncio.Task[T] | None = None
+
+    async def __call__(self) -> T:
+        if self._next is None:
+            self._next = asyncio.create_task(self._run())
+        return await asyncio.shield(self._next)
+
+    async def _run(self) -> T:
+        await asyncio.sleep(self._wait_s)
+        self._next = None
+        return await self._read()

@@ -1,0 +1,63 @@
+"""What is marked as on the wire and is not: the program stopped, or the database lost our word, in between."""
+
+from collections.abc import Callable, Collection, Sequence
+
+import structlog
+from sqlalchemy import Connection
+
+from orderbridge.clock import Clock
+from orderbridge.jobs.batch import write_batch
+from orderbridge.jobs.deferred import Deferred, is_refused
+from orderbridge.jobs.verdicts import Verdicts
+from orderbridge.model import Attempt, OutboxRow, Outcome
+from orderbridge.rules.retry import Pace, decide
+from orderbridge.store import actions, locks, unfinished
+from orderbridge.store.database import Database
+
+_log = structlog.get_logger(__name__)
+
+
+class Recovery:
+    """Says of such rows that their outcome is unknown, and decides what follows."""
+
+    def __init__(
+        self, database: Database, clock: Clock, verdicts: Verdicts, deferred: Deferred, pace: Callable[[], Pace]
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._verdicts = verdicts
+        self._deferred = deferred
+        self._pace = pace
+
+    async def run(self, mine: Collection[int]) -> bool:
+        """False when some could not be written. `mine`: rows that are on the wire indeed."""
+        lost = await self._database.read(lambda tx: self._lost(tx, mine))
+        recovered, failed = await write_batch(self._database, self._recover, lost)
+        self._deferred.put_off({row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost})
+        for row_id in recovered:
+            self._deferred.forget(row_id)
+        if recovered:
+            _log.warning("outbox.recovered", rows=len(recovered))
+        return len(recovered) + sum(is_refused(error) for _, error in failed) == len(lost)
+
+    def _lost(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int]]:
+        """The rows that are marked as on the wire and are not, each with the attempt that was lost."""
+        lost = unfinished.unfinished_attempts(connection)
+        sending = unfinished.read_unfinished(connection, sending_only=True)[0] if lost else []
+        rows = {row.id: row for row in sending if row.id not in mine}
+        return [(rows[row_id], number) for row_id, number in lost if row_id in rows]
+
+    def _recover(self, connection: Connection, lost: Sequence[tuple[OutboxRow, int]]) -> list[int]:
+        """What a till holds is left out."""
+        now = self._clock.now()
+        rows = locks.held_rows(connection, [row.id for row, _ in lost])
+        orders = locks.held_orders(connection, [row.payment_key for row, _ in lost])
+        free = [(row, number) for row, number in lost if row.id not in rows and row.payment_key not in orders]
+        histories = unfinished.histories(connection, [row.id for row, _ in free])
+        attempt = Attempt(Outcome.UNKNOWN, "stopped_while_sending")
+        actions.record(connection, [(row.id, number, attempt) for row, number in free], now)
+        for row, _ in free:
+            history = [*histories[row.id], attempt]
+            decision = decide(row.action, history, now=now, pace=self._pace(), retry_at=now)
+            self._verdicts.carry_out(connection, row, history, decision, now)
+        return [row.id for row, _ in free]

@@ -1,0 +1,131 @@
+"""From a name to a connection: look-up, TCP, a proxy's tunnel, TLS. Whatever fails here is NotSent."""
+
+import asyncio
+import socket
+import ssl
+from typing import Any, Final
+
+from orderbridge.errors import MarketplaceError, NotSent
+from orderbridge.net.connection import Connection, Trail, describe
+from orderbridge.net.proxies import Proxy
+
+_TUNNEL_MADE: Final = 2  # any 2xx
+_NEXT_ADDRESS_S: Final = 0.25  # RFC 8305: an address that stays silent does not hold up the next one
+
+Address = tuple[Any, ...]  # as socket.getaddrinfo gives it
+
+
+async def connect(host: str, port: int, *, tls: ssl.SSLContext, proxy: Proxy | None) -> Connection:
+    """A connection to ask the service over; `host` in ASCII, an IPv6 address without brackets."""
+    connection = await _speak_over(await _reach(proxy.host, proxy.port) if proxy else await _reach(host, port))
+    try:
+        if proxy is not None:
+            if proxy.is_tls:
+                connection = await _secured(connection, tls, proxy.host)
+            await _ask_for_tunnel(connection, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", proxy)
+        return await _secured(connection, tls, host)
+    except BaseException:
+        connection.close()
+        raise
+
+
+async def _speak_over(sock: socket.socket) -> Connection:
+    try:
+        _, connection = await asyncio.get_running_loop().create_connection(Connection, sock=sock)
+    except BaseException:
+        sock.close()
+        raise
+    return connection
+
+
+async def _secured(connection: Connection, tls: ssl.SSLContext, host: str) -> Connection:
+    """TLS in a step of its own: cancelled right at its start, asyncio's way in one step leaves the socket open."""
+    inner = Connection()
+    try:
+        loop = asyncio.get_running_loop()
+        transport = await loop.start_tls(connection.transport, inner, tls, server_hostname=host)
+    except (OSError, ValueError) as error:
+        raise NotSent("tls_failed", describe(error)) from None
+    if transport is None:  # it was closed meanwhile
+        raise NotSent("tls_failed", "closed in the handshake")
+    inner.connection_made(transport)
+    return inner
+
+
+async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> None:
+    """CONNECT tells the service nothing, whatever comes of it."""
+    headers = [(b"Host", target.encode())]
+    if proxy.authorization:
+        headers.append((b"Proxy-Authorization", proxy.authorization.encode()))
+    try:
+        status, _ = await between.ask("CONNECT", target.encode(), headers, b"", Trail())
+    except MarketplaceError as error:
+        raise NotSent("unreachable", f"proxy: {error.detail}") from None
+    if status // 100 != _TUNNEL_MADE:
+        raise NotSent("proxy_refused", f"the proxy answered {status}")
+
+
+# ---- TCP
+
+
+async def _reach(host: str, port: int) -> socket.socket:
+    """The first address that answers. The next one is tried when one has failed, or when all are silent for a while."""
+    left = await _look_up(host, port)
+    errors: list[BaseException] = []
+    tries: list[asyncio.Task[socket.socket]] = []
+    waiting: set[asyncio.Task[socket.socket]] = set()
+    reached: asyncio.Task[socket.socket] | None = None
+    try:
+        while left or waiting:
+            if left:
+                tries.append(asyncio.create_task(_try(left.pop(0))))
+                waiting.add(tries[-1])
+            done, waiting = await asyncio.wait(
+                waiting, timeout=_NEXT_ADDRESS_S if left else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                if (error := task.exception()) is None:
+                    reached = task
+                    return task.result()
+                errors.append(error)
+    finally:
+        for task in tries:
+            if task is not reached:
+                task.cancel()
+                task.add_done_callback(_forget)
+    raise _unreached(errors)
+
+
+async def _look_up(host: str, port: int) -> list[Address]:
+    try:
+        return list(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except socket.gaierror as error:
+        raise NotSent("dns_failed", describe(error)) from None
+    except (ValueError, OverflowError) as error:  # a name or a port that none can have
+        raise NotSent("bad_request", type(error).__name__) from None
+
+
+async def _try(address: Address) -> socket.socket:
+    family, kind, protocol, _, place = address
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, place)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _forget(task: asyncio.Task[socket.socket]) -> None:
+    """Of a try that nobody needs any more: it may have succeeded all the same."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
+
+
+def _unreached(errors: list[BaseException]) -> NotSent:
+    for code, kind in (("connection_refused", ConnectionRefusedError), ("connect_timeout", TimeoutError)):
+        for error in errors:
+            if isinstance(error, kind):
+                return NotSent(code, describe(error))
+    return NotSent("unreachable", describe(errors[-1]) if errors else "no address")

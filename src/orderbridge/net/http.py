@@ -1,0 +1,166 @@
+"""HTTPS requests that end in an answer or say whether they left. With the pool the only module that knows httpx.
+
+httpx gives requests, answers and the seam for a transport; our own connections are one (net.pool). httpx's client and its
+pool are not used: the pool scans itself on every request and loses slots for good when requests are cancelled, and of the
+client's cookies, redirects and retries nothing is wanted.
+"""
+
+import asyncio
+import socket
+import ssl
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import httpx
+
+from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.net.connection import Trail
+from orderbridge.net.pool import Connections, tls_context
+
+MOST_LOGINS: Final = 8
+_BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
+_GZIP: Final = 31  # zlib's word for a gzip header and the largest window
+_UNPACKED_PIECE: Final = 1024 * 1024  # bytes
+_FAILURES: Final = (httpx.HTTPError, OSError, zlib.error, ValueError)
+_UNSENT: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (ssl.SSLError, "tls_failed"),
+    (socket.gaierror, "dns_failed"),
+    (ConnectionRefusedError, "connection_refused"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer. The body may hold a token or customers' data, so it is never shown."""
+
+    status: int
+    content_type: str
+    body: bytes = field(repr=False)
+
+
+class Wire:
+    """Sends requests to one base address. Not more than `max_idle` connections are kept open between requests."""
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        timeout_s: float,
+        user_agent: str,
+        ca_file: Path | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        max_idle: int = 8,
+    ) -> None:
+        if not base_url.lower().startswith("https://"):
+            raise ValueError("base_url must begin with https://")
+        self._base_url = base_url.rstrip("/")
+        self._timeout_s = timeout_s
+        self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": user_agent}
+        self._transport = transport or Connections(tls_context(ca_file), max_idle=max_idle)
+        self.logins = asyncio.Semaphore(MOST_LOGINS)  # many accounts may begin at the same moment
+        self._closed = False
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        json: Any = None,
+        params: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """The answer, whatever its status. `timeout_s` is for all of it, from the name look-up to the last byte.
+
+        Raises NotSent when the request certainly never left, UnknownOutcome when it may have.
+        """
+        total_s = self._timeout_s if timeout_s is None else timeout_s
+        if total_s <= 0:
+            raise NotSent("connect_timeout", "no time was left")
+        if self._closed:
+            raise NotSent("closed", "this program is stopping")
+        trail = Trail(left=True)  # unless our own connections say otherwise
+        try:
+            request = httpx.Request(
+                method,
+                self._base_url + path,
+                headers={**self._headers, **headers},
+                json=json,
+                params=params,
+                extensions={"trail": trail},
+            )
+        except (httpx.InvalidURL, ValueError) as error:  # without its text: that may quote a header
+            raise NotSent("bad_request", type(error).__name__) from None
+        try:
+            async with asyncio.timeout(total_s):
+                return await self._exchange(request, trail)
+        except TimeoutError:
+            ending = trail.ending("connect_timeout", "timeout", f"after {total_s:.1f} s")
+        except MarketplaceError as error:
+            ending = error
+        except _FAILURES as error:
+            ending = _ending(error, trail)
+        if trail.proxy and isinstance(ending, NotSent):
+            ending = NotSent(ending.code, f"{ending.detail} (proxy {trail.proxy})")
+        ending.began = trail.began
+        raise ending  # out here, without its cause: the texts of others quote headers, and tracebacks are logged
+
+    async def close(self) -> None:
+        """Closes what is idle. A request still under way ends as it would and closes its own connection."""
+        self._closed = True
+        await self._transport.aclose()
+
+    async def _exchange(self, request: httpx.Request, trail: Trail) -> Answer:
+        response = await self._transport.handle_async_request(request)
+        trail.began = True
+        try:
+            body = await _read_body(response)
+        finally:
+            await response.aclose()
+        return Answer(response.status_code, response.headers.get("content-type", ""), body)
+
+
+async def _read_body(response: httpx.Response) -> bytes:
+    """The body, unpacked here and piece by piece: httpx would unpack a chunk whole, however large it becomes."""
+    status, packed = response.status_code, response.headers.get("content-encoding", "").strip().lower()
+    if packed not in ("gzip", "x-gzip", "identity", ""):
+        raise UnknownOutcome("broken_answer", "packed in a way that was not asked for", http_status=status)
+    unpacker = zlib.decompressobj(wbits=_GZIP) if packed.endswith("gzip") else None
+    body = bytearray()
+    async for chunk in cast("httpx.AsyncByteStream", response.stream):
+        for piece in (chunk,) if unpacker is None else _unpacked(chunk, unpacker):
+            body += piece
+            if len(body) > _BODY_LIMIT:
+                raise UnknownOutcome("body_too_large", "more than 32 MB", http_status=status)
+    if unpacker is not None and body and not unpacker.eof:
+        raise UnknownOutcome("broken_answer", "the packed body is cut off", http_status=status)
+    return bytes(body)
+
+
+def _unpacked(chunk: bytes, unpacker: "zlib._Decompress") -> Iterator[bytes]:
+    while chunk:
+        yield unpacker.decompress(chunk, _UNPACKED_PIECE)
+        chunk = unpacker.unconsumed_tail
+
+
+def _ending(error: Exception, trail: Trail) -> MarketplaceError:
+    """Of what another transport raises, and of a body that cannot be unpacked.
+
+    Only the class is told: texts can quote the answer, an address or a header.
+    """
+    detail = type(error).__name__
+    match error:
+        case httpx.ConnectTimeout() | httpx.PoolTimeout():
+            return NotSent("connect_timeout", detail)
+        case httpx.ConnectError() | httpx.ProxyError() | httpx.UnsupportedProtocol():
+            codes = (code for kind, code in _UNSENT if isinstance(error.__cause__, kind))
+            return NotSent(next(codes, "unreachable"), detail)
+        case httpx.TimeoutException():
+            return trail.ending("connect_timeout", "timeout", detail)
+        case zlib.error() | httpx.DecodingError() | httpx.RemoteProtocolError():
+            return trail.ending("unreachable", "broken_answer", detail)
+        case _:
+            return trail.ending("unreachable", "connection_lost", detail)

@@ -1,0 +1,102 @@
+"""What a connection to the service takes from the environment: a proxy, and authorities to trust.
+
+As curl and most programs read it: HTTPS_PROXY, else ALL_PROXY, unless NO_PROXY names the host; a variable in small
+letters goes before the same in capitals. SSL_CERT_FILE and SSL_CERT_DIR stand for the system's authorities.
+"""
+
+import os
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from urllib.parse import SplitResult, unquote, urlsplit
+
+_PROXIES = ("HTTPS_PROXY", "ALL_PROXY")
+_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_PORTS = {"http": 80, "https": 443}
+HTTPS_PORT = 443
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Where a tunnel is asked for. `authorization` is the header's value; it holds a password and is never shown."""
+
+    host: str
+    port: int
+    is_tls: bool = False
+    authorization: str = field(default="", repr=False)
+    variable: str = ""
+
+    def __str__(self) -> str:
+        """What `check` and an error say."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port} from {self.variable}"
+
+
+def proxy_for(host: str, port: int = HTTPS_PORT, *, environ: Mapping[str, str] = os.environ) -> Proxy | None:
+    """The proxy between us and the service; None: there is none. `host` is without brackets.
+
+    ValueError when the environment names one that cannot be used; its text does not show the value.
+    """
+    for name in _PROXIES:
+        variable, value = _read(name, environ)
+        if value:
+            return None if _is_excepted(host.lower(), port, environ) else _proxy(variable, value)
+    return None
+
+
+def authorities(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """From SSL_CERT_FILE and SSL_CERT_DIR to their paths, where they are set."""
+    return {name: environ[name] for name in _AUTHORITIES if environ.get(name)}
+
+
+def _read(name: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    variable = name.lower() if name.lower() in environ else name
+    return variable, environ.get(variable, "").strip()
+
+
+def _proxy(variable: str, value: str) -> Proxy:
+    try:
+        parts = urlsplit(value if "://" in value else f"http://{value}")
+        host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    except ValueError:  # it would quote the value, which may hold a password
+        host = port = None
+    if not host or port is None or parts.scheme not in _PORTS:
+        raise ValueError(f"{variable} names no proxy that can be used; write http://host:port")
+    return Proxy(host, port, parts.scheme == "https", _authorization(parts), variable)
+
+
+def _authorization(parts: SplitResult) -> str:
+    if not parts.username and not parts.password:
+        return ""
+    pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return f"Basic {b64encode(pair.encode(errors='surrogateescape')).decode()}"
+
+
+def _is_excepted(host: str, port: int, environ: Mapping[str, str]) -> bool:
+    _, listed = _read("NO_PROXY", environ)
+    return any(_covers(entry, host, port) for entry in _entries(listed))
+
+
+def _entries(listed: str) -> Iterator[str]:
+    """Without a scheme, which is always https here."""
+    for entry in listed.lower().split(","):
+        yield entry.strip().removeprefix("https://").removeprefix("all://")
+
+
+def _covers(entry: str, host: str, port: int) -> bool:
+    """Whether an entry of NO_PROXY means this host: a name with all below it, `.name` for what is below, an address."""
+    if entry == "*":
+        return True
+    name, colon, digits = entry.rpartition(":")
+    if colon and digits.isdecimal() and (":" not in name or name.endswith("]")):
+        if int(digits) != port:
+            return False
+        entry = name
+    entry = entry.strip("[]").removeprefix("*")
+    if not entry:
+        return False
+    try:
+        return ip_address(host) in ip_network(entry, strict=False)
+    except ValueError:  # one of them is a name
+        return host == entry or host.endswith(entry if entry.startswith(".") else f".{entry}")

@@ -1,0 +1,48 @@
+"""What the next get-current asks for: the whole list, or one status after the other while the whole does not come in.
+
+A list that is too large, or too slow once it has begun, would be asked for in vain for ever: what it holds is never
+acknowledged, so it never shrinks. Asked for by status, its orders come in part by part and stay away from then on. Such
+a part is no look: what it lacks proves nothing.
+"""
+
+from dataclasses import dataclass
+
+from orderbridge.errors import MarketplaceError, ServiceFailed, UnknownOutcome
+from orderbridge.model import CANCELED, CONFIRMED, IN_DELIVERY, RECEIVED
+
+TOO_LARGE = "body_too_large"
+TOO_SLOW = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """`left`: statuses still to be asked for one by one; none: the whole list. `rounds`: begun since it came in."""
+
+    left: tuple[int, ...] = ()
+    rounds: int = 0
+
+    @property
+    def status_id(self) -> int | None:
+        """What to ask for next; None: the whole list."""
+        return self.left[0] if self.left else None
+
+    def answered(self) -> "Asking":
+        """After a list that was taken in: the next status, after the last one the whole. A whole list ends it."""
+        return Asking(self.left[1:], self.rounds) if self.left else Asking()
+
+    def failed(self, error: MarketplaceError, needs_payment_id: int | None) -> "Asking":
+        """After a request that ended in an error. A status that does not come in does not keep the others waiting."""
+        if self.left:
+            passes = isinstance(error, UnknownOutcome | ServiceFailed)
+            return Asking(self.left[1:], self.rounds) if passes else self
+        if not came_in_part(error):
+            return self
+        known = (RECEIVED, CONFIRMED, IN_DELIVERY, needs_payment_id)
+        # The interface calls only these active; cancelled orders may be what fills the list all the same.
+        wanted = known if self.rounds == 0 else (*known, CANCELED)
+        return Asking(tuple(status for status in wanted if status is not None), self.rounds + 1)
+
+
+def came_in_part(error: MarketplaceError) -> bool:
+    """Whether an answer was there, and more than could be read."""
+    return error.code == TOO_LARGE or (error.code == TOO_SLOW and error.began)

@@ -1,0 +1,310 @@
+"""The unfinished rows of the outbox in memory: which may leave, which end unsent, when to look again.
+
+A row that is put in belongs to a lane, and of each lane one row at most may leave:
+
+    the rows of a lane, by id        3 accept (unresolved)   7 on_the_way   9 cancel
+    the head                         whatever was sent goes first, else the lowest id
+    the head may leave               at once, or when its next_attempt_utc has come
+    any row may end unsent           expired, withdrawn, superseded by a later one, refused by what it says
+
+What happens to a row makes its lane *changed*: it was put in, given back, dropped, its time has come. `ends` looks at
+the changed lanes and at no others, so that a row costs the same whether 300 wait or 200,000. A head that may leave
+stands in the line of its account (rules.lines), from which `lines.take` takes it.
+
+Nothing is decided about a row that somebody has (rules.standing) until it is given back or dropped. The table is the
+truth, and what stands here may be older: a claim reads the row again before it leaves.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from orderbridge.actions import ORDER_ACTIONS
+from orderbridge.model import ActionState, OutboxRow, Verdict
+from orderbridge.rules.lifecycle import Refusal
+from orderbridge.rules.lines import Entry, Lines
+from orderbridge.rules.outbox import (
+    Directory,
+    Lane,
+    View,
+    account_of,
+    argument_problem,
+    expiry,
+    lane_of,
+    refused_unsent,
+    unsent_end,
+)
+from orderbridge.rules.standing import Standing, standing_of
+
+_MOST_OVER = 1000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Queue:
+    """All unfinished rows. It belongs to the event loop, and knows neither a clock nor a database."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._entries: dict[int, Entry] = {}
+        self._lanes: dict[Lane, list[Entry]] = {}
+        self._changed: dict[Lane, None] = {}
+        self.lines = Lines(self._entries)  # whose turn it is
+        self._waiting: list[tuple[datetime, int]] = []
+        self._expiring: list[Entry] = []
+        self._over = 0  # rows that are over and still among the expiring
+        self._aside: list[tuple[float, int]] = []  # by the time at which they come back
+        self._for_poll: set[int] = set()  # put aside until a poll of their account is over
+        self._frontier: int | None = None
+        self._beyond: dict[Lane, None] = {}  # their heads wait until all older rows are known
+        self._sizes: Counter[str | None] = Counter()
+        self.unresolved: set[int] = set()  # rows that were sent and are not finished
+        self.stray = False  # a row came in as sent, and nobody here has sent it
+        self.touched: set[int] = set()  # rows that left or came back; whoever reads the table empties it before
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, row_id: int) -> bool:
+        return row_id in self._entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def get(self, row_id: int) -> Entry | None:
+        """The row of that id, if it is here."""
+        return self._entries.get(row_id)
+
+    def size(self, account: str) -> int:
+        """How many rows of an account are not finished."""
+        return self._sizes[account]
+
+    def on_wire(self) -> frozenset[int]:
+        """The rows that are on the wire, or whose outcome is not written yet."""
+        return frozenset(entry.row.id for entry in self if entry.standing is Standing.ON_THE_WIRE)
+
+    # ---- what happens to rows ----------------------------------------------------------------------------------------
+
+    def put(self, row: OutboxRow, seen: int = 0) -> bool:
+        """A row as it was read. False when that is no news: it is known, or in somebody's hands."""
+        known = self._entries.get(row.id)
+        if known is not None:
+            known.seen = seen = max(known.seen, seen)
+            if not known.is_free or known.row == row:
+                return False
+            self._remove(known)
+        if row.state == ActionState.SENDING and row.next_attempt_utc is None:
+            self.stray |= known is None or known.row.state == ActionState.PENDING
+        entry = self._entry(row)
+        entry.seen = seen
+        self._add(entry)
+        return True
+
+    def _entry(self, row: OutboxRow) -> Entry:
+        account = account_of(row, self.view.directory)
+        refusal = "bad_arguments" if argument_problem(row) else account.code if isinstance(account, Refusal) else None
+        if isinstance(account, Refusal):
+            account = row.account or None  # when it was sent once, only an answer, a look or its expiry ends it now
+        elif account is None and row.action in ORDER_ACTIONS:
+            account = ""
+        if row.state != ActionState.PENDING:
+            refusal = None
+        lane = lane_of(row, account) if refusal is None else ("refused", str(row.id))
+        return Entry(row, account, lane, refusal, _seconds(expiry(row, self.view)))
+
+    def drop(self, row_id: int) -> None:
+        """The row is over, or gone."""
+        self.touched.add(row_id)
+        entry = self._entries.get(row_id)
+        if entry is not None:
+            self._remove(entry)
+
+    def give_back(self, row_id: int, **columns: object) -> None:
+        """It is in nobody's hands any more; `columns`: what has become of it."""
+        self.touched.add(row_id)
+        entry = self._entries.get(row_id)
+        if entry is not None:
+            if columns:
+                entry.row = replace(entry.row, **columns)  # type: ignore[arg-type]  # columns of a row
+            self._free(entry)
+
+    def put_aside(self, row_id: int, until: float) -> None:
+        """It is left alone until that time, by the clock of `come_back`."""
+        self._leave(row_id)
+        heapq.heappush(self._aside, (until, row_id))
+
+    def await_poll(self, row_id: int) -> None:
+        """It is left alone until a poll of its account is over, or its own time."""
+        self._leave(row_id)
+        self._for_poll.add(row_id)
+
+    def come_back(self, now: float, is_polling: Callable[[str], bool]) -> list[int]:
+        """Give back what was put aside and may be decided about again: these rows."""
+        back = []
+        while self._aside and self._aside[0][0] <= now:
+            back.append(heapq.heappop(self._aside)[1])
+        for row_id in list(self._for_poll):
+            # One whose time is over waits no longer: a refused login may keep that poll away for days.
+            entry = self._entries.get(row_id)
+            if entry is None or entry.expires <= _seconds(self.view.now) or not is_polling(entry.account or ""):
+                self._for_poll.remove(row_id)
+                back.append(row_id)
+        for row_id in back:
+            entry = self._entries.get(row_id)
+            if entry is None or entry.standing in (Standing.PUT_ASIDE, Standing.ENDING):
+                self.give_back(row_id)
+        return back
+
+    def back_at(self) -> float | None:
+        """When the first row comes back by its time."""
+        return self._aside[0][0] if self._aside else None
+
+    def direct(self, directory: Directory) -> None:
+        """Restaurants moved, or are known only now: what names one, or a food, is looked at anew."""
+        if directory == self.view.directory:
+            return
+        self.view.directory = directory
+        for entry in list(self._entries.values()):
+            if entry.row.action not in ORDER_ACTIONS and entry.is_free:
+                self._remove(entry)
+                self.put(entry.row, entry.seen)
+
+    def know(self, frontier: int | None) -> None:
+        """Every row up to this id is here; None: every row."""
+        self._frontier = frontier
+        self._changed |= self._beyond
+        self._beyond = {}
+
+    def look_at_all(self) -> None:
+        """The clock was set: no time that was compared before is worth anything."""
+        self._waiting = []
+        self._collect_expiring()
+        self._changed = dict.fromkeys(self._lanes)
+
+    def _collect_expiring(self) -> None:
+        self._expiring = list(self._entries.values())
+        self._over = 0
+        heapq.heapify(self._expiring)
+
+    def _leave(self, row_id: int) -> None:
+        entry = self._entries[row_id]
+        entry.is_next = False
+        if entry.standing is not Standing.ENDING:
+            entry.standing = Standing.PUT_ASIDE
+
+    def _free(self, entry: Entry) -> None:
+        entry.standing = standing_of(entry.row)
+        if entry.standing is Standing.UNRESOLVED:
+            self.unresolved.add(entry.row.id)
+        else:
+            self.unresolved.discard(entry.row.id)
+        self._changed[entry.lane] = None
+
+    def _add(self, entry: Entry) -> None:
+        self._entries[entry.row.id] = entry
+        self._sizes[entry.account] += 1
+        waiting = self._lanes.setdefault(entry.lane, [])
+        waiting.append(entry)
+        if len(waiting) > 1 and waiting[-2].row.id > entry.row.id:
+            waiting.sort(key=lambda one: one.row.id)  # ids are not committed in their order
+        heapq.heappush(self._expiring, entry)
+        self._free(entry)
+
+    def _remove(self, entry: Entry) -> None:
+        entry.standing = Standing.OVER
+        del self._entries[entry.row.id]
+        self.unresolved.discard(entry.row.id)
+        self._sizes[entry.account] -= 1
+        waiting = self._lanes[entry.lane]
+        waiting.remove(entry)
+        if waiting:
+            self._changed[entry.lane] = None
+        else:
+            del self._lanes[entry.lane]
+            self._changed.pop(entry.lane, None)
+        self._over += 1
+        if self._over > _MOST_OVER and 2 * self._over > len(self._expiring):
+            self._collect_expiring()
+
+    # ---- what ends unsent --------------------------------------------------------------------------------------------
+
+    def ends(self) -> list[tuple[OutboxRow, Verdict]]:
+        """The rows that end unsent now. They are ending until they are dropped or given back."""
+        self._come_due()
+        made: list[tuple[OutboxRow, Verdict]] = []
+        while self._changed:
+            changed, self._changed = self._changed, {}
+            for lane in changed:
+                if lane in self._lanes:
+                    self._review(self._lanes[lane], made)
+        return made
+
+    def _come_due(self) -> None:
+        now = self.view.now
+        while self._waiting and self._waiting[0][0] <= now:
+            entry = self._entries.get(heapq.heappop(self._waiting)[1])
+            if entry is not None:
+                self._changed[entry.lane] = None
+        seconds = _seconds(now)
+        while self._expiring and (self._expiring[0].is_over or self._expiring[0].expires <= seconds):
+            entry = heapq.heappop(self._expiring)
+            if entry.is_over:
+                self._over -= 1
+            else:
+                self._changed[entry.lane] = None
+
+    def _review(self, waiting: list[Entry], made: list[tuple[OutboxRow, Verdict]]) -> None:
+        later: list[OutboxRow] = []
+        for entry in reversed(waiting):  # from the newest, so that a row knows what comes after it
+            # One that ends keeps its lane until that is written: a till may hold the row, and its time may come again.
+            verdict = self._end(entry, later) if entry.is_free else None
+            if verdict is not None:
+                entry.standing, entry.is_next = Standing.ENDING, False
+                made.append((entry.row, verdict))
+            elif entry.standing is not Standing.ENDING:
+                later.append(entry.row)
+        self._line_up(waiting)
+
+    def _end(self, entry: Entry, later: list[OutboxRow]) -> Verdict | None:
+        if entry.refusal is not None:
+            return refused_unsent(entry.row, entry.refusal)
+        verdict = unsent_end(entry.row, later, self.view)
+        if verdict is None or verdict.state != ActionState.EXPIRED or entry.row.owner is None:
+            return verdict
+        orphaned = entry.row.owner not in self.view.directory.accounts
+        return replace(verdict, code="account_missing") if orphaned else verdict
+
+    def _line_up(self, oldest: list[Entry]) -> None:
+        # Whatever was sent goes first: a row with a lower id may have been committed later.
+        head = next((entry for entry in oldest if entry.row.state == ActionState.SENDING), oldest[0])
+        stood = head.is_next
+        for entry in oldest:
+            entry.is_next = False
+        if not head.is_free or head.account is None:  # None: until the restaurants are known
+            return
+        if self._frontier is not None and head.row.id > self._frontier and head.row.action not in ORDER_ACTIONS:
+            self._beyond[head.lane] = None
+            return
+        now, at = self.view.now, head.row.next_attempt_utc
+        # A time further away than any wait comes from a clock that was set back.
+        if at is not None and now < at <= now + self.view.longest_wait:
+            heapq.heappush(self._waiting, (at, head.row.id))
+        elif at is not None or head.row.state == ActionState.PENDING:
+            head.is_next = True
+            if not stood:
+                self.lines.put(head)
+
+    def due(self) -> datetime | None:
+        """When time alone brings something about; None: never."""
+        while self._expiring and self._expiring[0].is_over:
+            heapq.heappop(self._expiring)
+            self._over -= 1
+        times = [self._waiting[0][0]] if self._waiting else []
+        if self._expiring:
+            times.append(expiry(self._expiring[0].row, self.view))
+        return min(times, default=None)
+
+
+def _seconds(at: datetime) -> float:
+    return (at - _EPOCH).total_seconds()

@@ -1,0 +1,36 @@
+"""One file for each database: what it can do, how it is asked, what its errors mean. Nobody else in store names one.
+
+A new database is a file beside these that makes a `Dialect` (face.py lists what it has to say), and a line here.
+"""
+
+from functools import cache
+
+from orderbridge.errors import Unusable
+from orderbridge.store.dialects.face import Dialect
+
+USE = "Use sqlite, postgresql or mysql."
+FAMILIES = ("sqlite", "postgresql", "mysql", "mssql")
+
+
+@cache
+def of(name: str) -> Dialect:
+    """The dialect by SQLAlchemy's name for it, loaded when it is asked for. Raises Unusable for one that is not here."""
+    match name:
+        case "sqlite" | "default":  # the default is for statements that are only printed
+            from orderbridge.store.dialects import sqlite  # noqa: PLC0415 - a program uses one of them
+
+            return sqlite.DIALECT
+        case "postgresql":
+            from orderbridge.store.dialects import postgresql  # noqa: PLC0415
+
+            return postgresql.DIALECT
+        case "mysql" | "mariadb":
+            from orderbridge.store.dialects import mysql  # noqa: PLC0415
+
+            return mysql.DIALECT
+        case "mssql":
+            from orderbridge.store.dialects import mssql  # noqa: PLC0415
+
+            return mssql.DIALECT
+        case _:
+            raise Unusable(f"database.url cannot be read: {name}? {USE} Example: sqlite:///orderbridge.db")

@@ -1,0 +1,130 @@
+"""What each database's file has to say: one `Dialect`, whole, or it cannot be made.
+
+The file of a database knows nothing of orders and accounts: what concerns our tables comes as an argument.
+"""
+
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from sqlalchemy import URL, Connection, Engine, Numeric
+from sqlalchemy import Dialect as Driver
+from sqlalchemy.types import TypeEngine
+
+from orderbridge.store.dialects.sqlite_file import SqliteFile
+
+Ring = Callable[[], None]
+Read = Callable[[Callable[[Connection], Any]], Any]  # a unit of work that writes nothing, done
+
+
+class Granting(Protocol):
+    """The GRANT statements on our tables; without anybody to grant them to, what everybody has to keep to."""
+
+    def __call__(self, who: str | None, where: str = "", *, insert_columns: bool = True) -> tuple[str, ...]: ...
+
+
+READS: Mapping[str, Any] = {"orderbridge_read": True}
+
+
+class Durable(NamedTuple):
+    """`remedy`: why a commit may be lost, and what to change. `undone`: what was wrong in our session and is set again."""
+
+    remedy: str | None
+    undone: str | None = None
+
+
+def one_of(column: str, words: Sequence[str]) -> str:
+    """The condition that a column holds one of these words."""
+    return f"{column} IN ({', '.join(map(repr, words))})"
+
+
+def inserting(mark: str, table: str, columns: Sequence[str]) -> str:
+    """The statement that a driver takes many times over, with its mark for a value."""
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"  # noqa: S608
+
+
+def nothing(*_: object) -> None:
+    """Where there is nothing to do, or to say."""
+
+
+def never(*_: object) -> bool:
+    """What does not happen on this database."""
+    return False
+
+
+def no_ddl(*_: object) -> tuple[str, ...]:
+    """What this database does otherwise, or not at all."""
+    return ()
+
+
+Signs = frozenset[int | str]  # of an error: the server's number, an SQLSTATE, or words (with a space) of its text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One database, from the first connection to the last index. What has a default is a matter of one or two of them."""
+
+    # ---- connections
+    extra: str | None  # by which pip installs its driver
+    one_writer: bool  # one transaction writes at a time: one thread of ours, and a lock concerns all work
+    reads: Mapping[str, Any] = field(default_factory=lambda: READS)  # execution options of what only reads
+    options: Callable[[URL, float], dict[str, Any]]  # for create_engine, by the address and the busy timeout in seconds
+    prepare: Callable[[Engine, float], None]  # what each new connection and transaction begins with
+    file: Callable[[Engine], SqliteFile | None] = nothing
+    check: Callable[[Connection], None] = nothing  # raises Unusable when it cannot hold every order
+    check_intact: Callable[[Engine, Collection[str], Read], None] = nothing  # raises StoreError for a damaged table
+    may_not_write: Callable[[Engine], bool] = never  # the file is there and not for this user
+
+    # ---- errors
+    busy: Signs  # somebody else holds the database or a row: nothing is wrong with the work
+    refused: Signs = frozenset()  # values that it does not take, beyond the driver's IntegrityError and DataError
+    broken: Signs = frozenset()  # something is named that is not there, as a rule by a trigger of the POS
+    denied: Signs = frozenset()  # the user lacks a right, or the password is wrong
+    remedies: Mapping[int | str, str]  # what a technician can do, by a sign or any words of the error
+
+    # ---- promises
+    durability: Callable[[Connection], Durable]
+    unsafe_is_refused: bool = False  # nobody may accept that commits get lost
+    failover: Callable[[Connection], str | None] = nothing  # what one would do to acknowledged orders
+
+    # ---- together with others
+    skips_locks: Callable[[Driver], bool]  # SELECT … FOR UPDATE SKIP LOCKED, by the server's version
+    lead: Callable[[Connection], bool] | None  # take the right to work, for this session; None: it is the file's lock
+    schema_lock: Callable[[Connection, str], AbstractContextManager[bool]]  # one change of the schema at a time
+    watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others; ends where it cannot
+    same_clock: bool = False  # its times are this machine's
+    grants: Callable[[str, str | None, Granting], tuple[str, ...]]  # to this role, in this schema or database
+    arrays: bool = False  # a list of values is one parameter, and what writes may stand within a statement
+    schema_query: str | None = None  # in which schema our tables are, where the address does not say it
+
+    # ---- columns
+    time: Callable[[], TypeEngine[Any]]  # UTC without a zone, three decimals
+    money: Callable[[int, int], TypeEngine[Any]] = Numeric  # of so many digits and decimals
+    whole: Callable[[int], TypeEngine[Any]]  # a whole number that a POS writes: decimals must be seen by a CHECK
+    text: Callable[[int | None], TypeEngine[Any]]  # compared byte by byte; without a length unbounded
+    big: str = "BIGINT"  # 64 bits; what can be a growing key
+    utc_now: str
+    random_id: str
+
+    # Into a table, of many rows' columns, in the driver's own words; None: SQLAlchemy's way is the only one.
+    insert_many: Callable[[Driver, str, Sequence[str]], str | None] = nothing
+
+    # ---- tables
+    table_options: Mapping[str, str] = field(default_factory=dict)
+    adds_checks: bool = True  # to a table that is there
+    is_one_of: Callable[[str, Sequence[str]], str] = one_of
+    is_filled: Callable[[str, int], str]  # one character or more, at most so many
+    is_integer: Callable[[str], str | None] = nothing  # None: the type sees to it
+    is_whole: Callable[[str], str]
+    is_uuid: Callable[[str], str]  # in lower case
+    partial_indexes: bool
+    comparing_indexes: bool  # partial ones whose condition compares two columns
+    computed: Callable[[str, Mapping[str, str]], tuple[str, ...]] = no_ddl  # columns in place of comparing indexes
+    guard_insert: Callable[[str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, what is refused, why
+    guard_update: Callable[[str, str, Sequence[str], str], tuple[str, ...]] = no_ddl  # trigger, table, columns, why
+    tell_changes: Callable[[str, str], tuple[str, ...]] = no_ddl  # wake the watch after INSERT, UPDATE of that column
+
+
+async def no_watch(*_: object) -> None:
+    """The clock does it."""

@@ -1,0 +1,274 @@
+"""MariaDB and MySQL, by PyMySQL.
+
+- They hang up on a statement that is longer than their max_allowed_packet. That looks like a server that went away, and
+  the rest of its batch would wait for ever. So such a statement is refused here, before it leaves, and harms only itself.
+- DDL ends transactions. There are no partial indexes: computed columns stand in for them.
+- Nothing can be listened to: a short indexed query in a thread of its own wakes, often after recent work and seldom when
+  all is quiet.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Numeric, event, func, select
+from sqlalchemy import Dialect as Driver
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
+
+from orderbridge.errors import StoreError
+from orderbridge.store.dialects import servers
+from orderbridge.store.dialects.face import Dialect, Durable, Granting, inserting
+
+# The driver has no keepalive times; its reading has to outlast a change of the schema.
+LIMITS = {"connect_timeout": 5, "read_timeout": 75, "write_timeout": 20}
+PACKET_TOO_LARGE = 1153  # the server's own number for it
+TOO_LARGE = "The document is larger than the server takes: raise max_allowed_packet there and restart orderbridge."
+_HEADER_BYTES = 64  # more than what the protocol puts before a statement
+_LONGEST_CHARACTER = 4  # bytes
+BUSY_LOOK_S = 0.015
+IDLE_LOOK_S = 0.055
+BUSY_LOOKS = 20_000  # after a change: five minutes, because where one row was written the next one follows
+LEAVE_WITHIN_S = 2.0
+# What a POS changes: rows, and `withdraw`. Sums, because ids are committed out of order; the newest, because a long
+# queue keeps the outbox awake by itself.
+LOOK = (
+    "SELECT COUNT(*), SUM(id), SUM(withdraw) FROM"
+    " (SELECT id, withdraw FROM delivery_actions WHERE state = 'pending' ORDER BY id DESC LIMIT 100) AS newest"
+)
+LEAD = "SELECT GET_LOCK(CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), ''))), 0) = 1"  # a name for the whole server
+ASK = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
+FLUSH = "Set innodb_flush_log_at_trx_commit = 1; until then no order is acknowledged."
+BINLOG = (
+    "Set sync_binlog = 1, because the binary log is on: after a power cut it decides what was committed. "
+    "Until then no order is acknowledged."
+)
+
+
+# ---- connections -----------------------------------------------------------------------------------------------------
+
+
+def _options(url: URL, _: float) -> dict[str, Any]:
+    ours = url.get_driver_name() == "pymysql"
+    said = LIMITS | {"cursorclass": cursor_class()} if ours else {}
+    return {**servers.OPTIONS, "connect_args": servers.limits(url, said)}
+
+
+def _prepare(engine: Engine, _: float) -> None:
+    servers.prepare_sessions(
+        engine, f"SET innodb_lock_wait_timeout = {servers.LOCK_TIMEOUT_S}", "SET time_zone = '+00:00'"
+    )
+    if engine.dialect.driver == "pymysql":
+        event.listen(engine, "connect", _ask_limit)
+
+
+def _ask_limit(connection: Any, _: Any) -> None:
+    """Of a new connection. A change on the server concerns connections that are made after it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@max_allowed_packet")
+        connection.max_allowed_packet = cursor.fetchone()[0]
+
+
+@cache
+def cursor_class() -> Any:
+    """PyMySQL's cursor, which knows the limit. A driver is imported where it is used."""
+    from pymysql import DataError  # noqa: PLC0415
+    from pymysql.cursors import Cursor  # noqa: PLC0415
+
+    class Measured(Cursor):  # type: ignore[misc]  # the driver has no types
+        def __init__(self, connection: Any) -> None:
+            super().__init__(connection)
+            self._limit = connection.max_allowed_packet - _HEADER_BYTES
+            self.max_stmt_length = min(Cursor.max_stmt_length, self._limit)
+
+        def execute(self, query: Any, args: Any = None) -> int:
+            statement = self.mogrify(query, args)
+            if len(statement) * _LONGEST_CHARACTER > self._limit and _bytes_of(statement) > self._limit:
+                raise DataError(PACKET_TOO_LARGE, "the statement is longer than the server's max_allowed_packet")
+            return int(super().execute(statement))
+
+    return Measured
+
+
+def _bytes_of(statement: str | bytes | bytearray) -> int:
+    return len(statement.encode("utf-8", "replace") if isinstance(statement, str) else statement)
+
+
+# ---- promises --------------------------------------------------------------------------------------------------------
+
+
+def _durability(connection: Connection) -> Durable:
+    flush, log_bin, sync = connection.exec_driver_sql(ASK).one()
+    if flush not in {1, 3}:  # 3 is MariaDB's, and waits once more
+        return Durable(FLUSH)
+    return Durable(BINLOG if flush == 1 and log_bin and sync != 1 else None)
+
+
+def _failover(connection: Connection) -> str | None:
+    said = dict(
+        tuple(row)
+        for question in ("VARIABLES LIKE 'wsrep_on'", "STATUS LIKE 'Rpl_semi_sync_%'", "STATUS LIKE 'Slaves_connected'")
+        for row in connection.exec_driver_sql(f"SHOW GLOBAL {question.replace('%', '%%')}")
+    )
+    if said.get("wsrep_on") == "ON":
+        return (
+            "Galera: an order is in the memory of the other nodes when it is acknowledged. "
+            "Keep innodb_flush_log_at_trx_commit = 1 on each of them."
+        )
+    waits = [
+        name for name, value in said.items() if name.endswith(("master_status", "source_status")) and value == "ON"
+    ]
+    if waits:
+        return "a replica has an order when it is acknowledged (semi-synchronous), as long as one answers in time"
+    replicas = int(said.get("Slaves_connected", 0))
+    if not replicas:
+        return None
+    return (
+        f"{replicas} asynchronous replica(s): a failover loses acknowledged orders. Set rpl_semi_sync_master_enabled = ON "
+        "and rpl_semi_sync_master_wait_point = AFTER_SYNC here, rpl_semi_sync_slave_enabled = ON there."
+    )
+
+
+# ---- together with others --------------------------------------------------------------------------------------------
+
+
+def _skips_locks(driver: Driver) -> bool:
+    version = driver.server_version_info or (0,)
+    return version >= ((10, 6) if getattr(driver, "is_mariadb", False) else (8,))
+
+
+@contextmanager
+def _schema_lock(connection: Connection, _: str) -> Iterator[bool]:
+    name = func.concat("orderbridge schema ", func.sha1(func.database()))  # 64 characters at most
+    taken = connection.scalar(select(func.get_lock(name, 0)))
+    if taken is None:
+        raise StoreError("The server gives no lock for the schema (GET_LOCK failed). See its error log.")
+    if not taken:
+        yield False
+        return
+    try:
+        yield True
+        # Before the next one looks: the DDL has ended the transaction anyway.
+        connection.exec_driver_sql("COMMIT")
+    finally:
+        connection.execute(select(func.release_lock(name)))
+
+
+async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    leave = threading.Event()
+    thread = threading.Thread(
+        target=_look, args=(engine, lambda: loop.call_soon_threadsafe(wake), leave), name="db-watch", daemon=True
+    )
+    thread.start()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        leave.set()
+        thread.join(LEAVE_WITHIN_S)
+
+
+def _look(engine: Engine, ring: Callable[[], object], leave: threading.Event) -> None:
+    losses = servers.Losses("wake.looking_again")
+    while not leave.is_set():
+        try:
+            with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                losses.mended()
+                try:
+                    _look_on(connection.connection.cursor(), ring, leave)
+                except engine.dialect.loaded_dbapi.Error:
+                    connection.invalidate()  # the pool would try to tidy it up, and log that it cannot
+                    raise
+        except (DBAPIError, engine.dialect.loaded_dbapi.Error) as error:
+            leave.wait(losses.lost(error))
+
+
+def _look_on(cursor: Any, ring: Callable[[], object], leave: threading.Event) -> None:
+    seen: object = None
+    busy = 0
+    while not leave.is_set():
+        cursor.execute(LOOK)
+        found = cursor.fetchone()
+        if found != seen:
+            seen, busy = found, 0 if seen is None else BUSY_LOOKS
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
+                ring()
+        busy = max(busy - 1, 0)
+        leave.wait(BUSY_LOOK_S if busy else IDLE_LOOK_S)
+
+
+def _grants(role: str, place: str | None, on_tables: Granting) -> tuple[str, ...]:
+    """`name` is a role, or a user on any host; `name@host` is a user."""
+    name, at, host = role.rpartition("@")
+    who = f"{servers.quoted(name, '`')}@{servers.quoted(host, '`')}" if at else servers.quoted(role, "`")
+    return on_tables(who, f"{servers.quoted(place, '`')}." if place else "")
+
+
+# ---- columns and tables ----------------------------------------------------------------------------------------------
+
+
+def _time() -> TypeEngine[Any]:
+    from sqlalchemy.dialects.mysql import DATETIME  # noqa: PLC0415 - a dialect's own types cost a tenth of a start
+
+    return DATETIME(fsp=3)
+
+
+def _text(length: int | None) -> TypeEngine[Any]:
+    from sqlalchemy.dialects.mysql import LONGTEXT, VARCHAR  # noqa: PLC0415 - as above
+
+    return LONGTEXT() if length is None else VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+
+
+def _computed(table: str, columns: Mapping[str, str]) -> tuple[str, ...]:
+    added = ", ".join(
+        f"ADD COLUMN {name} {'DATETIME(3)' if name.endswith('_utc') else 'SMALLINT'}"
+        f" GENERATED ALWAYS AS ({expression}) STORED INVISIBLE"
+        for name, expression in columns.items()
+    )
+    return (f"ALTER TABLE {table} {added}",)
+
+
+DIALECT = Dialect(
+    extra="mysql",
+    one_writer=False,
+    options=_options,
+    prepare=_prepare,
+    busy=frozenset({1205, 1213}),
+    refused=frozenset({1644, 4025, 3819}),  # a trigger's own error, and the CHECK of one and of the other
+    broken=frozenset({1054, 1146, 1305}),
+    denied=frozenset({1044, 1045, 1142, 1227, 1698}),
+    remedies={
+        PACKET_TOO_LARGE: TOO_LARGE,
+        1021: servers.FULL,
+        1114: servers.FULL,
+        1040: servers.TOO_MANY,
+        "read-only": servers.STANDBY,
+    },
+    durability=_durability,
+    failover=_failover,
+    skips_locks=_skips_locks,
+    lead=lambda connection: bool(connection.exec_driver_sql(LEAD).scalar()),
+    schema_lock=_schema_lock,
+    watch=_watch,
+    grants=_grants,
+    time=_time,
+    whole=lambda digits: Numeric(digits + 2, 2),
+    text=_text,
+    utc_now="utc_timestamp(3)",
+    random_id="uuid()",
+    insert_many=lambda _, table, columns: inserting("%s", table, columns),
+    # Whatever the server's own defaults are: a join of two collations is an error there.
+    table_options={"charset": "utf8mb4", "collate": "utf8mb4_bin", "engine": "InnoDB"},
+    # Otherwise it would take a word with spaces behind it.
+    is_one_of=lambda column, words: f"CAST({column} AS BINARY) IN ({', '.join(map(repr, words))})",
+    is_filled=lambda column, most: f"char_length({column}) BETWEEN 1 AND {most}",
+    is_whole=servers.is_whole,
+    is_uuid=lambda column: f"{column} IS NULL OR {column} REGEXP '{servers.UUID_PATTERN}'",
+    partial_indexes=False,
+    comparing_indexes=False,
+    computed=_computed,
+)

@@ -1,0 +1,238 @@
+"""PostgreSQL, by psycopg.
+
+A trigger of ours notifies, once for each statement, and a connection of our own listens.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, Numeric, String, UnicodeText, event, func, select
+from sqlalchemy import Dialect as Driver
+from sqlalchemy.types import TypeEngine
+
+from orderbridge.errors import Unusable
+from orderbridge.store.dialects import servers
+from orderbridge.store.dialects.face import (
+    READS,
+    Dialect,
+    Durable,
+    Granting,
+)
+
+# A server that vanishes without a word (power, cable, firewall) is noticed within half a minute, not within hours.
+LIMITS = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+LISTEN_CHECK_S = 30.0  # a line that is silently cut is noticed then, and one that sleeps is kept open
+ANSWER_WITHIN_S = 5.0
+WAITS = {"on", "remote_apply"}
+LEAD = f"SELECT pg_try_advisory_lock({int.from_bytes(b'orderbrg', 'big')})"  # each database has its own numbers
+ASK = (
+    "SELECT current_setting('fsync'), current_setting('synchronous_commit'),"
+    # A trigger of the POS, or a pooler, may have undone what our session said: it is said anew for this transaction.
+    " set_config('synchronous_commit', 'on', false)"
+)
+FSYNC = "PostgreSQL runs with fsync = off: a power cut loses orders. Set fsync = on."
+SESSION = "A trigger or a pooler sets synchronous_commit = {} in our session. It was set on again; correct the cause."
+
+
+# ---- connections -----------------------------------------------------------------------------------------------------
+
+
+def _limits(url: URL) -> dict[str, Any]:
+    return servers.limits(url, LIMITS if url.get_driver_name() == "psycopg" else {})
+
+
+def _options(url: URL, _: float) -> dict[str, Any]:
+    return {**servers.OPTIONS, "connect_args": _limits(url)}
+
+
+def _prepare(engine: Engine, _: float) -> None:
+    servers.prepare_sessions(engine, "SET synchronous_commit = on", f"SET lock_timeout = '{servers.LOCK_TIMEOUT_S}s'")
+    if engine.dialect.driver == "psycopg":
+        event.listen(engine, "connect", _read_every_time)
+        event.listen(engine, "do_executemany", _copy)
+    event.listen(engine, "handle_error", _without_values)
+
+
+def _read_every_time(connection: Any, _: Any) -> None:
+    """The server keeps times that Python has not, like infinity; the driver would give up the whole page for one."""
+    from psycopg import DataError as NoTime  # noqa: PLC0415 - a driver is imported where it is used
+    from psycopg.types.datetime import TimestampLoader  # noqa: PLC0415
+
+    class Lenient(TimestampLoader):
+        def load(self, data: Any) -> Any:
+            try:
+                return super().load(data)
+            except NoTime:
+                return None
+
+    connection.adapters.register_loader("timestamp", Lenient)
+
+
+def _insert_many(driver: Driver, table: str, columns: Sequence[str]) -> str | None:
+    """It takes a fifth of the time that INSERTs take; rows are counted, and triggers fire, as by them."""
+    return f"COPY {table} ({', '.join(columns)}) FROM STDIN" if driver.driver == "psycopg" else None
+
+
+def _copy(cursor: Any, statement: str, rows: Iterable[Sequence[Any]], _: Any) -> bool:
+    """What the engine does with a COPY in place of one statement a row. False: it is none."""
+    if not statement.startswith("COPY "):
+        return False
+    with cursor.copy(statement) as copy:
+        for row in rows:
+            copy.write_row(row)
+    return True
+
+
+def _without_values(context: ExceptionContext) -> None:
+    """The server tells the failing row whole in an error's DETAIL; an error's text is logged and printed."""
+    original = context.original_exception
+    primary = getattr(getattr(original, "diag", None), "message_primary", None)
+    if primary and context.sqlalchemy_exception is not None:
+        original.args = (primary,)
+        context.sqlalchemy_exception.args = (f"({type(original).__name__}) {primary}",)
+
+
+def _check(connection: Connection) -> None:
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+    if encoding != "UTF8":
+        raise Unusable(
+            f"The database's encoding is {encoding}, which cannot hold every order. "
+            "Make one for orderbridge with ENCODING 'UTF8' TEMPLATE template0."
+        )
+
+
+# ---- promises --------------------------------------------------------------------------------------------------------
+
+
+def _durability(connection: Connection) -> Durable:
+    fsync, waits, _ = connection.exec_driver_sql(ASK).one()
+    return Durable(FSYNC if fsync == "off" else None, None if waits in WAITS else SESSION.format(waits))
+
+
+def _failover(connection: Connection) -> str | None:
+    # A user without pg_monitor sees the rows and not what is in them.
+    standbys = connection.exec_driver_sql("SELECT sync_state FROM pg_stat_replication").scalars().all()
+    names = connection.exec_driver_sql("SHOW synchronous_standby_names").scalar()
+    if not standbys and not names:
+        return None
+    if names and not {"async", "potential"}.issuperset(standbys):
+        return f"an order is on a standby when it is acknowledged (synchronous_standby_names = {names})"
+    if names:
+        return f"no standby of synchronous_standby_names = {names} is connected: commits wait for one"
+    return (
+        f"{len(standbys)} asynchronous standby(s): a failover loses acknowledged orders. "
+        "Set synchronous_standby_names, for example 'ANY 1 (*)'."
+    )
+
+
+# ---- together with others --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _schema_lock(connection: Connection, name: str) -> Iterator[bool]:
+    """Until the transaction ends."""
+    yield bool(connection.scalar(select(func.pg_try_advisory_xact_lock(func.hashtext(name)))))
+
+
+async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
+    import psycopg  # noqa: PLC0415 - only where this database is used
+
+    losses = servers.Losses("wake.listening_again")
+    while True:
+        try:
+            arguments, options = engine.dialect.create_connect_args(engine.url)
+            options = {**_limits(engine.url), **options, "autocommit": True}
+            async with await psycopg.AsyncConnection.connect(*arguments, **options) as connection:
+                await connection.execute(f"LISTEN {CHANNEL}")
+                losses.mended()
+                while True:
+                    wake()  # for what was written while nobody listened
+                    async for _ in connection.notifies(timeout=LISTEN_CHECK_S):
+                        wake()
+                    async with asyncio.timeout(ANSWER_WITHIN_S):
+                        await connection.execute("SELECT 1")
+        except (psycopg.Error, OSError) as error:
+            wait = losses.lost(error)
+        await asyncio.sleep(wait)
+
+
+def _grants(role: str, place: str | None, on_tables: Granting) -> tuple[str, ...]:
+    who, where = servers.quoted(role, '"'), servers.quoted(place or "public", '"')
+    return (f"GRANT USAGE ON SCHEMA {where} TO {who};", *on_tables(who, f"{where}."))
+
+
+# ---- columns and tables ----------------------------------------------------------------------------------------------
+
+
+def _time() -> TypeEngine[Any]:
+    from sqlalchemy.dialects.postgresql import TIMESTAMP  # noqa: PLC0415 - and with it the driver's dialect
+
+    return TIMESTAMP(timezone=False, precision=3)
+
+
+def _text(length: int | None) -> TypeEngine[Any]:
+    return UnicodeText() if length is None else String(length)
+
+
+def _is_uuid(column: str) -> str:
+    return f"{column} IS NULL OR {column} ~ '{servers.UUID_PATTERN}'"
+
+
+CHANNEL = "delivery_actions"
+
+
+def _tell_changes(table: str, column: str) -> tuple[str, ...]:
+    """One statement wakes once, however many rows it writes."""
+    body = f"$$BEGIN PERFORM pg_notify('{CHANNEL}', ''); RETURN NULL; END$$"
+    when = f"AFTER INSERT OR UPDATE OF {column} ON {table} FOR EACH STATEMENT"
+    return (
+        f"CREATE FUNCTION delivery_wake() RETURNS trigger LANGUAGE plpgsql AS {body}",
+        f"CREATE TRIGGER {table}_wake {when} EXECUTE FUNCTION delivery_wake()",
+    )
+
+
+DIALECT = Dialect(
+    extra="postgresql",
+    one_writer=False,
+    # READ COMMITTED sees each statement's own moment anyway: BEGIN and COMMIT would be two journeys for nothing.
+    reads={**READS, "isolation_level": "AUTOCOMMIT"},
+    options=_options,
+    prepare=_prepare,
+    check=_check,
+    busy=frozenset({"55P03", "40P01", "40001"}),
+    refused=frozenset({"P0001"}),  # a trigger's own error
+    broken=frozenset({"42P01", "42703", "42883"}),
+    # psycopg has no SQLSTATE for a connection that was refused, only the server's words.
+    denied=frozenset({"42501", "28P01", "28000", "password authentication failed", "no pg_hba.conf entry"}),
+    remedies={"53100": servers.FULL, "53300": servers.TOO_MANY, "read-only": servers.STANDBY},
+    durability=_durability,
+    unsafe_is_refused=True,
+    failover=_failover,
+    skips_locks=lambda _: True,
+    lead=lambda connection: bool(connection.exec_driver_sql(LEAD).scalar()),
+    schema_lock=_schema_lock,
+    watch=_watch,
+    grants=_grants,
+    arrays=True,
+    schema_query="SELECT current_schema()",
+    time=_time,
+    whole=lambda _: Numeric(),  # keeps what is written, so that the CHECK sees it
+    text=_text,
+    utc_now="timezone('utc', clock_timestamp())",
+    random_id="CAST(gen_random_uuid() AS VARCHAR)",
+    insert_many=_insert_many,
+    is_filled=lambda column, most: f"length({column}) BETWEEN 1 AND {most}",
+    is_whole=servers.is_whole,
+    is_uuid=_is_uuid,
+    partial_indexes=True,
+    comparing_indexes=True,
+    tell_changes=_tell_changes,
+)

@@ -1,0 +1,291 @@
+"""SQLite: one file, one writer, the POS beside us in the same file.
+
+- Transactions that write begin IMMEDIATE: a deferred BEGIN fails at once beside a second writer, whatever the timeout.
+- WAL with synchronous=FULL: what is committed is on disk.
+- A time is text, so that any POS driver reads it; money is a double, exact after ROUND(x, 2).
+- It has no grants: triggers refuse what grants refuse on servers.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Integer, String, UnicodeText, event
+from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.types import TypeEngine, UserDefinedType
+
+from orderbridge.clock import SystemClock
+from orderbridge.errors import StoreError, Unusable
+from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Read, inserting, never
+from orderbridge.store.dialects.sqlite_file import SqliteFile, refuse_orphaned_wal
+from orderbridge.store.dialects.sqlite_mounts import network_kind
+from orderbridge.store.dialects.sqlite_watch import watch
+
+LOOK_MS = 20  # SQLite looks after 1, 3 and 8 ms, and then we let it begin anew
+CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
+SYNCHRONOUS_FULL = 2
+WAL = (
+    "Somebody has switched WAL or synchronous off for the SQLite file. Start orderbridge anew; nobody else may do that."
+)
+DAMAGED = (
+    "Nothing was written to it. Stop the POS, keep a copy of the file, and put a backup in its place, "
+    "or rescue what can be read: sqlite3 FILE .recover"
+)
+_NO_DATABASE = f"The file is no SQLite file (name another one in database.url) or damaged. {DAMAGED}"
+
+
+# ---- connections -----------------------------------------------------------------------------------------------------
+
+
+def _options(_: URL, busy_timeout_s: float) -> dict[str, Any]:
+    """One connection for the writer, one for the reader, made in whichever thread comes first."""
+    return {"connect_args": {"timeout": busy_timeout_s, "isolation_level": None, "check_same_thread": False}}
+
+
+def _prepare(engine: Engine, busy_timeout_s: float) -> None:
+    event.listen(engine, "connect", _prepare_connection)
+    event.listen(engine, "begin", partial(_begin, busy_timeout_s))
+
+
+def _prepare_connection(connection: Any, _: Any) -> None:
+    cursor = connection.cursor()
+    # A POS may have written bytes that are no UTF-8: one cell must not make a whole page unreadable.
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+    mode = cursor.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    # A file that has just become WAL has its -wal opened, and held against removal, with the first reading.
+    cursor.execute("PRAGMA schema_version").fetchone()
+    cursor.close()
+    if mode != "wal":
+        raise StoreError(
+            f"The SQLite file cannot use WAL (journal mode is {mode}). Put it on a local disk: a network file system "
+            "cannot be shared safely."
+        )
+
+
+def _begin(busy_timeout_s: float, connection: Connection) -> None:
+    """SQLite itself looks every 100 ms: beside a POS that writes without a pause it would hardly ever get its turn."""
+    if READS.items() <= connection.get_execution_options().items():
+        connection.exec_driver_sql("BEGIN")
+        return
+    clock = SystemClock()
+    over = clock.monotonic() + busy_timeout_s
+    driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+    driver.execute(f"PRAGMA busy_timeout = {min(LOOK_MS, round(busy_timeout_s * 1000))}")
+    try:
+        while not _begins(connection, last=clock.monotonic() >= over):
+            pass
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {round(busy_timeout_s * 1000)}")
+
+
+def _begins(connection: Connection, *, last: bool) -> bool:
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    except OperationalError as error:
+        if last or not any(words in str(error.orig) for words in BUSY):
+            raise
+        return False
+    return True
+
+
+def _file(engine: Engine) -> SqliteFile | None:
+    """None in memory, and where the file cannot be opened: SQLite's own attempt tells what is wrong."""
+    path = engine.url.database or ""
+    if path in {"", ":memory:"} or path.startswith("file:"):
+        return None
+    if (kind := network_kind(path)) is not None:
+        raise Unusable(
+            f"The SQLite file {path} lies on a network file system ({kind}), which cannot be shared safely. "
+            "Put it on a local disk of the machine on which the POS runs, or use PostgreSQL or MariaDB."
+        )
+    refuse_orphaned_wal(path)
+    try:
+        file = SqliteFile(path)
+    except OSError as error:
+        if error.errno in {errno.EMFILE, errno.ENFILE}:
+            raise StoreError(f"{path} cannot be opened: too many files are open. Raise LimitNOFILE.") from error
+        return None
+    file.watch(engine)
+    return file
+
+
+def _may_not_write(engine: Engine) -> bool:
+    """Whether the file or its folder is there and not for this user. A read-only disk may come back."""
+    path = Path(engine.url.database or "")
+    if not path.parent.is_dir():
+        return False
+    denied = any(not os.access(one, os.R_OK | os.W_OK) for one in (path, path.parent) if one.exists())
+    return denied and not os.statvfs(path.parent).f_flag & os.ST_RDONLY
+
+
+def _check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
+    """Nothing is written. Large files are not read."""
+    path = Path(engine.url.database or "")
+    if not path.is_file() or path.stat().st_size > CHECKED_BYTES:
+        return
+    try:
+        found = read(partial(_damage, frozenset(tables)))
+    except OperationalError:  # it could not be looked at: locked, or not readable
+        raise
+    except DatabaseError as error:
+        found = str(error.orig)
+    if found is not None:
+        raise StoreError(f"The SQLite file {path} is damaged ({found}). {DAMAGED}")
+
+
+def _damage(tables: frozenset[str], connection: Connection) -> str | None:
+    """The first thing that is wrong with these tables; the POS's own are the POS's."""
+    there = set(connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'").scalars())
+    # A row that slipped past a CHECK is a bad row and no damage: the outbox refuses it alone.
+    connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+    try:
+        for table in sorted(there & tables):
+            found = connection.exec_driver_sql(f"PRAGMA quick_check('{table}')").scalar()
+            if found != "ok":
+                return f"{table}: {' '.join(str(found).split())}"
+    finally:
+        connection.exec_driver_sql("PRAGMA ignore_check_constraints = OFF")
+    return None
+
+
+BUSY = frozenset({"database is locked", "database table is locked"})
+REMEDIES: Mapping[int | str, str] = {
+    "disk is full": "The disk is full or failing: make room.",
+    "disk I/O error": "The disk is full or failing: make room.",
+    "unable to open database file": "Make the folder and let this user write to it. If it is so: its disk or volume is mounted read-only.",
+    "file is not a database": _NO_DATABASE,
+    "malformed": _NO_DATABASE,
+    "readonly": "Let this user write to the file and to its folder.",
+    "no such table": "A trigger or a view names a table that is not there: mend it.",
+}
+
+
+def _durability(connection: Connection) -> Durable:
+    mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
+    synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar()
+    return Durable(None if mode == "wal" and (synchronous or 0) >= SYNCHRONOUS_FULL else WAL)
+
+
+def _grants(_: str, __: str | None, on_tables: Granting) -> tuple[str, ...]:
+    return on_tables(None)
+
+
+# ---- columns ---------------------------------------------------------------------------------------------------------
+
+
+class _Time(UserDefinedType[Any]):
+    """Text, `YYYY-MM-DD HH:MM:SS.mmm`."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "VARCHAR(23)"
+
+    def bind_processor(self, _: Any) -> Callable[[datetime | None], str | None]:
+        return lambda moment: None if moment is None else moment.isoformat(" ", "milliseconds")
+
+    def result_processor(self, *_: Any) -> Callable[[Any], datetime | None]:
+        return read_time
+
+
+def read_time(text: object) -> datetime | None:
+    """The moment that a text of ours names; None for anything else, so that one bad cell harms only itself."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=None)
+    except ValueError:
+        return None
+
+
+class _Money(UserDefinedType[Any]):
+    """NUMERIC as SQLite understands it: an affinity. SQLAlchemy's own type would warn at every value."""
+
+    cache_ok = True
+
+    def __init__(self, digits: int, decimals: int) -> None:
+        self.digits, self.decimals = digits, decimals
+
+    def get_col_spec(self, **_: Any) -> str:
+        return f"NUMERIC({self.digits}, {self.decimals})"
+
+    def bind_processor(self, _: Any) -> Callable[[Decimal | None], str | None]:
+        # Text: the column's affinity turns it into the nearest number, without a float of ours in between.
+        return lambda amount: None if amount is None else str(amount)
+
+
+def _text(length: int | None) -> TypeEngine[Any]:
+    return UnicodeText() if length is None else String(length)
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _is_integer(column: str) -> str:
+    """It would keep 25.5 or 'soon' in an INTEGER column."""
+    return f"typeof({column}) IN ('integer', 'null')"
+
+
+def _is_uuid(column: str) -> str:
+    glob = "-".join("[0-9a-f]" * part for part in (8, 4, 4, 4, 12))
+    # GLOB stops at U+0000, so the length is that of the bytes.
+    return f"{column} IS NULL OR {column} GLOB '{glob}' AND length(CAST({column} AS BLOB)) = 36"
+
+
+def _guard_insert(trigger: str, table: str, refused: str, why: str) -> tuple[str, ...]:
+    return (
+        f"CREATE TRIGGER {trigger} BEFORE INSERT ON {table} WHEN {refused} BEGIN SELECT RAISE(ABORT, '{why}'); END",
+    )
+
+
+def _guard_update(trigger: str, table: str, columns: Sequence[str], why: str) -> tuple[str, ...]:
+    changed = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in columns)
+    when = f"BEFORE UPDATE OF {', '.join(columns)} ON {table} WHEN {changed}"
+    return (f"CREATE TRIGGER {trigger} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END",)
+
+
+DIALECT = Dialect(
+    extra=None,
+    one_writer=True,
+    options=_options,
+    prepare=_prepare,
+    file=_file,
+    check_intact=_check_intact,
+    may_not_write=_may_not_write,
+    busy=BUSY,
+    broken=frozenset({"no such table", "no such column", "no such function"}),
+    remedies=REMEDIES,
+    durability=_durability,
+    skips_locks=never,
+    lead=None,
+    schema_lock=lambda *_: nullcontext(True),
+    watch=watch,
+    same_clock=True,
+    grants=_grants,
+    time=_Time,
+    money=_Money,
+    whole=lambda _: Integer(),
+    text=_text,
+    big="INTEGER",
+    utc_now="strftime('%Y-%m-%d %H:%M:%f', 'now')",
+    random_id="lower(hex(randomblob(16)))",
+    insert_many=lambda _, table, columns: inserting("?", table, columns),
+    adds_checks=False,
+    is_filled=lambda column, most: f"length({column}) BETWEEN 1 AND {most}",
+    is_integer=_is_integer,
+    is_whole=_is_integer,
+    is_uuid=_is_uuid,
+    partial_indexes=True,
+    comparing_indexes=True,
+    guard_insert=_guard_insert,
+    guard_update=_guard_update,
+)

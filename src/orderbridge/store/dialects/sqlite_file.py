@@ -1,0 +1,185 @@
+"""The SQLite file under a Database: still the one at its path, and locked by one daemon alone (promises 1 and 3).
+
+A file that was removed, moved or replaced lives on as long as it is open. Everything would go on working, and what is
+acknowledged then stands in a file that nobody will ever open. So device and inode of the path are compared with those
+of the open file around each transaction, and those of its -wal and -shm, in which the newest commits are.
+
+Of each file this process has one descriptor besides SQLite's own, and it is not closed while a Database has the file
+open: closing any descriptor of a file ends all POSIX locks of the process on it, SQLite's among them. The next program
+that closes the file would be taken for the last one, and remove the -wal that we are still writing to.
+"""
+
+import fcntl
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Engine, event
+
+from orderbridge.errors import FileLost, StoreError, Unusable
+
+Identity = tuple[int, int]  # device and inode
+
+BESIDE = ("-wal", "-shm")  # SQLite gives them the file's own mode
+NEW_FILE = 0o660  # less umask: customers' data, for this user and the group of the POS
+REMEDY = (
+    "Nothing more is written or acknowledged. Orders that the file lacks are in the one that was taken away and in its "
+    "-wal: keep both. Restore a file only while orderbridge and the POS are stopped, its -wal together with it, then start again."
+)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A file that this process has open. The lock is the descriptor's, so who of us holds it is noted here."""
+
+    descriptor: int
+    users: int = 0
+    holder: object | None = None
+
+
+_guard = threading.RLock()  # a connection that is collected as garbage closes wherever the thread is just then
+_files: dict[Identity, _Open] = {}
+
+
+def refuse_orphaned_wal(path: str) -> None:
+    """Raise Unusable where the file is away and its -wal is not: SQLite would make a new file and delete the -wal.
+
+    Until the first checkpoint all orders are in there, and later the newest ones.
+    """
+    wal = Path(os.path.realpath(path) + "-wal")
+    if not Path(path).exists() and wal.exists() and wal.stat().st_size:
+        raise Unusable(
+            f"{path} is not there, and its -wal is: acknowledged orders may be in it, and a new file would destroy it. "
+            "Put the file back beside it; or, to begin without it, take -wal and -shm out of the folder and keep them."
+        )
+
+
+class SqliteFile:
+    """Made before SQLite opens the file. One that is not there yet is made, by the umask's rules.
+
+    (SQLite itself would keep a POS of the same group from writing to it.) Raises OSError when it cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._named = path
+        self.path = os.path.realpath(path)
+        self.identity = _enter(self.path)
+        self._is_closed = False
+        self._connections = 0
+        self._lock_beside: int | None = None  # all that versions before 0.2 know
+        self._beside: dict[str, Identity] = {}
+
+    def watch(self, engine: Engine) -> None:
+        """Check before SQLite opens the file. As long as it has it open, -wal and -shm stay the same files, too."""
+        event.listen(engine, "do_connect", lambda *_: self.check())
+        event.listen(engine, "connect", lambda *_: self._count(1))
+        event.listen(engine, "close", lambda *_: self._count(-1))
+
+    def _count(self, more: int) -> None:
+        with _guard:
+            self._connections += more
+            if self._connections == 0:  # the last one takes them away
+                self._beside = {}
+
+    def check(self) -> None:
+        """Raise FileLost when the path does not lead to the open file any more."""
+        self._expect("", self.identity, _identity_at(self._named))
+        for suffix in BESIDE if self._connections else ():
+            found = _identity_at(self.path + suffix)
+            with _guard:
+                expected = self._beside.get(suffix) if found is None else self._beside.setdefault(suffix, found)
+            self._expect(suffix, expected, found)
+
+    def _expect(self, suffix: str, expected: Identity | None, found: Identity | None) -> None:
+        if found != expected:
+            what = "been removed or moved away" if found is None else "been replaced by another file"
+            raise FileLost(f"{self._named}{suffix} has {what} while orderbridge had it open. {REMEDY}")
+
+    def lock(self) -> bool:
+        """Take the lock on the file itself, which its holder's death ends. False: another daemon has it."""
+        beside = f"{self.path}-lock"
+        taken = False
+        try:
+            self._lock_beside = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, NEW_FILE)
+            fcntl.flock(self._lock_beside, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            taken = self._lock()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            kind = Unusable if isinstance(error, PermissionError) else StoreError
+            raise kind(f"{beside} cannot be made ({error.strerror}). Let this user write to that folder.") from error
+        finally:
+            if not taken:
+                self._leave_beside()
+        return taken
+
+    def _lock(self) -> bool:
+        self.check()
+        with _guard:
+            file = _files[self.identity]
+            if file.holder is not None:
+                return file.holder is self
+            try:
+                fcntl.flock(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                raise StoreError(f"{self.path} cannot be locked ({error.strerror}). Put it on a local disk.") from error
+            file.holder = self
+            file.users += 1  # the lock outlives its Database over a reload
+            return True
+
+    def unlock(self) -> None:
+        """Give the lock back, if it is ours."""
+        with _guard:
+            file = _files.get(self.identity)
+            if file is not None and file.holder is self:
+                fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+                file.holder = None
+                _leave(self.identity)
+        self._leave_beside()
+
+    def _leave_beside(self) -> None:
+        if self._lock_beside is not None:
+            os.close(self._lock_beside)
+            self._lock_beside = None
+
+    def close(self) -> None:
+        """After SQLite's own connections."""
+        if not self._is_closed:
+            self._is_closed = True
+            _leave(self.identity)
+
+
+def _enter(path: str) -> Identity:
+    with _guard:
+        identity = _identity_at(path)
+        if identity is None or identity not in _files:
+            is_new = identity is None
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, NEW_FILE)
+            found = os.fstat(descriptor)
+            if is_new and os.geteuid() == 0:  # a command by hand; it is the daemon who has to work on it
+                folder = Path(path).parent.stat()
+                os.fchown(descriptor, folder.st_uid, folder.st_gid)
+            identity = found.st_dev, found.st_ino
+            _files.setdefault(identity, _Open(descriptor))  # not ours when two were swapped just now: left open, then
+        _files[identity].users += 1
+        return identity
+
+
+def _leave(identity: Identity) -> None:
+    with _guard:
+        file = _files[identity]
+        file.users -= 1
+        if not file.users:
+            os.close(_files.pop(identity).descriptor)
+
+
+def _identity_at(path: str) -> Identity | None:
+    """None when nothing is there."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - three times a transaction: to parse the path would take longer
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

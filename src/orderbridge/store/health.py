@@ -1,0 +1,187 @@
+"""What rules.health decides by, each kind by an index: it is asked every few seconds, also in a database of years.
+
+The statements are made once: to make one costs more than to run it.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+)
+
+from orderbridge.model import CONTENTS_OUTDATED, RECEIVED, Action, ActionState, EndedBy
+from orderbridge.store.tables import FAILED, NEW, OPEN, UNRESOLVED, accounts, actions, changed, orders, quarantine
+
+MOST = 1000  # of one kind; what is beyond is not counted
+MOST_TOLD = 50  # of what is told one by one
+REMEMBERED = timedelta(days=1)  # what an order of yesterday needed is no alarm any more
+BATCH = 500  # keys in one IN list
+
+Pile = tuple[int, datetime | None]
+
+
+def _oldest(since: ColumnElement[datetime], *conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """How many there are, and since when the oldest one is."""
+    some = select(since.label("since")).where(*conditions).order_by(since).limit(MOST).subquery()
+    return select(func.count(), func.min(some.c.since))
+
+
+_lately = orders.c.changed_utc >= bindparam("lately")
+_POLLING = select(
+    accounts.c.fingerprint,
+    accounts.c.state,
+    accounts.c.last_poll_utc,
+    accounts.c.last_poll_ok_utc,
+    accounts.c.last_error,
+    accounts.c.next_poll_utc,
+    accounts.c.polled_in_turn_with.label("in_turn_with"),
+    accounts.c.not_stored,
+)
+_RECEIVED = (
+    select(orders.c.payment_key, orders.c.received_utc, orders.c.pos_revision, orders.c.scheduled_for)
+    .where(literal_column(OPEN), _lately, orders.c.status_id == RECEIVED)
+    .order_by(orders.c.changed_utc)
+    .limit(MOST)
+)
+_ACCEPTS = (
+    select(actions.c.payment_key, actions.c.state, actions.c.finished_utc)
+    .where(actions.c.payment_key.in_(bindparam("keys", expanding=True)), actions.c.action == Action.ACCEPT)
+    .order_by(actions.c.id)
+)
+_NOT_TAKEN_OVER = _oldest(orders.c.received_utc, literal_column(NEW), orders.c.received_utc < bindparam("border"))
+_by_a_till = exists().where(
+    actions.c.payment_key == orders.c.payment_key,
+    actions.c.action == Action.CANCEL,
+    actions.c.state == ActionState.DONE,
+)
+_UNSEEN = (
+    select(orders.c.payment_key, orders.c.changed_utc)
+    .where(
+        changed,
+        _lately,
+        orders.c.changed_utc < bindparam("border"),
+        orders.c.ended_by == EndedBy.CANCELLED,
+        ~_by_a_till,
+    )
+    .order_by(orders.c.changed_utc)
+    .limit(MOST_TOLD)
+)
+_OUTDATED = (
+    select(orders.c.payment_key, orders.c.changed_utc)
+    .where(literal_column(OPEN), _lately, orders.c.problem.contains(CONTENTS_OUTDATED))
+    .order_by(orders.c.changed_utc)
+    .limit(MOST_TOLD)
+)
+_moved = exists().where(
+    orders.c.payment_key == actions.c.payment_key,
+    or_(orders.c.changed_utc > actions.c.finished_utc, orders.c.ended_utc.is_not(None)),
+)
+_UNKNOWN = (
+    select(actions.c.id, actions.c.finished_utc, actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id)
+    .where(
+        literal_column(FAILED),
+        actions.c.finished_utc >= bindparam("lately"),
+        actions.c.error_code == "outcome_unknown",
+        actions.c.action != Action.ACCEPT,
+        ~_moved,
+    )
+    .order_by(actions.c.finished_utc)
+    .limit(MOST_TOLD)
+)
+_QUARANTINED = _oldest(quarantine.c.first_seen_utc, literal_column(UNRESOLVED))
+
+
+def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, RowMapping]:
+    """By fingerprint: state, last_poll_utc, last_poll_ok_utc, last_error, in_turn_with, not_stored."""
+    # All of them: there are few others, and no database takes a list of thousands of fingerprints well.
+    rows = connection.execute(_POLLING).mappings()
+    wanted = set(fingerprints)
+    return {row["fingerprint"]: row for row in rows if row["fingerprint"] in wanted}
+
+
+def received(connection: Connection, now: datetime) -> Sequence[Any]:
+    """Open orders of the last day that are RECEIVED: payment_key, received_utc, pos_revision, scheduled_for."""
+    return connection.execute(_RECEIVED, {"lately": now - REMEMBERED}).all()
+
+
+def newest_accepts(connection: Connection, keys: Sequence[str]) -> dict[str, Any]:
+    """By order: the state and finished_utc of its newest accept."""
+    found: dict[str, Any] = {}
+    for start in range(0, len(keys), BATCH):
+        rows = connection.execute(_ACCEPTS, {"keys": list(keys[start : start + BATCH])})
+        found.update((row.payment_key, row) for row in rows)
+    return found
+
+
+def not_taken_over(connection: Connection, border: datetime) -> Pile:
+    """Open orders that no till has taken over, received before `border`."""
+    return _pile(connection, _NOT_TAKEN_OVER, border=border)
+
+
+def unseen_cancellations(connection: Connection, border: datetime, now: datetime) -> list[tuple[str, datetime]]:
+    """Orders that were cancelled before `border`, not by a till, and of which no till has read it: key, since."""
+    rows = connection.execute(_UNSEEN, {"lately": now - REMEMBERED, "border": border})
+    return [(row.payment_key, row.changed_utc) for row in rows]
+
+
+def outdated(connection: Connection, now: datetime) -> list[tuple[str, datetime]]:
+    """Open orders of the last day whose newer contents the database refuses: key, since."""
+    rows = connection.execute(_OUTDATED, {"lately": now - REMEMBERED})
+    return [(row.payment_key, row.changed_utc) for row in rows]
+
+
+def unknown_outcomes(connection: Connection, now: datetime) -> list[tuple[int, datetime]]:
+    """Rows of the last day that ended `outcome_unknown`, and nothing newer is known: id, since.
+
+    Newer is a change of the order, or another row for the same order, food or restaurant that is done or waits. An accept
+    is told by its order.
+    """
+    rows = connection.execute(_UNKNOWN, {"lately": now - REMEMBERED}).all()
+    newest = _newest(connection, rows)
+    return [(row.id, row.finished_utc) for row in rows if newest.get(_subject(row), 0) <= row.id]
+
+
+def _subject(row: Any) -> tuple[str | None, str | int | None]:
+    """The order, or the food of a restaurant's menu, or the restaurant."""
+    return (row.payment_key, None) if row.payment_key else (row.restaurant_id, row.food_id)
+
+
+def _newest(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str | None, str | int | None], int]:
+    """The newest row for each of these subjects that is done or may yet be."""
+    if not rows:
+        return {}
+    later = select(actions.c.id, actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id).where(
+        actions.c.id > min(row.id for row in rows),
+        actions.c.state.in_([ActionState.DONE, ActionState.PENDING, ActionState.SENDING]),
+    )
+    found = {}
+    for column in (actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id):
+        values = {row._mapping[column] for row in rows} - {None}  # noqa: SLF001 - SQLAlchemy's own name for it
+        if values:
+            found.update({_subject(row): row.id for row in _in_order(connection, later.where(column.in_(values)))})
+    return found
+
+
+def _in_order(connection: Connection, query: Any) -> Iterable[Any]:
+    return connection.execute(query.order_by(actions.c.id))
+
+
+def quarantined(connection: Connection) -> Pile:
+    """Documents that are kept and could not become orders."""
+    return _pile(connection, _QUARANTINED)
+
+
+def _pile(connection: Connection, query: Select[*tuple[Any, ...]], **values: datetime) -> Pile:
+    count, oldest = connection.execute(query, values).one()
+    return count, oldest

@@ -1,0 +1,46 @@
+"""One order for people: found by whatever they hold in their hands, told with everything that happened to it."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, or_, select
+
+from orderbridge.store.tables import actions, attempts, events, items, options, orders
+
+MOST_FOUND = 50
+_LARGEST_NUMBER, _MOST_DIGITS = 2**63 - 1, 19
+SHOWN = ("payment_key", "order_number", "pos_reference", "account", "status", "restaurant_name", "received_utc")
+
+
+def find(connection: Connection, wanted: str) -> list[dict[str, Any]]:
+    """The orders that a text means, the newest first.
+
+    A whole payment_key, order_number or pos_reference; if it is none of these, the first letters of a payment_key.
+    """
+    exact = _found(connection, or_(*_exactly(wanted)))
+    return exact or _found(connection, orders.c.payment_key.startswith(wanted.lower(), autoescape=True))
+
+
+def _exactly(wanted: str) -> list[ColumnElement[bool]]:
+    meant = [orders.c.payment_key == wanted.lower(), orders.c.pos_reference == wanted]
+    if wanted.isascii() and wanted.isdigit() and len(wanted) <= _MOST_DIGITS and int(wanted) <= _LARGEST_NUMBER:
+        meant.append(orders.c.order_number == int(wanted))
+    return meant
+
+
+def _found(connection: Connection, condition: ColumnElement[bool]) -> list[dict[str, Any]]:
+    query = select(*(orders.c[name] for name in SHOWN)).where(condition)
+    newest = query.order_by(orders.c.received_utc.desc(), orders.c.payment_key).limit(MOST_FOUND)
+    return [dict(row) for row in connection.execute(newest).mappings()]
+
+
+def tell(connection: Connection, payment_key: str) -> dict[str, Any]:
+    """The order, and lists of its items, options, events, actions and their attempts."""
+    row = connection.execute(select(orders).where(orders.c.payment_key == payment_key)).mappings().one()
+    parts: dict[str, Any] = {"order": {name: value for name, value in row.items() if name != "payload_hash"}}
+    for name, table in (("items", items), ("options", options), ("events", events), ("actions", actions)):
+        query = select(table).where(table.c.payment_key == payment_key).order_by(*table.primary_key)
+        parts[name] = [dict(row) for row in connection.execute(query).mappings()]
+    ours = select(actions.c.id).where(actions.c.payment_key == payment_key)
+    query = select(attempts).where(attempts.c.action_id.in_(ours)).order_by(*attempts.primary_key)
+    parts["attempts"] = [dict(row) for row in connection.execute(query).mappings()]
+    return parts

@@ -1,0 +1,224 @@
+"""The unfinished rows of the outbox as they are read, each question by an index, and the clock that their times are by."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from sys import intern
+from typing import Any
+
+from sqlalchemy import Connection, Select, bindparam, func, literal_column, null, select
+
+from orderbridge.actions import ACTIONS, Subject, key_of
+from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome
+from orderbridge.store.among import among
+from orderbridge.store.columns import utc_now
+from orderbridge.store.dialects import of
+from orderbridge.store.locks import for_us, skips_locks
+from orderbridge.store.tables import actions, attempts, orders, restaurants, unfinished
+
+FIRST_PAGE = 100  # rows that are read at each wake: one that brings nothing should cost little
+PAGE = 1000
+SMALL_PAGE = 200  # beside rows that are sent, which wait for it
+
+# What is asked all the time is built once: building a statement takes longer than SQLite takes to answer it.
+_READ = [one.name for one in fields(OutboxRow) if one.name in actions.c]
+_COLUMNS = (
+    *(actions.c[name] for name in _READ),
+    actions.c.error_code,
+    # Not EXISTS: SQL Server has it in conditions only.
+    select(func.count()).where(attempts.c.action_id == actions.c.id).scalar_subquery().label("tried"),
+)
+_WANTED = among(actions.c.id)
+_NOBODY = null().label("owner")  # its order is not looked at
+_UNFINISHED = select(*_COLUMNS, _NOBODY).where(unfinished).order_by(actions.c.id)
+_SENDING = _UNFINISHED.where(actions.c.state == ActionState.SENDING)
+# With the account of its order, and the time by the clock that wrote created_utc.
+_OWNED = (
+    select(*_COLUMNS, orders.c.account.label("owner"), utc_now().label("asked_utc"))
+    .join_from(actions, orders, orders.c.payment_key == actions.c.payment_key, isouter=True)
+    .where(unfinished)
+)
+_NEWEST = _OWNED.order_by(actions.c.id.desc()).limit(FIRST_PAGE)
+_NEWEST_PENDING = _NEWEST.where(literal_column("state = 'pending'"))  # which an index has in their order everywhere
+_ABOVE = _OWNED.where(actions.c.id > bindparam("above")).order_by(actions.c.id)
+_ABOVE_BY_SIZE = {size: _ABOVE.limit(size) for size in (PAGE, SMALL_PAGE)}
+_THESE = _OWNED.where(_WANTED)
+_ASKED_BACK = _OWNED.where(literal_column("withdraw = 1"))
+_CLAIMED = select(*_COLUMNS, _NOBODY, utc_now().label("asked_utc")).where(unfinished, _WANTED)
+_OF_ORDERS = select(actions.c.payment_key, actions.c.id).where(unfinished, among(actions.c.payment_key))
+_THERE = select(actions.c.id).where(unfinished, _WANTED)
+_SERVICE_KEYS = select(orders.c.payment_key, orders.c.service_key).where(
+    among(orders.c.payment_key), orders.c.service_key.is_not(None)
+)
+_SERVICE_IDS = select(restaurants.c.id, restaurants.c.service_id).where(
+    among(restaurants.c.id), restaurants.c.service_id.is_not(None)
+)
+_AS_DELIVERED = {Subject.ORDER: _SERVICE_KEYS, Subject.RESTAURANT: _SERVICE_IDS}
+_FINISHED_ATTEMPTS = (
+    select(
+        attempts.c.action_id,
+        attempts.c.outcome,
+        attempts.c.error_code,
+        attempts.c.http_status,
+        attempts.c.spent,
+        attempts.c.finished_utc,
+    )
+    .where(among(attempts.c.action_id), attempts.c.finished_utc.is_not(None))
+    .order_by(attempts.c.action_id, attempts.c.attempt)
+)
+
+CLOCK_PLAY = timedelta(milliseconds=250)
+
+
+@dataclass(slots=True)
+class Found:
+    """Rows that were read, and the ids of those that cannot be. Times are by the caller's clock."""
+
+    rows: list[OutboxRow] = field(default_factory=list)
+    unreadable: list[int] = field(default_factory=list)
+    highest: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.unreadable)
+
+
+class ServerClock:
+    """How far the clock that writes created_utc is behind ours. Small changes are the journey's, and count for none."""
+
+    def __init__(self) -> None:
+        self.behind = timedelta()
+
+    def saw(self, asked: datetime | None, now: datetime) -> timedelta:
+        """What has to be added to the server's times; `asked`: what it was there at `now`."""
+        if asked is not None and abs(now - asked - self.behind) > CLOCK_PLAY:
+            self.behind = now - asked
+        return self.behind
+
+
+def read_unfinished(connection: Connection, *, sending_only: bool = False) -> tuple[list[OutboxRow], list[int]]:
+    """Every row that waits, is on the wire or is unresolved, by id; and the ids of rows that cannot be read."""
+    found = _read(connection.execute(_SENDING if sending_only else _UNFINISHED), timedelta())
+    return found.rows, found.unreadable
+
+
+def newest(connection: Connection, clock: ServerClock, now: datetime) -> Found:
+    """The waiting rows with the highest ids, FIRST_PAGE of them. Where an index is partial, unresolved ones among them."""
+    query = _NEWEST if of(connection.dialect.name).partial_indexes else _NEWEST_PENDING
+    return _timed(connection, query, {}, clock, now)
+
+
+def above(connection: Connection, row_id: int, clock: ServerClock, now: datetime, page: int = PAGE) -> Found:
+    """The unfinished rows with the lowest ids above that one, a page of them."""
+    return _timed(connection, _ABOVE_BY_SIZE[page], {"above": row_id}, clock, now)
+
+
+def unfinished_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[int]]:
+    """The ids of all unfinished rows of these orders."""
+    found: dict[str, list[int]] = {}
+    if keys:
+        for row in connection.execute(_OF_ORDERS, {"wanted": keys}):
+            found.setdefault(row.payment_key, []).append(row.id)
+    return found
+
+
+def these(connection: Connection, ids: Sequence[int], clock: ServerClock, now: datetime) -> Found:
+    """Of these rows the unfinished ones."""
+    return _timed(connection, _THESE, {"wanted": ids}, clock, now)
+
+
+def asked_back(connection: Connection, clock: ServerClock, now: datetime) -> Found:
+    """The unfinished rows that the POS wants back."""
+    return _timed(connection, _ASKED_BACK, {}, clock, now)
+
+
+def claim(connection: Connection, ids: Sequence[int], clock: ServerClock, now: datetime) -> tuple[Found, set[int]]:
+    """These rows as they are now, for this transaction ours alone; and the ones that somebody else holds."""
+    found = _timed(connection, for_us(connection, _CLAIMED), {"wanted": ids}, clock, now)
+    missing = set(ids) - {row.id for row in found.rows} - set(found.unreadable)
+    if not missing or not skips_locks(connection):
+        return found, set()
+    return found, set(connection.execute(_THERE, {"wanted": sorted(missing)}).scalars())
+
+
+def _timed(
+    connection: Connection, query: Select[*tuple[Any, ...]], values: dict[str, Any], clock: ServerClock, now: datetime
+) -> Found:
+    rows = connection.execute(query, values).all()
+    asked = rows[0].asked_utc if rows and not of(connection.dialect.name).same_clock else None
+    return _read(rows, clock.saw(asked, now))
+
+
+def _read(rows: Iterable[Any], behind: timedelta) -> Found:
+    found = Found()
+    for row in rows:
+        found.highest = row.id if found.highest is None else max(found.highest, row.id)
+        try:
+            found.rows.append(_row(row, behind))
+        except (ValueError, OverflowError):  # a word or a time that the constraints should have refused
+            found.unreadable.append(row.id)
+    return found
+
+
+def _row(row: Any, behind: timedelta) -> OutboxRow:
+    values = dict(zip(_READ, row, strict=False))
+    created = row.created_utc
+    values |= {
+        "action": Action(row.action),
+        "state": ActionState(row.state),
+        "restaurant_id": _shared(row.restaurant_id),
+        "account": _shared(row.account),
+        "withdraw": bool(row.withdraw),
+        "created_utc": created + behind if behind and created is not None else created,
+    }
+    return OutboxRow(**values, tried=bool(row.tried), owner=_shared(row.owner), waits_for=_shared(row.error_code))
+
+
+def _shared(text: Any) -> Any:
+    """Of a hundred thousand rows nearly all have the same few words here: each is kept once."""
+    return intern(text) if type(text) is str else text  # a POS may have written anything
+
+
+def as_delivered(connection: Connection, rows: Sequence[OutboxRow]) -> dict[int, str]:
+    """Of these rows, those whose order or restaurant the service calls otherwise than in lower case: by what."""
+    found: dict[int, str] = {}
+    for subject, query in _AS_DELIVERED.items():
+        named = {row.id: key_of(row) for row in rows if ACTIONS[row.action].subject is subject}
+        if named:
+            other = {row[0]: str(row[1]) for row in connection.execute(query, {"wanted": sorted(set(named.values()))})}
+            found |= {row_id: other[key] for row_id, key in named.items() if key in other}
+    return found
+
+
+def histories(connection: Connection, ids: Iterable[int]) -> dict[int, list[Attempt]]:
+    """The finished attempts of these rows, in order."""
+    wanted = list(ids)
+    found: dict[int, list[Attempt]] = {action_id: [] for action_id in wanted}
+    if not wanted:
+        return found
+    for row in connection.execute(_FINISHED_ATTEMPTS, {"wanted": wanted}):
+        found[row.action_id].append(
+            Attempt(
+                Outcome(row.outcome),
+                row.error_code,
+                row.http_status,
+                spent=bool(row.spent),
+                ended_utc=row.finished_utc,
+            )
+        )
+    return found
+
+
+def unfinished_attempts(connection: Connection) -> list[tuple[int, int]]:
+    """(row, attempt) of what was on the wire when the program last stopped without a word."""
+    waiting = select(actions.c.id).where(unfinished)  # no join: SQLite would begin with all attempts
+    rows = connection.execute(
+        select(attempts.c.action_id, attempts.c.attempt).where(
+            attempts.c.action_id.in_(waiting), attempts.c.finished_utc.is_(None)
+        )
+    )
+    return [(row.action_id, row.attempt) for row in rows]
+
+
+def count_unfinished(connection: Connection) -> int:
+    """How many rows have no verdict yet."""
+    return int(connection.execute(select(func.count()).select_from(actions).where(unfinished)).scalar_one())

@@ -1,0 +1,85 @@
+"""Threads for what waits for a database, so that the event loop never does.
+
+They are daemon threads all of them: one that hangs in a server's silence is left to the process.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+LEAVE_WITHIN_S = 6.0  # more than a writer of SQLite waits for the file
+
+
+class Workers:
+    """Threads over one queue. Urgent work overtakes what waits; within a class, first come, first served."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._queue: queue.PriorityQueue[tuple[int, int, Callable[[], None] | None]] = queue.PriorityQueue()
+        self._order = itertools.count()
+        self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    async def submit(self, call: Callable[[], T], *, urgent: bool) -> T:
+        """What `call` returns or raises."""
+        future, job = _job(call, None)
+        self._queue.put((0 if urgent else 1, next(self._order), job))
+        return await future
+
+    def _work(self) -> None:
+        while (job := self._queue.get()[2]) is not None:
+            job()
+            del job  # and with it what it was called with: a list can be 32 MB
+
+    def close(self) -> None:
+        """End them, once what was submitted is done; wait `LEAVE_WITHIN_S` at most."""
+        for _ in self._threads:
+            self._queue.put((2, next(self._order), None))
+        for thread in self._threads:
+            thread.join(LEAVE_WITHIN_S / len(self._threads))
+
+
+async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | None = None) -> T:
+    """Run `call` in a thread of its own, which is left behind when the caller is cancelled or the program ends.
+
+    `unwanted` is given the result that comes when nobody waits for it any more.
+    """
+    future, job = _job(call, unwanted)
+    threading.Thread(target=job, name="db-detached", daemon=True).start()
+    return await future
+
+
+def _job(
+    call: Callable[[], T], unwanted: Callable[[T], object] | None
+) -> tuple["asyncio.Future[T]", Callable[[], None]]:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def job() -> None:
+        result, failed = None, None
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
+            failed = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
+            loop.call_soon_threadsafe(_deliver, future, result, failed, unwanted)
+
+    return future, job
+
+
+def _deliver(
+    future: asyncio.Future[Any], result: Any, error: BaseException | None, unwanted: Callable[[Any], object] | None
+) -> None:
+    if future.done():  # the caller was cancelled; the work is done all the same
+        if error is None and unwanted is not None:
+            unwanted(result)
+    elif error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

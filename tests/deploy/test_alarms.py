@@ -1,0 +1,122 @@
+"""The examples that tell somebody, each run as the daemon calls it, against a receiver on this machine."""
+
+import email
+import email.policy
+import json
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ALARMS = Path(__file__).parents[2] / "deploy" / "alarms"
+PROBLEM = {
+    "code": "login_refused",
+    "subject": "kadıköy",
+    "since": None,
+    "severity": "severe",
+    "cause": 'The service does not accept this account\'s login: "no".',
+    "remedy": "Compare the two secrets; run `orderbridge check`.",
+}
+
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+
+
+class Receiver(HTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.heard: list[tuple[dict[str, str], bytes]] = []
+        self.answers = 200
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/alarms?key=hush"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.heard.append((headers, self.rfile.read(int(headers["content-length"]))))
+        self.send_response(self.server.answers)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        thread = threading.Thread(target=receiver.serve_forever)
+        thread.start()
+        yield receiver
+        receiver.shutdown()
+        thread.join()
+
+
+def alarm(script: str, event: str = "began", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Called with the code, the subject, since when and the event; the problem as JSON on stdin."""
+    return subprocess.run(
+        [ALARMS / script, "login_refused", "kadıköy", "2026-11-21T18:02:00Z", event],
+        input=json.dumps(PROBLEM, ensure_ascii=False),
+        env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+@needs_curl
+@pytest.mark.parametrize("event", ["began", "escalated", "ended"])
+def test_a_webhook_gets_the_event_and_the_whole_problem(receiver: Receiver, event: str):
+    assert alarm("webhook", event, ALARM_URL=receiver.address).returncode == 0
+    ((headers, body),) = receiver.heard
+    assert headers["content-type"] == "application/json"
+    assert json.loads(body) == {"event": event, "problem": PROBLEM}
+
+
+@needs_curl
+def test_a_phone_rings_at_the_beginning_and_is_quiet_at_the_end(receiver: Receiver):
+    for event in ("began", "ended"):
+        assert alarm("ntfy", event, ALARM_URL=receiver.address, ALARM_TOKEN="tk_hush").returncode == 0
+    (began, body), (ended, _) = receiver.heard
+    assert body.decode().splitlines() == [PROBLEM["cause"], PROBLEM["remedy"]]
+    assert began["authorization"] == "Bearer tk_hush"
+    assert (began["priority"], ended["priority"]) == ("urgent", "default")
+    assert "login_refused" in began["title"]
+
+
+@pytest.mark.parametrize("script", ["webhook", "ntfy"])
+@needs_curl
+def test_who_could_not_be_told_is_no_success(receiver: Receiver, script: str):
+    receiver.answers = 500
+    failed = alarm(script, ALARM_URL=receiver.address)
+    assert failed.returncode != 0
+    assert "hush" not in failed.stderr
+
+
+@pytest.mark.parametrize("script", ["webhook", "ntfy", "mail"])
+def test_without_an_address_it_says_what_to_set(script: str):
+    failed = alarm(script)
+    assert failed.returncode != 0
+    assert "set ALARM_" in failed.stderr
+
+
+def test_a_mail_has_the_code_in_its_subject_and_the_remedy_in_its_body(tmp_path: Path):
+    sendmail = tmp_path / "sendmail"
+    sendmail.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/arguments\ncat >{tmp_path}/mail\n')
+    sendmail.chmod(0o755)
+    sent = alarm("mail", ALARM_TO="chef@example.org", ALARM_FROM="till@example.org", SENDMAIL=str(sendmail))
+    assert sent.returncode == 0, sent.stderr
+    assert (tmp_path / "arguments").read_text() == "-t -i\n"
+    mail = email.message_from_bytes((tmp_path / "mail").read_bytes(), policy=email.policy.default)
+    assert (mail["To"], mail["From"]) == ("chef@example.org", "till@example.org")
+    assert "login_refused" in mail["Subject"]
+    assert f"remedy: {PROBLEM['remedy']}" in mail.get_content()

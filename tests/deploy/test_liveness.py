@@ -1,0 +1,261 @@
+"""Dead or hung is unhealthy; a marketplace that is down, a database that is away and a held lock are not."""
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+from tests.test_daemon import (  # one name after another: they are fixtures
+    Till,
+    certificates,
+    configuration,
+    ended,
+    process,
+    running,
+    sandbox,
+    settings_for,
+    till,
+    until,
+    world,
+)
+
+from orderbridge import daemon as module
+from orderbridge.daemon import Daemon
+from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.poll import Poller
+from orderbridge.observe import liveness
+from orderbridge.observe.liveness import Pulse, answer, ask, daemons, name_of
+from orderbridge.sandbox import Fault, Sandbox, World
+
+__all__ = ["certificates", "configuration", "sandbox", "till", "world"]
+
+pytestmark = pytest.mark.timeout(180)
+
+
+# ---- by when something is to be heard of -----------------------------------------------------------------------------
+
+
+def test_nothing_hangs_until_a_time_has_passed_without_a_word() -> None:
+    pulse = Pulse()
+    assert pulse.hung(1e9) is None
+    pulse.expect("poll kadikoy", 100.0)
+    assert pulse.hung(100.0) is None
+    assert pulse.hung(130.0) == "poll kadikoy is overdue by 30 s"
+    pulse.expect("poll kadikoy", 200.0)
+    assert pulse.hung(130.0) is None
+
+
+def test_one_that_hangs_is_seen_behind_all_that_do_not() -> None:
+    pulse = Pulse()
+    for number in range(50):
+        pulse.expect(f"poll {number}", 1000.0)
+    pulse.expect("the database", 10.0)
+    assert pulse.hung(20.0) == "the database is overdue by 10 s"
+    pulse.excuse("the database")
+    assert pulse.hung(20.0) is None
+
+
+def test_of_one_that_stops_nothing_is_expected() -> None:
+    pulse = Pulse()
+    pulse.expect("the database", 10.0)
+    pulse.end()
+    pulse.expect("the database", 11.0)
+    assert pulse.hung(20.0) is None
+
+
+# ---- asking ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def answering(name: str, say: str) -> AsyncIterator[None]:
+    task = asyncio.create_task(answer(name, lambda: say))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def asked(name: str, say: str) -> None:
+    """Until this is the answer."""
+    async with asyncio.timeout(60):
+        while await asyncio.to_thread(ask, name) != say:  # noqa: ASYNC110 - it is another task that answers
+            await asyncio.sleep(0.01)
+
+
+async def test_who_asks_is_answered_and_who_died_is_not(tmp_path: Path) -> None:
+    name = name_of(tmp_path / "config.toml")
+    assert ask(name).startswith("dead: ")
+    async with answering(name, "alive\ngreen\n"):
+        await asked(name, "alive\ngreen")
+        assert name in daemons()
+    assert ask(name).startswith("dead: ")
+
+
+async def test_a_name_that_is_taken_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liveness, "AGAIN_S", 0.01)
+    name = name_of(tmp_path / "config.toml")
+    async with contextlib.AsyncExitStack() as second:
+        async with answering(name, "the first"):
+            await asked(name, "the first")
+            await second.enter_async_context(answering(name, "the second"))
+            await asked(name, "the first")
+        await asked(name, "the second")
+
+
+def test_a_long_path_gives_a_name_too_and_two_paths_two() -> None:
+    long = Path("/", *(["a" * 100] * 3))
+    assert len(name_of(long / "1.toml").encode()) <= liveness.MOST
+    assert name_of(long / "1.toml") != name_of(long / "2.toml")
+    assert name_of(Path("/etc/x/../orderbridge/config.toml")) == "orderbridge:/etc/orderbridge/config.toml"
+
+
+# ---- what hangs in a daemon, and what does not -----------------------------------------------------------------------
+
+
+async def test_a_writer_that_hangs_is_found(sandbox: Sandbox, till: Till, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "ANSWER_S", -4.9)  # 0.1 s with the busy timeout
+    monkeypatch.setattr(module, "ANSWER_EVERY_S", 0.01)
+    go_on = threading.Event()
+    async with running(settings_for(sandbox, till)) as daemon:
+        await until(lambda: "the database" in daemon.pulse._by)
+        stuck = asyncio.create_task(daemon.database.run(lambda _: go_on.wait()))
+        await until(lambda: "the database" in (daemon.hung() or ""))
+        go_on.set()
+        await stuck
+        await until(lambda: daemon.hung() is None)
+
+
+async def test_a_poll_that_hangs_is_found(sandbox: Sandbox, till: Till, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "POLL_RUNS_S", -19.9)  # 0.1 s with ten timeouts
+    go_on = asyncio.Event()
+
+    async def hang(_: Poller) -> Polled:
+        await go_on.wait()
+        return Polled()
+
+    monkeypatch.setattr(Poller, "tick", hang)
+    async with running(settings_for(sandbox, till)) as daemon:
+        await until(lambda: "poll kadikoy" in (daemon.hung() or ""))
+        go_on.set()
+
+
+async def test_a_marketplace_that_is_down_hangs_nothing(sandbox: Sandbox, till: Till, world: World):
+    world.faults.add(Fault(operation="*", status=500))
+    async with running(settings_for(sandbox, till)) as daemon:
+        await until(lambda: len(world.calls("login")) > 1 or daemon.health.watch.open)
+        armed = daemon.pulse._by
+        assert {"poll kadikoy", "the database"} <= armed.keys()
+        assert daemon.hung() is None
+        # However late its next try is, it is not overdue before that.
+        daemon.timetable.take("poll kadikoy", 8 * 3600.0, asyncio.Event().wait, vital=True)  # type: ignore[arg-type]
+        assert armed["poll kadikoy"] > daemon._clock.monotonic() + 8 * 3600
+
+
+async def test_a_lock_that_a_till_holds_hangs_nothing(
+    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "ANSWER_EVERY_S", 0.01)
+    heard: list[float] = []
+    settings = settings_for(sandbox, till)
+    settings.database.__dict__["busy_timeout_seconds"] = 0.2
+    async with running(settings) as daemon:
+        await until(lambda: "the database" in daemon.pulse._by and world.calls("get_current"))
+        expect = daemon.pulse.expect
+        monkeypatch.setattr(daemon.pulse, "expect", lambda part, by: (heard.append(by), expect(part, by)))
+        with contextlib.closing(sqlite3.connect(till.path, isolation_level=None)) as pos:
+            pos.execute("BEGIN IMMEDIATE")
+            heard.clear()
+            await until(lambda: daemon.database.trouble and len(heard) > 20)
+            assert daemon.hung() is None
+
+
+# ---- the program -----------------------------------------------------------------------------------------------------
+
+
+async def checked(configuration: Path) -> tuple[int, str]:
+    from tests.test_daemon import COMMAND
+
+    asking = await asyncio.create_subprocess_exec(
+        COMMAND, "healthcheck", "--config", configuration, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asking.communicate()
+    assert asking.returncode is not None
+    return asking.returncode, out.decode()
+
+
+async def test_a_daemon_is_alive_until_it_is_stopped_or_killed(
+    configuration: Path, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    async with process(configuration) as daemon:
+        await until(lambda: world.calls("get_current"))
+        await until_alive(configuration)
+        await asyncio.to_thread(configuration.write_text, "rubbish")  # the daemon goes on by what it has read
+        await until_alive(configuration)
+        daemon.send_signal(signal.SIGSTOP)
+        code, said = await checked(configuration)
+        assert (code, "no answer" in said) == (1, True)
+        daemon.send_signal(signal.SIGCONT)
+        await until_alive(configuration)
+        daemon.kill()
+        await daemon.wait()
+        code, said = await checked(configuration)
+        assert (code, "dead" in said) == (1, True)
+
+
+async def until_alive(configuration: Path) -> None:
+    async with asyncio.timeout(60):
+        while (await checked(configuration))[0] != 0:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def other(configuration: Path) -> Path:
+    """The same, under another name."""
+    return Path(shutil.copy(configuration, configuration.with_name("other.toml")))
+
+
+async def test_one_that_waits_for_another_and_one_whose_service_is_down_are_alive(
+    configuration: Path, other: Path, world: World
+):
+    world.faults.add(Fault(operation="*", status=500))
+    async with process(configuration) as first:
+        await until(lambda: world.calls("login"))
+        async with process(other) as second:
+            await until_alive(other)
+            await until_alive(configuration)
+            assert await ended(second, signal.SIGTERM) == 0
+        assert await ended(first, signal.SIGTERM) == 0
+
+
+async def test_one_that_hangs_says_so_and_feeds_no_watchdog(
+    configuration: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    from orderbridge import config, service
+    from orderbridge.observe import systemd
+
+    fed: list[str] = []
+    monkeypatch.setattr(systemd, "notify", lambda message: fed.append(message) or True)
+    monkeypatch.setattr(service, "ALIVE_S", 0.01)
+    looks: list[Daemon] = []
+    monkeypatch.setattr(Daemon, "hung", lambda daemon: looks.append(daemon) or "poll kadikoy is overdue by 9 s")
+    settings = config.load(configuration, environ={})
+    work = service.Service(settings, lambda: settings)
+    with capture_logs() as lines:
+        task = asyncio.create_task(work.run())
+        await until(lambda: "daemon.hung" in [line["event"] for line in lines])
+        fed.clear()
+        enough = len(looks) + 10
+        await until(lambda: len(looks) > enough)
+        assert systemd.ALIVE not in fed
+        async with asyncio.timeout(60):
+            while not (await asyncio.to_thread(ask, name_of(configuration))).startswith("hung: poll kadikoy"):
+                pass
+        work._end()
+        await task

@@ -1,0 +1,152 @@
+"""Each row of the table of actions, held against everything that hangs on it: the tables, the service, the commands, the words.
+
+What these tests know of an action they know from the table; so a new row is tried by all of them, or fails them.
+"""
+
+import sqlite3
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import pytest
+from tests.jobs.shop import KADIKOY, Shop
+
+from orderbridge import texts
+from orderbridge.actions import ACTIONS, Doubt, Kind, Subject
+from orderbridge.cli.main import program
+from orderbridge.model import Action, Attempt, Outcome, Verdict
+from orderbridge.rules.outbox import argument_problem, lane_of
+from orderbridge.rules.retry import MOST_RESENDS, Pace, decide
+from orderbridge.sandbox import Fault, When
+from orderbridge.store import unfinished
+from orderbridge.store.unfinished import ServerClock
+
+FOOD = 1005
+
+every_action = pytest.mark.parametrize("action", Action)
+with_argument = pytest.mark.parametrize("action", [one for one, kind in ACTIONS.items() if kind.argument is not None])
+
+
+def columns_of(kind: Kind, key: str = "") -> dict[str, Any]:
+    """What a POS writes beside the action; `key`: of its order."""
+    named = {Subject.ORDER: key, Subject.RESTAURANT: KADIKOY, Subject.FOOD: FOOD}[kind.subject]
+    argument = {} if kind.argument is None else {kind.argument.column: kind.argument.least}
+    return {kind.subject.column: named} | argument
+
+
+async def due(shop: Shop, action: Action) -> str:
+    """An order in a status from which the action leads on; its key."""
+    undone = ACTIONS[action].undone
+    return (await shop.taken_in(status_id=min(undone) if undone else 1)).key
+
+
+@every_action
+async def test_the_service_takes_its_call(shop: Shop, action: Action):
+    row = shop.act(action, **columns_of(ACTIONS[action], await due(shop, action)))
+    await shop.drain()
+    assert shop.row(row)["http_status"] == 200, "and no 404 for a path that is none"
+    assert shop.end(row) == ("done", None, "answer")
+    assert len(shop.calls(action)) == 1
+    if (target := ACTIONS[action].target) is not None:
+        assert shop.one("SELECT status_id FROM delivery_orders")["status_id"] == target
+
+
+@with_argument
+async def test_its_argument_is_in_the_body_of_its_call(shop: Shop, action: Action):
+    argument = ACTIONS[action].argument
+    row = shop.act(action, **columns_of(ACTIONS[action], await due(shop, action)) | {argument.column: argument.most})
+    await shop.drain()
+    assert shop.end(row) == ("done", None, "answer")
+    (call,) = shop.calls(action)
+    assert call.body == {argument.column: argument.most}
+
+
+@with_argument
+async def test_the_table_refuses_what_is_outside_its_range(shop: Shop, action: Action):
+    argument, key = ACTIONS[action].argument, await due(shop, action)
+    for wrong in (argument.least - 1, argument.most + 1, None):
+        with pytest.raises(
+            sqlite3.IntegrityError, match=f"needs_{argument.column}_{argument.least}_to_{argument.most}"
+        ):
+            shop.act(action, **columns_of(ACTIONS[action], key) | {argument.column: wrong})
+
+
+@every_action
+async def test_the_table_refuses_another_actions_argument_and_another_subject(shop: Shop, action: Action):
+    kind, key = ACTIONS[action], await due(shop, action)
+    others = {one.argument for one in ACTIONS.values() if one.argument not in {None, kind.argument}}
+    for other in others:
+        with pytest.raises(sqlite3.IntegrityError, match=f"needs_{other.column}"):
+            shop.act(action, **columns_of(kind, key) | {other.column: other.least})
+    with pytest.raises(sqlite3.IntegrityError, match=f"{kind.subject}_action_names_its_{kind.subject}"):
+        shop.act(action, **columns_of(kind, key) | {kind.subject.column: None})
+
+
+@every_action
+async def test_a_row_as_the_table_takes_it_is_right_and_has_a_lane_of_its_own(shop: Shop, action: Action):
+    row_id = shop.act(action, **columns_of(ACTIONS[action], await due(shop, action)))
+    found = await shop.database.read(lambda tx: unfinished.these(tx, [row_id], ServerClock(), shop.clock.now()))
+    (row,) = found.rows
+    subject, key = lane_of(row, "kadikoy")
+    assert (argument_problem(row), subject.split()[0]) == (None, ACTIONS[action].subject)
+    assert key == str(columns_of(ACTIONS[action], row.payment_key or "")[ACTIONS[action].subject.column])
+
+
+@every_action
+def test_each_end_that_it_can_come_to_is_told_in_both_languages(action: Action):
+    now, pace = datetime(2026, 3, 4, tzinfo=UTC), Pace((2, 10, 60), 30, 0)
+    for outcome in Outcome:
+        for times in range(1, MOST_RESENDS + 2):
+            made = decide(action, [Attempt(outcome, "order_not_found")] * times, now=now, pace=pace, retry_at=now)
+            if isinstance(made, Verdict) and made.code is not None:
+                said = {texts.text(made.code, language, state=made.state) for language in texts.LANGUAGES}
+                assert len(said) == len(texts.LANGUAGES)
+                assert not any(f"({made.code})" in one for one in said), "the general sentence"
+
+
+@every_action
+def test_it_has_a_command(action: Action):
+    name, _, word = ACTIONS[action].command.partition(" ")
+    command = program.get_command(click.Context(program), name)
+    assert name in program.list_commands(click.Context(program))
+    offered = {choice for one in command.params if one.name == "what" for choice in one.type.choices}
+    assert not word or word in offered
+    assert command.help
+
+
+@every_action
+async def test_a_lost_answer_is_cleared_up_as_its_row_says(shop: Shop, action: Action):
+    """Whatever the way: in the end it is done once, or done again where that does no harm."""
+    row = shop.act(action, **columns_of(ACTIONS[action], await due(shop, action)))
+    shop.world.faults.add(Fault.drop(action, when=When.AFTER))
+    ended = await shop.verdict(row)
+    sent = len(shop.calls(action))
+    known_by = {Doubt.POLL: "poll", Doubt.REFUSAL: "refusal", Doubt.STATUS: "status", Doubt.NOTHING: "answer"}
+    assert (ended["state"], sent) == ("done", 1 if ACTIONS[action].doubt in {Doubt.POLL, Doubt.STATUS} else 2)
+    assert ended["known_by"] in {known_by[ACTIONS[action].doubt], "poll"}
+
+
+# ---- a row that contradicts itself -----------------------------------------------------------------------------------
+
+SOUND = ACTIONS[Action.ON_THE_WAY]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shown_by": frozenset()},
+        {"shown_by": frozenset({2})},
+        {"target": None},
+        {"subject": Subject.FOOD},
+        {"doubt": Doubt.NOTHING},
+        {"doubt": Doubt.STATUS},
+        {"priority": 3},
+        {"target_shown": "Open"},
+    ],
+    ids=str,
+)
+def test_a_row_that_contradicts_itself_does_not_even_load(wrong: dict[str, Any]):
+    facts = {name: getattr(SOUND, name) for name in Kind.__dataclass_fields__}
+    assert Kind(**facts) == SOUND
+    with pytest.raises(TypeError, match="/orders/ontheway"):
+        Kind(**facts | wrong)

@@ -1,0 +1,66 @@
+"""A cooldown that several accounts share: polled in turn, told once, and shown; see tests/rules/test_cooldown.py."""
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import COOLDOWN_S, Shop
+
+from orderbridge.sandbox import Fault
+
+NAMES = ("kadikoy", "besiktas", "chain")
+
+
+async def play(shop: Shop, seconds: float) -> None:
+    """Each account's polls at their slots."""
+    over = shop.clock.monotonic() + seconds
+    while (due := min(shop._polls_at.values())) < over:
+        await asyncio.sleep(max(due - shop.clock.monotonic(), 0.0))
+        await shop.tick(min(shop._polls_at, key=shop._polls_at.__getitem__))
+
+
+@pytest.mark.parametrize("scope", ["application", "address"])
+async def test_accounts_with_one_cooldown_are_polled_in_turn_and_the_log_names_them_once(
+    open_shop: OpenShop, scope: str
+):
+    shop = await open_shop(*NAMES)
+    shop.world.set_options(cooldown_scope=scope)
+    with capture_logs() as lines:
+        await play(shop, 1800.0)
+    oks: dict[str, list[float]] = defaultdict(list)
+    for call in shop.calls("get_current"):
+        if call.http_status == 200:
+            oks[call.account].append((call.at - shop.world.calls()[0].at).total_seconds())
+    assert set(oks) == set(NAMES)
+    for times in oks.values():
+        assert max(b - a for a, b in zip(times, [*times[1:], 1800.0], strict=True)) <= 3 * COOLDOWN_S * 1.1
+    (alarm,) = [line for line in lines if line["event"] == "cooldown.shared"]
+    assert (alarm["log_level"], set(alarm["accounts"])) == ("error", set(NAMES))
+    assert alarm["cause"]
+    assert alarm["remedy"]
+    shown = shop.rows("SELECT state, polled_in_turn_with FROM delivery_accounts")
+    assert {row["state"] for row in shown} == {"ok"}, "a poll on trial is no failure"
+    assert {frozenset(row["polled_in_turn_with"].split(", ")) for row in shown} == {frozenset(NAMES)}
+
+
+async def test_a_group_that_proved_wrong_is_shown_no_longer(open_shop: OpenShop):
+    shop = await open_shop(*NAMES)
+    shop.world.faults.add(Fault.too_many("get_current", times=9))
+    with capture_logs() as lines:
+        await play(shop, 600.0)
+    assert [line["event"] for line in lines if line["event"].startswith("cooldown.")] == [
+        "cooldown.shared",
+        "cooldown.own",
+    ]
+    assert {row["polled_in_turn_with"] for row in shop.rows("SELECT * FROM delivery_accounts")} == {None}
+
+
+async def test_a_429_to_one_account_while_the_others_do_well_makes_no_group(open_shop: OpenShop):
+    shop = await open_shop(*NAMES)
+    shop.world.faults.add(Fault.too_many("get_current", account="besiktas", times=None))
+    with capture_logs() as lines:
+        await play(shop, 600.0)
+    assert [line for line in lines if line["event"].startswith("cooldown.")] == []
+    assert len([call for call in shop.calls("get_current") if call.account == "kadikoy"]) == 20

@@ -1,0 +1,237 @@
+"""Problems while the daemon's jobs run: seen within the minutes that are configured, told once, over when it is over."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop, listing
+
+from orderbridge.jobs.health import Checkup, Watch, headline, open_problems
+from orderbridge.rules.health import Code, Problem, Severity
+from orderbridge.sandbox import Fault
+
+
+def open_codes(shop: Shop) -> list[tuple[str, str]]:
+    found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
+    return [(one.code, one.subject) for one in found]
+
+
+def take_over(shop: Shop) -> None:
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+
+
+async def test_an_account_that_polls_has_no_problem_and_one_that_stops_has_after_ninety_seconds(shop: Shop):
+    assert open_codes(shop) == [("not_polling", "kadikoy")]
+    await shop.poll()
+    assert open_codes(shop) == []
+    await asyncio.sleep(89)
+    assert open_codes(shop) == []
+    await asyncio.sleep(2)
+    assert open_codes(shop) == [("not_polling", "kadikoy")]
+
+
+async def test_a_clock_that_is_set_while_a_look_reads_is_no_alarm(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    checkup.be_unsure()
+    for _ in range(5):  # until it is sure
+        await shop.poll()
+    read = shop.database.read
+
+    async def set_meanwhile(work: Any) -> Any:
+        monkeypatch.setattr(shop.database, "read", read)
+        shop.clock.ahead = timedelta(days=-365)
+        while not (await shop.poll()).ok:
+            pass
+        return await read(work)
+
+    monkeypatch.setattr(shop.database, "read", set_meanwhile)
+    assert await checkup.look() == []
+
+
+async def test_a_dead_line_is_one_problem_whatever_waits_behind_it(shop: Shop):
+    orders = [await shop.taken_in() for _ in range(3)]
+    take_over(shop)
+    shop.line.cut.add("*")
+    await shop.poll()
+    for order in orders:
+        shop.act("accept", order)
+    await shop.drain()
+    assert open_codes(shop) == [("unreachable", "kadikoy")]
+    shop.line.cut.clear()
+    await asyncio.sleep(60)
+    await shop.poll()
+    await shop.drain()
+    assert open_codes(shop) == []
+
+
+async def test_a_poll_that_is_answered_with_an_error_is_a_problem_until_the_next_good_one(shop: Shop):
+    await shop.poll()
+    shop.world.faults.add(Fault(operation="get_current", status=500, times=1))
+    await shop.poll()
+    assert open_codes(shop) == [("poll_failing", "kadikoy")]
+    await shop.poll()
+    assert open_codes(shop) == []
+
+
+async def test_a_refused_login_is_a_problem(shop: Shop):
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    assert open_codes(shop) == [("login_refused", "kadikoy")]
+
+
+async def test_an_order_that_nobody_takes_over_or_answers(shop: Shop):
+    order = await shop.taken_in()
+    await asyncio.sleep(181)
+    await shop.poll()
+    assert open_codes(shop) == [("not_taken_over", "")]
+    take_over(shop)
+    assert open_codes(shop) == [("unanswered", order.key)]
+    shop.act("accept", order)
+    await shop.drain()
+    assert open_codes(shop) == []
+
+
+async def test_an_accept_that_expired_is_a_problem_until_somebody_answers(shop: Shop):
+    order = await shop.taken_in()
+    take_over(shop)
+    shop.line.cut.add("accept")
+    row = shop.act("accept", order, valid_minutes=1)
+    assert (await shop.verdict(row))["state"] == "expired"
+    shop.line.cut.clear()
+    await shop.poll()
+    assert open_codes(shop) == [("accept_failed", order.key)]
+    shop.world.change_status(order.key, 2)  # in the service's panel
+    await shop.poll()
+    assert open_codes(shop) == []
+
+
+async def test_a_customers_cancellation_that_no_till_reads(shop: Shop):
+    order = await shop.taken_in(status_id=2)
+    take_over(shop)
+    shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    assert open_codes(shop) == []
+    await asyncio.sleep(121)
+    await shop.poll()
+    assert open_codes(shop) == [("cancellation_unseen", order.key)]
+    take_over(shop)
+    assert open_codes(shop) == []
+
+
+async def test_what_a_till_cancels_itself_is_no_problem(shop: Shop):
+    order = await shop.taken_in()
+    take_over(shop)
+    shop.act("cancel", order)
+    await shop.drain()
+    await asyncio.sleep(121)
+    await shop.poll()
+    assert open_codes(shop) == []
+
+
+async def test_a_document_that_is_no_order_is_a_problem(shop: Shop):
+    shop.world.faults.add(listing({"payment_key": "7"}))
+    await shop.poll()
+    assert open_codes(shop) == [("quarantined", "")]
+
+
+async def test_a_scheduled_order_may_wait_for_its_answer(open_shop: OpenShop):
+    shop = await open_shop()
+    await shop.taken_in(scheduled_date="2026-03-04 20:00:00")
+    take_over(shop)
+    await asyncio.sleep(181)
+    await shop.poll()
+    assert open_codes(shop) == []
+
+
+# ---- the log ---------------------------------------------------------------------------------------------------------
+
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def told(*rounds: list[Problem]) -> list[tuple[str, str, str]]:
+    watch = Watch("en")
+    with capture_logs() as lines:
+        for found in rounds:
+            watch.see(found, 60.0)
+    return [(line["log_level"], line["event"], str(line["code"])) for line in lines]
+
+
+def problem(code: Code = Code.UNREACHABLE, severity: Severity = Severity.SEVERE, **more: Any) -> Problem:
+    return Problem(code, "kadikoy", NOON, severity, **more)
+
+
+def test_a_problem_is_told_when_it_begins_and_when_it_ends():
+    assert told([problem()], [problem()], [problem(count=2)], [], []) == [
+        ("error", "problem.began", "unreachable"),
+        ("info", "problem.ended", "unreachable"),
+    ]
+
+
+def test_one_that_becomes_severe_is_told_again():
+    assert told([problem(severity=Severity.WARNING)], [problem()], [problem(severity=Severity.WARNING)]) == [
+        ("warning", "problem.began", "unreachable"),
+        ("error", "problem.began", "unreachable"),
+    ]
+
+
+def test_how_long_it_was_open_is_measured_by_the_clock_that_nobody_sets():
+    watch = Watch("en")
+    with capture_logs() as lines:
+        for found, at in (([problem()], 10.0), ([problem()], 15.0), ([], 70.0), ([problem()], 80.0), ([], 85.0)):
+            watch.see(found, at)
+    assert [line["seconds"] for line in lines if line["event"] == "problem.ended"] == [60, 5]
+
+
+def test_what_many_have_in_common_is_one_line_with_the_first_names():
+    watch = Watch("en")
+    all_of_them = [Problem(Code.UNREACHABLE, f"a{number}", NOON, Severity.SEVERE) for number in range(1000)]
+    with capture_logs() as lines:
+        watch.see([*all_of_them[:2], problem(Code.QUARANTINED)], 10.0)
+        watch.see([*all_of_them, problem(Code.QUARANTINED)], 15.0)
+        watch.see(all_of_them[:1], 70.0)
+    first = [f"a{number}" for number in range(2, 7)]
+    said = [(one["event"], one["code"], one.get("subject") or one["subjects"], one["count"]) for one in lines]
+    assert said == [
+        ("problem.began", "unreachable", "a0", 1),
+        ("problem.began", "unreachable", "a1", 1),
+        ("problem.began", "quarantined", "kadikoy", 1),
+        ("problem.began", "unreachable", first, 998),
+        ("problem.ended", "unreachable", ["a1", *first[:4]], 999),
+        ("problem.ended", "quarantined", "kadikoy", 1),
+    ]
+    assert lines[-2]["seconds"] == 60, "since the first of them began"
+    assert watch.open.keys() == {(Code.UNREACHABLE, "a0")}
+
+
+def test_one_of_two_that_ends_leaves_the_other():
+    both = [problem(), problem(Code.QUARANTINED, Severity.WARNING)]
+    assert [event for _, event, _ in told(both, both[1:])] == ["problem.began", "problem.began", "problem.ended"]
+
+
+@pytest.mark.parametrize("language, word", [("tr", "Platforma"), ("en", "The service")])
+def test_the_log_says_cause_and_remedy_and_not_what_the_service_said(language: str, word: str):
+    with capture_logs() as lines:
+        Watch(language).see([problem(detail="Ayşe Yılmaz, 0532")], 0.0)
+    (line,) = lines
+    assert line["cause"].startswith(word)
+    assert line["remedy"]
+    assert "Ayşe" not in str(line)
+
+
+@pytest.mark.parametrize(
+    "language, lines",
+    [
+        ("en", ["green: 12 accounts polled", "YELLOW: quarantined", "RED: login refused: kadikoy, since 21:02 (+1)"]),
+        ("tr", ["yeşil: 12 hesap sorgulanıyor", "SARI: quarantined", "KIRMIZI: login refused: kadikoy, başlangıç 21:02 (+1)"]),
+    ],
+)  # fmt: skip
+def test_all_of_it_in_one_line_is_the_light_and_the_worst(language: str, lines: list[str]):
+    kept = Problem(Code.QUARANTINED, "", None, Severity.WARNING)
+    refused = Problem(Code.LOGIN_REFUSED, "kadikoy", datetime(2026, 11, 21, 18, 2, tzinfo=UTC), Severity.SEVERE)
+    for found, line in zip([[], [kept], [refused, kept]], lines, strict=True):
+        assert headline(found, 12, ZoneInfo("Europe/Istanbul"), language) == line

@@ -1,0 +1,153 @@
+"""Lists that do not come in whole: too large, or cut by the service. Their orders come in all the same."""
+
+import itertools
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import COOLDOWN_S, Shop
+
+from orderbridge.net import http
+from orderbridge.sandbox import Fault
+from orderbridge.sandbox.state import Order
+
+LIMIT = 100_000  # bytes of a body, for these tests
+
+
+@pytest.fixture
+def small_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_BODY_LIMIT", LIMIT)
+
+
+def large(shop: Shop, status_id: int, share: float = 0.6) -> Order:
+    return shop.place(status_id=status_id, note="x" * int(LIMIT * share))
+
+
+def asked(shop: Shop) -> list[int | None]:
+    """The statuses of all polls so far; None: the whole list."""
+    return [int(call.argument) if call.argument else None for call in shop.calls("get_current")]
+
+
+@pytest.mark.usefixtures("small_bodies")
+async def test_a_list_that_is_too_large_is_asked_for_by_status_until_it_comes_in_whole(open_shop: OpenShop):
+    shop = await open_shop(needs_payment_status_id=7)
+    placed = [large(shop, status) for status in (1, 2, 16, 7)]
+    with capture_logs() as lines:
+        polls = [await shop.poll() for _ in range(6)]
+    assert asked(shop) == [None, 1, 2, 16, 7, None]
+    assert [polled.acknowledged for polled in polls] == [0, 1, 1, 1, 1, 0]
+    assert {shop.order(order)["acknowledged_utc"] is not None for order in placed} == {True}
+    told = [line["event"] for line in lines]
+    assert [told.count(event) for event in ("poll.list_too_large", "poll.failed", "poll.recovered")] == [1, 1, 1]
+    assert shop.one("SELECT state, last_error FROM delivery_accounts") == {"state": "ok", "last_error": None}
+
+
+@pytest.mark.usefixtures("small_bodies")
+async def test_the_parts_keep_the_cooldown_and_the_account_shows_what_is_wrong(shop: Shop):
+    large(shop, 1), large(shop, 2)
+    for _ in range(3):
+        await shop.poll()
+        assert shop.one("SELECT state FROM delivery_accounts")["state"] == "failing"
+    times = [call.at for call in shop.calls("get_current")]
+    assert all((after - before).total_seconds() >= COOLDOWN_S for before, after in itertools.pairwise(times))
+    assert "by status" in shop.one("SELECT last_error FROM delivery_accounts")["last_error"]
+
+
+@pytest.mark.usefixtures("small_bodies")
+async def test_a_part_that_is_too_large_itself_keeps_no_other_out_and_is_told_once(shop: Shop):
+    stuck = [large(shop, 1), large(shop, 1)]
+    fine = large(shop, 16, 0.3)
+    with capture_logs() as lines:
+        for _ in range(10):
+            await shop.poll()
+    # From the second round on the cancelled ones are asked for, too: they may be what fills the list.
+    assert asked(shop) == [None, 1, 2, 16, None, 1, 2, 16, 6, None]
+    assert [order.acknowledged for order in (*stuck, fine)] == [False, False, True]
+    told = [(line["event"], line.get("status_id")) for line in lines if line["event"].startswith("poll.")]
+    assert told == [("poll.list_too_large", None), ("poll.failed", None), ("poll.part_too_large", 1)]
+
+
+@pytest.mark.usefixtures("small_bodies")
+async def test_a_part_that_was_not_asked_or_refused_is_asked_for_again(shop: Shop):
+    large(shop, 1), large(shop, 2)
+    await shop.poll()
+    shop.world.faults.add(Fault.error("get_current", 429, "çok fazla istek"))
+    await shop.poll()
+    shop.line.cut = {"get_current"}
+    await shop.poll()
+    shop.line.cut = set()
+    await shop.poll()
+    assert asked(shop) == [None, 1, 1]
+
+
+@pytest.mark.usefixtures("small_bodies")
+async def test_what_a_part_lacks_proves_nothing(shop: Shop):
+    order = await shop.taken_in()
+    large(shop, 2), large(shop, 2)
+    await shop.poll()
+    row = shop.act("accept", order)
+    shop.world.faults.add(Fault.drop("accept"))
+    await shop.drain()
+    assert (await shop.poll()).delivered == 0
+    await shop.drain()
+    assert asked(shop)[-1] == 1
+    assert (len(shop.calls("accept")), shop.row(row)["state"]) == (1, "sending")
+
+
+# ---- lists that the service may have cut -------------------------------------------------------------------------------
+
+
+async def unanswered(shop: Shop, others: int) -> int:
+    """An accept without an answer, whose order is acknowledged; then a poll that lists `others` and not it."""
+    order = await shop.taken_in()
+    row = shop.act("accept", order)
+    for _ in range(others):
+        shop.place()
+    shop.world.faults.add(Fault.drop("accept"))
+    await shop.drain()
+    assert (await shop.poll()).delivered == others
+    await shop.drain()
+    return row
+
+
+@pytest.mark.parametrize(
+    "others, limit, sent",
+    [
+        pytest.param(49, None, 2, id="below a page"),
+        pytest.param(50, None, 1, id="a page"),
+        pytest.param(51, None, 2, id="more than a page"),
+        pytest.param(50, 60, 2, id="below the known limit"),
+        pytest.param(60, 60, 1, id="the known limit"),
+        pytest.param(3, 2, 1, id="more than the known limit"),
+    ],
+)
+async def test_what_a_list_lacks_that_may_be_cut_proves_nothing(
+    open_shop: OpenShop, others: int, limit: int | None, sent: int
+):
+    shop = await open_shop(list_limit=limit)
+    with capture_logs() as lines:
+        await unanswered(shop, others)
+    assert len(shop.calls("accept")) == sent, "its absence says that it was not done, and it is sent again"
+    told = [line for line in lines if line["event"] == "poll.list_may_be_cut"]
+    assert [("list_limit" in line["remedy"], line["log_level"]) for line in told] == [(True, "warning")] * (2 - sent)
+
+
+async def test_a_list_that_may_be_cut_is_told_once(shop: Shop):
+    placed = [shop.place() for _ in range(50)]
+    with capture_logs() as lines:
+        for _ in range(3):
+            await shop.poll()
+            for order in placed:
+                order.acknowledged = False
+    assert [line["event"] for line in lines].count("poll.list_may_be_cut") == 1
+
+
+async def test_a_cut_list_shrinks_by_its_acknowledgements(shop: Shop):
+    shop.world.set_options(list_limit=2)
+    placed = [shop.place() for _ in range(5)]
+    assert [(await shop.poll()).acknowledged for _ in range(4)] == [2, 2, 1, 0]
+    assert all(order.acknowledged for order in placed)
+    shop.world.set_options(list_limit=0)
+    more: list[Any] = [shop.place() for _ in range(3)]
+    assert (await shop.poll()).acknowledged == len(more)

@@ -1,0 +1,86 @@
+"""The ledger by itself: what waits is written together, and each note is answered."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from tests.rules.builders import row
+
+from orderbridge.errors import FileLost
+from orderbridge.jobs.claims import Unwritten
+from orderbridge.jobs.ledger import Ledger
+from orderbridge.jobs.send import Claim, Result
+from orderbridge.model import Action, Attempt, Outcome
+from orderbridge.rules.lines import Entry
+from orderbridge.rules.retry import Step
+
+
+class Slow:
+    """A database whose transactions end when they are told to. What each wrote is in `written`."""
+
+    is_sqlite = True
+
+    def __init__(self) -> None:
+        self.done = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.written: list[list[str]] = []
+        self.error: Exception | None = None
+
+    async def run(self, work: Callable[[Any], Any], *, urgent: bool) -> Any:
+        self.begun.set()
+        await self.done.wait()
+        if self.error is not None:
+            raise self.error
+        self.written.append([])
+        return work(self.written[-1])
+
+
+def told(name: str) -> Any:
+    """Stands for the claims, or for the outcomes: each note is answered by its kind."""
+
+    def write(transaction: list[str], notes: Sequence[Any]) -> list[tuple[Any, str]]:
+        transaction += [name] * len(notes)
+        return [(note, name) for note in notes]
+
+    return SimpleNamespace(claim=write, post=write)
+
+
+def a_ledger(database: Slow) -> Ledger:
+    deferred: Any = SimpleNamespace(forget=lambda _: None)
+    clock: Any = SimpleNamespace(monotonic=lambda: 0.0)
+    slow: Any = database
+    return Ledger(slow, clock, deferred, told("claim"), told("outcome"), moved=lambda: None)
+
+
+def an_entry(number: int) -> Entry:
+    return Entry(row(Action.ACCEPT, number), "kadikoy", ("order", str(number)), None, 0.0)
+
+
+def a_result(number: int) -> Result:
+    account: Any = None
+    claim = Claim(row(Action.ACCEPT, number), ("order", ""), account, Step.SEND, (), 1)
+    return Result(claim, Attempt(Outcome.OK, None, 200))
+
+
+async def test_what_waits_while_a_transaction_is_under_way_is_written_by_the_next_one():
+    database = Slow()
+    ledger = a_ledger(database)
+    first = asyncio.ensure_future(ledger.claim(an_entry(1)))
+    await database.begun.wait()
+    others = [asyncio.ensure_future(ledger.claim(an_entry(number))) for number in (2, 3)]
+    others += [asyncio.ensure_future(ledger.write(a_result(4)))]
+    await asyncio.sleep(0)
+    database.done.set()
+    assert await asyncio.gather(first, *others) == ["claim", "claim", "claim", "outcome"]
+    assert database.written == [["claim"], ["outcome", "claim", "claim"]]
+    assert not ledger.is_writing
+
+
+async def test_a_claim_is_told_that_the_file_is_lost_and_so_is_whoever_asks():
+    database = Slow()
+    database.error = FileLost("gone")
+    database.done.set()
+    ledger = a_ledger(database)
+    assert await ledger.claim(an_entry(1)) == Unwritten()
+    assert (ledger.failed, ledger.is_busy()) == (database.error, False)

@@ -1,0 +1,162 @@
+"""Polls' notes in groups: on disk before a request leaves, one COMMIT for many, and each account's trouble its own."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import IntegrityError, OperationalError
+from tests.jobs.shop import START, FakeClock, text_of
+
+from orderbridge.jobs.notes import AFTER_S, BEFORE_S, Notes
+from orderbridge.store import accounts
+from orderbridge.store.accounts import Entry, Success
+from orderbridge.store.database import Database
+
+LONGEST = timedelta(seconds=50)
+NAMES = ("besiktas", "kadikoy", "moda")
+
+
+class Book:
+    """The table of accounts as another program reads it, and how often it was written to."""
+
+    def __init__(self, database: Database, path: Path) -> None:
+        self.database = database
+        self._reader = sqlite3.connect(path, isolation_level=None)
+        self.commits = 0
+        event.listen(database.engine, "commit", self._count)
+
+    def _count(self, connection: Any) -> None:
+        self.commits += not connection.get_execution_options().get("orderbridge_read", False)
+
+    def column(self, name: str) -> dict[str, Any]:
+        return dict(self._reader.execute(f"SELECT fingerprint, {name} FROM delivery_accounts"))
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+@pytest.fixture
+def book(tmp_path: Path, empty_file: Path) -> Iterator[Book]:
+    path = tmp_path / "notes.db"
+    path.write_bytes(empty_file.read_bytes())
+    database = Database(f"sqlite:///{path}", inline=True, accept_unsafe_durability=True)
+    database.write_now(lambda tx: accounts.register(tx, [Entry(name, name) for name in NAMES]))
+    book = Book(database, path)
+    yield book
+    book.close()
+    database.close()
+
+
+@pytest.fixture
+def notes(book: Book, clock: FakeClock) -> Notes:
+    return Notes(book.database, clock, longest=LONGEST)
+
+
+def good(name: str, at: datetime = START) -> Success:
+    return Success(name, at, at + timedelta(seconds=30), 30)
+
+
+async def test_polls_that_are_due_together_are_noted_in_one_commit(notes: Notes, book: Book):
+    assert await asyncio.gather(*map(notes.reserve, NAMES)) == [None] * 3
+    assert book.commits == 1
+    assert set(book.column("next_poll_utc").values()) == {text_of(START + LONGEST)}
+
+
+async def test_none_may_leave_before_its_note_is_on_disk(notes: Notes, book: Book):
+    left: list[str] = []
+
+    async def leave(name: str) -> None:
+        await notes.reserve(name)
+        assert book.column("next_poll_utc")[name] == text_of(START + LONGEST)
+        left.append(name)
+
+    await asyncio.gather(*map(leave, NAMES))
+    assert sorted(left) == sorted(NAMES)
+
+
+async def test_none_leaves_when_the_commit_fails(notes: Notes, book: Book):
+    def fail(_: Any) -> None:
+        raise OperationalError("COMMIT", None, sqlite3.OperationalError("database is locked"))
+
+    event.listen(book.database.engine, "commit", fail)
+    ended = await asyncio.gather(*map(notes.reserve, NAMES), return_exceptions=True)
+    event.remove(book.database.engine, "commit", fail)
+    assert [type(one) for one in ended] == [OperationalError] * 3
+    assert set(book.column("next_poll_utc").values()) == {None}
+
+
+async def test_one_that_may_not_leave_yet_keeps_none_of_the_others(notes: Notes, book: Book):
+    later = START + timedelta(seconds=12)
+    book.database.write_now(lambda tx: accounts.note_poll(tx, "kadikoy", next_poll_utc=later))
+    assert await asyncio.gather(*map(notes.reserve, NAMES)) == [None, later, None]
+    assert book.column("next_poll_utc")["kadikoy"] == text_of(later)
+    assert book.column("last_poll_utc")["kadikoy"] is None
+
+
+async def test_a_note_from_a_clock_that_was_ahead_is_cut(notes: Notes, book: Book):
+    far = START + timedelta(days=2)
+    book.database.write_now(lambda tx: accounts.note_poll(tx, "kadikoy", next_poll_utc=far))
+    assert await asyncio.gather(*map(notes.reserve, NAMES)) == [None, START + LONGEST, None]
+
+
+@pytest.mark.parametrize("reserved", ["besiktas", "moda"])
+async def test_one_whose_note_the_database_refuses_harms_only_itself(notes: Notes, book: Book, reserved: str):
+    trigger = "BEFORE UPDATE ON delivery_accounts WHEN NEW.fingerprint = 'kadikoy'"
+    book.database.write_now(
+        lambda tx: tx.exec_driver_sql(f"CREATE TRIGGER refuse {trigger} BEGIN SELECT RAISE(ABORT, 'no'); END")
+    )
+    first, second = await asyncio.gather(
+        notes.reserve(reserved), notes.succeeded(good("kadikoy")), return_exceptions=True
+    )
+    assert first is None
+    assert isinstance(second, IntegrityError)
+    assert book.column("next_poll_utc")[reserved] == text_of(START + LONGEST)
+    ended = await asyncio.gather(
+        notes.failed(reserved, state="failing"), notes.reserve("kadikoy"), return_exceptions=True
+    )
+    assert [type(one) for one in ended] == [type(None), IntegrityError]
+    assert book.column("state")[reserved] == "failing"
+
+
+async def test_one_that_has_gone_meanwhile_holds_up_nobody(notes: Notes, book: Book):
+    gone = asyncio.create_task(notes.reserve("kadikoy"))
+    stays = asyncio.create_task(notes.reserve("moda"))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert await stays is None
+    assert await notes.reserve("besiktas") is None
+
+
+async def test_what_comes_while_a_group_is_written_is_the_next_group(notes: Notes, book: Book):
+    real, more = book.database.run, []
+
+    async def run(work: Any, **options: Any) -> Any:
+        if not more:
+            more.extend(asyncio.create_task(notes.reserve(name)) for name in ("besiktas", "moda"))
+            await asyncio.sleep(1.0)
+        return await real(work, **options)
+
+    book.database.run = run  # type: ignore[method-assign]
+    assert await notes.reserve("kadikoy") is None
+    assert await asyncio.gather(*more) == [None, None]
+    assert book.commits == 2
+
+
+async def test_with_many_accounts_a_note_waits_for_others_and_not_for_long(book: Book, clock: FakeClock):
+    notes = Notes(book.database, clock, longest=LONGEST, many=True)
+    began = clock.monotonic()
+    after = asyncio.create_task(notes.succeeded(good("kadikoy")))
+    await asyncio.sleep(AFTER_S / 2)
+    assert book.commits == 0
+    await notes.reserve("moda")  # takes along what waits
+    await after
+    assert book.commits == 1
+    assert clock.monotonic() - began == pytest.approx(AFTER_S / 2 + BEFORE_S)
+    await notes.succeeded(good("moda"))
+    assert clock.monotonic() - began == pytest.approx(AFTER_S / 2 + BEFORE_S + AFTER_S)
+    assert book.column("state") == {"besiktas": "new", "kadikoy": "ok", "moda": "ok"}

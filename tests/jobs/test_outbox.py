@@ -1,0 +1,253 @@
+"""Many rows: what may leave does, nobody takes another's place, and what changes in the table is seen."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop
+
+from orderbridge.jobs.deferred import STUCK_S
+from orderbridge.jobs.feed import FLOOR_S
+from orderbridge.sandbox import Fault, When
+from orderbridge.sandbox.scenery import BESIKTAS
+from orderbridge.store import actions
+
+FOODS = "INSERT INTO delivery_actions (action, food_id, account) VALUES ('deactivate_food', ?, ?)"
+
+
+def insert_foods(shop: Shop, number: int, account: str = "kadikoy", *, first: int = 1) -> None:
+    shop.till.execute("BEGIN IMMEDIATE")
+    shop.till.executemany(FOODS, [(food, account) for food in range(first, first + number)])
+    shop.till.execute("COMMIT")
+
+
+async def turn(shop: Shop, *, woken: bool = True) -> None:
+    """What the outbox does when it is woken, until nothing is left to read. Each answer comes before the next page."""
+    if woken:
+        shop.outbox.wake()
+    while (await shop.outbox.turn()).again_in == 0:
+        await shop.outbox.quiet()
+    await shop.outbox.quiet()
+
+
+async def test_the_rows_of_an_account_whose_login_is_refused_stop_nobody(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    order = await shop.taken_in()
+    shop.world.refuse_account("besiktas")
+    insert_foods(shop, 20_100, "besiktas")
+    stuck = shop.act("deactivate_food", food_id=1, account="besiktas", valid_minutes=1)
+    accept = shop.act("accept", order)
+    await shop.drain()
+    assert (shop.row(accept)["state"], shop.row(stuck)["state"]) == ("done", "pending")
+    await asyncio.sleep(61)
+    await shop.outbox.tick()
+    assert shop.row(stuck)["state"] == "expired"
+
+
+async def test_order_actions_go_before_foods_and_restaurants(open_shop: OpenShop):
+    shop = await open_shop(actions={"max_in_flight": 2})
+    orders = [await shop.taken_in(status_id=status) for status in (1, 16)]
+    insert_foods(shop, 30)
+    complete, accept = shop.act("complete", orders[1]), shop.act("accept", orders[0])
+    await shop.outbox.tick()
+    await shop.outbox.quiet()
+    assert (shop.row(accept)["state"], shop.row(complete)["state"]) == ("done", "done")
+    assert shop.calls("deactivate_food") == []
+
+
+async def test_an_account_with_many_rows_leaves_places_for_one_with_few(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas", actions={"max_in_flight": 4})
+    insert_foods(shop, 30)
+    row = shop.act("deactivate_food", food_id=2001, account="besiktas")
+    await shop.outbox.tick()
+    await shop.outbox.quiet()
+    assert shop.row(row)["state"] == "done"
+
+
+@pytest.mark.parametrize("down", ["line", "login"])
+async def test_an_outage_is_told_at_its_beginning_and_at_its_end(shop: Shop, down: str):
+    rows = [shop.act("complete", await shop.taken_in(status_id=16)) for _ in range(8)]
+    if down == "line":
+        shop.line.cut = {"*"}
+    else:
+        shop.world.end_tokens("kadikoy")
+        shop.world.refuse_account("kadikoy")
+    with capture_logs() as logs:
+        for _ in range(900):
+            await shop.drain()
+            await asyncio.sleep(2.0)
+        told = [line for line in logs if line["event"].startswith(("account.rows", "action."))]
+        assert [(line["event"], line["rows"], line["log_level"]) for line in told if line["log_level"] != "debug"] == [
+            ("account.rows_wait", 8, "warning")
+        ]
+        if down == "login":  # which nobody mends in this place
+            return
+        logs.clear()
+        shop.line.cut = set()
+        for row in rows:
+            assert (await shop.verdict(row))["state"] == "done"
+    assert [line["event"] for line in logs if line["event"].startswith("account.rows")] == ["account.rows_go"]
+
+
+# ---- what changes in the table, as the daemon sees it when it is woken -----------------------------------------------
+
+
+async def test_a_new_row_behind_many_is_seen_when_it_is_written(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    order = await shop.taken_in()
+    shop.world.refuse_account("besiktas")
+    insert_foods(shop, 1500, "besiktas")
+    await turn(shop)
+    accept = shop.act("accept", order)
+    await turn(shop)
+    assert shop.row(accept)["state"] == "done"
+
+
+async def test_a_row_that_is_committed_late_is_seen_at_the_next_look_at_all(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    order = await shop.taken_in()
+    shop.world.refuse_account("besiktas")
+    shop.till.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('delivery_actions', 100)")
+    insert_foods(shop, 1500, "besiktas")
+    await turn(shop)
+    late = shop.act("accept", order, id=7)
+    await asyncio.sleep(FLOOR_S)
+    await turn(shop, woken=False)
+    assert shop.row(late)["state"] == "done"
+
+
+@pytest.mark.parametrize("beside", [0, 300])
+async def test_what_is_asked_back_ends_at_once_however_many_wait(open_shop: OpenShop, beside: int):
+    shop = await open_shop("kadikoy", "besiktas")
+    shop.world.refuse_account("besiktas")
+    row = shop.act("deactivate_food", food_id=999, account="besiktas")
+    insert_foods(shop, beside, "besiktas")
+    await turn(shop)
+    shop.till.execute("UPDATE delivery_actions SET withdraw = 1 WHERE id = ?", (row,))
+    await turn(shop)
+    assert shop.row(row)["state"] == "withdrawn"
+
+
+@pytest.mark.parametrize("beside", [0, 300])
+async def test_what_a_look_makes_of_a_row_is_seen_with_the_next_wake(open_shop: OpenShop, beside: int):
+    shop = await open_shop("kadikoy", "besiktas")
+    shop.world.refuse_account("besiktas")
+    row = shop.act("accept", await shop.taken_in())
+    shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
+    await turn(shop)
+    insert_foods(shop, beside, "besiktas")
+    await shop.poll()  # it shows that nothing was done
+    await turn(shop)
+    assert shop.row(row)["state"] == "done"
+
+
+async def test_a_row_that_is_retried_by_hand_is_seen(shop: Shop):
+    row = shop.act("deactivate_food", food_id=1001)
+    shop.world.faults.add(Fault.error("deactivate_food", 500, "hata", times=4))
+    assert (await shop.verdict(row))["state"] == "failed"
+    await turn(shop)
+    assert await shop.database.run(lambda tx: actions.retry(tx, row, shop.clock.now() + timedelta(hours=1)))
+    await turn(shop)
+    assert shop.row(row)["state"] == "done"
+
+
+async def test_a_row_that_is_deleted_is_forgotten(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    shop.world.refuse_account("besiktas")
+    insert_foods(shop, 3, "besiktas")
+    await turn(shop)
+    shop.till.execute("DELETE FROM delivery_actions WHERE food_id = 2")
+    await turn(shop)
+    assert len(shop.outbox.queue) == 2
+    shop.till.execute("DELETE FROM delivery_actions")
+    await asyncio.sleep(FLOOR_S)
+    await turn(shop, woken=False)
+    assert len(shop.outbox.queue) == 0
+
+
+async def test_an_order_that_another_account_takes_over_goes_with_it(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    order = shop.place(restaurant_id=BESIKTAS)
+    await shop.poll("besiktas")
+    shop.till.execute("UPDATE delivery_orders SET account = 'gone'")
+    row = shop.act("accept", order)
+    await turn(shop)
+    assert shop.row(row)["state"] == "pending"
+    shop.till.execute("UPDATE delivery_orders SET account = 'besiktas'")
+    await asyncio.sleep(FLOOR_S)
+    await turn(shop, woken=False)
+    assert (shop.row(row)["state"], shop.calls("accept")[0].account) == ("done", "besiktas")
+
+
+async def test_an_answer_frees_its_place_before_its_verdict_is_written(open_shop: OpenShop):
+    shop = await open_shop(actions={"max_in_flight": 1})
+    stuck = shop.act("accept", await shop.taken_in())
+    fine = shop.act("accept", await shop.taken_in())
+    shop.till.execute(
+        f"CREATE TRIGGER no BEFORE UPDATE ON delivery_actions WHEN NEW.id = {stuck} AND NEW.state = 'done'"
+        " BEGIN SELECT raise(ABORT, 'no'); END"
+    )
+    await shop.drain()
+    await asyncio.sleep(STUCK_S)
+    await shop.drain()
+    assert (shop.row(stuck)["state"], shop.row(fine)["state"]) == ("sending", "done")
+
+
+async def test_many_rows_are_claimed_and_written_in_few_transactions(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    for food in range(1001, 1009):
+        shop.act("deactivate_food", food_id=food)
+    started: list[int] = []
+    ended: list[int] = []
+    start, finish = actions.start, actions.finish
+    monkeypatch.setattr(actions, "start", lambda tx, rows, now: (started.append(len(rows)), start(tx, rows, now)))
+    monkeypatch.setattr(actions, "finish", lambda tx, ends, now: (ended.append(len(ends)), finish(tx, ends, now))[1])
+    await shop.drain()
+    assert shop.rows("SELECT DISTINCT state FROM delivery_actions") == [{"state": "done"}]
+    assert (len(started), sum(started), sum(ended)) == (1, 8, 8)
+    assert len(ended) < 8
+
+
+@pytest.mark.parametrize("from_the_start", [True, False])
+async def test_no_row_overtakes_an_older_one_of_its_lane_that_is_not_read_yet(
+    open_shop: OpenShop, from_the_start: bool
+):
+    shop = await open_shop("kadikoy", "besiktas")
+    order, other = await shop.taken_in(status_id=2), await shop.taken_in()
+    shop.world.refuse_account("besiktas")
+    if not from_the_start:
+        await turn(shop)
+    insert_foods(shop, 1100, "besiktas")
+    older = [
+        shop.act("deactivate_food", food_id=1001, account="kadikoy"),
+        shop.act("on_the_way", order),
+        shop.act("accept", other),
+    ]
+    insert_foods(shop, 1100, "besiktas", first=5000)
+    newer = [
+        shop.act("activate_food", food_id=1001, account="kadikoy"),
+        shop.act("complete", order),
+        shop.act("cancel", other),
+    ]
+    await turn(shop)
+    await turn(shop)
+    assert [shop.row(row)["state"] for row in older] == ["superseded", "done", "superseded"]
+    assert [shop.row(row)["state"] for row in newer] == ["done"] * 3
+    assert shop.told("on_the_way", "complete") == ["on_the_way", "complete"]
+    assert shop.calls("accept") == []
+
+
+async def test_a_claim_whose_commit_comes_through_late_is_found(shop: Shop):
+    order = await shop.taken_in()
+    row = shop.act("accept", order)
+    await shop.outbox.feed.everything()
+    shop.till.execute("UPDATE delivery_actions SET state = 'sending'")
+    shop.till.execute(
+        "INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) VALUES (?, 1, '')", (row,)
+    )
+    for _ in range(60):
+        shop.outbox.wake()
+        await shop.outbox.safe_turn()
+        await asyncio.sleep(FLOOR_S)
+    assert shop.row(row)["state"] == "done"

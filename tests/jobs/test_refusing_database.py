@@ -1,0 +1,236 @@
+"""A POS whose own triggers refuse what the daemon writes: what is known is never acknowledged unwritten."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop
+from tests.jobs.test_health import open_codes
+
+from orderbridge.sandbox.state import Order
+
+RAISES = ["RAISE(ABORT, 'no')", "RAISE(FAIL, 'no')", "RAISE(ROLLBACK, 'no')"]
+LEFT_OUT = "RAISE(IGNORE)"
+NO_SUCH_TABLE = "1 FROM pos_tickets"  # the POS's own trigger is broken
+
+
+def refuse(shop: Shop, event: str, raises: str = RAISES[0], *, when: str = "1") -> None:
+    shop.till.execute(f"CREATE TRIGGER no BEFORE {event} WHEN {when} BEGIN SELECT {raises}; END")
+
+
+def allow(shop: Shop) -> None:
+    shop.till.execute("DROP TRIGGER no")
+
+
+def told(lines: Any, *events: str) -> list[str]:
+    return [line["event"] for line in lines if line["event"] in events]
+
+
+async def cancelled(shop: Shop) -> Order:
+    """An order that a till has taken over, and that its customer has cancelled since, with other lines."""
+    order = await shop.taken_in(note="with onions")
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = 1")
+    order.document["note"] = "without onions"
+    shop.world.cancel_by_customer(order.key)
+    return order
+
+
+# ---- the automatic accept ----------------------------------------------------------------------------------------------
+
+
+async def test_a_broken_trigger_on_the_outbox_keeps_no_order_out(open_shop: OpenShop):
+    shop = await open_shop(auto_accept_minutes=20)
+    order = shop.place()
+    refuse(shop, "INSERT ON delivery_actions", NO_SUCH_TABLE)
+    await shop.poll()
+    assert shop.order(order)["acknowledged_status_id"] == 1
+
+
+@pytest.mark.parametrize("raises", RAISES)
+async def test_an_order_whose_automatic_accept_is_refused_comes_in_without_it(open_shop: OpenShop, raises: str):
+    shop = await open_shop(auto_accept_minutes=20)
+    refused, fine = shop.place(), shop.place()
+    refuse(shop, "INSERT ON delivery_actions", raises, when=f"NEW.payment_key = '{refused.key}'")
+    with capture_logs() as lines:
+        assert (await shop.poll()).acknowledged == 2
+        await shop.poll()
+    assert {row["payment_key"] for row in shop.rows("SELECT * FROM delivery_new_orders")} == {refused.key, fine.key}
+    assert [row["payment_key"] for row in shop.rows("SELECT * FROM delivery_actions")] == [fine.key]
+    assert shop.count("delivery_quarantine") == 0
+    (line,) = (line for line in lines if line["event"] == "order.auto_accept_refused")
+    assert line["log_level"] == "error"
+    assert line["payment_key"] == refused.key
+    assert "accept it at the till" in line["remedy"]
+
+
+# ---- a known order -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raises", [*RAISES, LEFT_OUT])
+async def test_where_new_contents_are_refused_the_status_is_shown_and_nothing_is_acknowledged(shop: Shop, raises: str):
+    order = await cancelled(shop)
+    refuse(shop, "UPDATE ON delivery_orders", raises, when="NEW.note <> OLD.note")
+    assert (await shop.poll()).acknowledged == 0
+    changed = shop.one("SELECT * FROM delivery_changed_orders")
+    assert (changed["status"], changed["last_change"], changed["ended_by"]) == ("CANCELED", "cancelled", "cancelled")
+    assert (changed["problem"], changed["note"]) == ("contents_outdated", "with onions")
+    assert changed["revision"] == 2
+    assert not order.acknowledged
+
+
+@pytest.mark.parametrize("table", ["delivery_order_items", "delivery_order_item_options"])
+async def test_a_known_order_whose_new_lines_are_refused_keeps_the_old_ones_and_shows_its_status(
+    shop: Shop, table: str
+):
+    order = await shop.taken_in(foods=[line(2)])
+    order.document["foods"] = [line(3)]
+    shop.world.change_status(order.key, 2)
+    refuse(shop, f"INSERT ON {table}")
+    await shop.poll()
+    stored = shop.order(order)
+    assert (stored["status"], stored["problem"]) == ("CONFIRMED", "contents_outdated")
+    assert [row["quantity"] for row in shop.rows("SELECT quantity FROM delivery_order_items")] == [2]
+    assert not order.acknowledged
+    assert open_codes(shop) == [("contents_outdated", order.key)]
+    allow(shop)
+    await shop.poll()
+    assert open_codes(shop) == []
+
+
+async def test_what_was_refused_is_told_once_and_written_whole_when_the_database_takes_it(shop: Shop):
+    order = await cancelled(shop)
+    refuse(shop, "UPDATE OF note ON delivery_orders", when="NEW.note <> OLD.note")
+    with capture_logs() as lines:
+        for _ in range(3):
+            await shop.poll()
+        revision = shop.order(order)["revision"]
+        allow(shop)
+        assert (await shop.poll()).acknowledged == 1
+    stored = shop.order(order)
+    assert (stored["note"], stored["problem"]) == ("without onions", None)
+    assert (revision, stored["revision"], stored["last_change"]) == (2, 3, "contents")
+    assert order.acknowledged
+    assert told(lines, "order.update_refused", "order.written_after_all") == [
+        "order.update_refused",
+        "order.written_after_all",
+    ]
+    assert shop.story(order).count("database_refused") == 1
+
+
+@pytest.mark.parametrize("raises", [*RAISES, LEFT_OUT])
+async def test_what_cannot_even_be_shown_is_left_to_the_service_and_kept_in_quarantine(shop: Shop, raises: str):
+    order = await cancelled(shop)
+    refuse(shop, "UPDATE OF status ON delivery_orders", raises)
+    with capture_logs() as lines:
+        await shop.poll()
+        await shop.poll()
+    assert not order.acknowledged
+    assert shop.order(order)["status"] == "RECEIVED"
+    assert shop.one("SELECT payment_key, reason, times_seen, resolved_utc FROM delivery_quarantine") == {
+        "payment_key": order.key,
+        "reason": "database_refused",
+        "times_seen": 2,
+        "resolved_utc": None,
+    }
+    assert told(lines, "order.update_refused", "order.quarantined") == ["order.update_refused", "order.quarantined"]
+    allow(shop)
+    await shop.poll()
+    assert (shop.order(order)["status"], order.acknowledged) == ("CANCELED", True)
+    assert shop.one("SELECT resolved_utc FROM delivery_quarantine")["resolved_utc"] is not None
+
+
+async def test_a_refused_update_harms_no_other_order_of_its_list(shop: Shop):
+    refused, fine = await shop.taken_in(), await shop.taken_in()
+    refuse(shop, "UPDATE OF status ON delivery_orders", when=f"NEW.payment_key = '{refused.key}'")
+    for order in (refused, fine):
+        shop.world.change_status(order.key, 2)
+    new = shop.place()
+    await shop.poll()
+    assert [order.acknowledged for order in (refused, fine, new)] == [False, True, True]
+
+
+# ---- a new order -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_order_that_a_trigger_leaves_out_without_a_word_is_not_lost(shop: Shop):
+    left_out, fine = shop.place(), shop.place()
+    refuse(shop, "INSERT ON delivery_orders", LEFT_OUT, when=f"NEW.payment_key = '{left_out.key}'")
+    await shop.poll()
+    assert shop.one("SELECT payment_key FROM delivery_quarantine")["payment_key"] == left_out.key
+    assert shop.order(fine)["acknowledged_status_id"] == 1
+
+
+@pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT])
+async def test_an_order_that_nothing_holds_is_not_acknowledged_and_told_once(shop: Shop, raises: str):
+    order = shop.place()
+    refuse(shop, "INSERT ON delivery_orders")
+    shop.till.execute(f"CREATE TRIGGER full BEFORE INSERT ON delivery_quarantine BEGIN SELECT {raises}; END")
+    with capture_logs() as lines:
+        for _ in range(3):
+            await shop.poll()
+    assert not order.acknowledged
+    assert told(lines, "order.database_refused", "order.lost_sight_of") == [
+        "order.database_refused",
+        "order.lost_sight_of",
+    ]
+    assert [line["payment_key"] for line in lines if line["event"] == "order.lost_sight_of"] == [order.key]
+    assert open_codes(shop) == [("not_stored", "kadikoy")]
+    shop.till.execute("DROP TRIGGER full")
+    await shop.poll()
+    assert open_codes(shop) == [("quarantined", "")]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_an_order_that_a_broken_trigger_keeps_out_is_a_problem_until_it_is_mended(shop: Shop, is_known: bool):
+    order = await cancelled(shop) if is_known else shop.place()
+    refuse(shop, "UPDATE ON delivery_orders" if is_known else "INSERT ON delivery_orders", NO_SUCH_TABLE)
+    await shop.poll()
+    assert not order.acknowledged
+    assert open_codes(shop) == [("not_stored", "kadikoy")]
+    allow(shop)
+    await shop.poll()
+    assert open_codes(shop) == []
+
+
+# ---- the outbox --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["sending", "done"])
+@pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT, NO_SUCH_TABLE])
+async def test_a_row_that_the_database_does_not_take_is_told_once_and_ends_when_it_does(
+    shop: Shop, state: str, raises: str
+):
+    row = shop.act("deactivate_food", food_id=1007)
+    refuse(shop, "UPDATE ON delivery_actions", raises, when=f"NEW.state = '{state}'")
+    with capture_logs() as lines:
+        for _ in range(5):
+            await shop.drain()
+            await asyncio.sleep(5)
+        assert told(lines, "action.database_refused", "action.done", "batch.crashed") == ["action.database_refused"]
+        # SQLite prepares a trigger with each UPDATE: a broken one refuses all of them.
+        sent = state == "done" and raises != NO_SUCH_TABLE
+        assert shop.row(row)["state"] == ("sending" if sent else "pending")
+        allow(shop)
+        await asyncio.sleep(60)
+        await shop.drain()
+    assert shop.row(row)["state"] == "done"
+    assert len(shop.calls("deactivate_food")) == 1
+
+
+async def test_an_outbox_that_has_ended_writes_nothing_more(shop: Shop):
+    row = shop.act("deactivate_food", food_id=1007)
+    refuse(shop, "UPDATE ON delivery_actions", when="NEW.state = 'done'")
+    await shop.drain()
+    shop.outbox.stop()
+    await shop.outbox.run()
+    allow(shop)
+    await asyncio.sleep(120)
+    assert shop.row(row)["state"] == "sending"  # the next start clears it up
+
+
+def line(quantity: int) -> dict[str, Any]:
+    option = {"id": 511, "name": "Ekstra Kaşar", "price": 35}
+    group = {"id": 51, "name": "Ekstra", "type": "multi", "operation": "+", "options": option}
+    return {"food_id": 1007, "name": "Lahmacun", "price": 90, "quantity": quantity, "option_groups": [group]}

@@ -1,0 +1,308 @@
+"""When jobs run: in their time, one at a time, whatever they end in and whatever the wall clock is set to."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
+from tests.jobs.shop import FakeClock
+
+from orderbridge.errors import FileLost
+from orderbridge.jobs.timetable import AFTER_FAULT_S, LEAST_WAIT_S, SPARE_TIMES, Timetable, _Entry
+from orderbridge.observe.liveness import Pulse
+
+HOURS = (3600.0, -7200.0, 3600.0)
+
+
+@pytest.fixture
+def database() -> SimpleNamespace:
+    return SimpleNamespace(trouble=None)
+
+
+@pytest.fixture
+async def timetable(
+    clock: FakeClock, database: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> AsyncIterator[Timetable]:
+    """One that has started; at the end the scheduler must have had nothing to say."""
+    now = SimpleNamespace(now=lambda zone: clock.now().astimezone(zone))
+    for part in ("schedulers.base", "executors.base", "triggers.date"):
+        monkeypatch.setattr(f"apscheduler.{part}.datetime", now)
+    timetable = Timetable(clock, database, Pulse(), longest_s=500.0)
+    yield timetable
+    timetable.close()
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("apscheduler")] == []
+
+
+class Calls:
+    """A job that notes when it is called, and does what it is told."""
+
+    def __init__(self, clock: FakeClock, *ends: object, takes: float = 0.0) -> None:
+        self._clock = clock
+        self._ends = iter(ends)
+        self.takes = takes
+        self.at: list[float] = []
+        self.at_once = self.most_at_once = 0
+
+    async def __call__(self) -> float | None:
+        self.at.append(round(self._clock.monotonic(), 2))
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await asyncio.sleep(self.takes)
+            end = next(self._ends, None)
+            if isinstance(end, BaseException):
+                raise end
+            return end  # type: ignore[return-value]
+        finally:
+            self.at_once -= 1
+
+
+async def test_a_job_is_called_when_it_is_due_and_counts_from_its_end(timetable: Timetable, clock: FakeClock):
+    job = Calls(clock, 30.0, 30.0, None, takes=2.0)
+    timetable.take("poll", 1.0, job)
+    timetable.start()
+    await asyncio.sleep(300)
+    assert job.at == [1.0, 33.0, 65.0]
+
+
+async def test_jobs_are_called_in_the_order_of_their_times(timetable: Timetable, clock: FakeClock):
+    called = []
+
+    def job(name: str) -> Callable[[], Any]:
+        async def run() -> None:
+            called.append((name, round(clock.monotonic(), 1)))
+
+        return run
+
+    timetable.start()
+    for name, wait in (("last", 9.0), ("second", 3.0), ("first", 1.0), ("third", 3.0)):
+        timetable.take(name, wait, job(name))
+    await asyncio.sleep(20)
+    assert called == [("first", 1.0), ("second", 3.0), ("third", 3.0), ("last", 9.0)]
+
+
+async def test_a_job_that_wants_to_run_again_at_once_is_called_again(timetable: Timetable, clock: FakeClock):
+    job = Calls(clock, 0.0, 0.0, None)
+    timetable.take("poll", 0.0, job)
+    timetable.start()
+    await asyncio.sleep(1)
+    assert job.at == [0.0, LEAST_WAIT_S, 2 * LEAST_WAIT_S]
+
+
+async def test_a_job_that_is_taken_again_runs_at_its_new_time_alone(timetable: Timetable, clock: FakeClock):
+    timetable.start()
+    for wait, expected in ((5.0, 5.0), (60.0, 65.0)):  # sooner than it was, and later
+        job = Calls(clock)
+        timetable.take("renew", 20.0, job)
+        timetable.take("renew", wait, job)
+        await asyncio.sleep(wait + 30)
+        assert [round(at) for at in job.at] == [expected if wait < 60 else 95.0]
+
+
+async def test_a_job_runs_once_at_a_time(timetable: Timetable, clock: FakeClock):
+    """What comes due while it runs is called at its end, and what it then returned is not asked."""
+    job = Calls(clock, 1000.0, takes=10.0)
+    timetable.start()
+    timetable.take("lists", 0.0, job)
+    await asyncio.sleep(1)
+    timetable.take("lists", 2.0, job)
+    await asyncio.sleep(60)
+    assert (job.at, job.most_at_once) == ([0.0, 10.0], 1)
+
+
+async def test_one_that_leaves_while_it_runs_goes_on_to_its_end_and_is_not_called_again(
+    timetable: Timetable, clock: FakeClock
+):
+    job, other = Calls(clock, 1.0, takes=10.0), Calls(clock)
+    timetable.start()
+    timetable.take("poll", 0.0, job, vital=True)
+    timetable.take("lists", 5.0, other)
+    await asyncio.sleep(1)
+    timetable.leave("poll")
+    timetable.leave("lists")
+    timetable.leave("nobody")
+    assert len(timetable.in_flight(vital=True)) == 1
+    await asyncio.sleep(60)
+    assert (job.at, other.at, timetable.in_flight(vital=True)) == ([0.0], [], set())
+
+
+async def test_one_that_leaves_and_comes_back_does_not_run_beside_itself(timetable: Timetable, clock: FakeClock):
+    job = Calls(clock, 1000.0, None, takes=10.0)
+    timetable.start()
+    timetable.take("poll", 0.0, job)
+    await asyncio.sleep(1)
+    timetable.leave("poll")
+    timetable.take("poll", 0.0, job)
+    await asyncio.sleep(60)
+    assert (job.at, job.most_at_once) == ([0.0, 10.0], 1)
+
+
+async def test_what_runs_is_known_by_whether_a_stop_waits_for_it(timetable: Timetable, clock: FakeClock):
+    timetable.start()
+    timetable.take("poll", 0.0, Calls(clock, takes=10.0), vital=True)
+    for number in range(3):
+        timetable.take(f"lists {number}", 0.0, Calls(clock, takes=10.0))
+    await asyncio.sleep(1)
+    assert (len(timetable.in_flight(vital=True)), len(timetable.in_flight(vital=False))) == (1, 3)
+
+
+async def test_after_the_close_nothing_is_called(timetable: Timetable, clock: FakeClock):
+    job = Calls(clock, 1.0, 1.0)
+    timetable.start()
+    timetable.take("poll", 0.0, job)
+    await asyncio.sleep(0.5)
+    timetable.close()
+    timetable.take("lists", 0.0, job)
+    await asyncio.sleep(60)
+    assert job.at == [0.0]
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+def busy() -> OperationalError:
+    return OperationalError("UPDATE", None, sqlite3.OperationalError("database is locked"))
+
+
+async def told(timetable: Timetable, job: Calls) -> list[tuple[str, str]]:
+    with capture_logs() as lines:
+        timetable.start()
+        timetable.take("sweep", 0.0, job)
+        await asyncio.sleep(300)
+    return [(line["log_level"], line["event"]) for line in lines]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a fault of ours"), asyncio.CancelledError()])
+async def test_a_job_that_crashes_is_told_and_called_again(
+    error: BaseException, timetable: Timetable, clock: FakeClock
+):
+    job = Calls(clock, error, None)
+    assert await told(timetable, job) == [("error", "job.crashed")]
+    assert job.at == [0.0, AFTER_FAULT_S]
+
+
+async def test_a_job_whose_rows_a_till_holds_is_told_once(timetable: Timetable, clock: FakeClock):
+    job = Calls(clock, busy(), busy(), busy(), 0.0, busy(), None)
+    levels = [level for level, _ in await told(timetable, job)]
+    assert levels == ["error", "debug", "debug", "error"]
+
+
+async def test_trouble_of_the_whole_database_has_told_itself(timetable: Timetable, clock: FakeClock, database: Any):
+    database.trouble = "it is away"
+    assert await told(timetable, Calls(clock, busy())) == [("debug", "job.database_failed")]
+
+
+async def test_a_lost_file_is_told_elsewhere_and_nothing_is_tried_again(timetable: Timetable, clock: FakeClock):
+    job = Calls(clock, FileLost("gone"))
+    assert await told(timetable, job) == []
+    assert job.at == [0.0]
+
+
+async def test_a_job_that_hangs_holds_up_no_other(timetable: Timetable, clock: FakeClock):
+    other = Calls(clock, *[30.0] * 9)
+    timetable.start()
+    timetable.take("lists", 0.0, Calls(clock, takes=1e9))
+    timetable.take("poll", 0.0, other)
+    await asyncio.sleep(100)
+    assert other.at == [0.0, 30.0, 60.0, 90.0]
+
+
+async def test_a_cancelled_run_after_the_close_is_no_news(timetable: Timetable, clock: FakeClock):
+    with capture_logs() as lines:
+        timetable.start()
+        timetable.take("lists", 0.0, Calls(clock, takes=1e9))
+        await asyncio.sleep(1)
+        timetable.close()
+        for task in timetable.in_flight(vital=False):
+            task.cancel()
+        await asyncio.sleep(60)
+    assert lines == []
+
+
+# ---- clocks ----------------------------------------------------------------------------------------------------------
+
+
+async def watched(timetable: Timetable) -> None:
+    while True:
+        await asyncio.sleep(1.0)
+        timetable.look_at_clock()
+
+
+async def test_a_clock_that_is_set_delays_a_job_by_a_second_and_is_told(timetable: Timetable, clock: FakeClock):
+    job = Calls(clock, *[30.0] * 20)
+    timetable.start()
+    watch = asyncio.ensure_future(watched(timetable))
+    timetable.take("poll", 0.0, job)
+    with capture_logs() as lines:
+        for by in HOURS:
+            await asyncio.sleep(59.5)
+            clock.ahead += timedelta(seconds=by)
+        await asyncio.sleep(60)
+    watch.cancel()
+    assert all(29.9 <= later - sooner <= 31.1 for sooner, later in zip(job.at, job.at[1:], strict=False))
+    assert len(job.at) == 8
+    assert [(line["event"], line["seconds"]) for line in lines] == [("clock.jumped", by) for by in HOURS]
+
+
+async def test_small_steps_back_delay_a_job_by_a_second_each_and_are_no_news(timetable: Timetable, clock: FakeClock):
+    job = Calls(clock, *[30.0] * 20)
+    timetable.start()
+    watch = asyncio.ensure_future(watched(timetable))
+    timetable.take("poll", 0.0, job)
+    with capture_logs() as lines:
+        for _ in range(10):
+            await asyncio.sleep(10)
+            clock.ahead -= timedelta(seconds=1.9)
+            timetable._ahead -= 1.9
+    watch.cancel()
+    assert (len(job.at), lines) == (4, [])
+
+
+async def test_a_loop_that_stood_still_drops_no_job(timetable: Timetable, clock: FakeClock):
+    """A machine that slept: everything is due at once, also for the scheduler."""
+    jobs = [Calls(clock, *[1.0] * 100) for _ in range(20)]
+    timetable.start()
+    for number, job in enumerate(jobs):
+        timetable.take(f"poll {number}", 0.1 * number, job)
+    await asyncio.sleep(5)
+    before = [len(job.at) for job in jobs]
+    asyncio.get_running_loop()._virtual.time += 3600.0  # type: ignore[attr-defined]
+    for _ in range(5):
+        timetable.look_at_clock()
+    await asyncio.sleep(5)
+    assert all(len(job.at) >= calls + 3 for job, calls in zip(jobs, before, strict=True))
+
+
+# ---- ten thousand ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_look_touches_what_is_due_and_no_more(
+    timetable: Timetable, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+):
+    looked = count()
+    later = _Entry.__lt__
+    timetable.start()
+    for number in range(10_000):
+        timetable.take(f"poll {number}", 1000.0 + number, Calls(clock))
+    monkeypatch.setattr(_Entry, "__lt__", lambda one, other: next(looked) >= 0 and later(one, other))
+    job = Calls(clock, *[1.0] * 9)
+    timetable.take("poll", 0.0, job)
+    await asyncio.sleep(9.5)
+    assert len(job.at) == 10
+    assert 10 < next(looked) < 10 * 60, "a heap of 10,000 is 14 high"
+
+
+async def test_accounts_that_come_and_go_leave_nothing_behind(timetable: Timetable, clock: FakeClock):
+    timetable.start()
+    for turn in range(30):
+        for number in range(100):
+            timetable.take(f"lists {number}", 86400.0, Calls(clock))
+            if turn % 2:
+                timetable.leave(f"lists {number}")
+    assert len(timetable._heap) <= SPARE_TIMES + 1

@@ -1,0 +1,142 @@
+"""The SQLite file is taken away under the running daemon: nothing is acknowledged into it, and the daemon ends."""
+
+import json
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.test_daemon import UNTIL_CLEARED_S, Till, ended, log_of, process, until
+
+from orderbridge.jobs.answer import PARALLEL_ACKNOWLEDGEMENTS
+from orderbridge.sandbox import Fault, World
+from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge.sandbox.state import Order
+
+UNUSABLE = 78  # systemd does not start it again
+
+
+def beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def read(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+def restore(path: Path) -> None:
+    """A backup by SQLite's own means is moved into its place: the usual mistake."""
+    with sqlite3.connect(path) as source, sqlite3.connect(beside(path, "-backup")) as backup:
+        source.backup(backup)
+    source.close()
+    backup.close()
+    beside(path, "-backup").replace(path)
+
+
+def move_all(path: Path) -> None:
+    (path.parent / "away").mkdir()
+    for suffix in ("", "-wal", "-shm"):
+        shutil.move(beside(path, suffix), path.parent / "away")
+
+
+LOST: dict[str, Callable[[Path], object]] = {
+    "removed": Path.unlink,
+    "moved with all its files": move_all,
+    "a backup in its place": restore,
+    "its -wal removed": lambda path: beside(path, "-wal").unlink(),
+    "its -shm removed": lambda path: beside(path, "-shm").unlink(),
+}
+
+
+def stored(path: Path) -> set[str]:
+    """What a POS that opens the file now finds in it."""
+    if not path.exists():
+        return set()
+    connection = sqlite3.connect(path)
+    try:
+        return {key for (key,) in connection.execute("SELECT payment_key FROM delivery_orders")}
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("how", LOST)
+async def test_nothing_is_acknowledged_into_a_file_that_nobody_will_open(
+    how: str, configuration: Path, till: Till, world: World
+):
+    first = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: first.acknowledged)
+        LOST[how](till.path)
+        late = [world.place_order(restaurant_id=KADIKOY) for _ in range(20)]
+        assert await ended(daemon) == 1
+    assert [order for order in late if order.acknowledged] == []
+    log = log_of(configuration)
+    (line,) = (json.loads(line) for line in log.splitlines() if "database.file_lost" in line)
+    assert line["level"] == "error"
+    assert "Restore a file only while orderbridge and the POS are stopped" in line["remedy"]
+    assert log.splitlines()[-1].startswith("orderbridge: ")
+    assert "Traceback" not in log
+    kept = None if till.path.exists() else read(beside(till.path, "-wal"))
+    async with process(configuration) as daemon:  # as systemd starts it again
+        if kept:  # a new file would destroy it
+            assert await ended(daemon) == UNUSABLE
+            assert not till.path.exists()
+            assert read(beside(till.path, "-wal")) == kept
+            return
+        await until(lambda: all(order.acknowledged for order in late))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert {order.key for order in late} <= stored(till.path)
+
+
+@pytest.mark.parametrize("how", ["removed", "moved with all its files", "a backup in its place"])
+async def test_of_a_batch_that_is_being_acknowledged_the_rest_is_not(
+    how: str, configuration: Path, till: Till, world: World
+):
+    placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(40)]
+    world.faults.add(Fault.delay("acknowledge", UNTIL_CLEARED_S, times=None))
+    async with process(configuration) as daemon:
+        await until(lambda: len(world.calls("acknowledge")) == PARALLEL_ACKNOWLEDGEMENTS)
+        LOST[how](till.path)
+        world.faults.clear()
+        assert await ended(daemon) == 1
+    assert sum(order.acknowledged for order in placed) == PARALLEL_ACKNOWLEDGEMENTS, (
+        "what was on the wire, and nothing after it"
+    )
+
+
+async def test_an_action_is_not_sent_from_a_file_that_was_taken_away(configuration: Path, till: Till, world: World):
+    order = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: order.acknowledged)
+        with till.connection() as connection:  # opened before, as a till's is
+            restore(till.path)
+            connection.execute(
+                "INSERT INTO delivery_actions (action, payment_key, preparing_time) VALUES ('accept', ?, 25)",
+                (order.key,),
+            )
+        assert await ended(daemon) == 1
+    assert world.calls("accept") == []
+
+
+async def test_a_removed_lock_file_lets_no_second_daemon_work(configuration: Path, till: Till, world: World):
+    order = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as first:
+        await until(lambda: order.acknowledged)
+        beside(till.path, "-lock").unlink()
+        async with process(configuration) as second:
+            await until(lambda: "daemon.waiting" in log_of(configuration))
+            await send(till, order, world)
+            first.send_signal(signal.SIGHUP)
+            await until(lambda: log_of(configuration).count("daemon.started") == 2)
+            beside(till.path, "-lock").unlink(missing_ok=True)
+            assert await ended(first, signal.SIGKILL) == -signal.SIGKILL
+            await until(lambda: log_of(configuration).count("daemon.started") == 3)
+            assert await ended(second, signal.SIGTERM) == 0
+    assert len(world.calls("accept")) == 1
+
+
+async def send(till: Till, order: Order, world: World) -> None:
+    row = till.accept(order)
+    await until(lambda: till.state(row) == "done")

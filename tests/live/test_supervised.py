@@ -1,0 +1,128 @@
+"""Under systemd, whose end of the socket is played here: what the daemon says over it, as a real process."""
+
+import asyncio
+import contextlib
+import re
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.test_daemon import SPOILED, ended, process, spoil, until
+
+from orderbridge.sandbox import World
+from orderbridge.sandbox.scenery import KADIKOY
+
+
+class Supervisor:
+    """Hears what the daemon says; its watchdog messages and its status apart."""
+
+    def __init__(self, place: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.bind(str(place))
+        self.heard: list[str] = []
+        self.alive = 0
+        self.status = ""
+
+    def listen(self) -> list[str]:
+        with contextlib.suppress(BlockingIOError):
+            while said := self._socket.recv(4096).decode():
+                said, _, status = said.partition("STATUS=")
+                self.status = status or self.status
+                if said == "WATCHDOG=1":
+                    self.alive += 1
+                elif said:
+                    self.heard.append(said.removesuffix("\n"))
+        return self.heard
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+async def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    yield supervisor
+    supervisor.close()
+
+
+async def test_a_reload_is_said_as_one_each_time_and_never_as_an_end(
+    configuration: Path, supervisor: Supervisor, world: World
+):
+    async with process(configuration) as daemon:
+        await until(lambda: supervisor.listen() == ["READY=1"])
+        for number in (1, 2):
+            before = time.monotonic_ns() // 1000
+            daemon.send_signal(signal.SIGHUP)
+            await until(lambda number=number: supervisor.listen().count("READY=1") == 1 + number)
+            said = re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=(\d+)", supervisor.heard[-2])
+            assert said
+            assert before <= int(said[1]) <= time.monotonic_ns() // 1000
+        order = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: order.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert [said.partition("=")[0] for said in supervisor.listen()[:6]] == [
+        *("READY", "RELOADING", "READY", "RELOADING", "READY", "STOPPING")
+    ]
+    assert set(supervisor.heard[5:]) == {"STOPPING=1"}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+async def test_a_reload_that_fails_is_over_too(how: str, configuration: Path, supervisor: Supervisor, world: World):
+    async with process(configuration) as daemon:
+        await until(lambda: supervisor.listen() == ["READY=1"])
+        spoil(configuration, how)
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: len(supervisor.listen()) == 3)
+        assert supervisor.heard[1].startswith("RELOADING=1\n")
+        assert supervisor.heard[2] == "READY=1"
+        order = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: order.acknowledged)
+        assert await ended(daemon, signal.SIGTERM) == 0
+
+
+async def test_a_storm_of_reloads_ends_ready_and_at_work(configuration: Path, supervisor: Supervisor, world: World):
+    async with process(configuration) as daemon:
+        await until(lambda: supervisor.listen() == ["READY=1"])
+        for _ in range(30):
+            daemon.send_signal(signal.SIGHUP)
+            await asyncio.sleep(0.03)
+            supervisor.listen()
+        order = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: supervisor.listen()[-1] == "READY=1" and order.acknowledged)
+        assert "STOPPING=1" not in supervisor.heard
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert len(world.calls("login")) == 1
+    assert 429 not in {call.http_status for call in world.calls()}
+
+
+async def test_the_status_is_the_worst_of_what_is_wrong_and_green_again(configuration: Path, supervisor: Supervisor):
+    secret = configuration.with_name("rest")
+    right = secret.read_text()
+    secret.write_text("another")
+    async with process(configuration) as daemon:
+        await until(lambda: supervisor.listen() and supervisor.status == "RED: login refused: kadikoy")
+        await asyncio.to_thread(secret.write_text, right)
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: supervisor.listen() and supervisor.status == "green: 1 accounts polled")
+        assert await ended(daemon, signal.SIGTERM) == 0
+
+
+async def test_one_that_waits_for_another_is_ready_and_alive(
+    configuration: Path, supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+):
+    async with process(configuration) as first:
+        await until(lambda: supervisor.listen() == ["READY=1"])
+        monkeypatch.setenv("NOTIFY_SOCKET", str(configuration.parent / "other"))
+        other = Supervisor(configuration.parent / "other")
+        async with process(configuration) as second:
+            await until(lambda: other.listen() == ["READY=1"] and other.alive)
+            assert other.status == "waiting: another daemon works on this database"
+            second.send_signal(signal.SIGHUP)
+            await until(lambda: other.listen()[1:] and other.heard[-1] == "READY=1" and len(other.heard) >= 3)
+            assert await ended(second, signal.SIGTERM) == 0
+        assert await ended(first, signal.SIGTERM) == 0
+        other.close()

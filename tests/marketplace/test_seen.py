@@ -1,0 +1,149 @@
+"""A list that comes again: what is known byte by byte is not decoded, and nothing else is different."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.marketplace.samples import KEY, OTHER_KEY, listing, order, text
+
+from orderbridge.errors import MarketplaceError
+from orderbridge.marketplace import schema
+from orderbridge.marketplace.schema import read_listing
+from orderbridge.marketplace.seen import Seen
+from orderbridge.model import Document
+
+GOOD, OTHER = text(order()), text(order(payment_key=OTHER_KEY, note="🌯 ]}"))
+
+
+@pytest.fixture(autouse=True)
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget(monkeypatch)
+
+
+def forget(monkeypatch: pytest.MonkeyPatch, most: int = 100) -> Seen:
+    seen = Seen(most)
+    monkeypatch.setattr(schema, "_SEEN", seen)
+    return seen
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The elements that were decoded."""
+    elements: list[str] = []
+    true = schema._document
+
+    def document(raw: bytes, value: object) -> Document:
+        elements.append(raw.decode())
+        return true(raw, value)
+
+    monkeypatch.setattr(schema, "_document", document)
+    return elements
+
+
+def test_an_element_that_comes_again_is_the_same_document_and_not_decoded(decoded: list[str]) -> None:
+    first = read_listing(listing(GOOD, OTHER))
+    decoded.clear()
+    assert read_listing(listing(OTHER, GOOD)) == (first[1], first[0])
+    assert decoded == []
+
+
+def test_what_stands_before_it_and_behind_it_does_not_matter(decoded: list[str]) -> None:
+    read_listing(listing(GOOD))
+    decoded.clear()
+    assert [document.payload for document in read_listing(listing("5", GOOD, " {} ", OTHER))] == [
+        "5",
+        GOOD,
+        "{}",
+        OTHER,
+    ]
+    assert GOOD not in decoded
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        GOOD.replace("230.5", "230.6"),
+        GOOD.replace('"status_id": 1', '"status_id": 2'),
+        GOOD[:-1] + ', "x": 1}',
+        GOOD[:-1],
+    ],
+    ids=["as long", "another status", "longer", "cut"],
+)
+def test_an_element_that_changed_is_read_anew(changed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is as long as before, or begins as before."""
+    body = listing(changed, OTHER)
+    fresh = read_listing(body)
+    forget(monkeypatch)
+    read_listing(listing(GOOD))
+    assert read_listing(body) == fresh
+    assert fresh[0].payload == changed or fresh[0].reason == "not_json"
+
+
+def test_of_one_order_twice_in_a_list_each_is_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = listing(GOOD, GOOD.replace('"status_id": 1', '"status_id": 2'), GOOD)
+    fresh = read_listing(twice)
+    assert read_listing(twice) == fresh
+    assert [document.status_id for document in fresh] == [1, 2, 1]
+
+
+def test_an_order_that_changes_and_changes_back_is_what_it_is(decoded: list[str]) -> None:
+    other = GOOD.replace("230.5", "230.6")
+    payloads = [read_listing(listing(shown))[0].payload for shown in (GOOD, other, GOOD)]
+    assert payloads == [GOOD, other, GOOD]
+
+
+def test_a_document_with_the_key_of_another_deep_inside_harms_neither() -> None:
+    nested = '{"note": {"payment_key": "%s"}, "payment_key": "%s", "status_id": 2}' % (KEY, OTHER_KEY)
+    body = listing(nested, GOOD)
+    fresh = read_listing(body)
+    assert read_listing(body) == fresh
+    assert [document.payment_key for document in fresh] == [OTHER_KEY, KEY]
+
+
+def test_what_is_no_order_is_not_remembered(decoded: list[str]) -> None:
+    bad = '{"payment_key": "x"}'
+    read_listing(listing(bad))
+    decoded.clear()
+    assert [document.reason for document in read_listing(listing(bad))] == ["payment_key_invalid"]
+    assert decoded == [bad]
+
+
+def test_so_many_are_remembered_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = forget(monkeypatch, most=2)
+    read_listing(listing(*[text(order(payment_key=KEY[:-1] + digit)) for digit in "0123456789"]))
+    assert len(seen._known) == 2
+
+
+def test_no_customer_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = forget(monkeypatch)
+    read_listing(listing(GOOD))
+    assert [document.raw for _, document in seen._known.values()] == [b""]
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_list_reads_the_same_whatever_was_read_before(data: st.DataObject) -> None:
+    """Lists damaged here and there, one after another: each is what it is to a reader without memory."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        bodies = []
+        for _ in range(data.draw(st.integers(1, 4))):
+            body = bytearray(listing(*data.draw(st.lists(st.sampled_from([GOOD, OTHER, "7"]), max_size=3))))
+            for _ in range(data.draw(st.integers(0, 2))):
+                at = data.draw(st.integers(0, len(body) - 1))
+                damage = data.draw(st.sampled_from([b"", b"}", b"{", b'"', b",", b"2"]))
+                body[at : at + data.draw(st.integers(0, 3))] = damage
+            bodies.append(bytes(body))
+        alone = []
+        for body in bodies:
+            forget(monkeypatch)
+            alone.append(read(body))
+        forget(monkeypatch)
+        assert [read(body) for body in bodies] == alone
+
+
+def read(body: bytes) -> object:
+    try:
+        return read_listing(body)
+    except MarketplaceError as error:
+        return error.code

@@ -1,0 +1,133 @@
+"""Amounts that do not add up are told, and right ones never are, whichever way the interface is read."""
+
+from decimal import ROUND_HALF_UP, Decimal
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.marketplace.samples import CODES, food, listing, order, text
+
+from orderbridge.marketplace.schema import read_listing, read_order
+from orderbridge.sandbox import World, wire
+from orderbridge.sandbox.documents import Occasion, draft_order
+from orderbridge.sandbox.scenery import DEFAULT_SCENERY
+
+CENT = Decimal("0.01")
+
+
+def problems(document: Any) -> tuple[str, ...]:
+    (found,) = read_listing(listing(document if isinstance(document, str) else text(document)))
+    return read_order(found, payment_codes=CODES).problems
+
+
+def option(price: object = 15, operation: str | None = "+") -> dict[str, Any]:
+    return {"id": 3, "name": "İçecek", "operation": operation, "options": {"id": 7, "name": "Ayran", "price": price}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="as the interface shows it"),
+        pytest.param({"total": 225.5}, id="the tip is not in it"),
+        pytest.param({"courier_fee": 20}, id="the fee is not in it"),
+        pytest.param({"courier_fee": 20, "total": 250.5}, id="fee and tip are in it"),
+        pytest.param({"discount": "-10.00"}, id="the discount is negative"),
+        pytest.param({"discount": "500", "total": 5}, id="the discount is more than the goods"),
+        pytest.param({"discount": "500", "total": 0}, id="and more than all"),
+        pytest.param({"total": 0, "payment_method": "Kredi Kartı"}, id="prepaid, and nothing to collect"),
+        pytest.param({"total": 230.52}, id="a cent for each rounding"),
+        pytest.param({"foods": [food(total=250.5)], "total": 245.5}, id="modifiers for each piece"),
+        pytest.param({"foods": [food(total=235.48)], "total": 230.48}, id="a rounded price twice"),
+        pytest.param(
+            {"foods": [food(option_groups=[{"id": 3, "name": "İçecek"}], total=220.5)], "total": 215.5},
+            id="a group alone",
+        ),
+        pytest.param({"foods": [food(), food()], "total": 466.0}, id="two lines"),
+        *(
+            pytest.param({name: None}, id=f"without {name}")
+            for name in ("total", "discount", "courier_fee", "order_tip", "foods")
+        ),
+        *(
+            pytest.param({"foods": [food(**{name: None})], "total": 230.5}, id=f"a line without {name}")
+            for name in ("price", "quantity", "total")
+        ),
+        pytest.param({"foods": [food(option_groups=[option(None)], total=1)], "total": -4}, id="without a modifier's"),
+        pytest.param(
+            {"foods": [food(option_groups=[option(15, "-")], total=205.5)], "total": 200.5}, id="another sign"
+        ),
+        pytest.param({"foods": [food(), 5], "total": 1000}, id="a line that cannot be read"),
+        pytest.param({"foods": [food(option_groups=["x"], total=1)], "total": -4}, id="a modifier that cannot be read"),
+    ],
+)
+def test_what_can_be_right_is_never_told(changes: dict[str, Any]) -> None:
+    assert not [code for code in problems(order(**changes)) if code.startswith("total_mismatch")]
+
+
+@pytest.mark.parametrize(
+    "changes, code",
+    [
+        ({"total": 230.53}, "total_mismatch:total"),
+        ({"total": 1000}, "total_mismatch:total"),
+        ({"total": 240.5}, "total_mismatch:total"),  # the discount forgotten
+        ({"total": 0}, "total_mismatch:total"),  # in cash
+        ({"discount": "0"}, "total_mismatch:total"),
+        ({"foods": [food(quantity=3)]}, "total_mismatch:line_1"),
+        ({"foods": [food(), food(price=11)], "total": 466.0}, "total_mismatch:line_2"),
+    ],
+)
+def test_what_no_reading_explains_is_told(changes: dict[str, Any], code: str) -> None:
+    assert problems(order(**changes)) == (code,)
+
+
+def test_line_and_total_are_told_beside_each_other_and_one_line_is_enough() -> None:
+    wrong = order(foods=[food(price=1), food(price=2)], total=1)
+    assert problems(wrong) == ("total_mismatch:line_1", "total_mismatch:total")
+
+
+def test_the_sandboxs_own_orders_raise_none() -> None:
+    random, world = Random(7), World.default(tell=lambda line: None)
+    restaurant = DEFAULT_SCENERY.restaurants[0]
+    names = list(world.payment_names().values())
+    for number in range(10_000):
+        occasion = Occasion(
+            number=number,
+            at=world.local(world.clock()),
+            restaurant=restaurant,
+            foods=world.active_foods(restaurant.menu),
+            payment_names=names,
+        )
+        assert problems(wire.encode(draft_order(random, occasion)).decode()) == ()
+
+
+amounts = st.decimals(0, 5000, places=2)
+fine_amounts = st.decimals(0, 5000, places=4)
+
+
+@st.composite
+def right_orders(draw: st.DrawFn) -> dict[str, Any]:
+    """Orders that add up under one of the open readings, every amount rounded to cents as it is shown."""
+    each, with_fee, with_tip, exact = (draw(st.booleans()) for _ in range(4))
+    prices = amounts if exact else fine_amounts
+    foods, goods = [], Decimal(0)
+    for _ in range(draw(st.integers(1, 5))):
+        price, quantity = draw(prices), draw(st.integers(1, 9))
+        extras = draw(st.lists(amounts, max_size=3))
+        total = price * quantity + sum(extras) * (quantity if each else 1)
+        goods += total
+        groups = [option(str(extra)) for extra in extras]
+        foods.append(food(price=cents(price), quantity=quantity, total=cents(total), option_groups=groups))
+    fee, tip, discount = draw(amounts), draw(amounts), min(draw(amounts), goods)
+    total = goods - discount + (fee if with_fee else 0) + (tip if with_tip else 0)
+    paid = {"courier_fee": cents(fee), "order_tip": cents(tip), "discount": cents(discount), "total": cents(total)}
+    return order(foods=foods, **paid)
+
+
+def cents(amount: Decimal) -> str:
+    return str(amount.quantize(CENT, rounding=ROUND_HALF_UP))
+
+
+@given(right_orders())
+def test_no_right_order_is_told_whichever_reading_is_the_services(document: dict[str, Any]) -> None:
+    assert problems(document) == ()

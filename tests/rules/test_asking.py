@@ -1,0 +1,59 @@
+"""What is asked for when a list does not come in."""
+
+import pytest
+
+from orderbridge.errors import MarketplaceError, NotSent, RateLimited, ServiceFailed, Unauthorized, UnknownOutcome
+from orderbridge.rules.asking import Asking
+
+
+def too_slow(*, began: bool) -> UnknownOutcome:
+    error = UnknownOutcome("timeout")
+    error.began = began
+    return error
+
+
+ROUND = Asking((1, 2, 16), 1)
+
+
+@pytest.mark.parametrize(
+    "error, after",
+    [
+        (UnknownOutcome("body_too_large"), ROUND),
+        (too_slow(began=True), ROUND),
+        (too_slow(began=False), Asking()),
+        (UnknownOutcome("malformed_list"), Asking()),
+        (UnknownOutcome("connection_lost"), Asking()),
+        (ServiceFailed("service_error"), Asking()),
+        (NotSent("unreachable"), Asking()),
+    ],
+    ids=lambda value: getattr(value, "code", None),
+)
+def test_only_a_list_that_comes_in_part_is_asked_for_by_status(error: MarketplaceError, after: Asking) -> None:
+    assert Asking().failed(error, None) == after
+
+
+@pytest.mark.parametrize(
+    "error, passes",
+    [
+        (UnknownOutcome("body_too_large"), True),
+        (too_slow(began=False), True),
+        (ServiceFailed("service_error"), True),
+        (NotSent("unreachable"), False),
+        (RateLimited("rate_limited"), False),
+        (Unauthorized("unauthorized"), False),
+    ],
+    ids=lambda value: getattr(value, "code", None),
+)
+def test_a_status_that_does_not_come_in_keeps_no_other_waiting(error: MarketplaceError, passes: bool) -> None:
+    assert ROUND.failed(error, None).status_id == (2 if passes else 1)
+
+
+def test_after_the_last_status_the_whole_list_is_tried_and_ends_the_rounds_when_it_comes() -> None:
+    last = ROUND.answered().answered().answered()
+    assert (last.status_id, last.rounds, last.answered()) == (None, 1, Asking())
+
+
+def test_the_configured_status_is_asked_for_and_from_the_second_round_on_the_cancelled_ones() -> None:
+    first = Asking().failed(UnknownOutcome("body_too_large"), 7)
+    assert first.left == (1, 2, 16, 7)
+    assert Asking((), first.rounds).failed(UnknownOutcome("body_too_large"), None).left == (1, 2, 16, 6)

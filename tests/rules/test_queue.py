@@ -1,0 +1,191 @@
+"""The queue against the old way, which looked at all rows each time: whatever happened before, both say the same."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.rules import plan_of_all
+from tests.rules.builders import ARGUMENTS, NOW, RESTAURANT, directory, row, view
+
+from orderbridge.model import Action, ActionState, OutboxRow
+from orderbridge.rules.outbox import Lane
+from orderbridge.rules.queue import Queue
+
+KEYS = ("5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10", "a27b6a31-44a0-4c6c-8a55-6e0d7f7f9b02")
+SECOND = timedelta(seconds=1)
+
+rows = st.builds(
+    lambda number, action, where, ago, changes: row(
+        action, number, **where(action), created_utc=NOW - ago * SECOND, **changes
+    ),
+    st.integers(1, 12),
+    st.sampled_from(list(Action)),
+    st.sampled_from(
+        [
+            lambda action: {"payment_key": KEYS[0], "owner": "kadikoy"} if "payment_key" in ARGUMENTS[action] else {},
+            lambda action: {"payment_key": KEYS[1], "owner": "kadikoy"} if "payment_key" in ARGUMENTS[action] else {},
+            lambda action: {"food_id": 7} if "food_id" in ARGUMENTS[action] else {},
+            lambda action: {"restaurant_id": RESTAURANT} if "food_id" in ARGUMENTS[action] else {},
+        ]
+    ),
+    st.sampled_from([0, 1, 30, 300, 550, 599, 700]),
+    st.sampled_from(
+        [
+            {},
+            {},
+            {},
+            {"withdraw": True},
+            {"state": ActionState.SENDING, "tried": True},
+            {"state": ActionState.SENDING, "tried": True, "next_attempt_utc": NOW + 30 * SECOND},
+            {"state": ActionState.SENDING, "tried": False},
+            {"next_attempt_utc": NOW + 60 * SECOND},
+            {"next_attempt_utc": NOW + timedelta(days=9)},
+            {"expires_utc": NOW + 90 * SECOND},
+            {"valid_minutes": 1},
+            {"valid_minutes": 0},
+        ]
+    ),
+)
+events = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), rows),
+        st.tuples(st.just("drop"), st.integers(1, 12)),
+        st.tuples(st.just("take"), st.integers(1, 3)),
+        st.tuples(st.just("ask"), st.none()),
+        st.tuples(st.just("back"), st.integers(1, 12)),
+        st.tuples(st.just("wait"), st.integers(1, 400)),
+        st.tuples(st.just("reach"), st.booleans()),
+        st.tuples(st.just("ask"), st.none()),
+    ),
+    min_size=5,
+    max_size=30,
+)
+
+
+class Both:
+    """The queue, and what it should know: the rows, and which of them are in somebody's hands."""
+
+    def __init__(self) -> None:
+        self.moment = view(directory=directory("kadikoy", "besiktas", complete=False))
+        self.queue = Queue(self.moment)
+        self.rows: dict[int, OutboxRow] = {}
+        self.held: set[int] = set()
+
+    def put(self, one: OutboxRow) -> None:
+        self.queue.put(one)
+        if one.id not in self.held:
+            self.rows[one.id] = one
+
+    def drop(self, number: int) -> None:
+        self.queue.drop(number)
+        self.rows.pop(number, None)
+        self.held.discard(number)
+
+    def back(self, number: int) -> None:
+        """It was sent, and waits for a retry."""
+        if number in self.held:
+            changes: dict[str, Any] = {
+                "state": ActionState.SENDING,
+                "tried": True,
+                "next_attempt_utc": self.moment.now + 5 * SECOND,
+            }
+            self.held.discard(number)
+            self.rows[number] = replace(self.rows[number], **changes)
+            self.queue.give_back(number, **changes)
+
+    def wait(self, seconds: int) -> None:
+        self.moment.now += seconds * SECOND
+
+    def reach(self, complete: bool) -> None:
+        """Restaurants are told. What is on the wire keeps the account that it left with."""
+        if not self.held:
+            self.queue.direct(directory("kadikoy", "besiktas", reach={RESTAURANT: ["besiktas"]}, complete=complete))
+
+    def ask(self, _: None = None) -> None:
+        """What the two say of this moment. What ends is over."""
+        expected = self._expected()
+        ends = {(one.id, verdict.state, verdict.code) for one, verdict in self.queue.ends()}
+        assert ends == {(one.id, verdict.state, verdict.code) for one, verdict in expected.verdicts}
+        for number, *_ in ends:
+            self.drop(number)
+        self.queue.ends()
+        expected = self._expected()
+        assert expected.verdicts == []
+        going = {head.row.id for head in expected.heads}
+        ready = {one.id for account in self.queue.lines.accounts() for one in self.queue.lines.rows(account)}
+        assert ready == going
+        due = expected.due
+        if due is not None and due > self.moment.now:
+            known = self.queue.due()
+            assert known is not None
+            assert known <= due
+
+    def take(self, places: int) -> None:
+        self.ask()
+        taken = self.queue.lines.take(places, Counter(), places, lambda _: True, lambda _: True)
+        self.held |= {entry.row.id for entry in taken}
+
+    def _expected(self) -> plan_of_all.Plan:
+        moment = plan_of_all.View(
+            now=self.moment.now,
+            on_wire=self.held,
+            taken=frozenset[Lane](),
+            directory=self.moment.directory,
+            accept_valid=self.moment.accept_valid,
+            valid=self.moment.valid,
+            longest_wait=self.moment.longest_wait,
+        )
+        return plan_of_all.plan([self.rows[number] for number in sorted(self.rows)], moment)
+
+
+@settings(max_examples=4 * settings.default.max_examples, suppress_health_check=list(HealthCheck))
+@given(st.lists(rows, min_size=4, max_size=10), events)
+def test_a_queue_says_what_a_look_at_all_rows_would_say(
+    there: list[OutboxRow], happened: list[tuple[str, Any]]
+) -> None:
+    both = Both()
+    for one in there:
+        both.put(one)
+    for name, what in happened:
+        getattr(both, name)(what)
+    both.ask()
+
+
+def test_a_row_that_is_put_in_anew_was_seen_all_the_same() -> None:
+    queue = Queue(view(directory=directory("kadikoy")))
+    one = row(Action.ACCEPT, 1, payment_key=KEYS[0], owner="kadikoy")
+    queue.put(one, 7)
+    queue.put(replace(one, withdraw=True))
+    known = queue.get(1)
+    assert known is not None
+    assert (known.row.withdraw, known.seen) == (True, 7)
+
+
+def test_a_row_that_was_sent_by_an_account_that_left_waits_for_its_time() -> None:
+    queue = Queue(view(directory=directory("kadikoy", complete=True)))
+    sent = {"state": ActionState.SENDING, "tried": True, "next_attempt_utc": NOW}
+    queue.put(row(Action.OPEN_RESTAURANT, 1, restaurant_id=RESTAURANT, account="", **sent))
+    assert queue.ends() == []
+    assert queue.lines.take(1, Counter(), 1, lambda _: True, lambda _: True) == []
+
+
+def test_a_row_that_is_about_to_end_supersedes_no_other() -> None:
+    queue = Queue(view(directory=directory("kadikoy")))
+    older, newer = (row(Action.DEACTIVATE_FOOD, number, food_id=7, account="kadikoy") for number in (1, 2))
+    queue.put(older)
+    queue.ends()
+    queue.lines.take(1, Counter(), 1, lambda _: True, lambda _: True)
+    queue.put(replace(newer, withdraw=True))
+    assert [one.id for one, _ in queue.ends()] == [2]  # a till holds it: that is not written yet
+    queue.give_back(1, next_attempt_utc=NOW)
+    assert queue.ends() == []
+
+
+def test_a_food_whose_menu_is_not_known_yet_supersedes_none_of_another_restaurant() -> None:
+    queue = Queue(view(directory=directory("kadikoy", "besiktas", complete=False)))
+    for number, restaurant in enumerate((RESTAURANT, KEYS[0]), 1):
+        queue.put(row(Action.DEACTIVATE_FOOD, number, food_id=7, restaurant_id=restaurant))
+    assert queue.ends() == []

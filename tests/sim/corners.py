@@ -1,0 +1,273 @@
+"""Scripted corners: situations that chance rarely brings about, each played for sure within some simulated minutes.
+
+A corner is a short script of what customers, till, line and clock do. It is watched by the same invariants as everything
+else. A seed chooses its corner by its number, and, as ever, all latencies.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
+
+if TYPE_CHECKING:
+    from tests.sim.line import Call
+    from tests.sim.simulation import Sim
+
+LOOK_S = 0.1
+PATIENCE_S = 200.0
+MINUTE = 60.0
+
+
+class Script:
+    """What a corner can do, and wait for. Without a corner nothing is asked of it."""
+
+    def __init__(self, sim: "Sim") -> None:
+        self._sim = sim
+        self._faults: dict[str, deque[str]] = defaultdict(deque)  # operation: what its next requests meet
+        self._slow_list = 0.0
+        self._slow_unit: tuple[str, float, Callable[[], None]] | None = None
+
+    # ---- what a corner does ------------------------------------------------------------------------------------------
+
+    async def order(self) -> str:
+        """A customer orders; the key of the order, as soon as it is acknowledged."""
+        document = {"scheduled_date": "", "courier_type": "restaurant"}
+        order = self._sim.world.place_order(restaurant_id=KADIKOY, document=document)
+        self._sim.trace.note("customer", "orders", key=order.key, number=order.number)
+        self._sim.orders_at[order.key] = self._sim.now()
+        await self.acknowledged(order.key)
+        return order.key
+
+    def act(self, action: str, **columns: object) -> int:
+        """The till writes a row; its id."""
+        row = self._sim.till.insert({"action": action} | columns)
+        assert row is not None
+        return row
+
+    def withdraw(self, row: int) -> None:
+        self._sim.till.ask_back("id = :id", {"id": row})
+
+    def panel(self, key: str, status: int) -> None:
+        """Somebody at the service moves an order."""
+        self._sim.world.change_status(key, status)
+        self._sim.trace.note("panel", "changes", key=key, status=status)
+
+    def meets(self, operation: str, *faults: str) -> None:
+        """The next requests of an operation meet these faults, one each."""
+        self._faults[operation].extend(faults)
+
+    def next_list_takes(self, seconds: float) -> None:
+        self._slow_list = seconds
+
+    def within(self, unit: str, seconds: float, act: Callable[[], None]) -> None:
+        """The next transaction of that name takes so long to begin, and in the middle of it somebody acts."""
+        self._slow_unit = unit, seconds, act
+
+    def crash_at(self, point: str, down: float) -> None:
+        self._sim.light_fuse(point, down)
+
+    # ---- what it waits for -------------------------------------------------------------------------------------------
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        began = self._sim.now()
+        while not is_so():
+            assert self._sim.now() < began + PATIENCE_S, "what the corner waits for does not come"
+            await asyncio.sleep(LOOK_S)
+
+    async def at(self, second: float) -> None:
+        """A second from the start."""
+        assert self._sim.now() < second, "the corner is late"
+        await asyncio.sleep(second - self._sim.now())
+
+    async def acknowledged(self, key: str) -> None:
+        """The service has handed out what it has of an order, and nothing is on the wire."""
+        order = self._sim.world.orders[key]
+        await self.until(lambda: order.acknowledged and all(call.ended for call in self._sim.calls))
+
+    async def rest(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def listed(self) -> float:
+        """The second at which the next list comes in."""
+        known = self._lists()
+        await self.until(lambda: self._lists() > known)
+        return self._sim.now()
+
+    def _lists(self) -> int:
+        return sum(call.operation == "get_current" and bool(call.ended) for call in self._sim.calls)
+
+    async def answered(self, operation: str) -> None:
+        """The last request of an operation has ended."""
+        await self.until(lambda: any(call.operation == operation for call in self._sim.calls))
+        await self.until(lambda: all(call.ended for call in self._sim.calls if call.operation == operation))
+
+    async def ended(self, row: int) -> None:
+        """A row has its verdict."""
+        query = "SELECT finished_utc FROM delivery_actions WHERE id = ?"
+        await self.until(lambda: self._sim.till.connection.execute(query, (row,)).fetchone()[0] is not None)
+
+    def check(self) -> None:
+        """All that was to go wrong did."""
+        left = [operation for operation, faults in self._faults.items() if faults]
+        assert not left, f"no request met what was to meet {left}"
+        assert self._slow_unit is None, "nobody acted within a transaction"
+
+    # ---- what the simulation asks ------------------------------------------------------------------------------------
+
+    def fault(self, call: "Call") -> str:
+        faults = self._faults[call.operation]
+        return faults.popleft() if faults else ""
+
+    def list_takes(self) -> float:
+        seconds, self._slow_list = self._slow_list, 0.0
+        return seconds
+
+    def unit_takes(self, name: Callable[[], str]) -> float:
+        """How much longer than usual a transaction takes."""
+        if self._slow_unit is None or self._slow_unit[0] != name():
+            return 0.0
+        (_, seconds, act), self._slow_unit = self._slow_unit, None
+        self._sim.agenda.after(seconds / 2, act)
+        return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """One situation. `seconds`: when nothing goes wrong any more."""
+
+    play: Callable[[Script], Awaitable[None]]
+    seconds: float
+    accounts: tuple[str, ...] = ("kadikoy",)
+    hangs: tuple[tuple[float, float, str], ...] = ()  # from, to, and whose requests nobody answers
+    jumps: tuple[tuple[float, float], ...] = ()
+
+
+CORNERS: dict[str, Corner] = {}
+
+
+def corner(
+    seconds: float = 4 * MINUTE,
+    accounts: tuple[str, ...] = ("kadikoy",),
+    hangs: tuple[tuple[float, float, str], ...] = (),
+    jumps: tuple[tuple[float, float], ...] = (),
+) -> Callable[[Callable[[Script], Awaitable[None]]], None]:
+    def enter(play: Callable[[Script], Awaitable[None]]) -> None:
+        CORNERS[play.__name__] = Corner(play, seconds, accounts, hangs, jumps)
+
+    return enter
+
+
+def corner_of(seed: int) -> tuple[str, Corner]:
+    """The name of a seed's corner, and the corner."""
+    return list(CORNERS.items())[(seed - 1) % len(CORNERS)]
+
+
+def seed_of(name: str) -> int:
+    """The first seed that plays a corner."""
+    return list(CORNERS).index(name) + 1
+
+
+@corner()
+async def an_accept_expires_unresolved_while_a_list_is_on_its_way(script: Script) -> None:
+    """Accept is answered by silence, and its time is over between a poll's request and its answer."""
+    key = await script.order()
+    listed = await script.listed()
+    await script.rest(14.0)
+    script.meets("accept", "done_silence")
+    script.act("accept", payment_key=key, preparing_time=20, valid_minutes=1)  # until listed + 74
+    await script.at(listed + 40.0)
+    script.panel(key, 16)
+    script.next_list_takes(17.0)  # from listed + 60
+
+
+@corner()
+async def a_cancel_is_refused_beside_a_complete_of_ours(script: Script) -> None:
+    """Both ends are in doubt: the order is missing from the list because it is completed."""
+    key = await script.order()
+    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
+    await script.acknowledged(key)
+    script.panel(key, 16)  # nobody has shown us that when complete leaves
+    script.meets("complete", "done_silence")
+    script.act("complete", payment_key=key)
+    script.meets("cancel", "http_500")
+    await script.ended(script.act("cancel", payment_key=key, reason_id=3))
+
+
+@corner()
+async def a_row_is_asked_back_between_reading_and_claiming(script: Script) -> None:
+    key = await script.order()
+    row = 0
+    script.within("Ledger._write", 0.5, lambda: script.withdraw(row))
+    row = script.act("accept", payment_key=key, preparing_time=20)
+    await script.ended(row)
+
+
+@corner(accounts=("kadikoy", "besiktas"), hangs=((100.0, 150.0, "kadikoy"),))
+async def the_service_hangs_for_one_of_two_accounts(script: Script) -> None:
+    """There are two places on the wire: one of each account."""
+    await script.at(101.0)
+    for food in range(1001, 1005):
+        script.act("activate_food", food_id=food, restaurant_id=KADIKOY)
+    script.act("deactivate_food", food_id=1004, restaurant_id=KADIKOY)  # in the place of the one before
+    await script.at(105.0)
+    script.act("activate_food", food_id=1001, restaurant_id=BESIKTAS)
+
+
+@corner()
+async def the_program_ends_while_a_row_is_on_the_wire(script: Script) -> None:
+    key = await script.order()
+    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
+    script.next_list_takes(15.0)
+    await script.listed()
+    script.crash_at("reached on_the_way", 2.0)
+    script.act("on_the_way", payment_key=key)
+
+
+@corner(jumps=((100.0, -7200.0),))
+async def the_clock_is_set_back_while_a_row_waits(script: Script) -> None:
+    """By two hours; the row is to wait for half a minute."""
+    key = await script.order()
+    await script.at(90.0)
+    script.meets("accept", "http_429")
+    script.act("accept", payment_key=key, preparing_time=20)
+
+
+@corner()
+async def accepts_are_answered_500_502_and_429(script: Script) -> None:
+    """The first is sent again after seconds, the second after a look, and the third is too old before it may be."""
+    first, second, third = [await script.order() for _ in range(3)]
+    script.meets("accept", "http_500")
+    await script.ended(script.act("accept", payment_key=first, preparing_time=20))
+    script.meets("accept", "done_502")
+    await script.ended(script.act("accept", payment_key=second, preparing_time=20))
+    script.meets("accept", "http_429", "http_429")
+    await script.ended(script.act("accept", payment_key=third, preparing_time=20, valid_minutes=1))
+
+
+@corner(seconds=5 * MINUTE)
+async def a_complete_is_lost_and_no_list_tells_of_it(script: Script) -> None:
+    """Its last resend waits for a minute, and the lists of that minute lack the order, as they did before."""
+    key = await script.order()
+    await script.ended(script.act("accept", payment_key=key, preparing_time=20))
+    await script.ended(script.act("on_the_way", payment_key=key))
+    await script.acknowledged(key)
+    script.meets("complete", "refused", "http_500", "http_500", "lost")
+    await script.ended(script.act("complete", payment_key=key))
+
+
+@corner()
+async def rows_are_written_while_an_accept_waits(script: Script) -> None:
+    """Of one order on_the_way, which waits behind it; of the other one cancel, which takes its place."""
+    first, second = await script.order(), await script.order()
+    script.meets("accept", "http_429", "http_429")
+    accept = script.act("accept", payment_key=first, preparing_time=20)
+    script.act("accept", payment_key=second, preparing_time=20)
+    await script.answered("accept")
+    await script.rest(14.0)
+    on_the_way = script.act("on_the_way", payment_key=first)
+    await script.ended(script.act("cancel", payment_key=second, reason_id=3))
+    await script.ended(accept)
+    await script.ended(on_the_way)

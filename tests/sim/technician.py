@@ -1,0 +1,153 @@
+"""The technician: triggers of the POS that refuse what the daemon writes, and the commands that are run by hand."""
+
+import sqlite3
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import sqlalchemy
+from sqlalchemy.exc import OperationalError
+from tests.sim.plan import MINUTE, Span
+from tests.sim.town import Agenda
+
+from orderbridge.jobs.release import Outcome, release
+from orderbridge.store import actions
+from orderbridge.store.database import Database
+
+if TYPE_CHECKING:
+    from tests.sim.simulation import Sim
+
+LOOKS_EVERY_S = 2 * MINUTE  # into quarantine
+AGAIN_S = 65.0  # after a refusal: what is not tried again sooner
+_NOT_THE_TILLS = "NEW.pos_revision = OLD.pos_revision AND NEW.pos_reference IS OLD.pos_reference"
+_NEW_ORDER = ("INSERT ON delivery_orders", "1")
+# What is refused: each a moment on a table, and a condition.
+TRIGGERS: dict[str, tuple[tuple[str, str], ...]] = {
+    "new_orders": (_NEW_ORDER,),
+    "orders": (_NEW_ORDER, ("UPDATE ON delivery_orders", _NOT_THE_TILLS)),
+    "some_orders": (
+        ("INSERT ON delivery_orders", "NEW.payment_key < '8'"),
+        ("UPDATE ON delivery_orders", f"NEW.payment_key < '8' AND {_NOT_THE_TILLS}"),
+    ),
+    "contents": (("UPDATE ON delivery_orders", "NEW.payload IS NOT OLD.payload"),),
+    "accepts": (("INSERT ON delivery_actions", "NEW.created_by = 'orderbridge'"),),
+    "outbox": (("UPDATE ON delivery_actions", "NEW.withdraw = OLD.withdraw"),),
+    "quarantine": (("INSERT ON delivery_quarantine", "1"), ("UPDATE ON delivery_quarantine", "1")),
+}
+TRIGGERS["all"] = (*TRIGGERS["orders"], *TRIGGERS["outbox"], *TRIGGERS["quarantine"])
+
+
+class Technician:
+    """Somebody with the program's commands, on a connection of his own."""
+
+    def __init__(self, sim: "Sim") -> None:
+        self._sim = sim
+        self._random = sim.plan.stream("technician")
+        self._agenda = Agenda(sim)
+        self._refused_until = -1.0
+        self.released: set[str] = set()  # orders that came out of quarantine
+
+    @property
+    def is_refusing(self) -> bool:
+        """A trigger is there, or was a moment ago."""
+        return self._sim.now() <= self._refused_until
+
+    def begin(self) -> None:
+        more = self._sim.plan.more
+        for span in more.refusing:
+            self._agenda.at(span.start, partial(self._refuse, span))
+        for at in more.by_hand:
+            self._agenda.at(at, self._retry_action)
+        if more.refusing:
+            self._agenda.after(LOOKS_EVERY_S, self._look)
+
+    # ---- triggers ----------------------------------------------------------------------------------------------------
+
+    def _refuse(self, span: Span) -> None:
+        till = self._sim.till.connection
+        if till.in_transaction:
+            self._agenda.after(5.0, partial(self._refuse, span))
+            return
+        for number, (when, condition) in enumerate(TRIGGERS[span.what]):
+            till.execute(
+                f"CREATE TRIGGER IF NOT EXISTS refuses_{span.what}_{number} BEFORE {when} WHEN {condition}"
+                " BEGIN SELECT raise(ABORT, 'the POS says no'); END"
+            )
+        self._sim.trace.fault("database_refuses", what=span.what)
+        self._refused_until = max(self._refused_until, span.end + AGAIN_S)
+        self._sim.disturb("", span.end + AGAIN_S - self._sim.now())
+        self._agenda.at(span.end, partial(self._allow, span.what))
+
+    def _allow(self, what: str) -> None:
+        till = self._sim.till.connection
+        if till.in_transaction:
+            self._agenda.after(1.0, partial(self._allow, what))
+            return
+        for number in range(len(TRIGGERS[what])):
+            till.execute(f"DROP TRIGGER IF EXISTS refuses_{what}_{number}")
+        self._refused_until = max(self._refused_until, self._sim.now() + AGAIN_S)
+        self._sim.disturb("", AGAIN_S)
+        self._sim.trace.note("pos", "refuses no more", what=what)
+
+    # ---- commands ----------------------------------------------------------------------------------------------------
+
+    def _database(self) -> Database:
+        database = Database(self._sim.settings.database.url, busy_timeout_s=0.0, inline=True)
+        sqlalchemy.event.listen(database.engine, "connect", self._prepare)
+        return database
+
+    def _prepare(self, connection: sqlite3.Connection, _: object) -> None:
+        connection.create_function("strftime", -1, self._sim.clock.strftime)
+        connection.execute("PRAGMA synchronous = OFF")
+
+    def _retry_action(self) -> None:
+        """`orderbridge actions retry ID`"""
+        failed = self._sim.till.connection.execute(
+            "SELECT id, action, valid_minutes FROM delivery_actions WHERE state = 'failed' ORDER BY id"
+        ).fetchall()
+        if not failed:
+            return
+        row = self._random.choice(failed)
+        chosen = self._sim.settings.actions
+        usual = chosen.accept_valid_minutes if row["action"] == "accept" else chosen.valid_minutes
+        expires = self._sim.clock.now() + timedelta(minutes=row["valid_minutes"] or usual)
+        database = self._database()
+        try:
+            won = database.write_now(lambda tx: actions.retry(tx, row["id"], expires))
+        except sqlalchemy.exc.DBAPIError:  # a till holds the file, or a trigger refuses it
+            return
+        finally:
+            database.close()
+        self._sim.trace.note("hand", "actions retry", row=row["id"])
+        if won:
+            self._sim.till.written[row["id"]] = self._sim.now()
+            self._sim.tell("retried", row["id"])
+            self._sim.woken()
+
+    def _look(self) -> None:
+        """`orderbridge quarantine retry`, of what only the database had refused."""
+        self._agenda.after(LOOKS_EVERY_S, self._look)
+        kept = self._sim.till.connection.execute(
+            "SELECT id FROM delivery_quarantine WHERE resolved_utc IS NULL AND payment_key IS NOT NULL"
+        ).fetchall()
+        if not kept:
+            return
+        database = self._database()
+        try:
+            for row in kept:
+                self._release(database, row["id"])
+        except OperationalError:  # a till holds the file
+            return
+        finally:
+            database.close()
+
+    def _release(self, database: Database, row_id: int) -> None:
+        needs_payment = self._sim.settings.marketplace.needs_payment_status_id
+        made = release(database, row_id, needs_payment_id=needs_payment, now=self._sim.clock.now())
+        if made is None or made.payment_key is None:
+            return
+        self._sim.trace.note("hand", "quarantine retry", id=row_id, outcome=made.outcome)
+        if made.outcome == Outcome.TAKEN_IN:
+            self.released.add(made.payment_key)
+            self._sim.tell("released", made.payment_key, row_id)
+            self._sim.till.notice()

@@ -1,0 +1,141 @@
+"""Whether a commit is on disk when it returns: what is asked, what is said, and what the session is put right to."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, text
+from tests.databases import MARIADB, POSTGRESQL, SQLITE, only
+
+from orderbridge.store import durability as module
+from orderbridge.store.database import Database
+from orderbridge.store.dialects.mysql import BINLOG, FLUSH
+from orderbridge.store.dialects.postgresql import FSYNC
+from orderbridge.store.dialects.sqlite import WAL
+from orderbridge.store.durability import Durability, failover
+
+
+def answering(dialect: str, *answers: Any) -> Any:
+    """A connection to a server that has these settings; changing a real one's would concern all its databases."""
+    rows = iter(answers)
+    return SimpleNamespace(
+        dialect=SimpleNamespace(name=dialect), exec_driver_sql=lambda _: SimpleNamespace(one=lambda: next(rows))
+    )
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The events that are logged."""
+    said: list[str] = []
+
+    def tell(event: str, **_: object) -> None:
+        said.append(event)
+
+    monkeypatch.setattr(module, "_log", SimpleNamespace(error=tell, warning=tell, info=tell))
+    return said
+
+
+def test_each_database_of_the_tests_is_safe(database: Database, told: list[str]):
+    database.write_now(database.durability.ask)
+    assert database.durability.remedy is None
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    "flush, log_bin, sync_binlog, remedy",
+    [
+        (1, 0, 0, None),
+        (1, 1, 1, None),
+        (1, 1, 0, BINLOG),
+        (1, 1, 100, BINLOG),
+        (3, 1, 0, None),
+        (0, 0, 1, FLUSH),
+        (2, 1, 1, FLUSH),
+    ],
+)
+def test_mariadb_is_safe_when_the_log_that_decides_is_flushed(
+    flush: int, log_bin: int, sync_binlog: int, remedy: str | None
+):
+    settings = (flush, log_bin, sync_binlog)
+    assert Durability().judge(answering("mysql", settings)) == remedy
+    assert Durability(accept_unsafe=True).judge(answering("mariadb", settings)) is None
+
+
+def test_a_postgresql_that_does_not_write_to_disk_is_accepted_by_no_name():
+    assert Durability(accept_unsafe=True).judge(answering("postgresql", ("off", "on", "on"))) == FSYNC
+
+
+def test_both_edges_are_told_once(told: list[str]):
+    server = answering("mysql", *((value, 0, 0) for value in (1, 2, 2, 0, 1, 1, 2, 1)))
+    durability, found = Durability(), []
+    for _ in range(8):
+        durability.ask(server)
+        found.append(durability.remedy is None)
+    assert found == [True, False, False, False, True, True, False, True]
+    assert told == ["database.unsafe_durability", "database.safe_durability"] * 2
+
+
+@only(SQLITE)
+@pytest.mark.parametrize("pragma", ["synchronous = NORMAL", "synchronous = OFF"])
+def test_a_sqlite_connection_that_does_not_wait_for_the_disk_is_found(pragma: str, database: Database):
+    database.engine.dispose()
+    event.listen(database.engine, "connect", lambda connection, _: connection.execute(f"PRAGMA {pragma}"))
+    assert database.read_now(database.durability.judge) == WAL
+
+
+@only(pytest.param(POSTGRESQL, marks=pytest.mark.postgresql))
+def test_what_a_trigger_does_to_our_session_is_undone_before_the_commit(database: Database, told: list[str]):
+    def work(connection: Connection) -> str:
+        connection.execute(text("SELECT set_config('synchronous_commit', 'off', false)"))
+        database.durability.ask(connection)
+        return str(connection.execute(text("SHOW synchronous_commit")).scalar())
+
+    for _ in range(2):
+        assert database.write_now(work) == "on"
+    assert database.durability.remedy is None
+    assert told == ["database.session_changed"]
+
+
+def test_a_server_alone_loses_nothing_in_a_failover(database: Database):
+    assert database.read_now(failover) is None
+
+
+@pytest.mark.parametrize(
+    "states, names, said",
+    [
+        ([], "", None),
+        (["async"], "", "asynchronous standby"),
+        (["async", "async"], "", "2 asynchronous standby"),
+        ([None], "", "asynchronous standby"),
+        (["sync", "async"], "ANY 1 (*)", "is on a standby when it is acknowledged"),
+        (["quorum"], "ANY 1 (*)", "is on a standby"),
+        ([], "one", "no standby of"),
+    ],
+)
+def test_standbys_of_a_postgresql(states: list[str | None], names: str, said: str | None):
+    def ask(statement: str) -> Any:
+        answer = SimpleNamespace(scalars=lambda: SimpleNamespace(all=lambda: states), scalar=lambda: names)
+        assert "pg_stat_replication" in statement or "synchronous_standby_names" in statement
+        return answer
+
+    connection: Any = SimpleNamespace(dialect=SimpleNamespace(name="postgresql"), exec_driver_sql=ask)
+    found = failover(connection)
+    assert found is None if said is None else said in str(found)
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        ({"wsrep_on": "OFF", "Slaves_connected": "0", "Rpl_semi_sync_master_status": "OFF"}, None),
+        ({"wsrep_on": "ON"}, "Galera"),
+        ({"Slaves_connected": "2", "Rpl_semi_sync_master_status": "OFF"}, "2 asynchronous replica"),
+        ({"Slaves_connected": "2", "Rpl_semi_sync_master_status": "ON"}, "semi-synchronous"),
+        ({"Slaves_connected": "1", "Rpl_semi_sync_source_status": "ON"}, "semi-synchronous"),
+    ],
+)
+def test_replicas_of_a_mariadb(settings: dict[str, str], said: str | None):
+    connection: Any = SimpleNamespace(
+        dialect=SimpleNamespace(name=MARIADB), exec_driver_sql=lambda _: list(settings.items())
+    )
+    found = failover(connection)
+    assert found is None if said is None else said in str(found)

@@ -1,0 +1,224 @@
+"""The SQLite file: whether it is still the one at its path, and what this process must not do to its locks."""
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+from tests.databases import SQLITE, only
+from tests.store.samples import opened
+
+from orderbridge.errors import FileLost, Unusable
+from orderbridge.store.database import Database
+from orderbridge.store.dialects import sqlite_file as module
+from orderbridge.store.leader import LeaderLock
+
+pytestmark = only(SQLITE)
+
+
+def beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def replace(path: Path) -> None:
+    other = beside(path, "-new")
+    other.write_bytes(path.read_bytes())
+    other.replace(path)
+
+
+LOST: dict[str, Callable[[Path], object]] = {
+    "removed": Path.unlink,
+    "moved away": lambda path: path.rename(beside(path, "-old")),
+    "replaced by a copy of itself": replace,
+    "its -wal removed": lambda path: beside(path, "-wal").unlink(),
+    "its -wal replaced": lambda path: replace(beside(path, "-wal")),
+    "its -shm removed": lambda path: beside(path, "-shm").unlink(),
+}
+
+
+def note(connection: Connection) -> None:
+    connection.execute(text("INSERT INTO delivery_cancel_reasons (id, reason) VALUES (100, 'x')"))
+
+
+def forget(connection: Connection) -> None:
+    connection.execute(text("DELETE FROM delivery_cancel_reasons"))
+
+
+def test_no_new_file_is_made_beside_a_wal_whose_file_is_away(path: Path, database: Database):
+    """SQLite would delete the -wal, and with it every order since the last checkpoint."""
+    database.write_now(note)
+    path.rename(beside(path, "-old"))
+    kept = beside(path, "-wal").read_bytes()
+    with pytest.raises(Unusable, match="Put the file back beside it"):
+        Database(f"sqlite:///{path}")
+    assert not path.exists()
+    assert beside(path, "-wal").read_bytes() == kept
+    beside(path, "-old").rename(path)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM delivery_cancel_reasons WHERE id = 100").fetchone() == (1,)
+    connection.close()
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_nothing_is_written_to_a_file_that_is_no_longer_at_its_path(how: str, path: Path, database: Database):
+    database.write_now(forget)
+    LOST[how](path)
+    done: list[bool] = []
+    with pytest.raises(FileLost, match="Restore a file only while orderbridge and the POS are stopped"):
+        database.write_now(lambda _: done.append(True))
+    assert done == []
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_a_commit_during_which_the_file_was_lost_is_none(how: str, path: Path, database: Database):
+    def work(connection: Connection) -> None:
+        note(connection)
+        LOST[how](path)
+
+    database.write_now(forget)
+    with pytest.raises(FileLost):
+        database.write_now(work)
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_what_is_read_from_a_file_that_is_lost_is_not_believed(how: str, path: Path, database: Database):
+    database.write_now(forget)
+    with pytest.raises(FileLost):
+        database.read_now(lambda _: LOST[how](path))
+
+
+def test_a_file_that_is_back_at_its_path_is_as_good_as_before(path: Path, database: Database):
+    path.rename(beside(path, "-old"))
+    with pytest.raises(FileLost):
+        database.write_now(note)
+    beside(path, "-old").rename(path)
+    database.write_now(note)
+    database.write_now(forget)
+
+
+def test_no_new_file_is_made_where_the_old_one_was(path: Path, url: str):
+    other = Database(url, inline=True)
+    path.rename(beside(path, "-old"))
+    with pytest.raises(FileLost):
+        other.read_now(lambda _: None)
+    other.close()
+    assert not path.exists()
+    beside(path, "-old").rename(path)
+
+
+def test_a_checkpoint_a_vacuum_and_other_programs_are_no_loss(path: Path, database: Database):
+    database.write_now(note)
+    for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "DELETE FROM delivery_cancel_reasons"):
+        elsewhere(path, statement)
+        assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT 1").scalar()) == 1
+    database.write_now(note)
+    database.engine.dispose()  # the last connection takes -wal and -shm away, and new ones come
+    database.write_now(forget)
+
+
+def test_a_till_that_comes_and_goes_while_its_file_becomes_wal_is_no_loss(tmp_path: Path, database: Database):
+    path = tmp_path / "old.db"
+    elsewhere(path, "CREATE TABLE receipts (id INTEGER PRIMARY KEY)")
+    own = Database(f"sqlite:///{path}", inline=True)
+    own.engine.connect().close()
+    with opened(path) as till:
+        till.execute("INSERT INTO receipts DEFAULT VALUES")
+        own.check_file()
+    own.check_file()
+    elsewhere(path, "INSERT INTO receipts DEFAULT VALUES")
+    assert own.read_now(lambda tx: tx.execute(text("SELECT count(*) FROM receipts")).scalar()) == 2
+    own.close()
+
+
+def elsewhere(path: Path, statement: str) -> None:
+    """By a program of its own, which closes the file as it ends."""
+    script = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.isolation_level = None; c.execute(sys.argv[2])"
+    subprocess.run([sys.executable, "-c", script, path, statement], check=True)
+
+
+def test_a_second_database_on_the_file_takes_no_lock_of_the_first_away(path: Path, url: str, database: Database):
+    """As at a reload. A till that closes the file afterwards would remove the -wal that is written to."""
+    first = Database(url, inline=True)
+    first.write_now(forget)
+    database.engine.dispose()
+    Database(url, inline=True).close()
+    elsewhere(path, "SELECT 1")
+    first.write_now(note)
+    assert beside(path, "-wal").exists()
+    elsewhere(path, "UPDATE delivery_cancel_reasons SET reason = 'seen'")
+    read = text("SELECT reason FROM delivery_cancel_reasons")
+    assert first.read_now(lambda tx: tx.execute(read).scalar()) == "seen"
+    first.write_now(forget)
+    first.close()
+
+
+def test_many_reloads_leave_no_descriptor_behind(url: str, database: Database):
+    before = open_descriptors()
+    for _ in range(20):
+        Database(url, inline=True).close()
+    assert open_descriptors() == before
+
+
+def open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_the_last_database_closes_the_file(tmp_path: Path, database: Database):
+    before = dict(module._files)
+    own = Database(f"sqlite:///{tmp_path}/own.db", inline=True)
+    assert module._files != before
+    assert own.read_now(lambda tx: tx.exec_driver_sql("SELECT 1").scalar()) == 1
+    own.close()
+    own.close()
+    assert module._files == before
+
+
+def test_a_removed_lock_file_lets_no_second_daemon_work(path: Path, url: str, database: Database):
+    first, other = LeaderLock(database), Database(url, inline=True)
+    assert first.take()
+    beside(path, "-lock").unlink()
+    second = LeaderLock(other)
+    assert not second.take()
+    beside(path, "-lock").unlink()
+    assert not second.take()
+    first.close()
+    assert second.take()
+    second.close()
+    other.close()
+
+
+def test_an_older_daemon_that_knows_only_the_lock_file_is_waited_for(path: Path, database: Database):
+    script = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", script, beside(path, "-lock")]
+    lock = LeaderLock(database)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as older:
+        assert older.stdout is not None
+        older.stdout.readline()
+        assert not lock.take()
+        older.kill()
+    assert lock.take()
+    lock.close()
+
+
+def test_who_waits_on_a_file_that_is_lost_does_not_become_its_leader(path: Path, database: Database):
+    lock = LeaderLock(database)
+    shutil.move(path, beside(path, "-old"))
+    with pytest.raises(FileLost):
+        lock.take()
+    shutil.move(beside(path, "-old"), path)
+    assert lock.take()
+    lock.close()
+
+
+def test_the_lock_on_the_file_stops_no_till(path: Path, database: Database):
+    lock = LeaderLock(database)
+    assert lock.take()
+    with sqlite3.connect(path) as till:
+        till.execute("BEGIN IMMEDIATE")
+        till.execute("COMMIT")
+    elsewhere(path, "BEGIN IMMEDIATE")
+    lock.close()

@@ -1,0 +1,201 @@
+"""What is asked for health: each question finds what it is about, and only that."""
+
+from datetime import timedelta
+
+import pytest
+from tests.store.samples import (
+    KEY,
+    NOW,
+    OTHER,
+    Pos,
+    key,
+    put,
+    put_action,
+    put_order,
+)
+
+from orderbridge.store import health
+from orderbridge.store.columns import time_text
+from orderbridge.store.database import Database
+
+MINUTE = timedelta(minutes=1)
+BORDER = NOW - 3 * MINUTE
+
+
+def ago(minutes: float) -> str:
+    return time_text(NOW - minutes * MINUTE)
+
+
+# ---- orders ----------------------------------------------------------------------------------------------------------
+
+
+def test_received_orders_of_the_last_day_are_found(database, pos):
+    for number, columns in enumerate(
+        [
+            {},
+            {"pos_revision": 1, "scheduled_for": "2026-03-02 19:30:00"},
+            {"status_id": 2},
+            {"status_id": None},
+            {"ended_utc": ago(1), "ended_by": "cancelled"},
+            {"changed_utc": ago(24 * 60 + 1)},
+        ]
+    ):
+        put_order(pos, key(number), **{"status_id": 1, "changed_utc": ago(5)} | columns)
+    found = database.read_now(lambda tx: health.received(tx, NOW))
+    assert {(row.payment_key, row.pos_revision, row.scheduled_for) for row in found} == {
+        (key(0), 0, None),
+        (key(1), 1, "2026-03-02 19:30:00"),
+    }
+
+
+def test_the_newest_accept_of_each_order_counts(database, pos):
+    put_action(pos, payment_key=KEY, state="expired", finished_utc=ago(9))
+    put_action(pos, payment_key=KEY, state="pending")
+    put_action(pos, "complete", payment_key=KEY)
+    put_action(pos, payment_key=OTHER, state="failed", finished_utc=ago(1))
+    found = database.read_now(lambda tx: health.newest_accepts(tx, [KEY, OTHER, key(1)]))
+    assert {name: row.state for name, row in found.items()} == {KEY: "pending", OTHER: "failed"}
+
+
+def test_orders_that_no_till_takes_over_are_counted_from_the_oldest(database, pos):
+    for number, columns in enumerate(
+        [{}, {"received_utc": ago(10)}, {"received_utc": ago(1)}, {"pos_revision": 1}, {"ended_utc": ago(1)}]
+    ):
+        put_order(pos, key(number), **{"received_utc": ago(4)} | columns)
+    count, oldest = database.read_now(lambda tx: health.not_taken_over(tx, BORDER))
+    assert (count, time_text(oldest)) == (2, ago(10))
+
+
+CANCELLED = {"revision": 2, "pos_revision": 1, "last_change": "cancelled", "ended_by": "cancelled"}
+
+
+@pytest.mark.parametrize(
+    "columns, seen",
+    [
+        ({}, False),
+        ({"last_change": "contents"}, False),
+        ({"pos_revision": 2}, True),
+        ({"pos_revision": 0}, True),
+        ({"ended_by": "silence", "last_change": "ended"}, True),
+        ({"changed_utc": ago(2)}, True),
+        ({"changed_utc": ago(24 * 60 + 1)}, True),
+    ],
+    ids=["unseen", "changed again", "read", "never cooked", "another end", "only just", "yesterday"],
+)
+def test_a_cancellation_is_unseen_until_a_till_has_read_it(columns, seen, database, pos):
+    put_order(pos, **CANCELLED | {"changed_utc": ago(4), "ended_utc": ago(4)} | columns)
+    found = database.read_now(lambda tx: health.unseen_cancellations(tx, BORDER, NOW))
+    assert [(name, time_text(since)) for name, since in found] == ([] if seen else [(KEY, ago(4))])
+
+
+@pytest.mark.parametrize("state, told", [("done", False), ("refused", True)])
+def test_what_a_till_cancelled_itself_it_has_seen(state, told, database, pos):
+    put_order(pos, **CANCELLED | {"changed_utc": ago(4), "ended_utc": ago(4)})
+    put_action(pos, "cancel", payment_key=KEY, state=state)
+    assert bool(database.read_now(lambda tx: health.unseen_cancellations(tx, BORDER, NOW))) is told
+
+
+@pytest.mark.parametrize(
+    "columns, told",
+    [
+        ({"problem": "contents_outdated"}, True),
+        ({"problem": "text_cut:name,contents_outdated"}, True),
+        ({"problem": "text_cut:name"}, False),
+        ({"problem": None}, False),
+        ({"problem": "contents_outdated", "ended_utc": ago(1), "ended_by": "cancelled"}, False),
+        ({"problem": "contents_outdated", "changed_utc": ago(24 * 60 + 1)}, False),
+    ],
+    ids=["it", "among others", "another", "none", "over", "yesterday"],
+)
+def test_an_open_order_whose_contents_are_refused_is_told(columns, told, database, pos):
+    put_order(pos, **{"changed_utc": ago(4)} | columns)
+    found = database.read_now(lambda tx: health.outdated(tx, NOW))
+    assert [(name, time_text(since)) for name, since in found] == ([(KEY, ago(4))] if told else [])
+
+
+# ---- rows, documents, accounts ---------------------------------------------------------------------------------------
+
+UNKNOWN = {"state": "failed", "error_code": "outcome_unknown", "finished_utc": ago(5)}
+
+
+def unknown(database: Database) -> list[int]:
+    return [row_id for row_id, _ in database.read_now(lambda tx: health.unknown_outcomes(tx, NOW))]
+
+
+@pytest.mark.parametrize(
+    "action, changes, told",
+    [
+        ("complete", {}, True),
+        ("deactivate_food", {}, True),
+        ("close_restaurant", {}, True),
+        ("accept", {}, False),
+        ("complete", {"error_code": "service_error"}, False),
+        ("complete", {"state": "refused"}, False),
+        ("complete", {"finished_utc": ago(24 * 60 + 1)}, False),
+    ],
+)
+def test_a_row_whose_outcome_nobody_knows_is_told(action, changes, told, database, pos):
+    row = put_action(pos, action, **UNKNOWN | changes)
+    assert unknown(database) == ([row] if told else [])
+
+
+@pytest.mark.parametrize(
+    "action, other, told",
+    [
+        ("complete", {"state": "done"}, False),
+        ("complete", {}, False),
+        ("complete", {"state": "failed"}, True),
+        ("complete", {"state": "done", "payment_key": OTHER}, True),
+        ("deactivate_food", {"state": "done"}, False),
+        ("deactivate_food", {"state": "done", "food_id": 2}, True),
+        ("close_restaurant", {"state": "done"}, False),
+        ("close_restaurant", {"state": "done", "restaurant_id": key(9)}, True),
+    ],
+)
+def test_a_newer_row_for_the_same_ends_the_doubt(action, other, told, database, pos):
+    row = put_action(pos, action, **UNKNOWN)
+    put_action(pos, action, **other)
+    assert (row in unknown(database)) is told
+
+
+@pytest.mark.parametrize(
+    "columns, told",
+    [({}, True), ({"changed_utc": ago(4)}, False), ({"ended_utc": ago(9), "ended_by": "completed"}, False)],
+    ids=["as it was", "news since", "over"],
+)
+def test_news_of_the_order_end_the_doubt(columns, told, database, pos):
+    put_order(pos, **{"changed_utc": ago(9)} | columns)
+    row = put_action(pos, "complete", payment_key=KEY, **UNKNOWN)
+    assert unknown(database) == ([row] if told else [])
+
+
+def put_document(pos: Pos, number: int, resolved: str | None = None) -> None:
+    put(
+        pos,
+        "delivery_quarantine",
+        account="kadikoy",
+        payload="?",
+        payload_hash=str(number),
+        reason="not_json",
+        first_seen_utc=ago(number),
+        last_seen_utc=ago(0),
+        resolved_utc=resolved,
+    )
+
+
+def test_documents_in_quarantine_are_counted_from_the_oldest(database, pos):
+    assert database.read_now(health.quarantined) == (0, None)
+    put_document(pos, 9, resolved=ago(1))
+    put_document(pos, 5)
+    put_document(pos, 3)
+    count, oldest = database.read_now(health.quarantined)
+    assert (count, time_text(oldest)) == (2, ago(5))
+
+
+def test_the_accounts_of_the_configuration_are_looked_at_and_no_others(database, pos):
+    for fingerprint in ("a" * 64, "b" * 64):
+        put(pos, "delivery_accounts", fingerprint=fingerprint, name="kadikoy", state="failing", last_error="timeout")
+    found = database.read_now(lambda tx: health.polling(tx, ["a" * 64, "c" * 64]))
+    assert {name: (row["state"], row["last_error"]) for name, row in found.items()} == {
+        "a" * 64: ("failing", "timeout")
+    }

@@ -1,0 +1,162 @@
+"""The right to work on a database: one has it, and it is free the moment that one is gone."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
+from tests import databases
+
+from orderbridge.errors import StoreError
+from orderbridge.store.database import Database
+from orderbridge.store.leader import LeaderLock
+
+Daemon = Callable[..., LeaderLock]
+
+
+@pytest.fixture
+def daemon(url: str) -> Iterator[Daemon]:
+    """Another daemon, with an engine of its own."""
+    opened: list[tuple[Database, LeaderLock]] = []
+
+    def daemon() -> LeaderLock:
+        database = Database(url, inline=True)
+        opened.append((database, LeaderLock(database)))
+        return opened[-1][1]
+
+    yield daemon
+    for database, lock in opened:
+        lock.close()
+        database.close()
+
+
+def test_one_has_it_and_the_other_waits(daemon: Daemon):
+    first, second = daemon(), daemon()
+    assert first.take()
+    assert first.take()
+    assert not second.take()
+    assert not first.is_lost()
+    first.close()
+    assert second.take()
+    assert not first.take()
+
+
+@databases.only(*databases.SERVERS)
+def test_daemons_on_other_databases_of_a_server_do_not_wait_for_each_other(
+    kind: str, daemon: Daemon, request: pytest.FixtureRequest
+):
+    name = f"obs_leader_{os.getpid()}_{'x' * 40}"  # with a name that leaves no room in MariaDB's
+    with databases.own_database(request.getfixturevalue(f"{kind}_server"), name) as url:
+        other = Database(url, inline=True)
+        lock = LeaderLock(other)
+        assert daemon().take()
+        assert lock.take()
+        assert not daemon().take()
+        lock.close()
+        other.close()
+
+
+@databases.only(*databases.SERVERS)
+def test_a_right_that_was_lost_unseen_is_not_taken_for_held(daemon: Daemon, database: Database):
+    first, second = daemon(), daemon()
+    assert first.take()
+    kill(database, first)
+    assert first.take(), "a reload asks while the server is back"
+    kill(database, first)
+    assert second.take()
+    assert not first.take()
+
+
+@databases.only(*databases.SERVERS)
+def test_a_connection_that_broke_is_made_anew(daemon: Daemon, database: Database):
+    first, second = daemon(), daemon()
+    assert first.take()
+    kill(database, first)
+    assert not first.is_lost()
+    assert not second.take()
+
+
+@databases.only(*databases.SERVERS)
+def test_who_was_quicker_after_a_break_has_it(daemon: Daemon, database: Database):
+    first, second = daemon(), daemon()
+    assert first.take()
+    kill(database, first)
+    assert second.take()
+    assert first.is_lost()
+
+
+@databases.only(*databases.SERVERS)
+def test_a_server_that_was_away_for_long_is_asked_again(daemon: Daemon, database: Database, monkeypatch):
+    first, second = daemon(), daemon()
+    assert first.take()
+    kill(database, first)
+    with monkeypatch.context() as away:
+        away.setattr(first._engine, "connect", refused)
+        for _ in range(3):
+            assert not first.is_lost()
+    assert not first.is_lost()
+    assert not second.take()
+
+
+@databases.only(*databases.SERVERS)
+def test_a_server_that_goes_again_while_it_is_asked(daemon: Daemon, database: Database, monkeypatch):
+    first, second = daemon(), daemon()
+    assert first.take()
+    kill(database, first)
+    with monkeypatch.context() as away:
+        away.setattr(first, "_lead", refused)
+        assert not first.is_lost()
+    assert not first.is_lost()
+    assert not second.take()
+
+
+@databases.only(*databases.SERVERS)
+def test_what_is_given_back_while_it_is_asked_for_again_is_free(daemon: Daemon, database: Database, monkeypatch):
+    """The daemon stops in the moment in which its guard takes the right anew, in a thread of its own."""
+    first, second = daemon(), daemon()
+    assert first.take()
+    kill(database, first)
+    connect = first._engine.connect
+
+    def stopped() -> Connection:
+        first.close()
+        return connect()
+
+    monkeypatch.setattr(first._engine, "connect", stopped)
+    assert not first.is_lost()
+    assert second.take()
+
+
+def refused(*_: object) -> NoReturn:
+    raise OperationalError("SELECT 1", {}, ConnectionError("refused"))
+
+
+@databases.only(databases.SQLITE)
+def test_a_folder_that_cannot_be_written_to_is_said_so(path, daemon: Daemon):
+    lock = daemon()
+    path.with_name("pos.db-lock").mkdir()
+    with pytest.raises(StoreError, match="Let this user write"):
+        lock.take()
+
+
+def kill(database: Database, lock: LeaderLock) -> None:
+    """End the session that holds the right."""
+    postgresql = database.engine.dialect.name == databases.POSTGRESQL
+    connection = lock._connection
+    assert connection is not None
+    number = connection.execute(text("SELECT pg_backend_pid()" if postgresql else "SELECT connection_id()")).scalar()
+    end = "SELECT pg_terminate_backend(:it, 5000)" if postgresql else f"KILL {number}"
+    with database.engine.connect() as other:
+        other.execute(text(end), {"it": number} if postgresql else {})
+
+
+@databases.only(databases.SQLITE)
+def test_a_file_under_two_names_is_one(path, daemon: Daemon, tmp_path):
+    (tmp_path / "other.db").symlink_to(path)
+    other = Database(f"sqlite:///{tmp_path}/other.db", inline=True)
+    lock = LeaderLock(other)
+    assert daemon().take()
+    assert not lock.take()
+    other.close()

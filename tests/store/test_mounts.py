@@ -1,0 +1,91 @@
+"""Network file systems are known by what the system calls them."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orderbridge.errors import Unusable
+from orderbridge.store.database import Database, open_database
+from orderbridge.store.dialects import sqlite_mounts as mounts
+from orderbridge.store.dialects.sqlite_mounts import network_kind
+
+LOCAL = ["ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "fuseblk", "fuse.fuse-overlayfs", "vfat", "virtiofs"]
+REMOTE = ["nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "glusterfs", "fuse", "fuse.sshfs", "fuse.glusterfs"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a space in its name."""
+    (tmp_path / "the pos").mkdir()
+    return tmp_path / "the pos"
+
+
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *entries: tuple[object, str]) -> None:
+    """The system has these file systems at these places."""
+    lines = [
+        f"{30 + number} 1 0:{number} / {str(place).replace(' ', chr(92) + '040')} rw,relatime shared:1 - {kind} from rw"
+        for number, (place, kind) in enumerate(entries)
+    ]
+    (tmp_path / "mountinfo").write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
+
+
+@pytest.mark.parametrize("kind", REMOTE)
+def test_a_file_on_a_network_file_system_is_refused_before_it_is_touched(
+    kind: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    mounted(tmp_path, monkeypatch, ("/", "ext4"), (place, kind))
+    with pytest.raises(Unusable, match=rf"network file system \({kind}\).*local disk"):
+        open_database(f"sqlite:///{place}/pos.db", inline=True)
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_a_file_on_a_local_one_is_taken(kind: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    mounted(tmp_path, monkeypatch, ("/", "nfs4"), (place, kind))
+    Database(f"sqlite:///{place}/pos.db", inline=True).close()
+
+
+def test_the_nearest_mount_decides_and_of_two_at_one_place_the_later(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    inner = place / "inner"
+    mounted(tmp_path, monkeypatch, (place, "nfs4"), ("/", "ext4"), (inner, "autofs"), (inner, "ext4"))
+    assert network_kind(str(place / "pos.db")) == "nfs4"
+    assert network_kind(str(inner / "pos.db")) is None
+    assert network_kind(f"{place}-2/pos.db") is None
+
+
+def test_a_link_is_followed(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    mounted(tmp_path, monkeypatch, ("/", "ext4"), (place, "cifs"))
+    (tmp_path / "link.db").symlink_to(place / "pos.db")
+    assert network_kind(str(tmp_path / "link.db")) == "cifs"
+
+
+def test_where_the_system_says_nothing_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "none")
+    assert network_kind(str(tmp_path / "pos.db")) is None
+
+
+@pytest.fixture
+def fuse(tmp_path: Path) -> Iterator[Path]:
+    """A real one, which calls itself sshfs."""
+    if os.geteuid() != 0 or shutil.which("bindfs") is None:
+        pytest.skip("only root with bindfs can mount it")
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    target.mkdir()
+    done = subprocess.run(["bindfs", "-o", "subtype=sshfs", source, target], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"bindfs: {done.stderr.decode()}")
+    yield target
+    subprocess.run(["umount", target], check=True)
+
+
+def test_a_real_one_is_refused(fuse: Path):
+    with pytest.raises(Unusable, match=r"fuse\.sshfs"):
+        open_database(f"sqlite:///{fuse}/pos.db", inline=True)

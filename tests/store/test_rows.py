@@ -1,0 +1,124 @@
+"""Many rows at once: they go to the driver on a short way, and come out, fail and are left out as one alone does."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import DataError, IntegrityError
+from tests.databases import POSTGRESQL, SQLITE, only
+from tests.store.samples import NOW, arrival, facts, item, key, one, option, put_order, rows
+
+from orderbridge.store import orders
+from orderbridge.store.database import Database
+from orderbridge.store.rows import MANY
+
+HARD = [
+    "\\N",
+    "\\.",
+    "a\tb\nc\rd\\n",
+    "",
+    " ",
+    '🌯 İstanbul\'da "dürüm"; %s %(x)s ? :y',
+    "\x01\x1f\x7f",
+    "NULL",
+    None,
+]
+AMOUNTS = [None, Decimal(0), Decimal("0.0001"), Decimal("-12.5"), Decimal("9999999999.9999"), Decimal("1E+3")]
+
+
+def many(number: int = MANY + len(HARD) * len(AMOUNTS)) -> list[Any]:
+    """As many orders as the short way needs, each a little different."""
+    lines = [
+        item(name=HARD[n % len(HARD)], note=HARD[-n % len(HARD)], quantity=None if n % 2 else 2**62, options=())
+        for n in range(number)
+    ]
+    return [
+        arrival(
+            key(n),
+            facts=facts(
+                note=HARD[n % len(HARD)],
+                customer_name=HARD[-n % len(HARD)],
+                total=AMOUNTS[n % len(AMOUNTS)],
+                order_number=None if n % 3 else n,
+                items=(lines[n], item(options=(option(option_name=HARD[n % len(HARD)]), option(price=None)))),
+            ),
+            problems=("text_cut:note",) if n % 2 else (),
+        )
+        for n in range(number)
+    ]
+
+
+def insert(database: Database, new: list[Any]) -> None:
+    database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", new, NOW))
+
+
+def everything(pos: Any) -> list[list[dict[str, object]]]:
+    asked = {
+        "delivery_orders": "payment_key",
+        "delivery_order_items": "payment_key, line_no",
+        "delivery_order_item_options": "payment_key, line_no, option_no",
+        "delivery_order_events": "payment_key",
+    }
+    shown = [rows(pos, f"SELECT * FROM {table} ORDER BY {order}") for table, order in asked.items()]
+    return [[{name: value for name, value in row.items() if name != "id"} for row in table] for table in shown]
+
+
+def test_many_at_once_are_what_each_alone_is(database, pos):
+    insert(database, many())
+    at_once = everything(pos)
+    for table in ("order_events", "order_item_options", "order_items", "orders"):
+        pos.execute(f"DELETE FROM delivery_{table}")
+    database.write_now(lambda tx: [orders.insert_new(tx, "kadikoy", [new], NOW) for new in many()])
+    assert everything(pos) == at_once
+    assert len(at_once[0]) == len(many())
+
+
+def test_many_go_the_short_way(database, monkeypatch):
+    """On the long one each row would pass through SQLAlchemy's hands."""
+    told = []
+    monkeypatch.setattr("orderbridge.store.rows.insert", lambda table: told.append(table.name))
+    insert(database, many())
+    assert told == []
+
+
+def test_one_that_is_there_already_refuses_them_all(database, pos):
+    put_order(pos, key(7))
+    with pytest.raises(IntegrityError) as caught:
+        insert(database, many())
+    assert "Ayşe" not in str(caught.value)
+    assert one(pos, "SELECT count(*) AS n FROM delivery_orders")["n"] == 1
+    pos.execute("DELETE FROM delivery_orders")
+    insert(database, many())  # the connection is well
+
+
+@only(POSTGRESQL)
+def test_the_drivers_words_about_a_row_name_no_customer(database):
+    bad = many()
+    bad[3] = arrival(key(3), facts=facts(customer_name="x" * 300, items=()))
+    with pytest.raises(DataError) as caught:
+        insert(database, bad)
+    assert "xxx" not in f"{caught.value} {caught.value.orig}"
+    assert caught.value.orig.sqlstate == "22001"
+
+
+IGNORE = """CREATE TRIGGER pos_refuses BEFORE INSERT ON delivery_orders WHEN NEW.payment_key LIKE '%00000007'
+BEGIN SELECT RAISE(IGNORE); END"""
+SKIP = """CREATE FUNCTION pos_refuses() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+IF right(NEW.payment_key, 8) = '00000007' THEN RETURN NULL; END IF; RETURN NEW; END$$"""
+BEFORE = "CREATE TRIGGER pos_refuses BEFORE INSERT ON delivery_orders FOR EACH ROW EXECUTE FUNCTION pos_refuses()"
+LEFT_OUT = {SQLITE: [IGNORE], POSTGRESQL: [SKIP, BEFORE]}
+
+
+@only(SQLITE, POSTGRESQL)
+def test_one_that_a_trigger_leaves_out_is_noticed_among_many(database, pos, kind):
+    """An order that is not there must not be acknowledged."""
+    for statement in LEFT_OUT[kind]:
+        pos.execute(statement)
+    try:
+        with pytest.raises(IntegrityError, match="left a row out"):
+            insert(database, many())
+        assert one(pos, "SELECT count(*) AS n FROM delivery_orders")["n"] == 0
+    finally:
+        pos.execute("DROP TRIGGER pos_refuses" + (" ON delivery_orders" if kind == POSTGRESQL else ""))
+        if kind == POSTGRESQL:
+            pos.execute("DROP FUNCTION pos_refuses")

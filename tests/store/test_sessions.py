@@ -1,0 +1,105 @@
+"""Sessions of a server that are ended by somebody else: the pool gives out none of them, and nothing is lost."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+from tests.databases import MARIADB, POSTGRESQL, SERVERS, only
+from tests.store.samples import Pos, rows
+
+from orderbridge.store.database import Database
+from orderbridge.store.dialects import servers
+
+SESSION = {POSTGRESQL: "SELECT pg_backend_pid()", MARIADB: "SELECT connection_id()"}
+END = {POSTGRESQL: "SELECT pg_terminate_backend(?, 5000)", MARIADB: "KILL ?"}
+THERE = {
+    POSTGRESQL: "SELECT 1 FROM pg_stat_activity WHERE pid = ?",
+    MARIADB: "SELECT 1 FROM information_schema.processlist WHERE id = ?",
+}
+
+End = Callable[[int], None]
+
+
+@pytest.fixture
+def used(url: str, database: Database) -> Iterator[Database]:
+    """Inline, so that one session does all the work."""
+    del database  # its tables are there
+    used = Database(url, inline=True)
+    yield used
+    used.close()
+
+
+@pytest.fixture
+def end(kind: str, pos: Pos) -> End:
+    """End a session, and come back when it is gone."""
+
+    def end(session: int) -> None:
+        pos.execute(END[kind], (session,))
+        while pos.execute(THERE[kind], (session,)).fetchall():
+            pass
+
+    return end
+
+
+@pytest.fixture
+def pings(used: Database, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """One for each journey that only asks whether a session is alive."""
+    asked: list[object] = []
+    ping = used.engine.dialect.do_ping
+    monkeypatch.setattr(used.engine.dialect, "do_ping", lambda session: asked.append(session) or ping(session))
+    return asked
+
+
+def session_of(database: Database, kind: str) -> int:
+    return database.read_now(lambda tx: tx.execute(text(SESSION[kind])).scalar_one())
+
+
+def note(connection: Connection, number: int = 100) -> None:
+    connection.execute(text(f"INSERT INTO delivery_cancel_reasons (id, reason) VALUES ({number}, 'x')"))
+
+
+def noted(pos: Pos) -> list[int]:
+    return [row["id"] for row in rows(pos, "SELECT id FROM delivery_cancel_reasons WHERE id >= 100 ORDER BY id")]
+
+
+@only(*SERVERS)
+@pytest.mark.parametrize("how", ["write_now", "read_now"])
+@pytest.mark.parametrize("idle_s", [servers.IDLE_S, 3600.0], ids=["as it is", "never idle"])
+def test_one_that_ended_while_it_rested_is_not_given_out(idle_s, how, used, end, kind, pos, monkeypatch):
+    monkeypatch.setattr(servers, "IDLE_S", idle_s)
+    for number in range(100, 103):
+        end(session_of(used, kind))
+        getattr(used, how)(lambda tx: tx.execute(text("SELECT 1")).scalar_one())
+        used.write_now(lambda tx, number=number: note(tx, number))
+    assert noted(pos) == [100, 101, 102]
+
+
+@only(*SERVERS)
+def test_one_that_ends_in_the_middle_takes_its_whole_transaction_with_it_and_nothing_else(used, end, kind, pos):
+    def cut(connection: Connection) -> None:
+        note(connection)
+        end(connection.execute(text(SESSION[kind])).scalar_one())
+        note(connection, 101)
+
+    with pytest.raises(DBAPIError) as failed:
+        used.write_now(cut)
+    assert failed.value.connection_invalidated
+    assert noted(pos) == []
+    used.write_now(note)
+    assert noted(pos) == [100]
+
+
+@only(POSTGRESQL)
+def test_one_that_was_used_just_now_is_not_asked(used, kind, pings, monkeypatch):
+    monkeypatch.setattr(servers, "IDLE_S", 3600.0)
+    assert len({session_of(used, kind) for _ in range(10)}) == 1
+    used.write_now(note)
+    assert pings == []
+
+
+@only(*SERVERS)
+def test_one_that_lay_idle_is_asked(used, kind, pings, monkeypatch):
+    monkeypatch.setattr(servers, "IDLE_S", 0.0)
+    assert session_of(used, kind) == session_of(used, kind)
+    assert len(pings) == 1

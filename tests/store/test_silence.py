@@ -1,0 +1,216 @@
+"""Silence: what is counted, what ends by it, and what never does."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Connection
+from tests.databases import SERVERS, only
+from tests.store.samples import (
+    KEY,
+    NOW,
+    NOW_TEXT,
+    OTHER,
+    Pos,
+    arrival,
+    difference,
+    key,
+    one,
+    order_row,
+    put,
+    put_order,
+    rows,
+)
+
+from orderbridge.model import Change, EndedBy, LastChange
+from orderbridge.store import accounts, orders, silence
+from orderbridge.store.database import Database
+
+DAY = timedelta(hours=24)
+DAY_S = 86_400
+LOCAL_NOW = "2026-03-01 15:00:00"  # NOW, as the service writes it
+
+
+@pytest.fixture(autouse=True)
+def account(pos: Pos) -> None:
+    """One that has listened for ten days."""
+    put(pos, "delivery_accounts", fingerprint="f" * 64, name="kadikoy", listened_seconds=10 * DAY_S)
+
+
+def listen(pos: Pos, seconds: int) -> None:
+    pos.execute("UPDATE delivery_accounts SET listened_seconds = listened_seconds + ?", (seconds,))
+
+
+def count(database: Database) -> list[str]:
+    fresh = database.read_now(lambda tx: silence.to_count(tx, LOCAL_NOW))
+    return database.write_now(lambda tx: silence.count_from_here(tx, fresh, local_now=LOCAL_NOW))
+
+
+def end_silent(database: Database) -> list[str]:
+    quiet = database.read_now(lambda tx: silence.silent(tx, DAY, LOCAL_NOW))
+    return database.write_now(lambda tx: end_these(tx, quiet))
+
+
+def end_these(connection: Connection, keys: Sequence[str]) -> list[str]:
+    return silence.end_silent(connection, keys, now=NOW, silence=DAY, local_now=LOCAL_NOW)
+
+
+def put_silent(pos: Pos, payment_key: str = KEY, **columns: object) -> str:
+    """Taken over by a till, and silent since the account had listened for an hour."""
+    return put_order(pos, payment_key, **{"pos_revision": 1, "silence_from": 3600} | columns)
+
+
+# ---- the beginning ---------------------------------------------------------------------------------------------------
+
+
+def test_the_count_begins_when_a_till_has_taken_the_order_over(database, pos):
+    put_order(pos)
+    assert count(database) == []
+    pos.execute("UPDATE delivery_orders SET pos_revision = 1")
+    before = order_row(pos)
+    assert count(database) == [KEY]
+    assert difference(before, order_row(pos)) == {"silence_from"}
+    assert order_row(pos)["silence_from"] == 10 * DAY_S
+    assert count(database) == []
+
+
+def test_a_former_pair_of_secrets_does_not_set_the_count_back(database, pos):
+    put(pos, "delivery_accounts", fingerprint="0" * 64, name="kadikoy")
+    put_order(pos, pos_revision=1)
+    count(database)
+    assert order_row(pos)["silence_from"] == 10 * DAY_S
+
+
+@pytest.mark.parametrize(
+    "columns, counted",
+    [
+        ({"scheduled_for": "2026-03-01 15:00:01"}, []),
+        ({"scheduled_for": "2026-03-01 15:00:00"}, [KEY]),
+        ({"scheduled_for": "on Sunday"}, [KEY]),
+        ({"ended_utc": NOW_TEXT, "ended_by": "completed"}, []),
+        ({"account": "of nobody"}, [KEY]),
+    ],
+    ids=["scheduled for later", "its time has come", "no date", "ended", "of an account that is not there"],
+)
+def test_what_is_counted(columns, counted, database, pos):
+    put_order(pos, **{"pos_revision": 1} | columns)
+    assert count(database) == counted
+
+
+def test_a_clock_that_went_back_takes_the_count_of_a_scheduled_order_back(database, pos):
+    put_silent(pos, scheduled_for="2026-03-05 20:00:00")
+    assert end_silent(database) == []
+    assert count(database) == [KEY]
+    assert order_row(pos)["silence_from"] is None
+    assert count(database) == []
+
+
+@pytest.mark.parametrize(
+    "news, kept",
+    [
+        (lambda tx, known: orders.update_delivered(tx, known, arrival(status_id=2), CHANGED, NOW), None),
+        (lambda tx, known: orders.update_delivered(tx, known, arrival(status_id=1), SAME, NOW), 3600),
+        (lambda tx, known: orders.set_status(tx, [(known, orders.News(2, "CONFIRMED", None, shown=True))], NOW), None),
+        (
+            lambda tx, known: orders.set_status(
+                tx, [(known, orders.News(6, "CANCELED", EndedBy.CANCELLED, shown=True))], NOW
+            ),
+            None,
+        ),
+        (lambda tx, known: orders.adopt(tx, KEY, "besiktas"), None),
+        (lambda tx, known: accounts.adopt_orphans(tx, ["besiktas"]), None),
+    ],
+    ids=["another status", "an echo", "a verdict", "an end", "another account's delivery", "another account"],
+)
+def test_news_end_a_silence(news, kept, database, pos):
+    database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [arrival()], NOW))
+    pos.execute("UPDATE delivery_orders SET pos_revision = 1, silence_from = 3600, restaurant_id = 'r'")
+    put(pos, "delivery_restaurants", account="besiktas", id="r")
+    known = database.read_now(lambda tx: orders.stored(tx, [KEY]))[KEY]
+    database.write_now(lambda tx: news(tx, known))
+    assert order_row(pos)["silence_from"] == kept
+
+
+CHANGED = Change(True, True, False, False, None, LastChange.STATUS)
+SAME = Change(True, False, False, False, None, None)
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_order_that_was_listened_for_a_day_long_ends_with_its_status_as_it_was(database, pos):
+    database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", [arrival()], NOW - DAY))
+    pos.execute("UPDATE delivery_orders SET pos_revision = 1")
+    count(database)
+    listen(pos, DAY_S - 1)
+    assert end_silent(database) == []
+    listen(pos, 1)
+    before = order_row(pos)
+    assert end_silent(database) == [KEY]
+    after = order_row(pos)
+    assert (after["ended_utc"], after["ended_by"], after["last_change"]) == (NOW_TEXT, "silence", "ended")
+    assert (after["revision"], after["changed_utc"], after["silence_from"]) == (2, NOW_TEXT, None)
+    written = {"ended_utc", "ended_by", "last_change", "revision", "changed_utc", "silence_from"}
+    assert difference(before, after) == written
+    story = one(pos, "SELECT at_utc, event, status, detail FROM delivery_order_events ORDER BY id DESC LIMIT 1")
+    assert tuple(story.values()) == (NOW_TEXT, "ended", "RECEIVED", "silence")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"changed_utc": "2016-03-01 12:00:00.000", "silence_from": 9 * DAY_S + 1},
+        {"changed_utc": "2016-03-01 12:00:00.000", "silence_from": None},
+        {"pos_revision": 0, "changed_utc": "2016-03-01 12:00:00.000"},
+        {"scheduled_for": "2026-03-02 19:30:00"},
+        {"ended_utc": "2026-02-27 12:00:00.000", "ended_by": "completed"},
+        {"account": "besiktas"},
+    ],
+    ids=[
+        "less than a day of listening, whatever the clock says",
+        "not counted yet",
+        "taken over by no till",
+        "scheduled for tomorrow",
+        "ended already",
+        "another account, which does not listen",
+    ],
+)
+def test_an_order_that_is_not_silent_stays_as_it_is(columns, database, pos):
+    put(pos, "delivery_accounts", fingerprint="e" * 64, name="besiktas")
+    put_silent(pos, **columns)
+    before = order_row(pos)
+    assert end_silent(database) == []
+    assert order_row(pos) == before
+
+
+@pytest.mark.parametrize(
+    "news",
+    ["silence_from = NULL", "scheduled_for = '2026-03-02 19:30:00'", "ended_utc = changed_utc", "pos_revision = 0"],
+    ids=["delivered", "put off", "ended", "given back"],
+)
+def test_news_between_the_look_and_the_end_count(news, database, pos):
+    put_silent(pos)
+    quiet = database.read_now(lambda tx: silence.silent(tx, DAY, LOCAL_NOW))
+    pos.execute(f"UPDATE delivery_orders SET {news}")
+    before = order_row(pos)
+    assert (quiet, database.write_now(lambda tx: end_these(tx, quiet))) == ([KEY], [])
+    assert (order_row(pos), rows(pos, "SELECT * FROM delivery_order_events")) == (before, [])
+
+
+@only(*SERVERS)
+def test_an_order_that_is_just_being_delivered_does_not_end(database, pos):
+    for payment_key in (KEY, OTHER):
+        put_silent(pos, payment_key)
+    pos.execute("BEGIN")
+    pos.execute("UPDATE delivery_orders SET silence_from = NULL WHERE payment_key = ?", (KEY,))
+    assert end_silent(database) == [OTHER]
+    pos.execute("COMMIT")
+    assert end_silent(database) == []
+
+
+def test_silent_orders_end_in_short_transactions(database, pos):
+    pos.execute("BEGIN")
+    for number in range(silence.SWEEP + 3):
+        put_silent(pos, key(number))
+    pos.execute("COMMIT")
+    assert [len(end_silent(database)) for _ in range(3)] == [silence.SWEEP, 3, 0]
