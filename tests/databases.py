@@ -117,13 +117,15 @@ class Server:
         """It is there and says nothing."""
         assert self._process is not None
         number = self._process.pid
-        all_of_it = [number, *map(int, Path(f"/proc/{number}/task/{number}/children").read_text().split())]
-        for one in all_of_it:
-            os.kill(one, signal.SIGSTOP)
+        os.kill(number, signal.SIGSTOP)
+        os.waitid(os.P_PID, number, os.WSTOPPED)  # from here on it starts no session and buries none that has ended
+        sessions = [int(one) for one in Path(f"/proc/{number}/task/{number}/children").read_text().split()]
+        for session in sessions:
+            os.kill(session, signal.SIGSTOP)
         try:
             yield
         finally:
-            for one in all_of_it:
+            for one in (*sessions, number):
                 os.kill(one, signal.SIGCONT)
 
 
