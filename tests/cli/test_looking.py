@@ -420,3 +420,26 @@ def test_a_document_that_is_not_there_is_told(run, pos):
     ended = run("quarantine", "retry", "17")
     assert ended.code == 1
     assert "Not in quarantine: [17]" in ended.err
+
+
+# ---- a database that is not there ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("orders",),
+        ("order", KEY),
+        ("quarantine", "list"),
+        ("accept", KEY, "--minutes", "20"),
+        ("actions", "list"),
+    ],
+    ids=" ".join,
+)
+def test_who_only_looks_makes_no_file(arguments, run, tmp_path):
+    ended = run(*arguments)
+    assert (ended.code, ended.out) == (1, "")
+    assert "pos.db is not there" in ended.err
+    assert "db upgrade" in ended.err
+    assert list(tmp_path.rglob("pos.db*")) == []

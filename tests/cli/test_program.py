@@ -258,7 +258,7 @@ def installed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
     "arguments, code, out, err",
     [
         (("version",), 0, "orderbridge ", ""),
-        (("status", "--config", "FILE"), 1, "", "orderbridge: The database has no current orderbridge tables"),
+        (("status", "--config", "FILE"), 1, "", "pos.db is not there"),
         (("dance",), 2, "", "Error: No such command 'dance'"),
         (("foods", "--config", "FILE"), 69, "", "orderbridge: connection_refused"),
         (("status", "--config", "missing.toml"), 78, "", "there is no such file"),
@@ -300,6 +300,7 @@ def test_the_database_of_a_newer_program_is_refused(run, pos):
     ids=" ".join,
 )
 def test_a_database_without_our_tables_names_the_command_that_makes_them(arguments, run, path):
+    path.touch()
     ended = run(*arguments)
     assert (ended.code, ended.out) == (1, "")
     assert "Run `orderbridge db upgrade`" in ended.err

@@ -42,8 +42,8 @@ class Context:
         speak(self._settings.language)
         return self._settings
 
-    def database(self) -> "Database":
-        """The configured database, which answered. Raises StoreError."""
+    def database(self, *, makes_file: bool = False) -> "Database":
+        """The configured database, which answered. Raises StoreError. Who only looks makes no SQLite file."""
         from orderbridge.store.database import open_database
 
         chosen = self.settings.database
@@ -52,6 +52,7 @@ class Context:
             busy_timeout_s=chosen.busy_timeout_seconds,
             accept_unsafe_durability=chosen.accept_unsafe_durability,
             inline=True,
+            makes_file=makes_file,
         )
 
     def read(self, work: "Work[T]") -> T:

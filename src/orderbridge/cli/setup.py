@@ -38,7 +38,7 @@ def check(context: Context, as_json: bool) -> None:
     _check_environment(settings.marketplace.base_url, found)
     unreachable = False
     try:
-        database = context.database()
+        database = context.database(makes_file=True)
     except OrderbridgeError as error:
         found("database", str(error))
     else:
@@ -146,7 +146,7 @@ def foods(context: Context, name: str | None) -> None:
     names = [account.name for account in context.settings.accounts]
     if name is not None and name not in names:
         raise click.UsageError(f"There is no account {name}; there are: {', '.join(names)}.")
-    database = context.database()
+    database = context.database(makes_file=True)
     try:
         database.write_now(schema.upgrade)
         text = asyncio.run(_with_account(context, database, name or names[0], lambda account: account.client.foods()))
@@ -196,7 +196,7 @@ def db_upgrade(context: Context) -> None:
     """Make the tables, or bring them up to date."""
     from orderbridge.store import schema
 
-    database = context.database()
+    database = context.database(makes_file=True)
     try:
         done = database.write_now(schema.upgrade)
     finally:

@@ -32,7 +32,6 @@ from orderbridge.texts import problem_text, say
 
 CLOCK_JUMP_S = 2.0
 MOST_ALIKE = 5  # of one kind that begin or end at the same look: that many are told one by one, and named
-MOST_ALIKE = 5  # problems of one kind that begin or end together and are told one by one
 
 _log = structlog.get_logger(__name__)
 

@@ -39,10 +39,11 @@ class Database:
         busy_timeout_s: float = 5.0,
         accept_unsafe_durability: bool = False,
         inline: bool = False,
+        makes_file: bool = True,
     ) -> None:
         self.engine = _engine(url, busy_timeout_s)
         self.dialect = of(self.engine.dialect.name)
-        self.file = self.dialect.file(self.engine)
+        self.file = self.dialect.file(self.engine, makes_file)
         self.trouble = Trouble()
         self.durability = Durability(accept_unsafe=accept_unsafe_durability)
         one = self.dialect.one_writer
@@ -148,11 +149,23 @@ def _engine(url: str, busy_timeout_s: float) -> Engine:
 
 
 def open_database(
-    url: str, *, busy_timeout_s: float = 5.0, accept_unsafe_durability: bool = False, inline: bool = False
+    url: str,
+    *,
+    busy_timeout_s: float = 5.0,
+    accept_unsafe_durability: bool = False,
+    inline: bool = False,
+    makes_file: bool = True,
 ) -> Database:
-    """A database that answered once. Raises StoreError with the remedy when it does not."""
+    """A database that answered once. Raises StoreError with the remedy when it does not.
+
+    `makes_file`: a SQLite file that is not there is made. Who only looks wants to be told.
+    """
     database = Database(
-        url, busy_timeout_s=busy_timeout_s, accept_unsafe_durability=accept_unsafe_durability, inline=inline
+        url,
+        busy_timeout_s=busy_timeout_s,
+        accept_unsafe_durability=accept_unsafe_durability,
+        inline=inline,
+        makes_file=makes_file,
     )
     try:
         database.read_now(lambda connection: connection.exec_driver_sql("SELECT 1").scalar())

@@ -71,7 +71,7 @@ class Dialect:
     reads: Mapping[str, Any] = field(default_factory=lambda: READS)  # execution options of what only reads
     options: Callable[[URL, float], dict[str, Any]]  # for create_engine, by the address and the busy timeout in seconds
     prepare: Callable[[Engine, float], None]  # what each new connection and transaction begins with
-    file: Callable[[Engine], SqliteFile | None] = nothing
+    file: Callable[[Engine, bool], SqliteFile | None] = nothing  # and whether to make one that is not there
     check: Callable[[Connection], None] = nothing  # raises Unusable when it cannot hold every order
     check_intact: Callable[[Engine, Collection[str], Read], None] = nothing  # raises StoreError for a damaged table
     may_not_write: Callable[[Engine], bool] = never  # the file is there and not for this user

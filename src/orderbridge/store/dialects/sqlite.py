@@ -97,7 +97,7 @@ def _begins(connection: Connection, *, last: bool) -> bool:
     return True
 
 
-def _file(engine: Engine) -> SqliteFile | None:
+def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
     """None in memory, and where the file cannot be opened: SQLite's own attempt tells what is wrong."""
     path = engine.url.database or ""
     if path in {"", ":memory:"} or path.startswith("file:"):
@@ -108,6 +108,11 @@ def _file(engine: Engine) -> SqliteFile | None:
             "Put it on a local disk of the machine on which the POS runs, or use PostgreSQL or MariaDB."
         )
     refuse_orphaned_wal(path)
+    if not makes_file and not Path(path).exists():
+        raise StoreError(
+            f"The SQLite file {path} is not there. `orderbridge run` makes it, and so does `orderbridge db upgrade`; "
+            "if it should be there, correct database.url."
+        )
     try:
         file = SqliteFile(path)
     except OSError as error:
