@@ -264,8 +264,8 @@ async def test_a_document_larger_than_the_servers_packet_harms_only_itself_and_i
     with capture_logs() as logs:
         async with running(sandbox, url, cooldown_s=1.0, timeout_s=100):  # for a list of many megabytes
             await until(lambda: known.acknowledged)
-            large, beside = (world.place_order(restaurant_id=KADIKOY) for _ in range(2))
-            large.document["note"] = "x" * limit
+            large = world.place_order(restaurant_id=KADIKOY, document={"note": "x" * limit})
+            beside = world.place_order(restaurant_id=KADIKOY)
             known.document["note"] = "x" * (limit * 5 // 9)  # too long only with the document beside the column
             world.cancel_by_customer(known.key)
             await until(lambda: beside.acknowledged and status(pos, known) == 6)
@@ -434,6 +434,20 @@ async def test_oks_are_noted_beside_an_order_that_a_till_holds(sandbox: Sandbox,
             assert noted(pos, held) is None
         await until(lambda: noted(pos, held) == 1)
     assert held.acknowledged
+
+
+@servers
+async def test_an_ok_that_a_till_held_up_is_noted_before_the_end(sandbox: Sandbox, url: str, pos: Pos, world: World):
+    world.faults.add(Fault.delay("acknowledge", UNTIL_CLEARED_S))
+    order = world.place_order(restaurant_id=KADIKOY)
+    with capture_logs() as logs:
+        async with running(sandbox, url, cooldown_s=3600):  # no other poll notes it
+            await until(lambda: world.calls("acknowledge"))
+            with holding(url, HOLD_ORDER, order.key):
+                world.faults.clear()
+                await until(lambda: "database.mark_failed" in [line["event"] for line in logs])
+            assert noted(pos, order) is None
+    assert noted(pos, order) == 1
 
 
 def noted(pos: Pos, order: Order) -> int | None:

@@ -41,6 +41,7 @@ POLL_RUNS_S = 300.0  # and ten times the timeout: a login, a list, what is writt
 ANSWER_S = 10.0  # and the busy timeout: for the threads that work on the database
 ANSWER_EVERY_S = 5.0
 STOP_S = 45.0  # for what is in flight; the unit's TimeoutStopSec is longer
+NOTE_S = 5.0  # for what polls could not note before
 WATCH_S = 1.0  # between two looks at the clock and at the database's file
 
 _log = structlog.get_logger(__name__)
@@ -258,12 +259,21 @@ class Daemon:
             _log.error("daemon.stopped_early", unfinished=len(late))
             for task in late:
                 task.cancel()
+        else:
+            await self._note_rest()
         await asyncio.gather(*unimportant, *late, return_exceptions=True)
         for account in self.accounts.values():
             await account.close()
         await self._wire.close()
         self.database.close()
         _log.info("daemon.stopped")
+
+    async def _note_rest(self) -> None:
+        """What polls could not note before. A database that says nothing is not waited for."""
+        rest = asyncio.create_task(self._pollers.note_rest())
+        await asyncio.wait([rest], timeout=NOTE_S)
+        rest.cancel()
+        await asyncio.gather(rest, return_exceptions=True)
 
 
 def _wire(settings: config.Settings) -> Wire:

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from orderbridge.clock import Clock
 from orderbridge.config import Marketplace
 from orderbridge.jobs.account import Account
+from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.looks import Unresolved, read_unresolved
@@ -51,6 +52,7 @@ class Polling:
         many = together_s(len(configured), market.cooldown_seconds) > 0
         longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)
         self._notes = Notes(database, clock, longest=longest, many=many)
+        self._acknowledgers: list[Acknowledger] = []
         self._places = Places(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))
         self._unresolved: Callable[[], Awaitable[Unresolved]] = Shared(
             lambda: database.read(read_unresolved), READ_S if many else 0.0
@@ -59,6 +61,11 @@ class Polling:
     def close(self) -> None:
         """What is under way goes on to its end, and nothing else leaves."""
         self._places.close()
+
+    async def note_rest(self) -> None:
+        """OKs that a till has kept from being noted; the service does not deliver these orders again. Nothing else runs."""
+        for acknowledger in self._acknowledgers:
+            await acknowledger.mark_late()
 
     def poller(self, account: Account) -> Poller:
         """One for each account."""
@@ -73,6 +80,7 @@ class Polling:
             list_limit=self._market.list_limit,
             unresolved=self._unresolved,
         )
+        self._acknowledgers.append(intake.acknowledger)
         return Poller(
             account,
             intake=intake,
