@@ -102,10 +102,10 @@ def test_work_can_be_run_without_an_event_loop(database, pos):
 
 
 async def test_inline_work_runs_on_the_spot_and_makes_no_thread(database):
-    before = threading.active_count()
+    before = set(threading.enumerate())  # one that an earlier test left may end meanwhile
     assert await database.run(lambda _: threading.current_thread()) is threading.current_thread()
     assert await database.read(lambda _: threading.current_thread()) is threading.current_thread()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 async def test_other_work_runs_beside_the_event_loop(threaded):
@@ -189,9 +189,10 @@ async def test_reading_does_not_wait_for_a_writer(threaded):
 
 
 async def test_closing_waits_for_what_was_submitted_and_ends_the_threads(url, database, pos):
+    before = set(threading.enumerate())
     closing = Database(url)
-    before = {thread for thread in threading.enumerate() if thread.name.startswith("db-")}
-    assert before
+    made = set(threading.enumerate()) - before
+    assert made
     gate = Gate()
     held = await gate.hold(closing)
     last = await submit(closing, insert)
@@ -200,20 +201,48 @@ async def test_closing_waits_for_what_was_submitted_and_ends_the_threads(url, da
     gate.opened.set()
     await asyncio.gather(held, last, close)
     assert order_row(pos)["payment_key"] == KEY
-    assert not before & set(threading.enumerate())
+    assert not made & set(threading.enumerate())
 
 
 async def test_closing_does_not_wait_for_ever_for_a_server_that_does_not_answer(url, database, monkeypatch):
     monkeypatch.setattr(workers, "LEAVE_WITHIN_S", 0.01)
     closing = Database(url)
-    pool = closing.engine.pool
+    closed: list[object] = []
+    event.listen(closing.engine.pool, "close", lambda connection, _: closed.append(connection))
     gate = Gate()
     held = await gate.hold(closing)
     closing.close()
     assert not held.done()
+    closed.clear()
     gate.opened.set()
     await held
-    pool.dispose()
+    assert len(closed) == 1, "its connection is not left to the garbage collector"
+
+
+async def test_closing_waits_for_one_thread_as_long_as_for_all_of_them(monkeypatch):
+    monkeypatch.setattr(workers, "LEAVE_WITHIN_S", WITHIN_S)
+    waited: list[float | None] = []
+    monkeypatch.setattr(threading.Thread, "join", lambda _, timeout=None: waited.append(timeout))
+    closing = workers.Workers(4, "db-test")
+    closing.close()
+    assert min(filter(None, waited)) > WITHIN_S / 2
+
+
+def test_what_comes_when_the_loop_is_closed_is_given_to_who_does_not_want_it():
+    """A database that opens at last, after the program has ended its loop: its connections are closed all the same."""
+    go_on, unwanted = threading.Event(), []
+
+    async def leave() -> None:
+        task = asyncio.create_task(workers.detached(lambda: go_on.wait() and "opened", unwanted=unwanted.append))
+        await asyncio.sleep(0)
+        task.cancel()
+
+    before = set(threading.enumerate())
+    asyncio.run(leave())
+    (left,) = (thread for thread in set(threading.enumerate()) - before if thread.name == "db-detached")
+    go_on.set()
+    left.join(WITHIN_S)
+    assert unwanted == ["opened"]
 
 
 # ---- SQLite ----------------------------------------------------------------------------------------------------------
@@ -255,7 +284,7 @@ def test_an_item_without_its_order_is_refused(database):
 def test_writers_that_read_first_wait_for_each_other(path, database):
     """A transaction that begins by reading and then writes fails at once beside another, unless it begins IMMEDIATE."""
     database.write_now(insert)
-    rivals = [Database(f"sqlite:///{path}", inline=True) for _ in range(2)]
+    rivals = [Database(f"sqlite:///{path}", inline=True, busy_timeout_s=WITHIN_S) for _ in range(2)]
     start = threading.Barrier(len(rivals) + 1)
     failures: list[Exception] = []
 
@@ -264,7 +293,7 @@ def test_writers_that_read_first_wait_for_each_other(path, database):
         connection.execute(text("UPDATE delivery_orders SET revision = :next"), {"next": seen + 1})
 
     def work(step: Any) -> None:
-        start.wait(10)
+        start.wait(WITHIN_S)
         try:
             for _ in range(40):
                 step()
@@ -448,7 +477,7 @@ def test_a_deadlock_is_a_busy_database(database, url, pos):
                     tables.orders.update().where(tables.orders.c.payment_key == payment_key).values(note=first)
                 )
                 ready.set()
-                other.wait(10)
+                other.wait(WITHIN_S)
 
         try:
             rival.write_now(work)

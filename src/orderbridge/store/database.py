@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from orderbridge.config.addresses import secrets_of, without_password
@@ -124,7 +124,11 @@ class Database:
         """End the worker threads, once what was submitted is done, and the connections."""
         for workers in {self._writers, self._readers, self._apart} - {None}:
             workers.close()  # type: ignore[union-attr]
+        pool = self.engine.pool
         self.engine.dispose()
+        # What a thread still has in hand, in a server's silence, is closed when it gives it back.
+        event.listen(pool, "checkin", lambda _, record: record.invalidate())
+        pool.dispose()
         if self.file is not None:
             self.file.close()
 

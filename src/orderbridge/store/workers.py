@@ -4,12 +4,13 @@ They are daemon threads all of them: one that hangs in a server's silence is lef
 """
 
 import asyncio
-import contextlib
 import itertools
 import queue
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from orderbridge.clock import SystemClock
 
 T = TypeVar("T")
 
@@ -41,8 +42,10 @@ class Workers:
         """End them, once what was submitted is done; wait `LEAVE_WITHIN_S` at most."""
         for _ in self._threads:
             self._queue.put((2, next(self._order), None))
+        clock = SystemClock()
+        over = clock.monotonic() + LEAVE_WITHIN_S
         for thread in self._threads:
-            thread.join(LEAVE_WITHIN_S / len(self._threads))
+            thread.join(max(over - clock.monotonic(), 0.0))
 
 
 async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | None = None) -> T:
@@ -67,8 +70,11 @@ def _job(
             result = call()
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
             failed = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
+        try:
             loop.call_soon_threadsafe(_deliver, future, result, failed, unwanted)
+        except RuntimeError:  # the loop is closed: nobody waits for it any more
+            if failed is None and unwanted is not None:
+                unwanted(result)  # type: ignore[arg-type]
 
     return future, job
 
