@@ -2,7 +2,7 @@
 
 import pytest
 
-from orderbridge.sandbox import rules
+from orderbridge.sandbox import World, rules, service
 from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
 
 BODIES = {"accept": {"preparing_time": 25}, "cancel": {"reason_id": 3}}
@@ -214,3 +214,19 @@ def test_the_table_knows_no_other_move():
     moves = {(operation.value, status): target for (status, operation), target in rules.TRANSITIONS.items()}
     named = {move: target for move, target in ALLOWED.items() if move[1] not in (7, 42)}
     assert moves == named | {("cancel", rules.OTHER): 6}
+
+
+async def test_whoever_reads_the_ledger_meets_no_call_that_is_being_answered(world, pos, monkeypatch):
+    """Another thread waits until the call has its answer: the lock is held from the record on."""
+    perform, held = service.perform, []
+
+    def watched(*arguments):
+        held.append(world.lock._is_owned())
+        return perform(*arguments)
+
+    monkeypatch.setattr(service, "perform", watched)
+    monkeypatch.setattr(
+        world, "record", lambda *about: held.append(world.lock._is_owned()) or World.record(world, *about)
+    )
+    await pos.poll()
+    assert held == [True, True]

@@ -64,12 +64,13 @@ class Endpoint:
         async def endpoint(request: Request) -> ASGIApp:
             call = await _read(operation, request)
             account = caller_of(self._world, call)
-            record = self._world.record(operation, account, call.argument, _kept_body(call))
-            fault = self._world.faults.take(operation, account, call.argument)
-            if fault is None:
-                answer = service.perform(self._world, call, record)
-                self._close(record, answer.status, answer.error)
-                return reply_to(answer)
+            with self._world.lock:  # whoever reads the ledger finds a call with its answer, or not yet
+                record = self._world.record(operation, account, call.argument, _kept_body(call))
+                fault = self._world.faults.take(operation, account, call.argument)
+                if fault is None:
+                    answer = service.perform(self._world, call, record)
+                    self._close(record, answer.status, answer.error)
+                    return reply_to(answer)
             record.fault = fault.kind
             return await self._to_the_end(self._meet(fault, call, record))
 

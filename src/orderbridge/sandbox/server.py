@@ -26,7 +26,7 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8443
 DEFAULT_DIRECTORY: Final = Path("sandbox-data")
 TICK_SECONDS: Final = 0.2
-START_SECONDS: Final = 10.0
+START_SECONDS: Final = 60.0
 LAST_ANSWERS_SECONDS: Final = 0.2
 """What calls under way are given when the sandbox stops."""
 
