@@ -6,15 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests import databases
 
 from orderbridge import hiding
 from orderbridge.store.database import Database
 
-# A busy machine is no failed property: hypothesis measures no time here. The quick ring looks at a few examples only.
-settings.register_profile("patient", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=10)
+# A busy machine is no failed property: hypothesis measures no time here, and what it looks at is the same in each run.
+# Who searches (ORDERBRIDGE_TEST_FUZZ) looks somewhere else each time. The quick ring looks at a few examples only.
+PATIENT = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+    "derandomize": "ORDERBRIDGE_TEST_FUZZ" not in os.environ,
+}
+settings.register_profile("patient", **PATIENT)
+settings.register_profile("quick", **PATIENT, max_examples=10)
 settings.load_profile(os.environ.get("ORDERBRIDGE_TEST_PROFILE", "patient"))
 
 MACHINES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")

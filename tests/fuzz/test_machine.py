@@ -32,6 +32,8 @@ from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.sandbox.state import Order
 from orderbridge.sandbox.world import NotAllowed
 
+pytestmark = pytest.mark.timeout(900)  # an evening is long on a busy machine
+
 MOST_ORDERS = 4
 MOST_REQUESTS = 4
 UNTIL_ALL_ENDED_S = 3 * 3600.0  # a row is waiting for two hours at most

@@ -23,6 +23,8 @@ from orderbridge.rules import retry
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.store import actions, orders, tables
 
+pytestmark = pytest.mark.timeout(900)  # an evening is long on a busy machine
+
 # Without a seed of its own, without shrinking: the first story that shows it is enough.
 SEARCH = settings(
     deadline=None,
