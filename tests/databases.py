@@ -106,7 +106,7 @@ class Server:
         _await_answer(self._url, self._process, self._log)
 
     def stop(self, by: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT ends PostgreSQL's sessions, SIGTERM waits for them; MariaDB ends its own by SIGTERM only."""
+        """SIGINT ends PostgreSQL's sessions, SIGTERM would wait for them; MariaDB ends its own by SIGTERM only."""
         if self._process is not None:
             self._process.send_signal(by)
             self._process.wait(_STARTED_WITHIN_S)
@@ -160,7 +160,7 @@ def own_postgresql_server(*options: str) -> Iterator[Server]:
         try:
             yield server
         finally:
-            server.stop(signal.SIGTERM)
+            server.stop()
 
 
 @contextlib.contextmanager

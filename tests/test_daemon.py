@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from tests.store.samples import KEY
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import timetable
+from orderbridge.marketplace.client import Client
 from orderbridge.rules import tokens
 from orderbridge.sandbox import Fault, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
@@ -26,6 +28,7 @@ from orderbridge.sandbox.state import Order
 COOLDOWN_S = 0.2
 TIMEOUT_S = 5  # of a request: no test waits for it, and a machine that stands still for a second is no broken line
 UNTIL_CLEARED_S = 3600.0  # a delay that ends when the test clears the faults
+PATIENT_S = 120.0  # the same, where the test holds an answer back; after a kill the next poll would wait as long
 WITHIN_S = 150.0  # on a busy machine a process alone takes seconds to start
 COMMAND = Path(sys.executable).with_name("orderbridge")
 
@@ -59,7 +62,7 @@ class Till:
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=5)) as connection:
+        with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=WITHIN_S)) as connection:
             connection.row_factory = sqlite3.Row
             yield connection
 
@@ -106,14 +109,16 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-def settings_for(sandbox: Sandbox, till: Till, *names: str, cooldown_s: float = COOLDOWN_S) -> config.Settings:
+def settings_for(
+    sandbox: Sandbox, till: Till, *names: str, cooldown_s: float = COOLDOWN_S, timeout_s: float = TIMEOUT_S
+) -> config.Settings:
     return config.Settings(
         language="en",
         marketplace={
             "base_url": sandbox.base_url,
             "ca_file": sandbox.ca_file,
             "cooldown_seconds": cooldown_s,
-            "timeout_seconds": TIMEOUT_S,
+            "timeout_seconds": timeout_s,
         },
         database={"url": f"sqlite:///{till.path}"},
         actions={"retry_waits_seconds": (0.1, 0.2, 0.3)},
@@ -149,14 +154,18 @@ async def stopping(daemon: Daemon) -> None:
 
 async def test_after_closing_the_restaurants_status_is_read_soon(sandbox: Sandbox, till: Till, world: World):
     """Somebody at the panel opens it again at once: the till sees it, and not five minutes later."""
-    async with running(settings_for(sandbox, till)):
-        await until(lambda: len(world.calls("get_restaurant_status")) == 1)
+    async with running(settings_for(sandbox, till, timeout_s=PATIENT_S)):
+        await until(lambda: world.calls("get_restaurant_status"))
+        await until(lambda: till.one("SELECT status FROM delivery_restaurants")["status"] == "Open")
+        world.faults.add(Fault.delay("get_restaurant_status", UNTIL_CLEARED_S))  # it asks when somebody has opened
         row = till.run(
             "INSERT INTO delivery_actions (action, restaurant_id) VALUES ('close_restaurant', ?)", KADIKOY.lower()
         )
         await until(lambda: till.state(row) == "done")
-        world.open_restaurant(KADIKOY)
+        till.run("UPDATE delivery_restaurants SET status = NULL")
         await until(lambda: len(world.calls("get_restaurant_status")) == 2)
+        world.open_restaurant(KADIKOY)
+        world.faults.clear()
         await until(lambda: till.one("SELECT status FROM delivery_restaurants")["status"] == "Open")
 
 
@@ -196,7 +205,7 @@ async def test_the_menu_is_never_read_unasked(sandbox: Sandbox, till: Till, worl
 async def test_stopping_finishes_what_is_in_flight(sandbox: Sandbox, till: Till, world: World):
     order = world.place_order(restaurant_id=KADIKOY)
     world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
-    async with running(settings_for(sandbox, till)) as daemon:
+    async with running(settings_for(sandbox, till, timeout_s=PATIENT_S)) as daemon:
         await until(lambda: order.acknowledged)
         row = till.accept(order)
         await until(lambda: world.calls("accept"))
@@ -206,7 +215,10 @@ async def test_stopping_finishes_what_is_in_flight(sandbox: Sandbox, till: Till,
     assert len(world.calls("accept")) == 1
 
 
-async def test_stopping_acknowledges_what_was_just_brought_in(sandbox: Sandbox, till: Till, world: World):
+async def test_stopping_acknowledges_what_was_just_brought_in(
+    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Client.acknowledge, "__defaults__", (PATIENT_S,))
     order = world.place_order(restaurant_id=KADIKOY)
     world.faults.add(Fault.delay("acknowledge", UNTIL_CLEARED_S))
     async with running(settings_for(sandbox, till)) as daemon:
@@ -220,7 +232,7 @@ async def test_stopping_acknowledges_what_was_just_brought_in(sandbox: Sandbox, 
 async def test_stopping_starts_nothing_new(sandbox: Sandbox, till: Till, world: World):
     order = world.place_order(restaurant_id=KADIKOY)
     world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
-    async with running(settings_for(sandbox, till)) as daemon:
+    async with running(settings_for(sandbox, till, timeout_s=PATIENT_S)) as daemon:
         await until(lambda: order.acknowledged)
         till.accept(order)
         await until(lambda: world.calls("accept"))
@@ -348,13 +360,20 @@ async def process(configuration: Path) -> AsyncIterator[asyncio.subprocess.Proce
         await started.wait()
 
 
+def hold_up(configuration: Path, patient_s: float = PATIENT_S) -> None:
+    """The test will hold an answer back, however long what it does meanwhile takes."""
+    text = configuration.read_text()
+    configuration.write_text(text.replace(f"timeout_seconds = {TIMEOUT_S}", f"timeout_seconds = {patient_s}"))
+
+
 def log_of(configuration: Path) -> str:
-    return (configuration.parent / "log").read_text()
+    return (configuration.parent / "log").read_text(errors="replace")  # its last letter may be half written
 
 
 def lines_of(configuration: Path) -> list[dict[str, Any]]:
     """Its lines of JSON; the last one may be half written."""
-    return [json.loads(line) for line in log_of(configuration).splitlines() if line.startswith("{") and line[-1] == "}"]
+    whole = log_of(configuration).rpartition("\n")[0]
+    return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
 
 def told(configuration: Path, event: str) -> list[dict[str, Any]]:
@@ -370,6 +389,7 @@ async def ended(started: asyncio.subprocess.Process, by: signal.Signals | None =
 
 
 async def test_a_sigterm_finishes_what_is_in_flight_and_exits_0(configuration: Path, till: Till, world: World):
+    hold_up(configuration)
     order = world.place_order(restaurant_id=KADIKOY)
     world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
     async with process(configuration) as daemon:
@@ -410,6 +430,7 @@ async def test_a_sighup_reads_changed_secrets(configuration: Path, till: Till, w
 async def test_a_sighup_finishes_what_is_in_flight_and_goes_on(
     configuration: Path, till: Till, world: World, tmp_path: Path
 ):
+    hold_up(configuration)
     order = world.place_order(restaurant_id=KADIKOY)
     world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
     async with process(configuration) as daemon:
@@ -498,11 +519,12 @@ async def test_the_log_of_a_run_full_of_faults_shows_no_secret_and_no_customer(
     first = world.place_order(restaurant_id=KADIKOY, document={"note": "Ring the bell twice"})
     async with process(configuration) as daemon:
         await until(lambda: first.acknowledged)
-        refused, kept = (world.place_order(restaurant_id=KADIKOY) for _ in range(2))
         till.run(
-            f"CREATE TRIGGER no BEFORE INSERT ON delivery_orders WHEN NEW.payment_key = '{refused.key}'"
+            f"CREATE TRIGGER no BEFORE INSERT ON delivery_orders WHEN NEW.payment_key = '{KEY}'"
             " BEGIN SELECT raise(ABORT, 'no'); END"
         )
+        refused = world.place_order(restaurant_id=KADIKOY, document={"payment_key": KEY})
+        kept = world.place_order(restaurant_id=KADIKOY)
         await until(lambda: refused.acknowledged and kept.acknowledged)
         world.place_order(restaurant_id=KADIKOY, document={"payment_key": "nonsense"})
         world.place_order(restaurant_id=KADIKOY, document={"total": "cheap", "status_id": 77})

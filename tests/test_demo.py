@@ -4,7 +4,15 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from orderbridge import demo
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine plays slowly."""
+    monkeypatch.setattr(demo, "LONGEST_S", 300.0)
 
 
 def test_every_order_comes_to_its_end_and_the_file_tells_it(tmp_path: Path) -> None:

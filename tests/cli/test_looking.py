@@ -71,7 +71,7 @@ def test_a_daemon_that_no_longer_tries_is_asked_for(changes, said, run, pos):
 
 
 def test_two_missed_polls_are_no_illness(run, pos):
-    put_account(pos, last_poll_ok_utc=ago(80))
+    put_account(pos, last_poll_ok_utc=ago(62))
     assert run("status").code == 0
 
 

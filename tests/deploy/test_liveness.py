@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 from tests.test_daemon import (  # one name after another: they are fixtures
+    TIMEOUT_S,
+    WITHIN_S,
     Till,
     certificates,
     configuration,
@@ -35,7 +37,7 @@ from orderbridge.sandbox import Fault, Sandbox, World
 
 __all__ = ["certificates", "configuration", "sandbox", "till", "world"]
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 # ---- by when something is to be heard of -----------------------------------------------------------------------------
@@ -84,7 +86,7 @@ async def answering(name: str, say: str) -> AsyncIterator[None]:
 
 async def asked(name: str, say: str) -> None:
     """Until this is the answer."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WITHIN_S):
         while await asyncio.to_thread(ask, name) != say:  # noqa: ASYNC110 - it is another task that answers
             await asyncio.sleep(0.01)
 
@@ -133,7 +135,7 @@ async def test_a_writer_that_hangs_is_found(sandbox: Sandbox, till: Till, monkey
 
 
 async def test_a_poll_that_hangs_is_found(sandbox: Sandbox, till: Till, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "POLL_RUNS_S", -19.9)  # 0.1 s with ten timeouts
+    monkeypatch.setattr(module, "POLL_RUNS_S", 0.1 - 10 * TIMEOUT_S)  # 0.1 s with ten timeouts
     go_on = asyncio.Event()
 
     async def hang(_: Poller) -> Polled:
@@ -169,7 +171,7 @@ async def test_a_lock_that_a_till_holds_hangs_nothing(
         await until(lambda: "the database" in daemon.pulse._by and world.calls("get_current"))
         expect = daemon.pulse.expect
         monkeypatch.setattr(daemon.pulse, "expect", lambda part, by: (heard.append(by), expect(part, by)))
-        with contextlib.closing(sqlite3.connect(till.path, isolation_level=None)) as pos:
+        with contextlib.closing(sqlite3.connect(till.path, isolation_level=None, timeout=WITHIN_S)) as pos:
             pos.execute("BEGIN IMMEDIATE")
             heard.clear()
             await until(lambda: daemon.database.trouble and len(heard) > 20)
@@ -210,7 +212,7 @@ async def test_a_daemon_is_alive_until_it_is_stopped_or_killed(
 
 
 async def until_alive(configuration: Path) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WITHIN_S):
         while (await checked(configuration))[0] != 0:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.05)
 
@@ -254,7 +256,7 @@ async def test_one_that_hangs_says_so_and_feeds_no_watchdog(
         enough = len(looks) + 10
         await until(lambda: len(looks) > enough)
         assert systemd.ALIVE not in fed
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WITHIN_S):
             while not (await asyncio.to_thread(ask, name_of(configuration))).startswith("hung: poll kadikoy"):
                 pass
         work._end()

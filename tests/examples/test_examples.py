@@ -198,19 +198,19 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path, timeout=5)) as connection:
+    with closing(sqlite3.connect(path, timeout=WITHIN_S)) as connection:
         return connection.execute(sql).fetchall()
 
 
 def write(path: Path, script: str) -> None:
-    with closing(sqlite3.connect(path, timeout=5)) as connection:
+    with closing(sqlite3.connect(path, timeout=WITHIN_S)) as connection:
         connection.executescript(script)
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Another program is writing while the mini POS starts."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=5, check_same_thread=False)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=WITHIN_S, check_same_thread=False)
     connection.execute("BEGIN IMMEDIATE")
     release = threading.Timer(HELD_S, connection.rollback)
     release.start()

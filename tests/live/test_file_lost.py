@@ -1,10 +1,13 @@
 """The SQLite file is taken away under the running daemon: nothing is acknowledged into it, and the daemon ends."""
 
+import asyncio
+import contextlib
 import json
+import os
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,17 @@ LOST: dict[str, Callable[[Path], object]] = {
 }
 
 
+@contextlib.contextmanager
+def stopped(daemon: asyncio.subprocess.Process) -> Iterator[None]:
+    """What happens to its files is one thing for it: halfway through, its own end would take -wal and -shm along."""
+    daemon.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
+    try:
+        yield
+    finally:
+        daemon.send_signal(signal.SIGCONT)
+
+
 def stored(path: Path) -> set[str]:
     """What a POS that opens the file now finds in it."""
     if not path.exists():
@@ -68,7 +82,8 @@ async def test_nothing_is_acknowledged_into_a_file_that_nobody_will_open(
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(configuration) as daemon:
         await until(lambda: first.acknowledged)
-        LOST[how](till.path)
+        with stopped(daemon):
+            LOST[how](till.path)
         late = [world.place_order(restaurant_id=KADIKOY) for _ in range(20)]
         assert await ended(daemon) == 1
     assert [order for order in late if order.acknowledged] == []
@@ -98,7 +113,8 @@ async def test_of_a_batch_that_is_being_acknowledged_the_rest_is_not(
     world.faults.add(Fault.delay("acknowledge", UNTIL_CLEARED_S, times=None))
     async with process(configuration) as daemon:
         await until(lambda: len(world.calls("acknowledge")) == PARALLEL_ACKNOWLEDGEMENTS)
-        LOST[how](till.path)
+        with stopped(daemon):
+            LOST[how](till.path)
         world.faults.clear()
         assert await ended(daemon) == 1
     assert sum(order.acknowledged for order in placed) == PARALLEL_ACKNOWLEDGEMENTS, (

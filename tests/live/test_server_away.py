@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 from tests import databases
 from tests.databases import Server
-from tests.test_daemon import COMMAND, UNTIL_CLEARED_S, WITHIN_S, ended, log_of, process, told, until
+from tests.test_daemon import COMMAND, UNTIL_CLEARED_S, WITHIN_S, ended, hold_up, log_of, process, told, until
 
 from orderbridge import config, daemon, service
 from orderbridge.daemon import Daemon
@@ -115,6 +116,7 @@ async def test_a_server_that_is_restarted_again_and_again_loses_nothing(
 
 async def test_a_server_that_is_away_for_a_while_is_told_twice(settled: Path, server: Server, pos: Pos, world: World):
     """Once when it goes, once when it is back. What the service answered meanwhile is not forgotten."""
+    hold_up(settled, 30.0)  # while the server stops; a poll that it caught on the way is made again after that
     first = world.place_order(restaurant_id=KADIKOY)
     async with process(settled) as daemon:
         await until(lambda: first.acknowledged and not pos.rows("SELECT 1 FROM delivery_accounts WHERE state <> 'ok'"))
@@ -218,7 +220,6 @@ async def test_a_server_that_says_nothing_does_not_keep_the_daemon_from_ending(
     task = asyncio.create_task(running.run())
     await until(lambda: first.acknowledged)
     threads = [*running.database._writers._threads]  # type: ignore[union-attr]
-    pool = running.database.engine.pool
     with server.frozen():
         running.outbox.wake()
         running.stop()
@@ -226,7 +227,6 @@ async def test_a_server_that_says_nothing_does_not_keep_the_daemon_from_ending(
             await task
     for thread in threads:  # they end with the silence
         await asyncio.to_thread(thread.join, WITHIN_S)
-    pool.dispose()
     assert pos.stored() == {first.key: 1}
 
 
@@ -250,12 +250,21 @@ async def test_a_reload_meets_a_server_that_says_nothing_and_stops_nobody(
             await until(running._reloading.done)
         assert running._reloading.done() is (within < 1)
     await running._reloading
+    await left_behind()
     late = world.place_order(restaurant_id=KADIKOY)
     await until(lambda: late.acknowledged)  # by the first one, it may be, while it stops
-    await until(lambda: (running._daemon is first) is (within < 1))
+    await until(lambda: running._daemon is not None and (running._daemon is first) is (within < 1))
     running._end()
     await task
+    await left_behind()
     assert pos.stored() == {late.key: 1}
+
+
+async def left_behind() -> None:
+    """The threads that waited for a server that said nothing are at their end, and what they opened is closed."""
+    for thread in threading.enumerate():
+        if thread.name == "db-detached":
+            await asyncio.to_thread(thread.join, WITHIN_S)
 
 
 UNSAFE = {

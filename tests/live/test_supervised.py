@@ -62,7 +62,7 @@ async def test_a_reload_is_said_as_one_each_time_and_never_as_an_end(
             assert said
             assert before <= int(said[1]) <= time.monotonic_ns() // 1000
         order = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: order.acknowledged)
+        await until(lambda: supervisor.listen() and order.acknowledged)
         assert await ended(daemon, signal.SIGTERM) == 0
     assert [said.partition("=")[0] for said in supervisor.listen()[:6]] == [
         *("READY", "RELOADING", "READY", "RELOADING", "READY", "STOPPING")
@@ -80,7 +80,7 @@ async def test_a_reload_that_fails_is_over_too(how: str, configuration: Path, su
         assert supervisor.heard[1].startswith("RELOADING=1\n")
         assert supervisor.heard[2] == "READY=1"
         order = world.place_order(restaurant_id=KADIKOY)
-        await until(lambda: order.acknowledged)
+        await until(lambda: supervisor.listen() and order.acknowledged)
         assert await ended(daemon, signal.SIGTERM) == 0
 
 

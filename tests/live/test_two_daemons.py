@@ -35,7 +35,8 @@ async def test_the_second_waits_until_the_first_has_ended(
 async def test_a_sighup_to_the_one_that_works_does_not_hand_the_work_over(
     configuration: Path, till: Till, world: World
 ):
-    rival, over, won = LeaderLock(Database(f"sqlite:///{till.path}", inline=True)), threading.Event(), []
+    database, over, won = Database(f"sqlite:///{till.path}", inline=True), threading.Event(), []
+    rival = LeaderLock(database)
 
     def ask() -> None:
         while not (won or over.is_set()):
@@ -56,6 +57,7 @@ async def test_a_sighup_to_the_one_that_works_does_not_hand_the_work_over(
         assert await ended(daemon, signal.SIGTERM) == 0
     assert rival.take(), "asking would have shown it"
     rival.close()
+    database.close()
 
 
 async def test_one_that_waits_ends_at_once(configuration: Path, world: World):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.live.second_writer import Report
 from tests.store.samples import Pos, one, rows
-from tests.test_daemon import WITHIN_S, Till, ended, lines_of, process, told, until
+from tests.test_daemon import WITHIN_S, Till, ended, hold_up, lines_of, process, told, until
 from tests.test_daemon_databases import url
 
 from orderbridge.sandbox import World
@@ -68,6 +68,7 @@ def shared(configuration: Path, till: Till, url: str) -> Path:
 
 
 async def test_a_pos_that_writes_at_full_speed_and_the_daemon_lose_nothing(shared: Path, url: str, world: World):
+    hold_up(shared)  # a machine that stands still is no unknown outcome
     placed = [place(world)]
     async with process(shared) as daemon:
         await until(lambda: placed[0].acknowledged)
@@ -139,7 +140,7 @@ def be_impatient(configuration: Path) -> None:
 @contextlib.contextmanager
 def held(till: Till) -> Iterator[None]:
     """A POS that forgot to commit."""
-    with contextlib.closing(sqlite3.connect(till.path, isolation_level=None, timeout=5)) as pos:
+    with contextlib.closing(sqlite3.connect(till.path, isolation_level=None, timeout=WITHIN_S)) as pos:
         pos.execute("BEGIN IMMEDIATE")
         yield
         pos.execute("ROLLBACK")

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-PATIENCE_S = 20.0  # of a client; nobody waits for it: see `skip`
+PATIENCE_S = 300.0  # of a client; nobody waits for it: see `skip`
 Talk = Callable[["Line"], Awaitable[None]]
 
 

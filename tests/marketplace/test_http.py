@@ -193,7 +193,7 @@ async def test_an_endless_body_is_left(serve: Serve, make_wire: MakeWire) -> Non
             await line.send(b" " * 1024 * 1024)
 
     async with serve(talk) as server:
-        assert await unknown(put(make_wire(server, timeout_s=60))) == "body_too_large"
+        assert await unknown(put(make_wire(server))) == "body_too_large"
 
 
 # ---- what certainly never left

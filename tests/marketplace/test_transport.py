@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 from tests.fuzz.grammar import TIMES
-from tests.marketplace.servers import Certificates, Line, http_answer, serving
+from tests.marketplace.servers import PATIENCE_S, Certificates, Line, http_answer, serving
 
 from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.net import connector, pool
@@ -107,7 +107,7 @@ class Talk:
 async def talk(certificates: Certificates) -> AsyncIterator[Talk]:
     talk = Talk()
     async with serving(talk.serve, certificates.good) as server:
-        talk.wire = Wire(base_url=server.url, timeout_s=20, user_agent="fuzz", ca_file=certificates.ca_file)
+        talk.wire = Wire(base_url=server.url, timeout_s=PATIENCE_S, user_agent="fuzz", ca_file=certificates.ca_file)
         talk.port = server.port
         yield talk
         await talk.wire.close()

@@ -15,7 +15,7 @@ from orderbridge.model import CONFIRMED, IN_DELIVERY
 from orderbridge.rules import retry
 
 DEPTH = int(os.environ.get("ORDERBRIDGE_TEST_MODEL_DEPTH", "0"))
-pytestmark = [pytest.mark.timeout(0 if DEPTH else 120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(0 if DEPTH else 900), pytest.mark.slow]
 
 
 def deeper(scene: Scene) -> Scene:

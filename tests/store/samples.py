@@ -125,10 +125,13 @@ def arrival(
     return Arrival(order(payment_key, status_id, **changes), status, ended_by)
 
 
+BUSY_S = 60.0  # a driver's own 5 s are soon over where our daemon and others write on a busy machine
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection as a POS driver makes it: nothing set, each statement committed at once."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=5)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_S)
     connection.row_factory = sqlite3.Row
     try:
         yield connection
@@ -161,7 +164,7 @@ class Pos:
         kind = {"mysql": "mariadb"}.get(parsed.get_backend_name(), parsed.get_backend_name())
         match kind:
             case "sqlite":
-                connection: Any = sqlite3.connect(parsed.database or "", isolation_level=None, timeout=5)
+                connection: Any = sqlite3.connect(parsed.database or "", isolation_level=None, timeout=BUSY_S)
             case "postgresql":
                 # A till on the server's own connection string, in whose session nothing is set.
                 plain = parsed.set(drivername="postgresql").render_as_string(hide_password=False)

@@ -213,7 +213,7 @@ def test_of_two_that_race_only_one_may_poll(url, database):
 
     def race(rival: Database) -> None:
         for fingerprint in rounds:
-            start.wait(10)
+            start.wait(60)
             try:
                 if reserve(rival, fingerprint=fingerprint) is None:
                     won.append(fingerprint)

@@ -142,14 +142,17 @@ def test_a_folder_that_cannot_be_written_to_is_said_so(path, daemon: Daemon):
 
 
 def kill(database: Database, lock: LeaderLock) -> None:
-    """End the session that holds the right."""
+    """End the session that holds the right, and come back when it is gone, and the right with it."""
     postgresql = database.engine.dialect.name == databases.POSTGRESQL
     connection = lock._connection
     assert connection is not None
     number = connection.execute(text("SELECT pg_backend_pid()" if postgresql else "SELECT connection_id()")).scalar()
-    end = "SELECT pg_terminate_backend(:it, 5000)" if postgresql else f"KILL {number}"
+    end = "SELECT pg_terminate_backend(:it, 60000)" if postgresql else f"KILL {number}"
+    there = text(f"SELECT 1 FROM information_schema.processlist WHERE id = {number}")
     with database.engine.connect() as other:
         other.execute(text(end), {"it": number} if postgresql else {})
+        while not postgresql and other.execute(there).all():
+            pass
 
 
 @databases.only(databases.SQLITE)

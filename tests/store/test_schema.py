@@ -338,7 +338,7 @@ def test_two_that_upgrade_at_once_make_the_tables_once(blank):
 
     def upgrade() -> None:
         rival = Database(url, inline=True)
-        start.wait(10)
+        start.wait(60)
         try:
             done.append(rival.write_now(schema.upgrade))
         except Exception as error:  # noqa: BLE001 - a thread of a test tells what went wrong

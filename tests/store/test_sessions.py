@@ -12,7 +12,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.dialects import servers
 
 SESSION = {POSTGRESQL: "SELECT pg_backend_pid()", MARIADB: "SELECT connection_id()"}
-END = {POSTGRESQL: "SELECT pg_terminate_backend(?, 5000)", MARIADB: "KILL ?"}
+END = {POSTGRESQL: "SELECT pg_terminate_backend(?, 60000)", MARIADB: "KILL ?"}
 THERE = {
     POSTGRESQL: "SELECT 1 FROM pg_stat_activity WHERE pid = ?",
     MARIADB: "SELECT 1 FROM information_schema.processlist WHERE id = ?",

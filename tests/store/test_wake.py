@@ -287,7 +287,9 @@ async def test_what_the_daemon_itself_writes_wakes_nobody(bell, pos, database):
 # ---- servers that go and come ----------------------------------------------------------------------------------------
 
 SESSIONS = {
-    POSTGRESQL: "SELECT pid FROM pg_stat_activity WHERE datname = current_database()",
+    POSTGRESQL: (  # and none of the server's own, which comes to tidy up
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+    ),
     MARIADB: "SELECT id FROM information_schema.processlist WHERE db = database()",
 }
 END = {POSTGRESQL: "SELECT pg_terminate_backend(?)", MARIADB: "KILL ?"}
