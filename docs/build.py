@@ -40,7 +40,7 @@ from orderbridge.rules.lifecycle import (
     status_name,
 )
 from orderbridge.rules.outbox import Directory, View, unsent_end
-from orderbridge.rules.retry import MOST_RESENDS, Pace, Proof, decide, is_uncertain, proof
+from orderbridge.rules.retry import MOST_RESENDS, Proof, RetryPolicy, decide, is_uncertain, proof
 from orderbridge.store import tables
 from orderbridge.store.columns import Key, LongText, Money, Utc
 from orderbridge.texts import SAME, VERDICTS
@@ -197,7 +197,7 @@ def action_arrows() -> Iterator[Arrow]:
 
 
 def _after(action: Action, history: list[Attempt]) -> ActionState:
-    decision = decide(action, history, now=NOW, pace=Pace((2, 10, 60), 30, 0), retry_at=NOW)
+    decision = decide(action, history, now=NOW, policy=RetryPolicy((2, 10, 60), 30, 0), retry_at=NOW)
     if isinstance(decision, Verdict):
         return decision.state
     return ActionState.SENDING if is_uncertain(history) else ActionState.PENDING

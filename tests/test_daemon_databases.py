@@ -21,8 +21,8 @@ from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import feed, outbox
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.looks import Looks
 from orderbridge.jobs.outbox import Outbox
+from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.jobs.release import release
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.sandbox import Fault, Options, Sandbox, When, World
@@ -511,7 +511,7 @@ def test_a_look_judges_by_what_is_committed_when_it_holds_the_order(url: str, po
     times = {"started_utc": "2026-03-01 12:00:00.250", "finished_utc": "2026-03-01 12:00:01.250"}
     put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, outcome="unknown", **times)
     database, clock = Database(url, inline=True), SystemClock()
-    looks = Looks("kadikoy", database=database, lanes=Lanes(), clock=clock, verdicts=Verdicts("en", None))
+    looks = Reconciler("kadikoy", database=database, lanes=Lanes(), clock=clock, verdicts=Verdicts("en", None))
     rows, _ = database.read_now(unfinished.read_unfinished)
 
     def acknowledged(_: object, __: object, statement: str, *___: object) -> None:

@@ -77,7 +77,7 @@ def trying_once_more(true: Any) -> Any:
     def decide(action: Action, history: Any, **how: Any) -> Any:
         made = true(action, history, **how)
         refused = [attempt for attempt in history if attempt.outcome == Outcome.REFUSED]
-        return retry.Again(how["now"] + timedelta(seconds=5), made.code) if len(refused) == 1 else made
+        return retry.RetryAt(how["now"] + timedelta(seconds=5), made.code) if len(refused) == 1 else made
 
     return decide
 

@@ -16,7 +16,7 @@ from orderbridge.actions import ACTIONS, Doubt, Kind, Subject
 from orderbridge.cli.main import program
 from orderbridge.model import Action, Attempt, Outcome, Verdict
 from orderbridge.rules.outbox import argument_problem, lane_of
-from orderbridge.rules.retry import MOST_RESENDS, Pace, decide
+from orderbridge.rules.retry import MOST_RESENDS, RetryPolicy, decide
 from orderbridge.sandbox import Fault, When
 from orderbridge.store import unfinished
 from orderbridge.store.unfinished import ServerClock
@@ -94,10 +94,10 @@ async def test_a_row_as_the_table_takes_it_is_right_and_has_a_lane_of_its_own(sh
 
 @every_action
 def test_each_end_that_it_can_come_to_is_told_in_both_languages(action: Action):
-    now, pace = datetime(2026, 3, 4, tzinfo=UTC), Pace((2, 10, 60), 30, 0)
+    now, policy = datetime(2026, 3, 4, tzinfo=UTC), RetryPolicy((2, 10, 60), 30, 0)
     for outcome in Outcome:
         for times in range(1, MOST_RESENDS + 2):
-            made = decide(action, [Attempt(outcome, "order_not_found")] * times, now=now, pace=pace, retry_at=now)
+            made = decide(action, [Attempt(outcome, "order_not_found")] * times, now=now, policy=policy, retry_at=now)
             if isinstance(made, Verdict) and made.code is not None:
                 said = {texts.text(made.code, language, state=made.state) for language in texts.LANGUAGES}
                 assert len(said) == len(texts.LANGUAGES)

@@ -13,7 +13,7 @@ from orderbridge.jobs.ledger import Ledger
 from orderbridge.jobs.send import Claim, Result
 from orderbridge.model import Action, Attempt, Outcome
 from orderbridge.rules.lines import Entry
-from orderbridge.rules.retry import Step
+from orderbridge.rules.retry import NextRequest
 
 
 class Slow:
@@ -59,7 +59,7 @@ def an_entry(number: int) -> Entry:
 
 def a_result(number: int) -> Result:
     account: Any = None
-    claim = Claim(row(Action.ACCEPT, number), ("order", ""), account, Step.SEND, (), 1)
+    claim = Claim(row(Action.ACCEPT, number), ("order", ""), account, NextRequest.SEND, (), 1)
     return Result(claim, Attempt(Outcome.OK, None, 200))
 
 

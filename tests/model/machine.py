@@ -27,7 +27,18 @@ from tests.model.books import ACCOUNT, KEY, LATER, LONG_AGO, NOW, Books, Row, ne
 from orderbridge.actions import ORDER_ACTIONS
 from orderbridge.document import Facts
 from orderbridge.errors import ServiceFailed, UnknownOutcome
-from orderbridge.jobs import acknowledge, claims, deliveries, ends, feed, intake, looks, outcomes, recovery, verdicts
+from orderbridge.jobs import (
+    acknowledge,
+    claims,
+    deliveries,
+    ends,
+    feed,
+    intake,
+    outcomes,
+    reconciler,
+    recovery,
+    verdicts,
+)
 from orderbridge.jobs import outbox as jobs_outbox
 from orderbridge.jobs.answer import Answer, Polled
 from orderbridge.jobs.intake import Intake
@@ -53,7 +64,7 @@ from orderbridge.model import (
 from orderbridge.rules import lifecycle
 from orderbridge.rules.intake import Sorted
 from orderbridge.rules.outbox import order_lane
-from orderbridge.rules.retry import next_step
+from orderbridge.rules.retry import next_request
 from orderbridge.rules.standing import Standing
 
 ACTIVE = frozenset({RECEIVED, CONFIRMED, IN_DELIVERY})
@@ -150,7 +161,7 @@ class State(NamedTuple):
 LATE = "an acknowledgement that was given up arrives after all, when the order has moved on"
 BETWEEN = "somebody else changes the order between the list and its acknowledgement"
 
-Step = tuple[str, State, str]
+NextRequest = tuple[str, State, str]
 """What happened, what is then, and what is wrong with it ("" when nothing is)."""
 
 
@@ -236,7 +247,7 @@ class Daemon:
             ends,
             feed,
             intake,
-            looks,
+            reconciler,
             jobs_outbox,
             outcomes,
             recovery,
@@ -263,7 +274,7 @@ class Daemon:
         monkeypatch.setattr(verdicts.Verdicts, "_words", lambda *_: None)
         self.answer_to_acknowledgement: Exception | None = None
         account = SimpleNamespace(
-            is_looking=False,
+            poll_in_flight=False,
             name=ACCOUNT,
             paused=lambda: 0.0,
             retry_at=lambda: NOW,
@@ -305,7 +316,7 @@ class Daemon:
         lanes._used = {LANE: state.used} if state.used else {}
         lanes._polls = {state.began} if state.began else set()
         self.books = Books(state.order, state.rows)
-        for job in (self.intake, self.intake.looks, self.intake.acknowledger):
+        for job in (self.intake, self.intake.reconciler, self.intake.acknowledger):
             job._lanes = lanes  # type: ignore[attr-defined]
             job._database = self.books  # type: ignore[attr-defined]
         self._common |= {"lanes": lanes, "database": self.books}
@@ -342,7 +353,7 @@ class Daemon:
         self.put(state)
         answer = self._answer(state, poll)
         answer.held = {key for key in answer.good if self.lanes.hold_for_poll(key, state.began)}
-        at_once(self.intake.looks.resolve(answer, complete=True))
+        at_once(self.intake.reconciler.resolve(answer, complete=True))
         listed: Sorted = at_once(self.intake._sort(answer))
         kinds = [name for name in ("new", "changed", "unchanged") if getattr(listed, name)]
         if not kinds:
@@ -434,7 +445,7 @@ class Daemon:
 
     def settle(self, state: State, wire: Wire, attempt: Attempt) -> State:
         outbox = self._outbox(state)
-        step = next_step(wire.row.action, wire.history)
+        step = next_request(wire.row.action, wire.history)
         claim = Claim(wire.row, LANE, self._account, step, wire.history, wire.number)
         outbox.outcomes.post(self.books, [Result(claim, attempt)])
         self.lanes.free_after_action(LANE)
@@ -457,7 +468,7 @@ class Machine:
         self.scene = scene
         self.daemon = Daemon(scene, monkeypatch)
 
-    def steps(self, state: State) -> Iterator[Step]:
+    def steps(self, state: State) -> Iterator[NextRequest]:
         yield from self._asking_back(state)
         yield from self._outbox(state)
         yield from self._crash(state)
@@ -482,14 +493,14 @@ class Machine:
 
     # ---- the people
 
-    def _asking_back(self, state: State) -> Iterator[Step]:
+    def _asking_back(self, state: State) -> Iterator[NextRequest]:
         for row in state.rows:
             waits = row.row.state in books.UNFINISHED
             if state.left.withdrawals and waits and not row.row.withdraw:
                 after = _row(state, row, withdraw=True)
                 yield f"the till asks row {row.row.id} back", _spend(after, "withdrawals"), ""
 
-    def _till(self, state: State) -> Iterator[Step]:
+    def _till(self, state: State) -> Iterator[NextRequest]:
         if state.order is not None and len(state.rows) < self.scene.rows:
             for action in self.scene.actions:
                 row = new_row(len(state.rows) + 1, action)
@@ -501,7 +512,7 @@ class Machine:
                 after = state._replace(rows=tuple(again.rows[number] for number in sorted(again.rows)))
                 yield f"somebody retries row {row.row.id}", _spend(after, "retries"), ""
 
-    def _others(self, state: State) -> Iterator[Step]:
+    def _others(self, state: State) -> Iterator[NextRequest]:
         if state.left.others:
             for action in ACTIONS:
                 became = MOVES.get((state.status, action))
@@ -511,7 +522,7 @@ class Machine:
                         after = after._replace(poll=after.poll._replace(overtaken=True))
                     yield f"somebody else does {action}: the order is in {became}", after, ""
 
-    def _time(self, state: State) -> Iterator[Step]:
+    def _time(self, state: State) -> Iterator[NextRequest]:
         for row in state.rows:
             if row.row.next_attempt_utc == LATER:
                 yield f"row {row.row.id} has waited", _row(state, row, next_attempt_utc=NOW), ""
@@ -522,7 +533,7 @@ class Machine:
 
     # ---- the outbox
 
-    def _outbox(self, state: State) -> Iterator[Step]:
+    def _outbox(self, state: State) -> Iterator[NextRequest]:
         if state.survey is None:
             found = self.daemon.survey(state)
             if found.claims:
@@ -533,7 +544,7 @@ class Machine:
             after = self.daemon.start(state, state.survey)
             yield self._told_start(state, after)
 
-    def _service(self, state: State) -> Iterator[Step]:
+    def _service(self, state: State) -> Iterator[NextRequest]:
         """What becomes of requests. Answers are settled at the start of the outbox's tick, before it is read."""
         if state.wire is not None:
             yield from self._request(state, state.wire)
@@ -546,14 +557,14 @@ class Machine:
             after = _spend(state._replace(acked=True, late_ack=False), "late")
             yield "the lost acknowledgement arrives after all", after, LATE if self._swallowed(state, None) else ""
 
-    def _told_start(self, state: State, after: State) -> Step:
+    def _told_start(self, state: State, after: State) -> NextRequest:
         if after.wire is None or state.wire is not None:
             return "the claim is not to be had", after, ""
         row = after.rows[after.wire.row.id - 1]
         wrong = f"row {row.row.id} is sent again after a definite answer" if row.definite else ""
         return f"row {row.row.id} is sent: {row.row.action}", after, wrong
 
-    def _request(self, state: State, wire: Wire) -> Iterator[Step]:
+    def _request(self, state: State, wire: Wire) -> Iterator[NextRequest]:
         number = wire.row.id
         if not wire.said:
             after, said = self._lands(state, number)
@@ -589,7 +600,7 @@ class Machine:
 
     # ---- the poll
 
-    def _poll(self, state: State) -> Iterator[Step]:
+    def _poll(self, state: State) -> Iterator[NextRequest]:
         poll = state.poll
         if poll is None:
             yield "a poll leaves", self.daemon.ask(state), ""
@@ -613,7 +624,7 @@ class Machine:
                     after = self.daemon.acknowledged(state, poll, UnknownOutcome("timeout"))
                     yield "the answer to the acknowledgement is lost", _spend(after, "faults"), ""
 
-    def _acknowledging(self, state: State, poll: Poll) -> Iterator[Step]:
+    def _acknowledging(self, state: State, poll: Poll) -> Iterator[NextRequest]:
         after = state._replace(acked=True, poll=poll._replace(stage="landed"))
         yield "the acknowledgement arrives", after, self._swallowed(state, poll)
         if state.left.faults:
@@ -637,7 +648,7 @@ class Machine:
 
     # ---- a crash
 
-    def _crash(self, state: State) -> Iterator[Step]:
+    def _crash(self, state: State) -> Iterator[NextRequest]:
         if not state.left.crashes:
             return
         before = _spend(state, "crashes")

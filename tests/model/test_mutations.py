@@ -16,7 +16,7 @@ from orderbridge.model import IN_DELIVERY, Action, ActionState, Attempt, KnownBy
 from orderbridge.rules import lifecycle, outbox, retry, standing
 from orderbridge.rules.lifecycle import Already
 from orderbridge.rules.outbox import order_lane
-from orderbridge.rules.retry import Again, Proof
+from orderbridge.rules.retry import Proof, RetryAt
 from orderbridge.rules.standing import Cause, Standing
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -92,7 +92,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 @planted("an action is sent again after a refusal", NO_FAULT, "sent again after a definite answer")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
     def again(action: Action, history: Any, **more: Any) -> Any:
-        return Again(NOW) if history[-1].outcome == Outcome.REFUSED else real(action, history, **more)
+        return RetryAt(NOW) if history[-1].outcome == Outcome.REFUSED else real(action, history, **more)
 
     real = retry.decide
     monkeypatch.setattr(outcomes, "decide", again)

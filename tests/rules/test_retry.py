@@ -39,19 +39,19 @@ from orderbridge.model import (
 from orderbridge.rules.retry import (
     MOST_RESENDS,
     UNREADABLE,
-    Again,
-    AwaitLook,
+    AwaitPoll,
     Decision,
-    Pace,
+    NextRequest,
     Proof,
-    Step,
-    after_look,
+    RetryAt,
+    RetryPolicy,
+    after_poll,
     after_status,
     counted,
     decide,
     is_uncertain,
     may_be_seen,
-    next_step,
+    next_request,
     proof,
     resend_at,
 )
@@ -68,20 +68,20 @@ RESENT = [COMPLETE, CANCEL, *sorted(FOOD_ACTIONS)]  # at the usual waits
 ORDERS, FOODS, RESTAURANTS = sorted(ORDER_ACTIONS), sorted(FOOD_ACTIONS), sorted(RESTAURANT_ACTIONS)
 ACTIONS = list(Action)
 
-CALM = Pace(retry_waits=(2.0, 10.0, 60.0), cooldown=30.0, chance=0.0)
+CALM = RetryPolicy(retry_waits=(2.0, 10.0, 60.0), cooldown=30.0, chance=0.0)
 RETRY_AT = NOW + timedelta(minutes=3)
 
 
-def seconds(wait: float, code: str | None) -> Again:
-    return Again(NOW + timedelta(seconds=wait), code)
+def seconds(wait: float, code: str | None) -> RetryAt:
+    return RetryAt(NOW + timedelta(seconds=wait), code)
 
 
-def decision(action: Action, history: Sequence[Attempt], pace: Pace = CALM) -> Decision:
-    return decide(action, history, now=NOW, pace=pace, retry_at=RETRY_AT)
+def decision(action: Action, history: Sequence[Attempt], policy: RetryPolicy = CALM) -> Decision:
+    return decide(action, history, now=NOW, policy=policy, retry_at=RETRY_AT)
 
 
-def looked(action: Action, history: Sequence[Attempt], order: Stored, seen: int | None) -> Verdict | Again | None:
-    return after_look(action, history, order, seen, now=NOW, needs_payment=NEEDS_PAYMENT)
+def looked(action: Action, history: Sequence[Attempt], order: Stored, seen: int | None) -> Verdict | RetryAt | None:
+    return after_poll(action, history, order, seen, now=NOW, needs_payment=NEEDS_PAYMENT)
 
 
 # ---- what counts -----------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_a_first_refusal_is_definite(action: Action, earlier: list[Outcome]) -> 
 @pytest.mark.parametrize("doubt", DOUBTS)
 @pytest.mark.parametrize("action", ORDERS)
 def test_a_refusal_after_doubt_waits_for_a_look(action: Action, doubt: Outcome) -> None:
-    assert decision(action, answered(doubt, REFUSED)) == AwaitLook("refused_2")
+    assert decision(action, answered(doubt, REFUSED)) == AwaitPoll("refused_2")
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
@@ -153,13 +153,13 @@ def test_a_429_waits_for_the_cooldown(action: Action, earlier: list[Outcome]) ->
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_row_waits_while_the_line_is_down(action: Action) -> None:
     history = answered(NOT_SENT)
-    assert decision(action, history) == Again(RETRY_AT, history[0].code)
+    assert decision(action, history) == RetryAt(RETRY_AT, history[0].code)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_row_whose_token_is_refused_lets_the_poll_go_first(action: Action) -> None:
     history = answered(UNAUTHORIZED)
-    assert decision(action, history) == Again(RETRY_AT + timedelta(seconds=15), history[0].code)
+    assert decision(action, history) == RetryAt(RETRY_AT + timedelta(seconds=15), history[0].code)
 
 
 @pytest.mark.parametrize("number, wait", [(1, 2), (2, 10), (3, 60)])
@@ -187,9 +187,9 @@ def test_silence_of_a_restaurant_is_asked_about_at_once_and_the_resend_waits(
 ) -> None:
     history = answered(*[UNKNOWN] * number)
     assert decision(action, history) == seconds(0, f"unknown_{number}")
-    assert resend_at(history, now=NOW, pace=CALM) == NOW + timedelta(seconds=wait)
+    assert resend_at(history, now=NOW, policy=CALM) == NOW + timedelta(seconds=wait)
     ended = [*history[:-1], replace(history[-1], ended_utc=NOW - timedelta(seconds=1))]
-    assert resend_at(ended, now=NOW, pace=CALM) == NOW + timedelta(seconds=wait - 1)
+    assert resend_at(ended, now=NOW, policy=CALM) == NOW + timedelta(seconds=wait - 1)
 
 
 @pytest.mark.parametrize("no_attempt", NO_ATTEMPTS)
@@ -203,13 +203,13 @@ def test_what_was_no_attempt_does_not_lengthen_the_next_wait(no_attempt: Outcome
 def test_what_was_no_attempt_uses_up_no_resend(no_attempt: Outcome) -> None:
     history = answered(FAILED, no_attempt, FAILED, no_attempt, FAILED)
     assert decision(CANCEL, history) == seconds(60, "service_failed_5")
-    assert next_step(Action.OPEN_RESTAURANT, history) == Step.SEND
+    assert next_request(Action.OPEN_RESTAURANT, history) == NextRequest.SEND
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
 @pytest.mark.parametrize("action", ORDERS)
 def test_with_the_resends_used_up_an_order_waits_for_a_look(action: Action, doubt: Outcome) -> None:
-    assert decision(action, answered(*[doubt] * 4)) == AwaitLook(f"{doubt}_4")
+    assert decision(action, answered(*[doubt] * 4)) == AwaitPoll(f"{doubt}_4")
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
@@ -241,14 +241,14 @@ def test_with_the_resends_used_up_a_food_has_failed(action: Action, outcomes: li
 def test_chance_lengthens_a_wait_by_a_quarter_at_most(action: Action, doubts: list[Outcome], chance: float) -> None:
     history = answered(*doubts)
     calm = decision(action, history)
-    nervous = decision(action, history, Pace(CALM.retry_waits, CALM.cooldown, chance))
-    assert isinstance(calm, Again)
-    assert isinstance(nervous, Again)
+    nervous = decision(action, history, RetryPolicy(CALM.retry_waits, CALM.cooldown, chance))
+    assert isinstance(calm, RetryAt)
+    assert isinstance(nervous, RetryAt)
     assert calm.at - NOW <= nervous.at - NOW <= (calm.at - NOW) * 1.25
 
 
 def test_chance_does_lengthen_a_wait() -> None:
-    late = decision(CANCEL, answered(FAILED), Pace(CALM.retry_waits, CALM.cooldown, 1.0))
+    late = decision(CANCEL, answered(FAILED), RetryPolicy(CALM.retry_waits, CALM.cooldown, 1.0))
     assert late == seconds(2.5, "service_failed_1")
 
 
@@ -258,25 +258,27 @@ def test_chance_does_lengthen_a_wait() -> None:
 @pytest.mark.parametrize(
     "outcomes, step",
     [
-        pytest.param([], Step.SEND, id="never sent"),
-        pytest.param([RATE_LIMITED], Step.SEND, id="429"),
-        pytest.param([FAILED], Step.SEND, id="a 5xx has no look before its resend"),
-        pytest.param([UNKNOWN], Step.ASK_THEN_SEND, id="silence"),
-        pytest.param([FAILED, UNKNOWN], Step.ASK_THEN_SEND, id="silence after a 5xx"),
-        pytest.param([UNKNOWN, FAILED], Step.SEND, id="a 5xx after silence"),
-        pytest.param([UNKNOWN] * 3, Step.ASK_THEN_SEND, id="one resend left"),
-        pytest.param([UNKNOWN] * 4, Step.ASK, id="silence, no resend left"),
-        pytest.param([FAILED] * 4, Step.ASK, id="5xx, no resend left"),
+        pytest.param([], NextRequest.SEND, id="never sent"),
+        pytest.param([RATE_LIMITED], NextRequest.SEND, id="429"),
+        pytest.param([FAILED], NextRequest.SEND, id="a 5xx has no look before its resend"),
+        pytest.param([UNKNOWN], NextRequest.ASK_THEN_SEND, id="silence"),
+        pytest.param([FAILED, UNKNOWN], NextRequest.ASK_THEN_SEND, id="silence after a 5xx"),
+        pytest.param([UNKNOWN, FAILED], NextRequest.SEND, id="a 5xx after silence"),
+        pytest.param([UNKNOWN] * 3, NextRequest.ASK_THEN_SEND, id="one resend left"),
+        pytest.param([UNKNOWN] * 4, NextRequest.ASK, id="silence, no resend left"),
+        pytest.param([FAILED] * 4, NextRequest.ASK, id="5xx, no resend left"),
     ],
 )
 @pytest.mark.parametrize("action", RESTAURANTS)
-def test_a_restaurant_is_asked_what_silence_left_open(action: Action, outcomes: list[Outcome], step: Step) -> None:
-    assert next_step(action, answered(*outcomes)) == step
+def test_a_restaurant_is_asked_what_silence_left_open(
+    action: Action, outcomes: list[Outcome], step: NextRequest
+) -> None:
+    assert next_request(action, answered(*outcomes)) == step
 
 
 @given(action=st.sampled_from([*ORDERS, *FOODS]), outcomes=st.lists(st.sampled_from(Outcome), max_size=5))
 def test_nothing_else_can_be_asked(action: Action, outcomes: list[Outcome]) -> None:
-    assert next_step(action, answered(*outcomes)) == Step.SEND
+    assert next_request(action, answered(*outcomes)) == NextRequest.SEND
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -424,7 +426,7 @@ def test_an_end_that_its_refusal_proves_writes_the_target(action: Action, order:
 
 def test_a_cancel_after_a_complete_of_ours_stays_unknown() -> None:
     history = answered(*REFUSED_THEN)
-    verdict = after_look(CANCEL, history, shown_as(5), ABSENT, now=NOW, other_end=True)
+    verdict = after_poll(CANCEL, history, shown_as(5), ABSENT, now=NOW, other_end=True)
     assert verdict == Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL, None, 402)
 
 
@@ -450,7 +452,7 @@ def test_a_cancelled_order_refuses_everything_else(action: Action, outcomes: lis
     ],
 )
 def test_silence_that_a_look_disproves_is_sent_again_at_once(action: Action, order: Stored, seen: int | None) -> None:
-    assert looked(action, answered(UNKNOWN), order, seen) == Again(NOW, "unknown_1")
+    assert looked(action, answered(UNKNOWN), order, seen) == RetryAt(NOW, "unknown_1")
 
 
 @pytest.mark.parametrize("outcomes", [[FAILED], [UNKNOWN, FAILED], [UNKNOWN, RATE_LIMITED]], ids=str)
@@ -550,20 +552,20 @@ def live(action: Action, order: Stored, met: Sequence[tuple[Outcome, object, str
     """Play a row as its daemon does: send, decide, look; until it ends or what it meets is used up."""
     life = Life([])
     for outcome, seen, status in met:
-        step = next_step(action, life.history)
-        if step != Step.SEND:
+        step = next_request(action, life.history)
+        if step != NextRequest.SEND:
             life.status = status
             life.verdict = after_status(action, status, life.history)
             if life.verdict is not None:
                 return life
-            assert step == Step.ASK_THEN_SEND, "with nothing left to send, an answer must end the row"
+            assert step == NextRequest.ASK_THEN_SEND, "with nothing left to send, an answer must end the row"
         life.history.append(Attempt(outcome, "code", 500))
         made = decision(action, life.history)
         if isinstance(made, Verdict):
             life.verdict = made
             return life
         if action in ORDER_ACTIONS and is_uncertain(life.history):
-            if isinstance(made, AwaitLook) and seen is NONE:
+            if isinstance(made, AwaitPoll) and seen is NONE:
                 return life  # it is never sent again: only a look or its expiry ends it
             if seen is not NONE:
                 life.seen = seen
@@ -571,7 +573,7 @@ def live(action: Action, order: Stored, met: Sequence[tuple[Outcome, object, str
                 if isinstance(word, Verdict):
                     life.verdict = word
                     return life
-                assert not isinstance(made, AwaitLook), "the look that was awaited must end the row"
+                assert not isinstance(made, AwaitPoll), "the look that was awaited must end the row"
     return life
 
 
@@ -656,7 +658,7 @@ def test_a_row_that_is_looked_for_ends_in_the_end(doubts: list[Outcome], action:
 @pytest.mark.parametrize("seen", [5, 7, 99, UNREADABLE], ids=["completed", "needs payment", "unknown", "unreadable"])
 def test_a_refused_cancel_is_not_proved_by_a_list_that_shows_the_order(seen: int) -> None:
     history = [Attempt(Outcome.UNKNOWN), Attempt(Outcome.REFUSED, "refused")]
-    assert after_look(Action.CANCEL, history, stored(), seen, now=NOW) == Verdict(
+    assert after_poll(Action.CANCEL, history, stored(), seen, now=NOW) == Verdict(
         ActionState.FAILED, "outcome_unknown", KnownBy.POLL
     )
 
@@ -667,21 +669,21 @@ def test_a_refused_cancel_is_not_proved_by_a_list_that_shows_the_order(seen: int
 def test_a_refused_complete_is_not_proved_by_a_list_that_shows_the_order_alive(seen: int) -> None:
     history = [Attempt(Outcome.UNKNOWN), Attempt(Outcome.REFUSED, "refused")]
     order = stored(service_status_id=16)
-    assert after_look(Action.COMPLETE, history, order, seen, now=NOW) == Verdict(
+    assert after_poll(Action.COMPLETE, history, order, seen, now=NOW) == Verdict(
         ActionState.FAILED, "outcome_unknown", KnownBy.POLL
     )
 
 
 def test_a_list_that_shows_the_order_completed_proves_the_complete() -> None:
     history = [Attempt(Outcome.UNKNOWN)]
-    assert after_look(Action.COMPLETE, history, stored(), 5, now=NOW) == Verdict(
+    assert after_poll(Action.COMPLETE, history, stored(), 5, now=NOW) == Verdict(
         ActionState.DONE, None, KnownBy.POLL, 5
     )
 
 
 def test_attempts_before_a_retry_by_hand_leave_their_doubt_and_take_no_resend_away() -> None:
     spent = [Attempt(Outcome.SERVICE_FAILED, spent=True)] * 4
-    assert next_step(Action.OPEN_RESTAURANT, spent) == Step.SEND
+    assert next_request(Action.OPEN_RESTAURANT, spent) == NextRequest.SEND
     assert counted(spent) == 0
     assert is_uncertain(spent)
 

@@ -15,15 +15,15 @@ from orderbridge.model import Action, ActionState, Attempt, KnownBy, Outcome, St
 from orderbridge.rules.retry import (
     POLL_FIRST,
     UNREADABLE,
-    Again,
-    AwaitLook,
-    Pace,
+    AwaitPoll,
+    NextRequest,
     Proof,
-    Step,
-    after_look,
+    RetryAt,
+    RetryPolicy,
+    after_poll,
     after_status,
     decide,
-    next_step,
+    next_request,
     proof,
 )
 from orderbridge.rules.tokens import refusal_wait
@@ -48,8 +48,8 @@ stored_orders = st.builds(
 doubts = st.lists(st.sampled_from(DOUBTS), min_size=1, max_size=4)
 mixed = st.lists(st.sampled_from([*DOUBTS, *NO_ATTEMPTS]), max_size=12)
 refused_or_not = st.sampled_from([[], [Outcome.REFUSED]])
-paces = st.builds(
-    Pace,
+policies = st.builds(
+    RetryPolicy,
     st.tuples(*[st.floats(0.01, 600)] * 3).map(lambda waits: tuple(sorted(waits))),
     st.floats(1, 60),
     st.floats(0, 1),
@@ -64,8 +64,8 @@ def said(
 
 def looked(
     action: Action, history: Sequence[Attempt], order: Stored, seen: int | None, *, other_end: bool = False
-) -> Verdict | Again | None:
-    return after_look(action, history, order, seen, now=NOW, other_end=other_end, needs_payment=NEEDS_PAYMENT)
+) -> Verdict | RetryAt | None:
+    return after_poll(action, history, order, seen, now=NOW, other_end=other_end, needs_payment=NEEDS_PAYMENT)
 
 
 # ---- the rows of the table -------------------------------------------------------------------------------------------
@@ -116,9 +116,9 @@ def test_cancel(order: Stored, seen: int | None, before: list[Outcome], after: l
 @given(action=st.sampled_from(FOODS), before=doubts)
 def test_foods_are_never_asked_about_and_end_by_an_answer(action: Action, before: list[Outcome]) -> None:
     history = answered(*before)
-    assert next_step(action, history) == Step.SEND
-    made = decide(action, history, now=NOW, pace=Pace((2, 10, 60), 30, 0), retry_at=RETRY_AT)
-    assert not isinstance(made, AwaitLook)
+    assert next_request(action, history) == NextRequest.SEND
+    made = decide(action, history, now=NOW, policy=RetryPolicy((2, 10, 60), 30, 0), retry_at=RETRY_AT)
+    assert not isinstance(made, AwaitPoll)
 
 
 @given(
@@ -131,7 +131,7 @@ def test_restaurants_are_asked_after_silence(
     action: Action, before: list[Outcome], last: Outcome, shown: str | None
 ) -> None:
     history = answered(*before, last)
-    assert next_step(action, history) in {Step.ASK_THEN_SEND, Step.ASK}
+    assert next_request(action, history) in {NextRequest.ASK_THEN_SEND, NextRequest.ASK}
     verdict = after_status(action, shown, history)
     if shown == {Action.OPEN_RESTAURANT: "Open", Action.CLOSE_RESTAURANT: "Closed"}[action]:
         assert verdict == Verdict(ActionState.DONE, None, KnownBy.STATUS)
@@ -187,7 +187,7 @@ def test_only_an_accept_or_on_the_way_is_hurried_by_a_look(
     action: Action, order: Stored, seen: int | None, before: list[Outcome]
 ) -> None:
     word = looked(action, answered(*before), order, seen)
-    if isinstance(word, Again):
+    if isinstance(word, RetryAt):
         assert action in {Action.ACCEPT, Action.ON_THE_WAY}
         assert before[-1] == Outcome.UNKNOWN, "a 5xx has no look before its resend"
         assert word.at == NOW
@@ -196,69 +196,77 @@ def test_only_an_accept_or_on_the_way_is_hurried_by_a_look(
 # ---- waits and exhaustion --------------------------------------------------------------------------------------------
 
 
-@given(action=st.sampled_from(Action), noise=mixed, pace=paces)
-def test_the_waits_after_5xx_grow_and_stay_within_a_quarter(action: Action, noise: list[Outcome], pace: Pace) -> None:
+@given(action=st.sampled_from(Action), noise=mixed, policy=policies)
+def test_the_waits_after_5xx_grow_and_stay_within_a_quarter(
+    action: Action, noise: list[Outcome], policy: RetryPolicy
+) -> None:
     idle = [outcome for outcome in noise if outcome in NO_ATTEMPTS]
     waits = []
     for number in range(1, 4):
         history = answered(*[*idle, Outcome.SERVICE_FAILED] * number)
-        made = decide(action, history, now=NOW, pace=pace, retry_at=RETRY_AT)
-        assert isinstance(made, Again)
+        made = decide(action, history, now=NOW, policy=policy, retry_at=RETRY_AT)
+        assert isinstance(made, RetryAt)
         waits.append((made.at - NOW).total_seconds())
-    for wait, configured in zip(waits, pace.retry_waits, strict=True):
+    for wait, configured in zip(waits, policy.retry_waits, strict=True):
         assert configured - 1e-5 <= wait <= configured * 1.25 + 1e-5
     assert all(earlier <= later for earlier, later in pairwise(waits))
 
 
-@given(action=st.sampled_from(Action), history=mixed, pace=paces)
-def test_a_row_is_resent_three_times_and_never_a_fourth(action: Action, history: list[Outcome], pace: Pace) -> None:
+@given(action=st.sampled_from(Action), history=mixed, policy=policies)
+def test_a_row_is_resent_three_times_and_never_a_fourth(
+    action: Action, history: list[Outcome], policy: RetryPolicy
+) -> None:
     assume(history and history[-1] in DOUBTS)
     sent = sum(outcome in DOUBTS for outcome in history)
     attempts = answered(*history)
-    made = decide(action, attempts, now=NOW, pace=pace, retry_at=RETRY_AT)
+    made = decide(action, attempts, now=NOW, policy=policy, retry_at=RETRY_AT)
     if sent <= 3:
-        assert isinstance(made, Again)
-        assert next_step(action, attempts) in {Step.SEND, Step.ASK_THEN_SEND}
+        assert isinstance(made, RetryAt)
+        assert next_request(action, attempts) in {NextRequest.SEND, NextRequest.ASK_THEN_SEND}
     elif action in RESTAURANTS:
-        assert isinstance(made, Again)
-        assert next_step(action, attempts) == Step.ASK
+        assert isinstance(made, RetryAt)
+        assert next_request(action, attempts) == NextRequest.ASK
         assert after_status(action, None, attempts) is not None
     elif action in FOODS:
         assert isinstance(made, Verdict)
         assert made.state == ActionState.FAILED
     else:
-        assert isinstance(made, AwaitLook)
+        assert isinstance(made, AwaitPoll)
 
 
-@given(action=st.sampled_from(Action), before=mixed, pace=paces)
-def test_a_429_waits_for_the_cooldown_whatever_came_before(action: Action, before: list[Outcome], pace: Pace) -> None:
+@given(action=st.sampled_from(Action), before=mixed, policy=policies)
+def test_a_429_waits_for_the_cooldown_whatever_came_before(
+    action: Action, before: list[Outcome], policy: RetryPolicy
+) -> None:
     history = answered(*before, Outcome.RATE_LIMITED)
-    made = decide(action, history, now=NOW, pace=pace, retry_at=RETRY_AT)
-    assert made == Again(NOW + timedelta(seconds=pace.cooldown), history[-1].code)
+    made = decide(action, history, now=NOW, policy=policy, retry_at=RETRY_AT)
+    assert made == RetryAt(NOW + timedelta(seconds=policy.cooldown), history[-1].code)
 
 
-@given(action=st.sampled_from(Action), before=mixed, pace=paces)
-def test_a_dead_line_decides_itself_when_it_is_tried_again(action: Action, before: list[Outcome], pace: Pace) -> None:
+@given(action=st.sampled_from(Action), before=mixed, policy=policies)
+def test_a_dead_line_decides_itself_when_it_is_tried_again(
+    action: Action, before: list[Outcome], policy: RetryPolicy
+) -> None:
     history = answered(*before, Outcome.NOT_SENT)
-    assert decide(action, history, now=NOW, pace=pace, retry_at=RETRY_AT) == Again(RETRY_AT, history[-1].code)
+    assert decide(action, history, now=NOW, policy=policy, retry_at=RETRY_AT) == RetryAt(RETRY_AT, history[-1].code)
 
 
-@given(action=st.sampled_from(Action), before=mixed, pace=paces, pause=st.sampled_from([0.0, 60.0, 900.0]))
+@given(action=st.sampled_from(Action), before=mixed, policy=policies, pause=st.sampled_from([0.0, 60.0, 900.0]))
 def test_a_401_waits_for_its_account_and_alone_for_minutes_that_grow(
-    action: Action, before: list[Outcome], pace: Pace, pause: float
+    action: Action, before: list[Outcome], policy: RetryPolicy, pause: float
 ) -> None:
     history = answered(*before, Outcome.UNAUTHORIZED)
     retry_at = NOW + timedelta(seconds=pause)
     alone = NOW + timedelta(seconds=refusal_wait(before.count(Outcome.UNAUTHORIZED) + 1))
     at = max(retry_at + POLL_FIRST, alone)
-    assert decide(action, history, now=NOW, pace=pace, retry_at=retry_at) == Again(at, history[-1].code)
+    assert decide(action, history, now=NOW, policy=policy, retry_at=retry_at) == RetryAt(at, history[-1].code)
 
 
-@given(action=st.sampled_from(Action), before=mixed, last=st.sampled_from(Outcome), pace=paces)
+@given(action=st.sampled_from(Action), before=mixed, last=st.sampled_from(Outcome), policy=policies)
 def test_an_answer_ends_a_row_with_what_it_is_known_by(
-    action: Action, before: list[Outcome], last: Outcome, pace: Pace
+    action: Action, before: list[Outcome], last: Outcome, policy: RetryPolicy
 ) -> None:
-    made = decide(action, answered(*before, last), now=NOW, pace=pace, retry_at=RETRY_AT)
+    made = decide(action, answered(*before, last), now=NOW, policy=policy, retry_at=RETRY_AT)
     if isinstance(made, Verdict):
         known_by = {ActionState.DONE: KnownBy.ANSWER, ActionState.REFUSED: KnownBy.ANSWER, ActionState.FAILED: None}
         assert made.known_by == known_by[made.state]

@@ -9,7 +9,7 @@ from tests.rules.builders import NOW, answered, row, unresolved
 
 from orderbridge.model import Action, ActionState, Outcome, Verdict
 from orderbridge.rules.outbox import refused_unsent
-from orderbridge.rules.retry import Pace, decide, is_uncertain, stands_after
+from orderbridge.rules.retry import RetryPolicy, decide, is_uncertain, stands_after
 from orderbridge.rules.standing import ENDS, Cause, Standing, end_by, standing_of
 
 ROWS = {
@@ -64,7 +64,7 @@ def test_a_row_that_goes_on_stands_unresolved_as_soon_as_it_is_in_doubt(
     action: Action, outcomes: list[Outcome]
 ) -> None:
     history = answered(*outcomes)
-    decision = decide(action, history, now=NOW, pace=Pace((2, 10, 60), 30, 0), retry_at=NOW)
+    decision = decide(action, history, now=NOW, policy=RetryPolicy((2, 10, 60), 30, 0), retry_at=NOW)
     if not isinstance(decision, Verdict):
         expected = Standing.UNRESOLVED if is_uncertain(history) else Standing.WAITING
         assert stands_after(decision, history) is expected

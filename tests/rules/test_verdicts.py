@@ -6,7 +6,7 @@ import pytest
 from tests.rules.builders import NOW, row
 
 from orderbridge.model import Action, ActionState, EndedBy, KnownBy, Verdict
-from orderbridge.rules.retry import Again, AwaitLook, Decision
+from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt
 from orderbridge.rules.verdicts import NewStatus, doubts_status, is_alarm, new_status, wrong_argument
 
 DONE, REFUSED, FAILED, EXPIRED = ActionState.DONE, ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED
@@ -22,8 +22,8 @@ UNKNOWN = Verdict(FAILED, "outcome_unknown")
         (Verdict(DONE, None, KnownBy.ANSWER, 6, 200), NewStatus(6, EndedBy.CANCELLED, shown=True)),
         (Verdict(DONE, "already", KnownBy.POLL), None),
         (Verdict(REFUSED, "order_not_found", KnownBy.ANSWER, None, 404), None),
-        (Again(NOW), None),
-        (AwaitLook(), None),
+        (RetryAt(NOW), None),
+        (AwaitPoll(), None),
     ],
     ids=str,
 )
@@ -35,10 +35,10 @@ def test_only_a_done_action_gives_its_order_a_status(decision: Decision, expecte
     "decision, doubtful",
     [
         (Verdict(REFUSED, "order_not_found", KnownBy.ANSWER, None, 404), True),
-        (AwaitLook("order_not_found"), True),
+        (AwaitPoll("order_not_found"), True),
         (Verdict(REFUSED, "order_unknown"), False),
         (UNKNOWN, False),
-        (Again(NOW), False),
+        (RetryAt(NOW), False),
     ],
     ids=str,
 )

@@ -40,8 +40,8 @@ from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.ends import Ends
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.looks import Looks
 from orderbridge.jobs.outbox import Outbox
+from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.marketplace import answers, payment
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
@@ -273,7 +273,7 @@ def valid_minutes_are_ignored(plant: Planting) -> None:
 
 @bug("4", corner="the_program_ends_while_a_row_is_on_the_wire")
 def a_look_resolves_nothing(plant: Planting) -> None:
-    plant.method(Looks, "resolve", idle)
+    plant.method(Reconciler, "resolve", idle)
 
 
 @bug("4")
@@ -299,7 +299,7 @@ def an_account_whose_service_hangs_takes_all_places(plant: Planting) -> None:
 
 @bug("4", corner="accepts_are_answered_500_502_and_429")
 def all_waits_are_the_longest(plant: Planting) -> None:
-    plant.method(Outbox, "_pace", lambda true: lambda self: replace(true(self), retry_waits=(60.0, 60.0, 60.0)))
+    plant.method(Outbox, "_policy", lambda true: lambda self: replace(true(self), retry_waits=(60.0, 60.0, 60.0)))
 
 
 @bug("4", corner="the_program_ends_while_a_row_is_on_the_wire")
@@ -332,7 +332,7 @@ def the_newest_row_goes_first(plant: Planting) -> None:
 @bug("6")
 def a_refusal_is_tried_again(plant: Planting) -> None:
     def otherwise(made: Any, _: Action, history: list[Any], now: Any) -> Any:
-        return retry.Again(now, history[-1].code) if history[-1].outcome == Outcome.REFUSED else made
+        return retry.RetryAt(now, history[-1].code) if history[-1].outcome == Outcome.REFUSED else made
 
     _decided(plant, otherwise)
 
@@ -341,7 +341,7 @@ def a_refusal_is_tried_again(plant: Planting) -> None:
 def a_refusal_after_doubt_waits_for_no_look(plant: Planting) -> None:
     def otherwise(made: Any, _: Action, history: list[Any], __: Any) -> Any:
         last = history[-1]
-        if last.outcome == Outcome.REFUSED and isinstance(made, retry.AwaitLook):
+        if last.outcome == Outcome.REFUSED and isinstance(made, retry.AwaitPoll):
             return Verdict(ActionState.REFUSED, last.code, KnownBy.ANSWER, None, last.http_status)
         return made
 
@@ -351,7 +351,7 @@ def a_refusal_after_doubt_waits_for_no_look(plant: Planting) -> None:
 @bug("6")
 def what_waits_for_a_look_is_sent(plant: Planting) -> None:
     def otherwise(made: Any, _: Action, __: list[Any], now: Any) -> Any:
-        return retry.Again(now + timedelta(seconds=5), made.code) if isinstance(made, retry.AwaitLook) else made
+        return retry.RetryAt(now + timedelta(seconds=5), made.code) if isinstance(made, retry.AwaitPoll) else made
 
     _decided(plant, otherwise)
 
@@ -364,8 +364,8 @@ def a_fifth_request(plant: Planting) -> None:
 @bug("6")
 def an_accept_is_sent_again_without_a_look(plant: Planting) -> None:
     def otherwise(made: Any, action: Action, history: list[Any], now: Any) -> Any:
-        silent = action == Action.ACCEPT and history[-1].outcome == Outcome.UNKNOWN and isinstance(made, retry.Again)
-        return retry.Again(now + timedelta(seconds=5), made.code) if silent else made
+        silent = action == Action.ACCEPT and history[-1].outcome == Outcome.UNKNOWN and isinstance(made, retry.RetryAt)
+        return retry.RetryAt(now + timedelta(seconds=5), made.code) if silent else made
 
     _decided(plant, otherwise)
 
@@ -383,14 +383,14 @@ def a_row_fails_while_the_login_is_refused(plant: Planting) -> None:
 def a_429_is_not_waited_out(plant: Planting) -> None:
     def otherwise(made: Any, _: Action, history: list[Any], now: Any) -> Any:
         limited = history[-1].outcome == Outcome.RATE_LIMITED
-        return retry.Again(now + timedelta(seconds=2), made.code) if limited else made
+        return retry.RetryAt(now + timedelta(seconds=2), made.code) if limited else made
 
     _decided(plant, otherwise)
 
 
 @bug("6")
 def all_waits_are_the_first(plant: Planting) -> None:
-    plant.method(Outbox, "_pace", lambda true: lambda self: replace(true(self), retry_waits=(2.0, 2.0, 2.0)))
+    plant.method(Outbox, "_policy", lambda true: lambda self: replace(true(self), retry_waits=(2.0, 2.0, 2.0)))
 
 
 @bug("6", corner="accepts_are_answered_500_502_and_429")

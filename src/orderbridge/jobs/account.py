@@ -49,7 +49,7 @@ class Account:
         self.application = settings.application
         self.on_token: Callable[[Token], None] = lambda _: None
         self.restaurants_known = False
-        self.is_looking = False  # a poll of it is under way, or the first one is about to be
+        self.poll_in_flight = False  # a poll of it is under way, or the first one is about to be
         self._app_secret = settings.app_secret_key.get_secret_value()
         self._rest_secret = settings.rest_secret_key.get_secret_value()
         self._wire = wire
@@ -76,7 +76,7 @@ class Account:
 
     def take_up(self, kept: Any) -> None:
         """From now on it is at work, with the token that was kept; `kept`: its row, None: there is none."""
-        self.is_looking = True
+        self.poll_in_flight = True
         token = self._vault.open(kept)
         if token is not None and token.expires_utc > self._clock.now():
             hide(token.access_token)

@@ -13,7 +13,7 @@ from orderbridge.jobs.send import Claim
 from orderbridge.model import ActionState, Attempt, OutboxRow, Stored, Verdict
 from orderbridge.rules.lines import Entry
 from orderbridge.rules.outbox import order_end
-from orderbridge.rules.retry import Again, Pace, Step, may_be_seen, next_step, resend_at
+from orderbridge.rules.retry import NextRequest, RetryAt, RetryPolicy, may_be_seen, next_request, resend_at
 from orderbridge.store import actions, orders, unfinished
 from orderbridge.store.unfinished import ServerClock
 
@@ -43,7 +43,7 @@ class Incomplete:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitsPoll:
+class PollInFlight:
     """A poll of its account is under way that may show what became of its last request."""
 
 
@@ -54,7 +54,7 @@ class Unwritten:
     error: Exception | None = None
 
 
-Said = Claim | Verdict | Held | Gone | Changed | Incomplete | AwaitsPoll | Unwritten
+Said = Claim | Verdict | Held | Gone | Changed | Incomplete | PollInFlight | Unwritten
 
 
 def differs(row: OutboxRow, fresh: OutboxRow) -> bool:
@@ -75,13 +75,13 @@ class Claims:
         accounts: Mapping[str, Account],
         clock: Clock,
         server: ServerClock,
-        pace: Callable[[], Pace],
+        policy: Callable[[], RetryPolicy],
         is_known: Callable[[int], bool],
     ) -> None:
         self._accounts = accounts
         self._clock = clock
         self._server = server
-        self._pace = pace
+        self._policy = policy
         self._is_known = is_known
 
     def claim(self, connection: Connection, entries: Sequence[Entry]) -> list[tuple[Entry, Said]]:
@@ -127,17 +127,17 @@ class Claims:
             if order.account != account:
                 return Changed(replace(row, owner=order.account))
         owner = self._accounts[account]
-        if owner.is_looking and may_be_seen(row.action, history):
-            return AwaitsPoll()
+        if owner.poll_in_flight and may_be_seen(row.action, history):
+            return PollInFlight()
         return self._claim(entry, row, owner, history, now)
 
     def _claim(
         self, entry: Entry, row: OutboxRow, account: Account, history: tuple[Attempt, ...], now: datetime
     ) -> Claim:
-        step, again = next_step(row.action, history), None
-        if step == Step.ASK_THEN_SEND:
-            at = resend_at(history, now=now, pace=self._pace())
-            again = Again(at, history[-1].code) if at > now else None
+        step, again = next_request(row.action, history), None
+        if step == NextRequest.ASK_THEN_SEND:
+            at = resend_at(history, now=now, policy=self._policy())
+            again = RetryAt(at, history[-1].code) if at > now else None
         return Claim(row, entry.lane, account, step, history, number=len(history) + 1, again=again)
 
 

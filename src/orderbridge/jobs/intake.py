@@ -29,7 +29,7 @@ from orderbridge.jobs.answer import Answer, Polled
 from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.deliveries import Deliveries
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.looks import Looks, Unresolved
+from orderbridge.jobs.reconciler import Reconciler, Unresolved
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.marketplace.schema import read_order
 from orderbridge.model import Document, Order, Stored
@@ -83,7 +83,7 @@ class Intake:
         self._needs_payment_id = needs_payment_id
         self._list_limit = list_limit
         self._is_cut = False  # whether that was told
-        self.looks = Looks(
+        self.reconciler = Reconciler(
             account.name,
             database=database,
             lanes=lanes,
@@ -120,7 +120,7 @@ class Intake:
         answer.held = {key for key in good if self._lanes.hold_for_poll(key, began)}
         try:
             await self.acknowledger.mark_late()
-            await self.looks.resolve(answer, complete=self._is_whole(documents, asked))
+            await self.reconciler.resolve(answer, complete=self._is_whole(documents, asked))
             await self._store(answer, await self._sort(answer))
             for document, reason in bad:
                 await self._quarantine(answer, document, reason)

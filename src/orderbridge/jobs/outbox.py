@@ -26,7 +26,7 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import FileLost
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.claims import AwaitsPoll, Changed, Claims, Held, Incomplete, Said, Unwritten
+from orderbridge.jobs.claims import Changed, Claims, Held, Incomplete, PollInFlight, Said, Unwritten
 from orderbridge.jobs.deferred import Deferred, is_refused
 from orderbridge.jobs.ends import Ends
 from orderbridge.jobs.feed import FLOOR_S, Feed, view_of
@@ -40,7 +40,7 @@ from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import Attempt, Outcome, Verdict
 from orderbridge.rules.lines import Entry
 from orderbridge.rules.queue import Queue
-from orderbridge.rules.retry import Again, Decision, Pace, stands_after
+from orderbridge.rules.retry import Decision, RetryAt, RetryPolicy, stands_after
 from orderbridge.rules.standing import Standing
 from orderbridge.store.columns import as_stored
 from orderbridge.store.database import Database
@@ -79,12 +79,12 @@ class Outbox:
         self._database, self._lanes, self._clock, self._random = database, lanes, clock, random
         self.queue = Queue(view_of(settings))
         self.feed = Feed(self.queue, accounts, settings, database, clock)
-        self.claims = Claims(accounts, clock, self.feed.server, self._pace, self.feed.knows)
-        self.outcomes = Outcomes(clock, verdicts, self._pace)
+        self.claims = Claims(accounts, clock, self.feed.server, self._policy, self.feed.knows)
+        self.outcomes = Outcomes(clock, verdicts, self._policy)
         self._deferred = Deferred(self.queue, clock)
         self._ledger = Ledger(database, clock, self._deferred, self.claims, self.outcomes, moved=self._go_on)
         self.ends = Ends(self.queue, self.feed, database, clock, lanes, verdicts, self._deferred)
-        self._recovery = Recovery(database, clock, verdicts, self._deferred, self._pace)
+        self._recovery = Recovery(database, clock, verdicts, self._deferred, self._policy)
         self._pauses = Pauses(self.queue, accounts, database, clock, verdicts, self._deferred)
         self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
         self._under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
@@ -220,7 +220,7 @@ class Outbox:
         if self._stopping:
             return done
         self.set_now()
-        self._deferred.come_back(lambda account: self._accounts[account].is_looking)
+        self._deferred.come_back(lambda account: self._accounts[account].poll_in_flight)
         done.unsent = await self.ends.write_some()
         self.ends.due += self.queue.ends()  # what has ended frees its lane
         done.claimed = await self._take()
@@ -320,7 +320,7 @@ class Outbox:
             case Incomplete(unknown=unknown):
                 self.queue.give_back(row_id)
                 self.feed.wanted.update(unknown)
-            case AwaitsPoll():
+            case PollInFlight():
                 self.queue.await_poll(row_id)
             case Held():
                 self._deferred.leave(row_id)
@@ -342,9 +342,9 @@ class Outbox:
             return
         attempts = [*result.claim.history, *([] if result.attempt is None else [result.attempt])]
         state = stands_after(decision, attempts).state
-        at = as_stored(decision.at) if isinstance(decision, Again) else None
+        at = as_stored(decision.at) if isinstance(decision, RetryAt) else None
         self.queue.give_back(row_id, state=state, next_attempt_utc=at, tried=bool(attempts))
 
-    def _pace(self) -> Pace:
+    def _policy(self) -> RetryPolicy:
         waits = self._settings.actions.retry_waits_seconds
-        return Pace(waits, self._settings.marketplace.cooldown_seconds, self._random.random())
+        return RetryPolicy(waits, self._settings.marketplace.cooldown_seconds, self._random.random())

@@ -10,7 +10,7 @@ from orderbridge.clock import Clock
 from orderbridge.jobs.send import Result
 from orderbridge.jobs.verdicts import Posting, Verdicts, about, best_effort, tell_verdict
 from orderbridge.model import ActionState, OutboxRow, Outcome, Verdict
-from orderbridge.rules.retry import Again, Decision, Pace, decide
+from orderbridge.rules.retry import Decision, RetryAt, RetryPolicy, decide
 from orderbridge.store import actions, locks, orders, reference
 
 _log = structlog.get_logger(__name__)
@@ -19,10 +19,10 @@ _log = structlog.get_logger(__name__)
 class Outcomes:
     """Writes results. A row or an order that a till holds is left out."""
 
-    def __init__(self, clock: Clock, verdicts: Verdicts, pace: Callable[[], Pace]) -> None:
+    def __init__(self, clock: Clock, verdicts: Verdicts, policy: Callable[[], RetryPolicy]) -> None:
         self._clock = clock
         self._verdicts = verdicts
-        self._pace = pace
+        self._policy = policy
 
     def post(self, connection: Connection, results: Sequence[Result]) -> list[tuple[Result, Decision]]:
         """Write what nobody holds. Returns what was written, and what was decided."""
@@ -46,7 +46,7 @@ class Outcomes:
         claim = result.claim
         history = [*claim.history, *([] if result.attempt is None else [result.attempt])]
         decision = result.decision or decide(
-            claim.row.action, history, now=self._clock.now(), pace=self._pace(), retry_at=claim.account.retry_at()
+            claim.row.action, history, now=self._clock.now(), policy=self._policy(), retry_at=claim.account.retry_at()
         )
         return Posting.after(claim.row, history, decision)
 
@@ -74,5 +74,5 @@ def tell_decision(result: Result, decision: Decision) -> None:
     before = {one.code for one in result.claim.history}
     again = attempt is None or attempt.outcome == Outcome.NOT_SENT or attempt.code in before
     told = _log.debug if again else _log.info
-    at = decision.at.isoformat() if isinstance(decision, Again) else "after the next poll"
+    at = decision.at.isoformat() if isinstance(decision, RetryAt) else "after the next poll"
     told("action.waits", id=row.id, action=row.action, code=decision.code, again=at, **about(row))

@@ -80,12 +80,12 @@ class Poller:
         if counts.again_in > 0:
             return counts
         began = self._lanes.begin_poll()
-        self._account.is_looking = True
+        self._account.poll_in_flight = True
         good: Success | None = None
         try:
             good = await self._poll(began, counts)
         finally:
-            self._account.is_looking = False
+            self._account.poll_in_flight = False
             self._lanes.end_poll(began)
             if self._cooldowns.is_on_the_wire(self._who):  # an error of ours: the others of its group must not wait
                 await self._cool_down(Ended.FAILED)

@@ -11,9 +11,9 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.looks import Unresolved, read_unresolved
 from orderbridge.jobs.notes import Notes
 from orderbridge.jobs.poll import Places, Poller
+from orderbridge.jobs.reconciler import Unresolved, read_unresolved
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns, together_s
 from orderbridge.store.database import Database

@@ -10,7 +10,7 @@ from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.deferred import Deferred, is_refused
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import Attempt, OutboxRow, Outcome
-from orderbridge.rules.retry import Pace, decide
+from orderbridge.rules.retry import RetryPolicy, decide
 from orderbridge.store import actions, locks, unfinished
 from orderbridge.store.database import Database
 
@@ -21,13 +21,18 @@ class Recovery:
     """Says of such rows that their outcome is unknown, and decides what follows."""
 
     def __init__(
-        self, database: Database, clock: Clock, verdicts: Verdicts, deferred: Deferred, pace: Callable[[], Pace]
+        self,
+        database: Database,
+        clock: Clock,
+        verdicts: Verdicts,
+        deferred: Deferred,
+        policy: Callable[[], RetryPolicy],
     ) -> None:
         self._database = database
         self._clock = clock
         self._verdicts = verdicts
         self._deferred = deferred
-        self._pace = pace
+        self._policy = policy
 
     async def run(self, mine: Collection[int]) -> bool:
         """False when some could not be written. `mine`: rows that are on the wire indeed."""
@@ -58,6 +63,6 @@ class Recovery:
         actions.record(connection, [(row.id, number, attempt) for row, number in free], now)
         for row, _ in free:
             history = [*histories[row.id], attempt]
-            decision = decide(row.action, history, now=now, pace=self._pace(), retry_at=now)
+            decision = decide(row.action, history, now=now, policy=self._policy(), retry_at=now)
             self._verdicts.carry_out(connection, row, history, decision, now)
         return [row.id for row, _ in free]

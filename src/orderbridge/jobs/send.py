@@ -7,7 +7,7 @@ from orderbridge.errors import LoginRefused, MarketplaceError
 from orderbridge.jobs.account import Account
 from orderbridge.model import Attempt, OutboxRow, Outcome, Verdict
 from orderbridge.rules.outbox import Lane
-from orderbridge.rules.retry import Again, Step, after_status
+from orderbridge.rules.retry import NextRequest, RetryAt, after_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,10 @@ class Claim:
     row: OutboxRow
     lane: Lane
     account: Account
-    step: Step
+    step: NextRequest
     history: tuple[Attempt, ...]
     number: int
-    again: Again | None = None  # the resend, when what was asked for is not there and its time has not come
+    again: RetryAt | None = None  # the resend, when what was asked for is not there and its time has not come
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Result:
 
     claim: Claim
     attempt: Attempt | None
-    decision: Verdict | Again | None = None
+    decision: Verdict | RetryAt | None = None
 
 
 async def send(claim: Claim) -> Result:
     """Send a claim, or ask first what an earlier request of it did. Never raises for what the service does."""
-    if claim.step == Step.SEND:
+    if claim.step == NextRequest.SEND:
         return await _send(claim)
     return await _ask(claim)
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.actions import key_of
 from orderbridge.model import ActionState, Attempt, OutboxRow, Stored, Verdict
 from orderbridge.rules import lifecycle
-from orderbridge.rules.retry import Again, AwaitLook, Decision, counted, stands_after
+from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt, counted, stands_after
 from orderbridge.rules.verdicts import doubts_status, is_alarm, new_status, wrong_argument
 from orderbridge.store import actions, orders
 from orderbridge.store.actions import End, Wait
@@ -87,7 +87,7 @@ class Verdicts:
                 case Verdict() as verdict:
                     words = self._words(one.row, verdict.code, verdict.state)
                     ends.append((one.row.id, End(verdict, words, one.counted)))
-                case Again() | AwaitLook() as goes_on:
+                case RetryAt() | AwaitPoll() as goes_on:
                     waits.append((one.row.id, self._wait(one, goes_on)))
         ended = actions.finish(connection, ends, now)
         actions.postpone(connection, waits)
@@ -116,10 +116,10 @@ class Verdicts:
         end = End(Verdict(ActionState.REFUSED, "bad_arguments"), words, 0)
         return bool(actions.finish(connection, [(row_id, end)], now))
 
-    def _wait(self, one: Posting, decision: Again | AwaitLook) -> Wait:
+    def _wait(self, one: Posting, decision: RetryAt | AwaitPoll) -> Wait:
         last = one.history[-1]
         state = stands_after(decision, one.history).state
-        at = decision.at if isinstance(decision, Again) else None
+        at = decision.at if isinstance(decision, RetryAt) else None
         return Wait(state, at, last.code, last.http_status, self._words(one.row, last.code, state), one.counted)
 
     def _order_of(self, connection: Connection, row: OutboxRow) -> dict[str, Stored]:

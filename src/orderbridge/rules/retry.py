@@ -20,12 +20,12 @@ property of the action (orderbridge.actions, `Doubt`):
     NOTHING   resend after 2, 10, 60 s      the same               failed                  refused
 
 A poll decides what it proves (`proof`), and only when it is *qualified*: its request left after the last attempt had ended,
-and no other action of the order was under way (jobs.looks sees to that). A status that the action leads to proves it done, one
+and no other action of the order was under way (jobs.reconciler sees to that). A status that the action leads to proves it done, one
 from which it leads proves it not done. An order that is missing in the list was completed, cancelled, or is acknowledged and
 unchanged; which of these, its acknowledged status tells. What nothing proves ends as `failed, outcome_unknown`: better a
 cashier who looks at the service's panel than a meal cooked twice.
 
-- A decision is a value: `Verdict` ends the row, `Again` says when to send, `AwaitLook` leaves the word to a poll.
+- A decision is a value: `Verdict` ends the row, `RetryAt` says when to send, `AwaitPoll` leaves the word to a poll.
 - All resends of a row together are three.
 - Requests made before `actions retry` count no more, but the doubt they left stays.
 """
@@ -60,7 +60,7 @@ _NO_ATTEMPT = frozenset({Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED, Outcome.NOT
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RetryAt:
     """Send at `at`. An uncertain row stays `sending` until then, any other goes back to `pending`."""
 
     at: datetime
@@ -68,16 +68,16 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitLook:
+class AwaitPoll:
     """Only a qualified look, or the row's expiry, can end it."""
 
     code: str | None = None
 
 
-Decision = Verdict | Again | AwaitLook
+Decision = Verdict | RetryAt | AwaitPoll
 
 
-class Step(Enum):
+class NextRequest(Enum):
     """What to do with a row whose turn it is."""
 
     SEND = auto()
@@ -94,7 +94,7 @@ class Proof(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RetryPolicy:
     """The configured waits, in seconds, and the chance (0 to 1) that spreads them."""
 
     retry_waits: tuple[float, float, float]
@@ -107,9 +107,9 @@ def is_uncertain(history: Sequence[Attempt]) -> bool:
     return any(attempt.outcome in _UNCERTAIN for attempt in history)
 
 
-def stands_after(decision: "Again | AwaitLook", history: Sequence[Attempt]) -> Standing:
+def stands_after(decision: "RetryAt | AwaitPoll", history: Sequence[Attempt]) -> Standing:
     """Where a row stands that goes on after these attempts."""
-    unresolved = isinstance(decision, AwaitLook) or is_uncertain(history)
+    unresolved = isinstance(decision, AwaitPoll) or is_uncertain(history)
     return Standing.UNRESOLVED if unresolved else Standing.WAITING
 
 
@@ -126,14 +126,14 @@ def _refused_after_doubt(history: Sequence[Attempt]) -> bool:
     return bool(history) and history[-1].outcome == Outcome.REFUSED and not history[-1].spent
 
 
-def next_step(action: Action, history: Sequence[Attempt]) -> Step:
+def next_request(action: Action, history: Sequence[Attempt]) -> NextRequest:
     """Opening and closing a restaurant can be asked about, so an unknown outcome is asked before it is sent again."""
     if ACTIONS[action].doubt is Doubt.STATUS and is_uncertain(history):
         if _exhausted(history):
-            return Step.ASK
+            return NextRequest.ASK
         if history[-1].outcome == Outcome.UNKNOWN:
-            return Step.ASK_THEN_SEND
-    return Step.SEND
+            return NextRequest.ASK_THEN_SEND
+    return NextRequest.SEND
 
 
 def may_be_seen(action: Action, history: Sequence[Attempt]) -> bool:
@@ -141,7 +141,9 @@ def may_be_seen(action: Action, history: Sequence[Attempt]) -> bool:
     return ACTIONS[action].doubt is Doubt.POLL and bool(history) and history[-1].outcome == Outcome.UNKNOWN
 
 
-def decide(action: Action, history: Sequence[Attempt], *, now: datetime, pace: Pace, retry_at: datetime) -> Decision:
+def decide(
+    action: Action, history: Sequence[Attempt], *, now: datetime, policy: RetryPolicy, retry_at: datetime
+) -> Decision:
     """The decision after the newest attempt, the last of `history`.
 
     `retry_at` is when the account's line or login is tried again, for a request that never left.
@@ -151,15 +153,15 @@ def decide(action: Action, history: Sequence[Attempt], *, now: datetime, pace: P
         case Outcome.OK:
             return Verdict(ActionState.DONE, None, KnownBy.ANSWER, ACTIONS[action].target, last.http_status)
         case Outcome.NOT_SENT:
-            return Again(retry_at, last.code)
+            return RetryAt(retry_at, last.code)
         case Outcome.UNAUTHORIZED:
-            return Again(max(retry_at + POLL_FIRST, now + _unauthorized_wait(history)), last.code)
+            return RetryAt(max(retry_at + POLL_FIRST, now + _unauthorized_wait(history)), last.code)
         case Outcome.RATE_LIMITED:
-            return Again(now + timedelta(seconds=pace.cooldown), last.code)
+            return RetryAt(now + timedelta(seconds=policy.cooldown), last.code)
         case Outcome.REFUSED:
             return _refused(action, history)
         case Outcome.SERVICE_FAILED | Outcome.UNKNOWN:
-            return _uncertain(action, history, now=now, pace=pace)
+            return _uncertain(action, history, now=now, policy=policy)
 
 
 def _unauthorized_wait(history: Sequence[Attempt]) -> timedelta:
@@ -171,36 +173,36 @@ def _unauthorized_wait(history: Sequence[Attempt]) -> timedelta:
 def _refused(action: Action, history: Sequence[Attempt]) -> Decision:
     last = history[-1]
     if ACTIONS[action].shown_by and is_uncertain(history):
-        return AwaitLook(last.code)
+        return AwaitPoll(last.code)
     return Verdict(ActionState.REFUSED, last.code, KnownBy.ANSWER, None, last.http_status)
 
 
-def _uncertain(action: Action, history: Sequence[Attempt], *, now: datetime, pace: Pace) -> Decision:
+def _uncertain(action: Action, history: Sequence[Attempt], *, now: datetime, policy: RetryPolicy) -> Decision:
     last = history[-1]
     doubt = ACTIONS[action].doubt
     if _exhausted(history):
         match doubt:
             case Doubt.POLL | Doubt.REFUSAL:
-                return AwaitLook(last.code)
+                return AwaitPoll(last.code)
             case Doubt.STATUS:
-                return Again(now, last.code)
+                return RetryAt(now, last.code)
             case Doubt.NOTHING:
                 return _gave_up(history, None)
     if last.outcome == Outcome.UNKNOWN:
         if doubt is Doubt.POLL:
-            return Again(now + timedelta(seconds=2 * pace.cooldown), last.code)
+            return RetryAt(now + timedelta(seconds=2 * policy.cooldown), last.code)
         if doubt is Doubt.STATUS:
-            return Again(now, last.code)  # to ask; the resend has its wait all the same
-    return Again(now + _wait(history, pace), last.code)
+            return RetryAt(now, last.code)  # to ask; the resend has its wait all the same
+    return RetryAt(now + _wait(history, policy), last.code)
 
 
-def _wait(history: Sequence[Attempt], pace: Pace) -> timedelta:
-    return timedelta(seconds=pace.retry_waits[counted(history) - 1] * (1 + pace.chance / 4))
+def _wait(history: Sequence[Attempt], policy: RetryPolicy) -> timedelta:
+    return timedelta(seconds=policy.retry_waits[counted(history) - 1] * (1 + policy.chance / 4))
 
 
-def resend_at(history: Sequence[Attempt], *, now: datetime, pace: Pace) -> datetime:
+def resend_at(history: Sequence[Attempt], *, now: datetime, policy: RetryPolicy) -> datetime:
     """When a row may be sent again whose outcome was asked for and is not there."""
-    return (history[-1].ended_utc or now) + _wait(history, pace)
+    return (history[-1].ended_utc or now) + _wait(history, policy)
 
 
 def _gave_up(history: Sequence[Attempt], not_done: KnownBy | None) -> Verdict:
@@ -267,7 +269,7 @@ def proof(
     return Proof.NOT_DONE if is_as_before else Proof.NOTHING
 
 
-def after_look(
+def after_poll(
     action: Action,
     history: Sequence[Attempt],
     order: Stored,
@@ -276,7 +278,7 @@ def after_look(
     now: datetime,
     other_end: bool = False,
     needs_payment: int | None = None,
-) -> Verdict | Again | None:
+) -> Verdict | RetryAt | None:
     """What a qualified look makes of an unresolved order action; None: it stays as it is."""
     kind = ACTIONS[action]
     if seen == CANCELED and kind.target != CANCELED:
@@ -294,7 +296,7 @@ def after_look(
             return _gave_up(history, KnownBy.POLL)
         return Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL)
     if said == Proof.NOT_DONE and may_be_seen(action, history):
-        return Again(now, history[-1].code)
+        return RetryAt(now, history[-1].code)
     return None
 
 

@@ -6,7 +6,7 @@ from orderbridge.actions import ACTIONS, Doubt
 from orderbridge.model import ActionState, EndedBy, KnownBy, OutboxRow, Verdict
 from orderbridge.rules.lifecycle import ENDS
 from orderbridge.rules.outbox import argument_problem
-from orderbridge.rules.retry import AwaitLook, Decision
+from orderbridge.rules.retry import AwaitPoll, Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def doubts_status(decision: Decision) -> bool:
     """Whether the order's stored status can hardly be right: the service refuses what that status should allow."""
     if isinstance(decision, Verdict):
         return decision.state == ActionState.REFUSED and decision.http_status is not None
-    return isinstance(decision, AwaitLook)
+    return isinstance(decision, AwaitPoll)
 
 
 def is_alarm(row: OutboxRow, verdict: Verdict) -> bool:

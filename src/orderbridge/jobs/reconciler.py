@@ -1,7 +1,9 @@
-"""A poll as a look: what its list shows and lacks may end rows whose outcome is unknown (promise 4).
+"""A poll that reconciles: what its list shows and lacks may end rows whose outcome is unknown (promise 4).
+
+A look, in docs/design.md, is such a poll: complete, unfiltered, successful, and begun after the attempt had ended.
 
 read: the account's unresolved rows, and what is known of their orders, under their locks
-decide: rules.retry.after_look
+decide: rules.retry.after_poll
 write: the verdict, or when to send again
 """
 
@@ -19,7 +21,7 @@ from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.verdicts import Verdicts, tell_verdict
 from orderbridge.model import Document, OutboxRow, Verdict
 from orderbridge.rules.outbox import order_lane
-from orderbridge.rules.retry import Again, after_look, counted, other_end, shown_by
+from orderbridge.rules.retry import RetryAt, after_poll, counted, other_end, shown_by
 from orderbridge.store import actions, locks, orders, unfinished
 from orderbridge.store.database import Database
 
@@ -28,7 +30,7 @@ Unresolved = Mapping[str, Sequence[OutboxRow]]
 _log = structlog.get_logger(__name__)
 
 
-class Looks:
+class Reconciler:
     """The looks of one account."""
 
     def __init__(
@@ -92,7 +94,7 @@ class Looks:
             order, history = known.get(key_of(row)), histories[row.id]
             if order is None or not history:
                 continue
-            decision = after_look(
+            decision = after_poll(
                 row.action,
                 history,
                 order,
@@ -105,7 +107,7 @@ class Looks:
                 case Verdict():
                     if self._verdicts.finish(connection, row, decision, counted(history), now):
                         ended.append((row, decision))
-                case Again():
+                case RetryAt():
                     self._verdicts.carry_out(connection, row, history, decision, now)
                 case None:
                     pass
