@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -24,6 +25,20 @@ settings.register_profile("quick", **PATIENT, max_examples=10)
 settings.load_profile(os.environ.get("ORDERBRIDGE_TEST_PROFILE", "patient"))
 
 MACHINES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
+
+
+# What these play at length is covered by the tests of the parts; to count it would double their time.
+UNCOUNTED = ("sim", "model", "fuzz")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The coverage is that of the other tests alone."""
+    if not config.pluginmanager.hasplugin("_cov"):
+        return
+    folders = [Path(__file__).parent / name for name in UNCOUNTED]
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in folders):
+            item.add_marker("no_cover")
 
 
 @pytest.fixture(autouse=True)
