@@ -128,13 +128,15 @@ def upgrade() -> None:
         refuse_changed_arguments()
     count_silence()
     op.add_column("delivery_accounts", sa.Column("polled_in_turn_with", text()))
-    op.add_column("delivery_accounts", sa.Column("not_stored", sa.Integer, nullable=False, server_default=sa.text("0")))
+    for counted in ("not_stored", "not_written"):
+        op.add_column("delivery_accounts", sa.Column(counted, sa.Integer, nullable=False, server_default=sa.text("0")))
     keep_ids_as_sent()
     find_failed_actions()
 
 
 def downgrade() -> None:
     """From 0002 back to 0001: what only 0002 knows is dropped."""
+    op.drop_column("delivery_accounts", "not_written")
     op.drop_column("delivery_accounts", "not_stored")
     op.drop_column("delivery_accounts", "polled_in_turn_with")
     op.drop_index("delivery_actions_withdraw_ix", "delivery_actions")

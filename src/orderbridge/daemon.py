@@ -80,6 +80,7 @@ class Daemon:
             clock=self._clock,
             verdicts=self._verdicts,
             cooldowns=self.cooldowns,
+            not_written=self.outbox.refused,
         )
         self._common = Common(self._clock)
         self.pulse = Pulse()

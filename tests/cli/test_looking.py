@@ -160,6 +160,7 @@ PLANTED = {
     "cancellation_unseen": cancelled,
     "contents_outdated": lambda pos: received(pos, status_id=2, problem="contents_outdated"),
     "not_stored": lambda pos: pos.execute("UPDATE delivery_accounts SET not_stored = 1"),
+    "not_written": lambda pos: pos.execute("UPDATE delivery_accounts SET not_written = 1"),
     "outcome_unknown": lost_sight_of_a_close,
     "quarantined": lambda pos: put_document(pos, "?"),
 }
@@ -170,6 +171,7 @@ CURED = {
     "cancellation_unseen": "UPDATE delivery_orders SET pos_revision = 2",
     "contents_outdated": "UPDATE delivery_orders SET problem = NULL",
     "not_stored": "UPDATE delivery_accounts SET not_stored = 0",
+    "not_written": "UPDATE delivery_accounts SET not_written = 0",
     "outcome_unknown": "INSERT INTO delivery_actions (action, restaurant_id)"
     " SELECT action, restaurant_id FROM delivery_actions",
     "quarantined": f"UPDATE delivery_quarantine SET resolved_utc = '{NOW_TEXT}'",
@@ -186,10 +188,10 @@ def test_each_cause_shows_its_own_problem_until_it_is_cured(code, run, pos):
     assert ended.json["healthy"] is False
     (problem,) = ended.json["problems"]
     assert (problem["code"], problem["count"]) == (code, 1)
-    assert code in {"quarantined", "not_stored"} or problem["since"] < ago(0)
+    assert code in {"quarantined", "not_stored", "not_written"} or problem["since"] < ago(0)
     assert ended.json["light"] == ("yellow" if code in {"outcome_unknown", "quarantined"} else "red")
     for_people = run("status")
-    assert for_people.out.startswith(f"NEEDS A LOOK ({ended.json['light']})\n  {code} ")
+    assert for_people.out.startswith(f"NEEDS A LOOK ({ended.json['light']})\n  {code}")
     assert f"{problem['cause']} {problem['remedy']}" in for_people.out
     pos.execute(CURED[code])
     assert run("status").out.startswith("healthy\n")

@@ -154,6 +154,7 @@ class Shop:
             clock=clock,
             verdicts=self.verdicts,
             cooldowns=self.cooldowns,
+            not_written=self.outbox.refused,
         )
         self.pollers = {name: self.polling.poller(account) for name, account in self.accounts.items()}
         self._polls_at = dict.fromkeys(self.accounts, 0.0)

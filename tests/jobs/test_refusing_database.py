@@ -212,11 +212,27 @@ async def test_a_row_that_the_database_does_not_take_is_told_once_and_ends_when_
         # SQLite prepares a trigger with each UPDATE: a broken one refuses all of them.
         sent = state == "done" and raises != NO_SUCH_TABLE
         assert shop.row(row)["state"] == ("sending" if sent else "pending")
+        await shop.poll()
+        assert open_codes(shop) == [("not_written", "")]
         allow(shop)
         await asyncio.sleep(60)
         await shop.drain()
     assert shop.row(row)["state"] == "done"
+    await shop.poll()
+    assert open_codes(shop) == []
     assert len(shop.calls("deactivate_food")) == 1
+
+
+async def test_a_row_whose_waiting_could_not_be_said_is_no_longer_refused_once_it_is(shop: Shop):
+    shop.world.refuse_account("kadikoy")
+    row = shop.act("deactivate_food", food_id=1007)
+    refuse(shop, "UPDATE ON delivery_actions")
+    await shop.drain()
+    assert (shop.outbox.refused(), shop.row(row)["error_code"]) == (1, None)
+    allow(shop)
+    await asyncio.sleep(60)
+    await shop.drain()
+    assert (shop.outbox.refused(), shop.row(row)["error_code"]) == (0, "login_refused")
 
 
 async def test_an_outbox_that_has_ended_writes_nothing_more(shop: Shop):

@@ -122,12 +122,18 @@ def test_where_nobody_minds_that_no_till_takes_over_an_answer_is_waited_for_all_
     assert found(replace(limits, unanswered=None), **facts) == []
 
 
+def test_what_an_account_noted_before_it_stopped_polling_says_nothing() -> None:
+    silent = replace(WELL, not_written=2, last_poll_utc=OLD, last_poll_ok_utc=OLD)
+    assert found(accounts=(silent,)) == [(Code.NOT_POLLING, "kadikoy", Severity.SEVERE)]
+
+
 @pytest.mark.parametrize(
     "facts, problem",
     [
         ({"not_taken_over": Pile(3, OLD)}, (Code.NOT_TAKEN_OVER, "", Severity.SEVERE)),
         ({"unseen_cancellations": (("k", OLD),)}, (Code.CANCELLATION_UNSEEN, "k", Severity.SEVERE)),
         ({"accounts": (replace(WELL, not_stored=2),)}, (Code.NOT_STORED, "kadikoy", Severity.SEVERE)),
+        ({"accounts": (replace(WELL, not_written=2),)}, (Code.NOT_WRITTEN, "", Severity.SEVERE)),
         ({"outdated": (("k", OLD),)}, (Code.CONTENTS_OUTDATED, "k", Severity.SEVERE)),
         ({"unknown_outcomes": ((17, OLD),)}, (Code.OUTCOME_UNKNOWN, "17", Severity.WARNING)),
         ({"quarantined": Pile(2, OLD)}, (Code.QUARANTINED, "", Severity.WARNING)),

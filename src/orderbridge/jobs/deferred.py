@@ -4,6 +4,7 @@ What the database refuses is told for each row. Rows that wait for it (it is awa
 together: that it begins, and how many there were when the last of them is written.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
@@ -22,12 +23,13 @@ _log = structlog.get_logger(__name__)
 
 
 class Deferred:
-    """What is put off, each row with its time and whether the database itself refused it."""
+    """What is put off, each row with its time. `refused`: the rows that the database itself did not take."""
 
     def __init__(self, queue: Queue, clock: Clock) -> None:
         self._queue = queue
         self._clock = clock
-        self._rows: dict[int, tuple[float, bool]] = {}
+        self._times: dict[int, float] = {}
+        self.refused: set[int] = set()
         self._waiting: set[int] = set()
         self._waited: set[int] = set()  # since that was told
 
@@ -56,23 +58,25 @@ class Deferred:
         began = not self._waiting
         for row_id, error in failed.items():
             refused = error is not None and is_refused(error)
-            if refused and not self.is_refused(row_id):
+            if refused and row_id not in self.refused:
                 _tell_refused(row_id, error, rows.get(row_id))
+            (self.refused if refused else self._waiting).add(row_id)
             if not refused:
-                self._waiting.add(row_id)
-            self._rows[row_id] = self._clock.monotonic() + (REFUSED_S if refused else STUCK_S), refused
+                self.refused.discard(row_id)
+            self._times[row_id] = self._clock.monotonic() + (REFUSED_S if refused else STUCK_S)
         self._waited |= self._waiting
         if began and self._waiting:
             causes = sorted({_name(error) for row_id, error in failed.items() if row_id in self._waiting and error})
             _log.warning("action.verdicts_wait", rows=len(self._waiting), first=min(self._waiting), errors=causes)
         for row_id in failed:
-            if self.is_refused(row_id):
+            if row_id in self.refused:
                 self._waits_no_more(row_id)
-        return {row_id: self._rows[row_id][0] for row_id in failed}
+        return {row_id: self._times[row_id] for row_id in failed}
 
     def forget(self, row_id: int) -> None:
         """It was written, or is gone."""
-        self._rows.pop(row_id, None)
+        self._times.pop(row_id, None)
+        self.refused.discard(row_id)
         self._waits_no_more(row_id)
 
     def _waits_no_more(self, row_id: int) -> None:
@@ -84,11 +88,7 @@ class Deferred:
 
     def waits(self, row_id: int) -> bool:
         """Whether its time has not come."""
-        return row_id in self._rows and self._rows[row_id][0] > self._clock.monotonic()
-
-    def is_refused(self, row_id: int) -> bool:
-        """Whether the database itself refused it when it was last tried."""
-        return row_id in self._rows and self._rows[row_id][1]
+        return self._times.get(row_id, -math.inf) > self._clock.monotonic()
 
 
 def is_refused(error: Exception) -> bool:

@@ -63,7 +63,7 @@ def _facts(
     connection: Connection, settings: config.Settings, limits: Thresholds, now: datetime, unsafe: str | None
 ) -> Facts:
     known = health.polling(connection, [account.fingerprint for account in settings.accounts])
-    names = ("state", "last_poll_utc", "last_poll_ok_utc", "last_error", "next_poll_utc", "in_turn_with", "not_stored")
+    names = [field.name for field in fields(Polling) if field.name != "name"]
     late, unseen = limits.not_taken_over, limits.cancellation_unseen
     return Facts(
         accounts=tuple(

@@ -77,7 +77,7 @@ class Ledger:
         """Whether it is worth waiting: what the database refuses is not waited for at the end."""
         if self.failed is not None:
             return False
-        return self.is_writing or not all(map(self._deferred.is_refused, self._put_off))
+        return self.is_writing or not self._put_off.keys() <= self._deferred.refused
 
     def close(self) -> None:
         """Try nothing again: the database is about to be closed. The next start finds these rows as they are."""

@@ -136,6 +136,10 @@ class Outbox:
     def _has_work(self) -> bool:
         return not self._stopping or self.is_busy()
 
+    def refused(self) -> int:
+        """How many rows the database itself does not let us write."""
+        return len(self._deferred.refused)
+
     def is_busy(self) -> bool:
         """Whether a request is under way, or an outcome is to be written."""
         return bool(self._under_way.total() or self._ledger.is_busy())

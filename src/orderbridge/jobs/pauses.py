@@ -57,6 +57,8 @@ class Pauses:
         for code, rows in self._silent_rows():
             told, failed = await write_batch(self._database, partial(self._say, code), rows)
             self._deferred.put_aside(failed)
+            for row in told:
+                self._deferred.forget(row.id)
             if not told:
                 self._forget(rows)
 

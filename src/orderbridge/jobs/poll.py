@@ -6,6 +6,7 @@ that are polled in turn). What was delivered goes to jobs.intake.
 """
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -55,6 +56,7 @@ class Poller:
         places: Places,
         clock: Clock,
         timeout_s: float,
+        not_written: Callable[[], int],
         needs_payment_id: int | None = None,
     ) -> None:
         self._account = account
@@ -66,6 +68,7 @@ class Poller:
         self._places = places
         self._clock = clock
         self._timeout_s = timeout_s
+        self._not_written = not_written
         self._needs_payment_id = needs_payment_id
         self._listened_until: float | None = None  # by the monotonic clock: since then nothing was counted
         self._asking = Asking()
@@ -111,7 +114,8 @@ class Poller:
         good: Success | None = None
         if asked is None:
             counts.ok = True
-            good = Success(self._who, self._clock.now(), next_poll, self._listened(answered), counts.not_stored)
+            listened = self._listened(answered)
+            good = Success(self._who, self._clock.now(), next_poll, listened, counts.not_stored, self._not_written())
         else:
             await self._note_state("failing", "list_too_large: asked for by status", "list_too_large")
         counts.again_in = max(self._slot(), 0.0)

@@ -40,8 +40,9 @@ class Polling:
         clock: Clock,
         verdicts: Verdicts,
         cooldowns: Cooldowns,
+        not_written: Callable[[], int],
     ) -> None:
-        """`configured`: the names of all accounts."""
+        """`configured`: the names of all accounts. `not_written`: outbox rows that the database refuses."""
         self._market = market
         self._configured = frozenset(configured)
         self._database = database
@@ -49,6 +50,7 @@ class Polling:
         self._clock = clock
         self._verdicts = verdicts
         self._cooldowns = cooldowns
+        self._not_written = not_written
         many = together_s(len(configured), market.cooldown_seconds) > 0
         longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)
         self._notes = Notes(database, clock, longest=longest, many=many)
@@ -90,6 +92,7 @@ class Polling:
             places=self._places,
             clock=self._clock,
             timeout_s=self._market.timeout_seconds,
+            not_written=self._not_written,
             needs_payment_id=self._market.needs_payment_status_id,
         )
 

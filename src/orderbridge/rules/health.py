@@ -43,6 +43,7 @@ class Code(StrEnum):
     ACCEPT_FAILED = "accept_failed"
     CANCELLATION_UNSEEN = "cancellation_unseen"
     NOT_STORED = "not_stored"
+    NOT_WRITTEN = "not_written"
     CONTENTS_OUTDATED = "contents_outdated"
     OUTCOME_UNKNOWN = "outcome_unknown"
     QUARANTINED = "quarantined"
@@ -93,6 +94,7 @@ class Polling:
     last_error: str | None = None
     next_poll_utc: datetime | None = None
     not_stored: int = 0  # orders of the last poll that neither the tables nor quarantine could hold
+    not_written: int = 0  # outbox rows of all accounts that the database did not let the daemon write at the last poll
     in_turn_with: str | None = None  # the accounts that share one cooldown, this one among them: "a, b"
 
 
@@ -168,12 +170,17 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
 
 
 def _accounts(accounts: tuple[Polling, ...], limits: Thresholds, now: datetime) -> Iterator[Problem]:
+    not_written = 0
     for account in accounts:
         sharing = len((account.in_turn_with or "").split(","))
         if (problem := _polling(account, limits.late * sharing, now)) is not None:
             yield problem
+        else:  # what an account that does not poll has noted may be long over
+            not_written = max(not_written, account.not_written)
         if account.not_stored:
             yield Problem(Code.NOT_STORED, account.name, None, Severity.SEVERE, account.not_stored)
+    if not_written:
+        yield Problem(Code.NOT_WRITTEN, "", None, Severity.SEVERE, not_written)
     for names in dict.fromkeys(account.in_turn_with for account in accounts if account.in_turn_with):
         yield Problem(Code.COOLDOWN_SHARED, names, None, Severity.WARNING)
 

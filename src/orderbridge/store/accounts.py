@@ -43,6 +43,7 @@ _SUCCEEDED = _NOTE.values(
     next_poll_utc=bindparam("next"),
     listened_seconds=accounts.c.listened_seconds + bindparam("listened"),
     not_stored=bindparam("lost"),
+    not_written=bindparam("refused"),
 )
 
 NONCE_BYTES = 12
@@ -125,7 +126,8 @@ def note_poll(connection: Connection, fingerprint: str, **values: Any) -> None:
 class Success:
     """A good poll. `listened_s`: whole seconds of listening since the one before it (store.silence).
 
-    `not_stored`: how many of its documents neither the tables nor quarantine could hold.
+    `not_stored`: how many of its documents neither the tables nor quarantine could hold. `not_written`: how many outbox
+    rows, of all accounts, the database does not let us write.
     """
 
     fingerprint: str
@@ -133,6 +135,7 @@ class Success:
     next_poll: datetime
     listened_s: int
     not_stored: int = 0
+    not_written: int = 0
 
 
 def note_successes(connection: Connection, polls: Sequence[Success]) -> None:
@@ -146,6 +149,7 @@ def note_successes(connection: Connection, polls: Sequence[Success]) -> None:
                 "next": poll.next_poll,
                 "listened": poll.listened_s,
                 "lost": poll.not_stored,
+                "refused": poll.not_written,
             }
             for poll in polls
         ],

@@ -47,6 +47,7 @@ _POLLING = select(
     accounts.c.next_poll_utc,
     accounts.c.polled_in_turn_with.label("in_turn_with"),
     accounts.c.not_stored,
+    accounts.c.not_written,
 )
 _RECEIVED = (
     select(orders.c.payment_key, orders.c.received_utc, orders.c.pos_revision, orders.c.scheduled_for)
@@ -103,7 +104,7 @@ _QUARANTINED = _oldest(quarantine.c.first_seen_utc, literal_column(UNRESOLVED))
 
 
 def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, RowMapping]:
-    """By fingerprint: state, last_poll_utc, last_poll_ok_utc, last_error, in_turn_with, not_stored."""
+    """By fingerprint: state, last_poll_utc, last_poll_ok_utc, last_error, in_turn_with, not_stored, not_written."""
     # All of them: there are few others, and no database takes a list of thousands of fingerprints well.
     rows = connection.execute(_POLLING).mappings()
     wanted = set(fingerprints)

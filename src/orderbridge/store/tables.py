@@ -404,6 +404,7 @@ class _Accounts(TypedColumns):
     listened_seconds = Column(big(), nullable=False, server_default=text("0"))
     polled_in_turn_with = Column(long_text())
     not_stored = Column(Integer, nullable=False, server_default=text("0"))
+    not_written = Column(Integer, nullable=False, server_default=text("0"))
 
 
 accounts = Table("delivery_accounts", metadata, _Accounts)

@@ -335,6 +335,10 @@ ALTER TABLE delivery_accounts ADD not_stored INTEGER NOT NULL DEFAULT 0;
 
 GO
 
+ALTER TABLE delivery_accounts ADD not_written INTEGER NOT NULL DEFAULT 0;
+
+GO
+
 ALTER TABLE delivery_orders ADD service_key NVARCHAR(36) COLLATE Latin1_General_BIN2 NULL;
 
 GO

@@ -20,7 +20,7 @@ UPDATE delivery_accounts SET next_poll_utc=:next_poll_utc WHERE delivery_account
 UPDATE delivery_accounts SET state=:state, last_poll_ok_utc=:last_poll_ok_utc WHERE delivery_accounts.fingerprint = :mine;
 
 -- accounts.note_successes
-UPDATE delivery_accounts SET state=:state, last_poll_ok_utc=:polled, next_poll_utc=:next, last_error=:last_error, listened_seconds=(delivery_accounts.listened_seconds + :listened), not_stored=:lost WHERE delivery_accounts.fingerprint = :mine;
+UPDATE delivery_accounts SET state=:state, last_poll_ok_utc=:polled, next_poll_utc=:next, last_error=:last_error, listened_seconds=(delivery_accounts.listened_seconds + :listened), not_stored=:lost, not_written=:refused WHERE delivery_accounts.fingerprint = :mine;
 
 -- accounts.reserve_polls
 UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :now) AND delivery_accounts.fingerprint IN (%(some_1)s);
@@ -348,7 +348,7 @@ FROM delivery_accounts
 WHERE delivery_accounts.name = delivery_orders.account) - :param_1 AND (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for <= :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2);
 
 -- health.polling
-SELECT delivery_accounts.fingerprint, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.last_error, delivery_accounts.next_poll_utc, delivery_accounts.polled_in_turn_with AS in_turn_with, delivery_accounts.not_stored
+SELECT delivery_accounts.fingerprint, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.last_error, delivery_accounts.next_poll_utc, delivery_accounts.polled_in_turn_with AS in_turn_with, delivery_accounts.not_stored, delivery_accounts.not_written
 FROM delivery_accounts;
 
 -- health.received
