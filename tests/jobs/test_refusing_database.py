@@ -225,9 +225,16 @@ async def test_a_row_that_the_database_does_not_take_is_told_once_and_ends_when_
 
 async def test_a_row_whose_waiting_could_not_be_said_is_no_longer_refused_once_it_is(shop: Shop):
     shop.world.refuse_account("kadikoy")
+    shop.act("deactivate_food", food_id=1007)
+    for _ in range(3):  # from now on the next login is minutes away
+        await shop.drain()
+        await asyncio.sleep(shop.account.paused())
+    await shop.drain()
+    shop.till.execute("DELETE FROM delivery_actions")
     row = shop.act("deactivate_food", food_id=1007)
     refuse(shop, "UPDATE ON delivery_actions")
     await shop.drain()
+    assert shop.account.paused() > 120
     assert (shop.outbox.refused(), shop.row(row)["error_code"]) == (1, None)
     allow(shop)
     await asyncio.sleep(60)
