@@ -220,6 +220,8 @@ async def test_a_call_that_was_taken_before_the_script_was_cleared_waits_no_more
     "values",
     [
         {"operation": "acept"},
+        {"kind": "drop"},
+        {"when": "after"},
         {"status": 99},
         {"status": 600},
         {"size": 0},

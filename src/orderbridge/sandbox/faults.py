@@ -74,6 +74,9 @@ class Fault:
 
     def __post_init__(self) -> None:
         """Refuse what would never fit a call, or only fail when the fault is played."""
+        for name, kind in (("kind", FaultKind), ("when", When)):
+            if not isinstance(getattr(self, name), kind):  # a text would never be it, and pass for the default
+                raise BadFault(f"{name}: {getattr(self, name)!r} is none of {', '.join(map(str, kind))}")
         if self.operation not in (EVERY_OPERATION, *rules.Operation):
             raise BadFault(f"operation: {self.operation!r} is none of *, {', '.join(rules.Operation)}")
         head = "".join((self.content_type, *self.headers, *self.headers.values()))
