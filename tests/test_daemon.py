@@ -403,6 +403,19 @@ async def test_a_sigterm_finishes_what_is_in_flight_and_exits_0(configuration: P
     assert (till.state(row), till.status(order)) == ("done", 2)
 
 
+async def opened(pipe: Path) -> int:
+    """Its end to write to, once somebody reads there."""
+    found: list[int] = []
+
+    def is_read() -> bool:
+        with contextlib.suppress(OSError):
+            found.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(found)
+
+    await until(is_read)
+    return found[0]
+
+
 SPOILED = {
     "no configuration": lambda text: "language = 7",
     "no certificate": lambda text: re.sub(r"ca_file = .*", "ca_file = 'orderbridge.toml'", text),
@@ -412,6 +425,25 @@ SPOILED = {
 
 def spoil(configuration: Path, how: str) -> None:
     configuration.write_text(SPOILED[how](configuration.read_text()))
+
+
+async def test_a_sighup_that_comes_while_the_program_starts_is_heard(
+    configuration: Path, till: Till, world: World, tmp_path: Path
+):
+    secret = tmp_path / "rest"
+    secret.unlink()
+    os.mkfifo(secret, 0o600)
+    order = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        pipe = await opened(secret)
+        daemon.send_signal(signal.SIGHUP)  # it is reading its configuration
+        secret.unlink()
+        secret.write_text("sandbox-kadikoy-secret")
+        secret.chmod(0o600)
+        os.write(pipe, b"no longer right")
+        os.close(pipe)
+        await until(lambda: order.acknowledged or daemon.returncode is not None)
+        assert await ended(daemon, signal.SIGTERM) == 0
 
 
 async def test_a_sighup_reads_changed_secrets(configuration: Path, till: Till, world: World, tmp_path: Path):

@@ -1,6 +1,7 @@
 """How the daemon ends: no job that does not matter holds it up, and no failure is hidden."""
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from structlog.testing import capture_logs
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
+from orderbridge.errors import FileLost
 from orderbridge.sandbox import Fault, Options, Sandbox, World
 
 WITHIN_S = 60.0  # half of what a request that hangs takes
@@ -62,6 +64,34 @@ async def test_a_stop_in_the_middle_of_a_job_is_no_crash(settings: config.Settin
             await running
     events = [line["event"] for line in lines]
     assert (events[-1], "job.crashed" in events) == ("daemon.stopped", False)
+
+
+async def test_of_two_that_meet_the_same_trouble_none_is_told_without_words(
+    settings: config.Settings, monkeypatch: pytest.MonkeyPatch
+):
+    """A file that is taken away is met by the watch over it, and by what the outbox still has to write."""
+    unheard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    daemon = Daemon(settings)
+
+    stopped = asyncio.Event()
+
+    async def lost() -> None:
+        raise FileLost("it is not there any more")
+
+    async def lost_in_the_end() -> None:
+        await stopped.wait()
+        await lost()
+
+    monkeypatch.setattr(daemon, "_watch", lost)
+    monkeypatch.setattr(daemon.outbox, "run", lost_in_the_end)
+    monkeypatch.setattr(daemon.outbox, "stop", stopped.set)
+    async with asyncio.timeout(WITHIN_S):
+        with pytest.raises(FileLost):
+            await daemon.run()
+    gc.collect()  # a task whose error nobody has looked at says so when it goes
+    await asyncio.sleep(0)
+    assert unheard == []
 
 
 async def test_a_background_task_that_fails_ends_the_daemon_with_its_error(

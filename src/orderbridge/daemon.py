@@ -262,7 +262,8 @@ class Daemon:
                 task.cancel()
         else:
             await self._note_rest()
-        await asyncio.gather(*unimportant, *late, return_exceptions=True)
+        # Of a file that is lost the outbox hears, too: nobody has looked at that error yet.
+        await asyncio.gather(*unimportant, *busy, return_exceptions=True)
         for account in self.accounts.values():
             await account.close()
         await self._wire.close()

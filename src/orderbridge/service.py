@@ -57,6 +57,7 @@ class Service:
         loop = asyncio.get_running_loop()
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)
+        systemd.hear_reloads()
         alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._say))
         self._serving = asyncio.create_task(self._serve())
         try:

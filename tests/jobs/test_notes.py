@@ -79,6 +79,38 @@ async def test_none_may_leave_before_its_note_is_on_disk(notes: Notes, book: Boo
     assert sorted(left) == sorted(NAMES)
 
 
+@pytest.mark.parametrize("seconds", [[25.0], [25.0, 40.0], [25.0, 40.0, 40.0], [1.5, 0.0]])
+async def test_a_note_that_was_long_on_its_way_to_the_disk_covers_the_whole_poll_all_the_same(
+    notes: Notes, book: Book, clock: FakeClock, seconds: list[float]
+):
+    real, slow = book.database.run, iter(seconds)
+
+    async def run(work: Any, **options: Any) -> Any:
+        done = await real(work, **options)
+        await asyncio.sleep(next(slow, 0.0))  # on a slow disk, or for a standby, a commit returns when it returns
+        return done
+
+    book.database.run = run  # type: ignore[method-assign]
+    assert await asyncio.gather(*map(notes.reserve, NAMES)) == [None] * 3
+    assert min(book.column("next_poll_utc").values()) >= text_of(clock.now() + LONGEST)
+
+
+async def test_only_a_note_before_a_request_is_made_anew(notes: Notes, book: Book):
+    later = START + timedelta(seconds=12)
+    book.database.write_now(lambda tx: accounts.note_poll(tx, "kadikoy", next_poll_utc=later))
+    real = book.database.run
+
+    async def run(work: Any, **options: Any) -> Any:
+        done = await real(work, **options)
+        await asyncio.sleep(25.0)
+        return done
+
+    book.database.run = run  # type: ignore[method-assign]
+    assert await asyncio.gather(notes.reserve("kadikoy"), notes.succeeded(good("moda"))) == [later, None]
+    assert book.column("next_poll_utc")["kadikoy"] == text_of(later)
+    assert book.column("next_poll_utc")["moda"] == text_of(START + timedelta(seconds=30))
+
+
 async def test_none_leaves_when_the_commit_fails(notes: Notes, book: Book):
     def fail(_: Any) -> None:
         raise OperationalError("COMMIT", None, sqlite3.OperationalError("database is locked"))

@@ -30,6 +30,7 @@ from orderbridge.store.database import Database
 
 BEFORE_S = 0.02  # many accounts: a note before a request waits so long for others
 AFTER_S = 0.4  # many accounts: a note after an answer does
+LATE_S = 1.0  # a note before a request that takes longer to be on disk is made anew
 
 Failure = dict[str, Any]  # columns of the account
 
@@ -58,6 +59,7 @@ class Notes:
         self._longest = longest
         self._many = many
         self._waiting: list[_Note] = []
+        self._made = 0.0  # when the notes before requests were, by the monotonic clock
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
 
@@ -123,6 +125,7 @@ class Notes:
                 found = await self._database.run(partial(self._note, group))
             except _NotAllDue:
                 found = await self._database.run(partial(self._note, group, singly=True))
+            await self._make_anew([note.who for note in group if note.what is None and found.get(note.who) is None])
         except Exception as error:  # noqa: BLE001 - it belongs to who asked
             if len(group) > 1 and not concerns_all(self._database, error):
                 for note in group:
@@ -135,6 +138,19 @@ class Notes:
             for note in group:
                 if not note.done.done():  # else who asked has gone
                     note.done.set_result(found.get(note.who) if note.what is None else None)
+
+    async def _make_anew(self, leaving: Sequence[str]) -> None:
+        """Until one takes no longer than it leaves room for: each leaves room for as much as the one before it took."""
+        late_s = LATE_S
+        while leaving and (took_s := self._clock.monotonic() - self._made) > late_s:
+            late_s = took_s + LATE_S
+            await self._database.run(partial(self._note_anew, leaving, timedelta(seconds=late_s)))
+
+    def _note_anew(self, leaving: Sequence[str], late: timedelta, connection: Connection) -> None:
+        self._made = self._clock.monotonic()
+        until = self._clock.now() + self._longest + late
+        for who in leaving:
+            accounts.note_poll(connection, who, next_poll_utc=until)
 
     def _note(
         self, group: Sequence[_Note], connection: Connection, *, singly: bool = False
@@ -149,7 +165,7 @@ class Notes:
         if not leaving:
             return {}
         self._database.durability.ask(connection)
-        now = self._clock.now()
+        now, self._made = self._clock.now(), self._clock.monotonic()
         until = now + self._longest
         if len(leaving) > 1 and not singly:
             if not accounts.reserve_polls(connection, leaving, now=now, until=until):

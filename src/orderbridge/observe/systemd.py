@@ -1,6 +1,7 @@
 """What systemd is told: ready, reloading, stopping, still alive, and how bad a line is. Without it nothing is said."""
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -12,6 +13,16 @@ STOPPING = "STOPPING=1"
 ALIVE = "WATCHDOG=1"
 PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's, as the journal reads them
 WITHIN_S = 0.5  # the queue takes ten messages; the event loop does not wait for one who does not read
+
+
+def hold_reloads() -> None:
+    """A SIGHUP that comes before anybody hears it waits. It would end the process, and systemd takes that for a wish."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+
+
+def hear_reloads() -> None:
+    """From now on it has a handler; one that has waited comes at once."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
 def reloading() -> str:
