@@ -8,6 +8,7 @@ import re
 import signal
 import sqlite3
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from orderbridge.rules import tokens
 from orderbridge.sandbox import Fault, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
 from orderbridge.sandbox.state import Order
+from orderbridge.service import Service
+from orderbridge.store.leader import LeaderLock
 
 COOLDOWN_S = 0.2
 TIMEOUT_S = 5  # of a request: no test waits for it, and a machine that stands still for a second is no broken line
@@ -425,6 +428,36 @@ SPOILED = {
 
 def spoil(configuration: Path, how: str) -> None:
     configuration.write_text(SPOILED[how](configuration.read_text()))
+
+
+async def test_a_sighup_while_the_right_to_work_is_asked_for_is_not_forgotten(
+    sandbox: Sandbox, till: Till, monkeypatch: pytest.MonkeyPatch
+):
+    former, new = (settings_for(sandbox, till, name) for name in ("besiktas", "kadikoy"))
+    asked, answered, at_work = threading.Event(), threading.Event(), []
+    take, run = LeaderLock.take, Daemon.run
+
+    def take_late(lock: LeaderLock) -> bool:
+        asked.set()
+        assert answered.wait(WITHIN_S)
+        return take(lock)
+
+    async def watched(daemon: Daemon) -> None:
+        at_work.append(list(daemon.accounts))
+        await run(daemon)
+
+    monkeypatch.setattr(LeaderLock, "take", take_late)
+    monkeypatch.setattr(Daemon, "run", watched)
+    running = Service(former, lambda: new)
+    task = asyncio.create_task(running.run())
+    await until(asked.is_set)
+    running._reload()
+    await until(running._called.is_set)
+    answered.set()
+    await until(lambda: at_work)
+    running._end()
+    await task
+    assert at_work == [["kadikoy"]]
 
 
 async def test_a_sighup_that_comes_while_the_program_starts_is_heard(

@@ -122,7 +122,7 @@ class Service:
         while not self._called.is_set():
             try:
                 if await detached(leader.take):
-                    return True
+                    return not self._called.is_set()  # it may have come while we asked
             except DBAPIError:
                 if not waiting:  # at the start it is said, and the exit code tells it
                     raise
