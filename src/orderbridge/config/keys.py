@@ -6,6 +6,7 @@ Nothing here reads a secret's file or the environment: settings made by hand, as
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
@@ -171,10 +172,10 @@ class Account(_Table):
     restaurants: tuple[RestaurantRule, ...] = ()
     _fingerprint: str = PrivateAttr(default="")
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """What the cooldown and the stored token hang on; see the function of this name."""
-        return self._fingerprint
+        return self._fingerprint  # pydantic looks long for what is private, and health asks for thousands
 
     @property
     def application(self) -> str:

@@ -62,16 +62,11 @@ def thresholds(settings: config.Settings) -> Thresholds:
 def _facts(
     connection: Connection, settings: config.Settings, limits: Thresholds, now: datetime, unsafe: str | None
 ) -> Facts:
-    known = health.polling(connection, [account.fingerprint for account in settings.accounts])
-    names = [field.name for field in fields(Polling) if field.name != "name"]
+    names = {account.fingerprint: account.name for account in settings.accounts}
+    known = health.polling(connection, names.keys())
     late, unseen = limits.not_taken_over, limits.cancellation_unseen
     return Facts(
-        accounts=tuple(
-            Polling(account.name, **{name: known[account.fingerprint][name] for name in names})
-            if account.fingerprint in known
-            else Polling(account.name)
-            for account in settings.accounts
-        ),
+        accounts=tuple(Polling(name, *known.get(fingerprint, ())) for fingerprint, name in names.items()),
         received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)),
         not_taken_over=Pile() if late is None else Pile(*health.not_taken_over(connection, now - late)),
         unseen_cancellations=()

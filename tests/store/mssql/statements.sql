@@ -348,7 +348,7 @@ FROM delivery_accounts
 WHERE delivery_accounts.name = delivery_orders.account) - :param_1 AND (delivery_orders.scheduled_for IS NULL OR delivery_orders.scheduled_for <= :scheduled_for_1 OR delivery_orders.scheduled_for NOT LIKE :scheduled_for_2);
 
 -- health.polling
-SELECT delivery_accounts.fingerprint, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.last_error, delivery_accounts.next_poll_utc, delivery_accounts.polled_in_turn_with AS in_turn_with, delivery_accounts.not_stored, delivery_accounts.not_written
+SELECT delivery_accounts.fingerprint, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.last_error, delivery_accounts.next_poll_utc, delivery_accounts.not_stored, delivery_accounts.not_written, delivery_accounts.polled_in_turn_with
 FROM delivery_accounts;
 
 -- health.received
