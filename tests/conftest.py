@@ -4,10 +4,13 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from tests import databases
 
 from orderbridge import hiding
@@ -28,17 +31,34 @@ MACHINES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE
 
 
 # What these play at length is covered by the tests of the parts; to count it would double their time.
-UNCOUNTED = ("sim", "model", "fuzz")
+UNCOUNTED = (
+    "sim",
+    "model",
+    "fuzz",
+    "live",
+    "jobs/test_a_month.py",
+    "jobs/test_matrix_outbox.py",
+    "jobs/test_mutilated_orders.py",
+    "jobs/test_open_points.py",
+    "marketplace/test_matrix.py",
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The coverage is that of the other tests alone."""
     if not config.pluginmanager.hasplugin("_cov"):
         return
-    folders = [Path(__file__).parent / name for name in UNCOUNTED]
+    places = [Path(__file__).parent / name for name in UNCOUNTED]
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in folders):
+        if any(item.path.is_relative_to(place) for place in places):
             item.add_marker("no_cover")
+
+
+@pytest.fixture(autouse=True)
+def uncounted_children(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not counted here is not counted in the processes that it starts."""
+    if request.node.get_closest_marker("no_cover"):
+        monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +88,31 @@ def closed_port() -> Iterator[int]:
     with socket.socket() as kept:
         kept.bind(("127.0.0.1", 0))
         yield kept.getsockname()[1]
+
+
+# ---- statements ------------------------------------------------------------------------------------------------------
+
+_compiled: dict[Any, Any] = {}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compiled_once() -> Iterator[None]:
+    """SQLite's statements are compiled once in a run, and not for each file: that took a fifth of most tests' time.
+
+    SQLAlchemy finds them by the engine's dialect, and all of ours are made with the same options.
+    """
+
+    def make(*arguments: Any, **options: Any) -> Engine:
+        engine = create_engine(*arguments, **options)
+        if isinstance(engine.dialect, SQLiteDialect_pysqlite):
+            engine.update_execution_options(compiled_cache=_compiled)
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orderbridge.store.database.create_engine", make)
+        patch.setattr(SQLiteDialect_pysqlite, "__eq__", lambda one, other: type(one) is type(other))
+        patch.setattr(SQLiteDialect_pysqlite, "__hash__", lambda one: hash(type(one)))
+        yield
 
 
 # ---- databases -------------------------------------------------------------------------------------------------------
