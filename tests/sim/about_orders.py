@@ -71,6 +71,7 @@ class OnlyDelivered(Invariant):
     def __init__(self) -> None:
         self._answers: dict[str, Call] = {}  # by account: the latest list that came in whole
         self._told: dict[tuple[int, str], list[Call]] = defaultdict(list)
+        self._open: list[Call] = []  # acknowledgements on the wire, and some that were
         self._actions: dict[str, float] = {}  # when an action of that order last ended
         self._flying: dict[str, int] = defaultdict(int)
         self._unresolved: dict[int, str] = {}
@@ -103,7 +104,8 @@ class OnlyDelivered(Invariant):
             self._check(call)
 
     def _open_acknowledgements(self, account: str) -> list[Call]:
-        return [call for calls in self._told.values() for call in calls if not call.ended and call.account == account]
+        self._open = [call for call in self._open if not call.ended]
+        return [call for call in self._open if call.account == account]
 
     def _check(self, call: Call) -> None:
         key, now = call.argument, self.sim.now()
@@ -122,6 +124,7 @@ class OnlyDelivered(Invariant):
         if before and not (len(before) == 1 and before[0].status == 401):
             self.broken(f"#{call.number} acknowledges {key} again after #{before[-1].number}")
         before.append(call)
+        self._open.append(call)
         if self._flying[key] or self._actions.get(key, -1.0) >= answer.left_at:
             self.broken(f"#{call.number} acknowledges {key}: an action was on the wire since the poll began")
         if self._given_up.get(key, -1.0) >= answer.left_at:

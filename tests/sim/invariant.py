@@ -23,25 +23,17 @@ class Invariant:
 
     promise = ""
     sim: "Sim"
-    _connection: sqlite3.Connection | None = None
 
     def broken(self, text: str) -> None:
         self.sim.violated(self.promise, text)
 
     def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
         """What is committed."""
-        if self._connection is None:
-            self._connection = sqlite3.connect(self.sim.path, isolation_level=None, timeout=0)
-            self._connection.row_factory = sqlite3.Row
-        return self._connection.execute(sql, values).fetchall()
+        return self.sim.committed.execute(sql, values).fetchall()
 
     def is_unresolved(self, key: str) -> bool:
         """Whether a row of that order is on the wire, or nobody knows yet what became of it."""
         return bool(self.rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND state = 'sending'", key))
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
 
 
 def time_of(text: str) -> datetime:

@@ -88,6 +88,7 @@ def simulate(plan: Plan, folder: Path, invariants: "list[Invariant]") -> Sim:
         with _surroundings(sim):
             loop.run_until_complete(sim.play())
             loop.run_until_complete(_end_all())
+        sim.close()
         return sim
     finally:
         asyncio.set_event_loop(None)
