@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection
 from tests.jobs.shop import Shop, listing
 
-from orderbridge.jobs.claims import Held
+from orderbridge.rules.claims import Held
 from orderbridge.sandbox import Fault, When
 from orderbridge.store import orders
 

@@ -6,45 +6,16 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from orderbridge.actions import ORDER_ACTIONS, key_of
+from orderbridge.actions import key_of
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.send import Claim
-from orderbridge.model import ActionState, Attempt, OutboxRow, Stored, Verdict
+from orderbridge.model import Attempt, OutboxRow, Stored
+from orderbridge.rules.claims import Gone, Held, Incomplete, Leaves, Stays, judge
 from orderbridge.rules.lines import Entry
-from orderbridge.rules.outbox import order_end
-from orderbridge.rules.retry import NextRequest, RetryAt, RetryPolicy, may_be_seen, next_request, resend_at
+from orderbridge.rules.retry import RetryPolicy
 from orderbridge.store import actions, orders, unfinished
 from orderbridge.store.unfinished import ServerClock
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Somebody else holds the row: it is left for a moment."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """The row is not unfinished any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The row is not as the queue has it."""
-
-    row: OutboxRow
-
-
-@dataclass(frozen=True, slots=True)
-class Incomplete:
-    """The queue does not know these rows of the same order yet: which goes first is decided when it does."""
-
-    unknown: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PollInFlight:
-    """A poll of its account is under way that may show what became of its last request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +25,7 @@ class Unwritten:
     error: Exception | None = None
 
 
-Said = Claim | Verdict | Held | Gone | Changed | Incomplete | PollInFlight | Unwritten
-
-
-def differs(row: OutboxRow, fresh: OutboxRow) -> bool:
-    """Whether a row has changed since it was read, in what a decision hangs on."""
-    return (row.state, row.withdraw, row.next_attempt_utc, row.expires_utc) != (
-        fresh.state,
-        fresh.withdraw,
-        fresh.next_attempt_utc,
-        fresh.expires_utc,
-    )
+Said = Claim | Stays | Unwritten
 
 
 class Claims:
@@ -114,31 +75,22 @@ class Claims:
     def _judge(
         self, entry: Entry, row: OutboxRow, order: Stored | None, history: tuple[Attempt, ...], now: datetime
     ) -> Said:
-        if differs(entry.row, row):
-            return Changed(row)
         account = entry.account or ""
-        if row.action in ORDER_ACTIONS:
-            # An unresolved row was allowed when it was first sent; only an answer or a look ends it now.
-            verdict = order_end(row, order) if row.state == ActionState.PENDING else None
-            if verdict is not None:
-                return verdict
-            if order is None:
-                return Held()  # it was sent once: it waits for its order, and expires
-            if order.account != account:
-                return Changed(replace(row, owner=order.account))
-        owner = self._accounts[account]
-        if owner.poll_in_flight and may_be_seen(row.action, history):
-            return PollInFlight()
-        return self._claim(entry, row, owner, history, now)
-
-    def _claim(
-        self, entry: Entry, row: OutboxRow, account: Account, history: tuple[Attempt, ...], now: datetime
-    ) -> Claim:
-        step, again = next_request(row.action, history), None
-        if step == NextRequest.ASK_THEN_SEND:
-            at = resend_at(history, now=now, policy=self._policy())
-            again = RetryAt(at, history[-1].code) if at > now else None
-        return Claim(row, entry.lane, account, step, history, number=len(history) + 1, again=again)
+        owner = self._accounts.get(account)
+        said = judge(
+            entry.row,
+            row,
+            order,
+            history,
+            account=account,
+            poll_in_flight=owner is not None and owner.poll_in_flight,
+            now=now,
+            policy=self._policy,
+        )
+        if not isinstance(said, Leaves):
+            return said
+        number = len(history) + 1
+        return Claim(row, entry.lane, self._accounts[account], said.request, history, number, said.again)
 
 
 def _called(said: Said, service_id: str | None) -> Said:

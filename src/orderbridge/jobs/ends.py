@@ -6,12 +6,12 @@ from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
 from orderbridge.jobs.batch import write_batch
-from orderbridge.jobs.claims import Changed, Gone, Held, differs
 from orderbridge.jobs.deferred import Deferred
 from orderbridge.jobs.feed import Feed
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.verdicts import Posting, Verdicts, tell_verdict
 from orderbridge.model import ActionState, OutboxRow, Verdict
+from orderbridge.rules.claims import Changed, Gone, Held, differs
 from orderbridge.rules.outbox import Lane, order_lane, with_reason
 from orderbridge.rules.queue import Queue
 from orderbridge.store import orders, unfinished

@@ -16,6 +16,7 @@ rules.retry, in whose hands a row is stands in rules.standing.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
@@ -26,7 +27,7 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import FileLost
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.claims import Changed, Claims, Held, Incomplete, PollInFlight, Said, Unwritten
+from orderbridge.jobs.claims import Claims, Said, Unwritten
 from orderbridge.jobs.deferred import Deferred, is_refused
 from orderbridge.jobs.ends import Ends
 from orderbridge.jobs.feed import FLOOR_S, Feed, view_of
@@ -38,6 +39,7 @@ from orderbridge.jobs.recovery import Recovery
 from orderbridge.jobs.send import Claim, Result, send
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import Attempt, Outcome, Verdict
+from orderbridge.rules.claims import Changed, Held, Incomplete, PollInFlight
 from orderbridge.rules.lines import Entry
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.retry import Decision, RetryAt, RetryPolicy, stands_after
@@ -47,7 +49,6 @@ from orderbridge.store.database import Database
 from orderbridge.store.failures import remedy
 
 CLOCK_JUMP_S = 0.5
-
 _log = structlog.get_logger(__name__)
 
 
@@ -91,8 +92,7 @@ class Outbox:
         self._ways: set[asyncio.Task[None]] = set()
         self._settled = 0
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
-        self._news = True
-        self._stopping = False
+        self._news, self._stopping = True, False
         self._shaken = False  # the last turn failed, or could not recover all: what was begun may be half done
         self._ahead: float | None = None  # of the monotonic clock
 
@@ -122,13 +122,9 @@ class Outbox:
             while self._has_work():
                 self._woken.clear()
                 done = await self.safe_turn()
-                if not self._has_work():
-                    break
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(done.again_in):
                         await self._woken.wait()
-                except TimeoutError:
-                    continue
         finally:
             self._ledger.close()
             self.abandon()
@@ -247,10 +243,10 @@ class Outbox:
             self._begin(entry)
             for entry in self.queue.lines.take(free, self._under_way, most, self._is_open, self._lanes.take)
         ]
-        claimed = sum([await claim for claim in claims])
+        claimed = [await claim for claim in claims]
         if self._ledger.failed is not None:
             raise self._ledger.failed
-        return claimed
+        return sum(claimed)
 
     def _is_open(self, account: str) -> bool:
         """Whether a row of an account can leave. That its order is unknown can be said at any time."""
@@ -345,9 +341,9 @@ class Outbox:
             self.queue.drop(row_id)
             return
         attempts = [*result.claim.history, *([] if result.attempt is None else [result.attempt])]
-        state = stands_after(decision, attempts).state
         at = as_stored(decision.at) if isinstance(decision, RetryAt) else None
-        self.queue.give_back(row_id, state=state, next_attempt_utc=at, tried=bool(attempts))
+        standing = stands_after(decision, attempts)
+        self.queue.give_back(row_id, state=standing.state, next_attempt_utc=at, tried=bool(attempts))
 
     def _policy(self) -> RetryPolicy:
         waits = self._settings.actions.retry_waits_seconds
