@@ -2,7 +2,9 @@
 
 import os
 import socket
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if any(item.path.is_relative_to(place) for place in places):
             item.add_marker("no_cover")
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """In a worker pytest-cov pauses one counting, and coverage goes on with the one that was begun before it."""
+    if item.get_closest_marker("no_cover") is None:
+        return (yield)
+    before = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(before[0])
+        threading.settrace(before[1])
 
 
 @pytest.fixture(autouse=True)
