@@ -10,10 +10,10 @@ from tests.model.explore import STUCK, explore
 from tests.model.machine import Machine, Scene
 
 from orderbridge.actions import ACTIONS
-from orderbridge.jobs import claims, outcomes, recovery
+from orderbridge.jobs import outcomes, recovery
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.model import IN_DELIVERY, Action, ActionState, Attempt, KnownBy, Outcome, Verdict
-from orderbridge.rules import lifecycle, outbox, retry, standing
+from orderbridge.rules import claims, lifecycle, outbox, retry, standing
 from orderbridge.rules.lifecycle import Already
 from orderbridge.rules.outbox import order_lane
 from orderbridge.rules.retry import Proof, RetryAt
