@@ -25,7 +25,10 @@ MODULES = {
     "healthcheck": ("healthcheck",),
     "orders": ("status", "orders", "order", "quarantine"),
     "actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
-    "setup": ("check", "foods", "config", "db", "version"),
+    "check": ("check",),
+    "accounts": ("foods",),
+    "database": ("db",),
+    "facts": ("config", "version"),
 }
 
 
