@@ -8,6 +8,7 @@ from datetime import datetime
 
 from orderbridge.hiding import without_secrets
 from orderbridge.model import Outcome
+from orderbridge.texts import SENTENCES, say
 
 
 class OrderbridgeError(Exception):
@@ -34,18 +35,26 @@ class MarketplaceError(OrderbridgeError):
     """A request that did not end in OK.
 
     `code` is stable English snake_case; `detail` is for the log and the attempts table. Secrets are taken out here,
-    whatever is quoted; it holds no customer data. `began`: the head of an answer was there.
+    whatever is quoted; it holds no customer data. `began`: the head of an answer was there. `reason`: finer than the
+    code where a technician has to do something else about it; a key of the sentences of `line`.
     """
 
     outcome: Outcome = Outcome.UNKNOWN
     began: bool = False
 
-    def __init__(self, code: str, detail: str = "", *, http_status: int | None = None) -> None:
+    def __init__(self, code: str, detail: str = "", *, http_status: int | None = None, reason: str = "") -> None:
         detail = without_secrets(detail)
         super().__init__(f"{code}: {detail}" if detail else code)
         self.code = code
         self.detail = detail
         self.http_status = http_status
+        self.reason = reason or code
+
+    @property
+    def remedy(self) -> str:
+        """The cause and what a technician can do about it, in the language of the process."""
+        key = f"line.{self.reason}"
+        return say(key if key in SENTENCES else "line.other")
 
 
 class NotSent(MarketplaceError):

@@ -106,7 +106,7 @@ def test_a_service_that_does_not_run_ends_with_69(run, configure, sandbox, close
     assert ended.code == 69
     said = failing(ended, "account kadikoy")
     assert said.startswith("connection_refused. ")
-    assert "base_url, the firewall, and that the service runs" in said
+    assert "base_url with its port, the firewall, and that the service runs" in said
 
 
 def test_a_proxy_and_authorities_of_the_environment_are_named(run, sandbox, monkeypatch, closed_port):

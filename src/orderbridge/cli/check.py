@@ -9,7 +9,7 @@ import click
 from orderbridge.cli.accounts import with_account
 from orderbridge.cli.common import Context, as_json, show_json
 from orderbridge.errors import MarketplaceError, OrderbridgeError
-from orderbridge.texts import SENTENCES, say
+from orderbridge.texts import say
 
 if TYPE_CHECKING:
     from orderbridge.jobs.account import Account
@@ -95,9 +95,7 @@ async def _check_accounts(context: Context, database: Any, found: Callable[..., 
             from orderbridge.errors import LoginRefused, NotSent
 
             unreachable |= isinstance(error, NotSent) and not isinstance(error, LoginRefused)
-            key = f"line.{error.code}"
-            remedy = say(key if key in SENTENCES else "line.other")
-            found(f"account {name}", f"{error.code}. {remedy}{f' ({error.detail})' if error.detail else ''}")
+            found(f"account {name}", f"{error.code}. {error.remedy}{f' ({error.detail})' if error.detail else ''}")
     return unreachable
 
 

@@ -139,8 +139,7 @@ class Poller:
         try:
             await self._account.session.token()
         except MarketplaceError as error:
-            failure = error if isinstance(error, NotSent) else NotSent("login_failed", error.code)
-            return await self._failed(failure, noted=False)
+            return await self._failed(error if isinstance(error, NotSent) else _no_login(error), noted=False)
         await self._places.acquire()  # given back with the answer
         wait = 1.0
         try:
@@ -180,7 +179,8 @@ class Poller:
         logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
         if isinstance(error, NotSent):
             self._cooldowns.unsent(self._who)
-            await self._note_state(state, said, logged, next_poll=self._clock.now() if noted else None)
+            again = self._clock.now() if noted else None
+            await self._note_state(state, said, logged, next_poll=again, remedy=error.remedy)
             return max(self._account.paused(), 1.0)
         on_trial = self._cooldowns.is_on_trial(self._who)
         limited = isinstance(error, RateLimited)
@@ -188,7 +188,7 @@ class Poller:
         if on_trial and limited:  # that was to be expected
             await self._notes.cooled(self._who, next_poll)
         else:
-            await self._note_state(state, said, logged, next_poll=next_poll)
+            await self._note_state(state, said, logged, next_poll=next_poll, remedy=error.remedy)
         return max(self._slot(), 0.0)
 
     def _ask_otherwise(self, error: MarketplaceError) -> None:
@@ -233,10 +233,12 @@ class Poller:
         self._state = "ok"
         await self._notes.succeeded(good)
 
-    async def _note_state(self, state: str, said: str, logged: str, *, next_poll: datetime | None = None) -> None:
+    async def _note_state(
+        self, state: str, said: str, logged: str, *, next_poll: datetime | None = None, remedy: str = ""
+    ) -> None:
         """How the account stands. `next_poll`: when the next one may leave; None: that was not noted, and is not."""
         if state != self._state:
-            self._log.warning("poll.failed", state=state, error=logged)
+            self._log.warning("poll.failed", state=state, error=logged, **({"remedy": remedy} if remedy else {}))
         self._state = state
         values: dict[str, Any] = {"state": state, "last_error": said}
         if next_poll is not None:
@@ -255,6 +257,12 @@ class Poller:
             dropped=counts.dropped,
             ms=took,
         )
+
+
+def _no_login(error: MarketplaceError) -> NotSent:
+    """Without the answer's own words, which are not for the log."""
+    said = error.code if error.http_status is None else f"{error.code}, HTTP {error.http_status}"
+    return NotSent("login_failed", said, reason=error.reason)
 
 
 def _tell_change(change: Change) -> None:

@@ -36,6 +36,7 @@ _GATEWAY = (
     HTTPStatus.BAD_GATEWAY,
     HTTPStatus.GATEWAY_TIMEOUT,
 )  # somebody in between speaks; the service may have done what was asked
+_ELSEWHERE = frozenset({301, 302, 303, 307, 308, 403, 404, 405, 410})  # what a web server says of a path it has not
 _DETAIL_LENGTH = 200
 _READ_LENGTH = 1000
 _WORD_LENGTH = (
@@ -84,7 +85,8 @@ def _data_or_refusal(http_status: int, envelope: Mapping[str, Any], detail: str)
         case False if success or http_status >= _CLIENT_ERRORS:
             raise Refused("refused", detail, http_status=http_status)
         case _:
-            raise UnknownOutcome("no_envelope", f"HTTP {http_status}", http_status=http_status)
+            reason = "wrong_path" if http_status in _ELSEWHERE else ""
+            raise UnknownOutcome("no_envelope", f"HTTP {http_status}", http_status=http_status, reason=reason)
 
 
 def _raise_known(http_status: int, envelope: Mapping[str, Any]) -> None:

@@ -222,7 +222,8 @@ async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:
     except (NotSent, Unauthorized):
         raise
     except MarketplaceError as error:
-        raise NotSent("login_failed", f"login: {error}") from error
+        failed = NotSent("login_failed", f"login: {error}", reason=error.reason)
+        raise failed from error
     except TimeoutError as error:
         raise NotSent("login_timeout") from error
 

@@ -257,7 +257,8 @@ class Session:
             self._refusals += 1
             wait = self._waits.refused(self._refusals)
             self._login_at, self._credentials_refused, self._in_place = now + wait, True, False
-            self._log.error("login.refused", code=code, refusals=self._refusals, wait_s=wait)
+            said = LoginRefused("login_refused", until=self._clock.now()).remedy
+            self._log.error("login.refused", code=code, refusals=self._refusals, wait_s=wait, remedy=said)
         return self._refused_until_then()
 
     def _refused_until_then(self) -> LoginRefused:

@@ -3,9 +3,11 @@
 import asyncio
 import socket
 import ssl
+from http import HTTPStatus
 from typing import Any, Final
 
 from orderbridge.errors import MarketplaceError, NotSent
+from orderbridge.net.certificate import fault, shown_by
 from orderbridge.net.connection import Connection, Trail, describe
 from orderbridge.net.proxies import Proxy
 
@@ -17,16 +19,41 @@ Address = tuple[Any, ...]  # as socket.getaddrinfo gives it
 
 async def connect(host: str, port: int, *, tls: ssl.SSLContext, proxy: Proxy | None) -> Connection:
     """A connection to ask the service over; `host` in ASCII, an IPv6 address without brackets."""
+    try:
+        return await _connect(host, port, tls, proxy)
+    except _NotTrusted as error:  # the handshake is over by then, and has not kept what was shown
+        raise NotSent("tls_failed", await _shown(host, port, proxy) or error.detail, reason=error.reason) from None
+
+
+class _NotTrusted(NotSent):
+    """The service's own certificate was refused by us."""
+
+
+async def _connect(host: str, port: int, tls: ssl.SSLContext, proxy: Proxy | None) -> Connection:
     connection = await _speak_over(await _reach(proxy.host, proxy.port) if proxy else await _reach(host, port))
     try:
         if proxy is not None:
             if proxy.is_tls:
                 connection = await _secured(connection, tls, proxy.host)
             await _ask_for_tunnel(connection, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", proxy)
-        return await _secured(connection, tls, host)
+        return await _secured(connection, tls, host, _NotTrusted)
     except BaseException:
         connection.close()
         raise
+
+
+async def _shown(host: str, port: int, proxy: Proxy | None) -> str:
+    """The certificate that is shown there, for a technician: a second handshake that trusts it, and says nothing."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.verify_mode = ssl.CERT_NONE
+    try:
+        connection = await _connect(host, port, trusting, proxy)
+    except NotSent:
+        return ""
+    said = shown_by(connection.transport.get_extra_info("ssl_object"))
+    connection.close()
+    return said
 
 
 async def _speak_over(sock: socket.socket) -> Connection:
@@ -38,14 +65,18 @@ async def _speak_over(sock: socket.socket) -> Connection:
     return connection
 
 
-async def _secured(connection: Connection, tls: ssl.SSLContext, host: str) -> Connection:
+async def _secured(
+    connection: Connection, tls: ssl.SSLContext, host: str, refused: type[NotSent] = NotSent
+) -> Connection:
     """TLS in a step of its own: cancelled right at its start, asyncio's way in one step leaves the socket open."""
     inner = Connection()
     try:
         loop = asyncio.get_running_loop()
         transport = await loop.start_tls(connection.transport, inner, tls, server_hostname=host)
+    except ssl.SSLCertVerificationError as error:
+        raise refused("tls_failed", describe(error), reason=fault(error)) from None
     except (OSError, ValueError) as error:
-        raise NotSent("tls_failed", describe(error)) from None
+        raise NotSent("tls_failed", describe(error), reason=fault(error)) from None
     if transport is None:  # it was closed meanwhile
         raise NotSent("tls_failed", "closed in the handshake")
     inner.connection_made(transport)
@@ -62,7 +93,8 @@ async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> Non
     except MarketplaceError as error:
         raise NotSent("unreachable", f"proxy: {error.detail}") from None
     if status // 100 != _TUNNEL_MADE:
-        raise NotSent("proxy_refused", f"the proxy answered {status}")
+        password = "proxy_password" if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED else ""
+        raise NotSent("proxy_refused", f"the proxy answered {status}", reason=password)
 
 
 # ---- TCP
@@ -100,7 +132,8 @@ async def _look_up(host: str, port: int) -> list[Address]:
     try:
         return list(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
     except socket.gaierror as error:
-        raise NotSent("dns_failed", describe(error)) from None
+        silent = "dns_silent" if error.errno == socket.EAI_AGAIN else ""
+        raise NotSent("dns_failed", f"{host}: {describe(error)}", reason=silent) from None
     except (ValueError, OverflowError) as error:  # a name or a port that none can have
         raise NotSent("bad_request", type(error).__name__) from None
 

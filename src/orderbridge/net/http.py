@@ -25,6 +25,7 @@ _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
 _GZIP: Final = 31  # zlib's word for a gzip header and the largest window
 _UNPACKED_PIECE: Final = 1024 * 1024  # bytes
 _FAILURES: Final = (httpx.HTTPError, OSError, zlib.error, ValueError)
+_UNREACHED: Final = frozenset({"dns_failed", "connection_refused", "connect_timeout", "unreachable"})
 _UNSENT: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (ssl.SSLError, "tls_failed"),
     (socket.gaierror, "dns_failed"),
@@ -39,6 +40,7 @@ class Answer:
     status: int
     content_type: str
     body: bytes = field(repr=False)
+    date: str = ""  # the header: what time it is there
 
 
 class Wire:
@@ -104,7 +106,8 @@ class Wire:
         except _FAILURES as error:
             ending = _ending(error, trail)
         if trail.proxy and isinstance(ending, NotSent):
-            ending = NotSent(ending.code, f"{ending.detail} (proxy {trail.proxy})")
+            reason = "proxy_unreachable" if ending.code in _UNREACHED else ending.reason
+            ending = NotSent(ending.code, f"{ending.detail} (proxy {trail.proxy})", reason=reason)
         ending.began = trail.began
         raise ending  # out here, without its cause: the texts of others quote headers, and tracebacks are logged
 
@@ -120,7 +123,8 @@ class Wire:
             body = await _read_body(response)
         finally:
             await response.aclose()
-        return Answer(response.status_code, response.headers.get("content-type", ""), body)
+        told = response.headers
+        return Answer(response.status_code, told.get("content-type", ""), body, told.get("date", ""))
 
 
 async def _read_body(response: httpx.Response) -> bytes:

@@ -1,0 +1,52 @@
+"""A certificate that was refused: why, and what it says of itself, for the technician who has to find out whose it is."""
+
+import ssl
+from typing import Final
+
+from orderbridge.texts import say
+
+# OpenSSL's numbers (X509_V_ERR_…), which Python gives no names.
+_FAULTS: Final = {9: "tls_not_yet", 10: "tls_expired", 62: "tls_wrong_name", 64: "tls_wrong_name"}
+_NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
+_MOST_NAMES: Final = 5
+_LONGEST: Final = 100  # letters of a name that a stranger chose
+
+
+def fault(error: Exception) -> str:
+    """Why TLS failed: a key of the sentences of `line`."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _FAULTS.get(error.verify_code, "tls_untrusted")
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return "tls_none"
+    return "tls_failed"
+
+
+def shown_by(tls: ssl.SSLObject | None) -> str:
+    """Who issued the certificate at the other end, for which names, and until when. Empty when it cannot be read."""
+    document = None if tls is None else tls.getpeercert(binary_form=True)
+    try:
+        return "" if document is None else _described(document)
+    except ValueError:
+        return ""
+
+
+def _described(document: bytes) -> str:
+    from cryptography import x509  # noqa: PLC0415 - it is asked for when something is wrong
+
+    certificate = x509.load_der_x509_certificate(document)
+    try:
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = [str(one.value) for one in alternatives]
+    except x509.ExtensionNotFound:
+        names = [certificate.subject.rfc4514_string()]
+    return say(
+        "check.certificate",
+        issuer=_plain(certificate.issuer.rfc4514_string()),
+        names=", ".join(map(_plain, names[:_MOST_NAMES])),
+        begins=certificate.not_valid_before_utc,
+        ends=certificate.not_valid_after_utc,
+    )
+
+
+def _plain(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:_LONGEST]
