@@ -1,8 +1,12 @@
-"""The database's own commands: db upgrade, db sql, db grants."""
+"""The database's own commands: db upgrade, db sql, db grants, db backup."""
+
+from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from orderbridge.cli.common import Context
+from orderbridge.texts import say
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -54,6 +58,44 @@ def db_grants(context: Context, role: str) -> None:
         finally:
             database.close()
     click.echo("\n".join(grants.statements(url.get_backend_name(), role, place)))
+
+
+@db.command("backup")
+@click.argument("file", type=click.Path(path_type=Path))
+@pass_context
+def db_backup(context: Context, file: Path) -> None:
+    """Copy the SQLite file to FILE while the daemon and the POS work on it.
+
+    FILE must not be there. On a server: print the commands that back up and restore; exit code 1, nothing is done.
+    """
+    from orderbridge.errors import StoreError
+    from orderbridge.store import backup
+
+    if file.is_dir():
+        raise StoreError(say("backup.is_folder", file=file))
+    if not file.parent.is_dir():
+        raise StoreError(say("backup.no_folder", folder=file.parent))
+    database = context.database()
+    try:
+        if database.file is None:
+            _say_commands(context.settings.database.url, file)
+        size = backup.copy(Path(database.file.path), file)
+    finally:
+        database.close()
+    click.echo(say("backup.done", file=file, size=-(-size // 1024)))
+
+
+def _say_commands(url: str, file: Path) -> NoReturn:
+    from sqlalchemy import make_url
+
+    from orderbridge.store.dialects import of
+    from orderbridge.store.grants import ALL
+
+    address = make_url(url)
+    commands = of(address.get_backend_name()).dump(address, str(file), ALL)
+    click.echo(say("backup.by_server" if commands else "backup.no_tool"), err=True)
+    click.echo("\n".join(commands or ()))
+    raise SystemExit(1)
 
 
 COMMANDS = (db,)

@@ -5,7 +5,8 @@ from orderbridge.store.tables import ASKED, SCHEMA_VERSION_TABLE, metadata, toke
 
 INSERTED = (*ASKED, "withdraw")
 UPDATED = {"delivery_actions": ("withdraw",), "delivery_orders": ("pos_revision", "pos_reference")}
-READ = (*(name for name in sorted(metadata.tables) if name != tokens.name), SCHEMA_VERSION_TABLE)
+ALL = (*sorted(metadata.tables), SCHEMA_VERSION_TABLE)  # tables and views
+READ = tuple(name for name in ALL if name != tokens.name)
 
 WITHOUT_ROLES = (
     "-- SQLite has no users and no roles: whoever may write the file may write every column of it.",

@@ -97,6 +97,8 @@ class Dialect:
     grants: Callable[[str, str | None, Granting], tuple[str, ...]]  # to this role, in this schema or database
     arrays: bool = False  # a list of values is one parameter, and what writes may stand within a statement
     schema_query: str | None = None  # in which schema our tables are, where the address does not say it
+    # The commands that write these tables to a file and put them back: the address, the file, the tables and views.
+    dump: Callable[[URL, str, Sequence[str]], tuple[str, str] | None] = nothing
 
     # ---- columns
     time: Callable[[], TypeEngine[Any]]  # UTC without a zone, three decimals

@@ -1,0 +1,183 @@
+"""The copy of a SQLite file: whole, at one moment, and never half a file under its name."""
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orderbridge.errors import StoreError
+from orderbridge.store import backup
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """A file in WAL mode that somebody has open, with rows that stand only in its -wal."""
+    connection = sqlite3.connect(tmp_path / "pos.db", isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE sums (amount INTEGER)")
+    connection.execute("INSERT INTO sums VALUES (1), (-1)")
+    yield connection
+    connection.close()
+
+
+def amounts(path: Path) -> list[int]:
+    connection = sqlite3.connect(path)
+    try:
+        return [amount for (amount,) in connection.execute("SELECT amount FROM sums")]
+    finally:
+        connection.close()
+
+
+def copied(tmp_path: Path, name: str = "copy.db") -> Path:
+    target = tmp_path / name
+    size = backup.copy(tmp_path / "pos.db", target)
+    assert size == target.stat().st_size
+    return target
+
+
+def beside(path: Path) -> list[str]:
+    return sorted(one.name for one in path.parent.iterdir() if one.name.startswith(path.name))
+
+
+def test_the_copy_has_what_stands_only_in_the_wal_and_is_for_its_owner_alone(tmp_path: Path, source) -> None:
+    target = copied(tmp_path)
+    assert beside(target) == ["copy.db"]
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert amounts(target) == [1, -1]
+
+
+def test_the_copy_is_of_one_moment_and_nobody_who_writes_is_held_up(tmp_path: Path, source) -> None:
+    source.execute("CREATE TABLE ballast (bytes BLOB)")
+    source.execute("INSERT INTO ballast VALUES (zeroblob(20000000))")
+    ended = threading.Event()
+    written: list[int] = []
+
+    def write() -> None:
+        writer = sqlite3.connect(tmp_path / "pos.db", isolation_level=None, timeout=0)  # it waits for nobody
+        while not ended.is_set():
+            writer.execute("INSERT INTO sums VALUES (?), (?)", (len(written), -len(written)))
+            written.append(1)
+        writer.close()
+
+    till = threading.Thread(target=write)
+    till.start()
+    try:
+        while len(written) < 10 and till.is_alive():
+            ended.wait(0.001)
+        found = [amounts(copied(tmp_path, f"copy{number}.db")) for number in range(3)]
+    finally:
+        ended.set()
+        till.join()
+    assert len(written) > 10
+    assert [sum(one) for one in found] == [0, 0, 0]
+    assert len(found[0]) <= len(found[2]) <= len(amounts(tmp_path / "pos.db"))
+
+
+@pytest.mark.parametrize("there", ["file", "link", "itself"])
+def test_nothing_that_is_there_is_overwritten(there: str, tmp_path: Path, source) -> None:
+    target = tmp_path / ("pos.db" if there == "itself" else "copy.db")
+    if there == "file":
+        target.write_text("mine")
+    elif there == "link":
+        target.symlink_to(tmp_path / "nowhere")
+    before = beside(target), target.lstat().st_ino
+    with pytest.raises(StoreError, match="is there already"):
+        backup.copy(tmp_path / "pos.db", target)
+    assert (beside(target), target.lstat().st_ino) == before
+
+
+def test_who_is_quicker_is_not_overwritten(tmp_path: Path, source, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill = backup._fill
+
+    def fill_late(one: Path, other: Path) -> None:
+        fill(one, other)
+        (tmp_path / "copy.db").write_text("mine")
+
+    monkeypatch.setattr(backup, "_fill", fill_late)
+    with pytest.raises(StoreError, match="is there already"):
+        copied(tmp_path)
+    assert (tmp_path / "copy.db").read_text() == "mine"
+    assert beside(tmp_path / "copy.db") == ["copy.db"]
+
+
+def test_without_hard_links_it_is_given_its_name_all_the_same(
+    tmp_path: Path, source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    target = copied(tmp_path)
+    assert (beside(target), amounts(target)) == (["copy.db"], [1, -1])
+
+
+def test_a_damaged_file_is_told_and_no_copy_is_kept(tmp_path: Path, source) -> None:
+    source.execute("CREATE TABLE more (bytes BLOB)")
+    source.execute("INSERT INTO more VALUES (zeroblob(100000))")
+    root = source.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sums'").fetchone()[0]
+    size = source.execute("PRAGMA page_size").fetchone()[0]
+    source.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    source.close()
+    with (tmp_path / "pos.db").open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xa5" * size)
+    with pytest.raises(StoreError, match=r"pos\.db is damaged"):
+        copied(tmp_path)
+    assert beside(tmp_path / "copy.db") == []
+
+
+def test_of_a_killed_one_the_next_one_clears_up(tmp_path: Path, source) -> None:
+    program = (
+        "import os, signal, sys; from pathlib import Path; from orderbridge.store import backup\n"
+        "fill = backup._fill\n"
+        "def killed(*paths):\n    fill(*paths)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "backup._fill = killed\n"
+        "backup.copy(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    target = tmp_path / "copy.db"
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "pos.db", target], check=False)
+    assert done.returncode == -9
+    assert beside(target) == ["copy.db.partial"]
+    assert amounts(copied(tmp_path)) == [1, -1]
+    assert beside(target) == ["copy.db"]
+
+
+def test_of_two_to_one_name_the_second_is_told(tmp_path: Path, source) -> None:
+    with backup._ours(tmp_path / "copy.db.partial"), pytest.raises(StoreError, match="Another backup is writing"):
+        copied(tmp_path)
+    assert amounts(copied(tmp_path)) == [1, -1]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a megabyte."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root mounts a file system")
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=False)
+    if mounted.returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_on_a_full_disk_no_half_file_is_left(tmp_path: Path, source, small: Path) -> None:
+    source.execute("CREATE TABLE ballast (bytes BLOB)")
+    source.execute("INSERT INTO ballast VALUES (zeroblob(3000000))")
+    with pytest.raises(StoreError, match="Make room"):
+        backup.copy(tmp_path / "pos.db", small / "copy.db")
+    assert list(small.iterdir()) == []
+
+
+def test_into_a_read_only_folder_it_says_so(tmp_path: Path, source, small: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", small], check=True)
+    with pytest.raises(StoreError, match="name a folder that this user may write to"):
+        backup.copy(tmp_path / "pos.db", small / "copy.db")
