@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -78,38 +79,42 @@ def test_on_a_server_the_commands_back_up_and_restore(kind, run, configure, requ
         pytest.skip(f"{tool} is not installed")
     server = request.getfixturevalue(f"{kind}_server")
     with own_database(server, f"obs_backup_{os.getpid()}") as url:
-        database = Database(url, inline=True)
-        database.write_now(schema.upgrade)
-        database.write_now(lambda tx: put(tx, KEYS[0]))
-        before = contents(database)
+        before = with_database(url, lambda database: (put(database, KEYS[0]), contents(database))[1])
         configure(document(database=f'url = "{url}"'))
         file = tmp_path / "orders' dump"
         ended = run("db", "backup", file)
         assert ended.code == 1
         dump, restore = ended.out.splitlines()
-        if (done := shell(dump)).returncode and "version mismatch" in done.stderr:
+        if (done := shell(dump, url)).returncode and "version mismatch" in done.stderr:
             pytest.skip("the tools are older than the server")
         assert done.returncode == 0, done.stderr
-        database.write_now(lambda tx: put(tx, KEYS[1]))
-        assert contents(database) != before
-        database.close()
-        restored = shell(restore.replace("orderbridge db upgrade", f"{COMMAND} db upgrade --config {config_file}"))
+        assert with_database(url, lambda database: (put(database, KEYS[1]), contents(database))[1]) != before
+        upgrade = f"{COMMAND} db upgrade --config {config_file}"
+        restored = shell(restore.replace("orderbridge db upgrade", upgrade), url)
         assert restored.returncode == 0, restored.stderr
-        database = Database(url, inline=True)
-        assert contents(database) == before
-        database.write_now(lambda tx: put(tx, KEYS[2]))  # keys go on where they were
-        database.close()
+        assert with_database(url, contents) == before
+        with_database(url, lambda database: put(database, KEYS[2]))  # keys go on where they were
 
 
 KEYS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
 
 
-def put(connection, key):
+def with_database(url, work):
+    with closing(Database(url, inline=True)) as database:
+        database.write_now(schema.upgrade)
+        return work(database)
+
+
+def put(database, key):
     moment = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
     order = {"payment_key": key, "account": "kadikoy", "status": "RECEIVED", "customer_name": "Ayşe ğ😀"}
-    connection.execute(insert(orders).values(**order, total="12.5", received_utc=moment, changed_utc=moment))
-    connection.execute(insert(events).values(payment_key=key, at_utc=moment, event="received"))
-    connection.execute(insert(actions).values(action="accept", payment_key=key, preparing_time=20, request_id=key))
+
+    def work(tx):
+        tx.execute(insert(orders).values(**order, total="12.5", received_utc=moment, changed_utc=moment))
+        tx.execute(insert(events).values(payment_key=key, at_utc=moment, event="received"))
+        tx.execute(insert(actions).values(action="accept", payment_key=key, preparing_time=20, request_id=key))
+
+    database.write_now(work)
 
 
 def contents(database):
@@ -117,5 +122,7 @@ def contents(database):
     return database.read_now(lambda tx: [sorted(map(tuple, tx.execute(select(table)))) for table in tables])
 
 
-def shell(command):
-    return subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True)
+def shell(command, url):
+    """With the password where a person would have typed it."""
+    env = os.environ | {"PGPASSWORD": make_url(url).password or ""}
+    return subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True, env=env)
