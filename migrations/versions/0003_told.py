@@ -4,15 +4,99 @@ Revision ID: 0003
 Revises: 0002
 """
 
+import sqlalchemy as sa
+from alembic import op
+
+from orderbridge.store.columns import money
+
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
 
 
+def here() -> str:
+    return op.get_context().dialect.name
+
+
+# What the three views show, in their order. A server takes more columns at the end of a view, and keeps who may read it.
+SHOWN = (  # noqa: SIM905 - one a line would fill the screen
+    "payment_key account order_number status_id status status_text restaurant_id restaurant_name shipping_method"
+    " payment_method payment_code amount_due note total discount courier_type courier_fee order_tip ordered_at"
+    " scheduled_for customer_name customer_phone address address_description apartment_no building_no"
+    " neighborhood_name district_name city_name payload revision last_change service_status_id payload_hash received_utc"
+    " changed_utc acknowledged_utc acknowledged_status_id ended_utc ended_by problem pos_revision pos_reference"
+).split()
+ADDED = ("pos_total",)
+VIEWS = {
+    "delivery_new_orders": "pos_revision = 0 AND ended_utc IS NULL",
+    "delivery_changed_orders": "pos_revision > 0 AND pos_revision < revision",
+    "delivery_open_orders": "ended_utc IS NULL",
+}
+
+
+def make_views(columns: tuple[str, ...], *, replace: bool) -> None:
+    orders = sa.table("delivery_orders", *map(sa.column, columns))
+    for label, condition in VIEWS.items():
+        is_computed = label == "delivery_changed_orders" and here() not in {"sqlite", "postgresql"}
+        chosen = sa.select(orders).where(sa.text("pos_is_behind = 1" if is_computed else condition))
+        op.execute(sa.CreateView(chosen, label, or_replace=replace))
+
+
+def drop_views() -> None:
+    for label in VIEWS:
+        op.execute(f"DROP VIEW {label}")
+
+
+def show_more() -> None:
+    """The views, with what this version adds to delivery_orders. Rights that a POS has on them stay."""
+    in_place = here() in {"postgresql", "mysql", "mariadb", "mssql"}
+    if not in_place:
+        drop_views()
+    make_views((*SHOWN, *ADDED), replace=in_place)
+
+
+def compare_sums() -> None:
+    """The POS's own total."""
+    op.add_column("delivery_orders", sa.Column("pos_total", money()))
+    if here() == "sqlite":  # which would keep '12,50'
+        op.execute(
+            "CREATE TRIGGER delivery_orders_pos_total BEFORE UPDATE OF pos_total ON delivery_orders"
+            " WHEN typeof(NEW.pos_total) NOT IN ('integer', 'real', 'null') BEGIN SELECT RAISE(ABORT,"
+            " 'delivery_orders: pos_total is a number, with a point before the decimals'); END"
+        )
+
+
+def find_by_time() -> None:
+    """One day's orders, and what has been kept for long enough."""
+    op.create_index("delivery_actions_finished_ix", "delivery_actions", ["finished_utc"])
+    if here() in {"mysql", "mariadb"}:
+        op.create_index("delivery_orders_ended_ix", "delivery_orders", ["ended_utc", "received_utc"])
+        return
+    ended = sa.text("ended_utc IS NOT NULL")
+    op.create_index(
+        "delivery_orders_ended_ix",
+        "delivery_orders",
+        ["received_utc"],
+        sqlite_where=ended,
+        postgresql_where=ended,
+        mssql_where=ended,
+    )
+
+
 def upgrade() -> None:
     """From 0002 to 0003."""
+    compare_sums()
+    find_by_time()
+    show_more()
 
 
 def downgrade() -> None:
-    """From 0003 back to 0002: what only 0003 knows is dropped."""
+    """From 0003 back to 0002: what only 0003 knows is dropped. The views are made anew: grant them anew."""
+    drop_views()
+    op.drop_index("delivery_orders_ended_ix", "delivery_orders")
+    op.drop_index("delivery_actions_finished_ix", "delivery_actions")
+    if here() == "sqlite":
+        op.execute("DROP TRIGGER delivery_orders_pos_total")
+    op.drop_column("delivery_orders", "pos_total")
+    make_views(tuple(SHOWN), replace=False)

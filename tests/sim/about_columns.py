@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 State = dict[str, Any]  # the daemon's columns of an order, its lines and its options
 Event = tuple[str, str, int | None, str | None, str | None]  # at_utc, event, status_id, status, detail
 
-OF_THE_POS = ("pos_revision", "pos_reference")
+OF_THE_POS = ("pos_revision", "pos_reference", "pos_total")
 BOOKKEEPING = ("silence_from", "service_key")  # judged by what it brings about
 DOUBT = "status_doubtful"
 NAMES_A_CUSTOMER = (

@@ -56,7 +56,7 @@ def test_a_till_can_do_its_whole_job(till, pos):
         rows(till, f"SELECT * FROM {name}")
     (order,) = rows(till, "SELECT * FROM delivery_new_orders ORDER BY received_utc")
     till.execute(
-        "UPDATE delivery_orders SET pos_revision = 2, pos_reference = 'A-1042' WHERE payment_key = ?",
+        "UPDATE delivery_orders SET pos_revision = 2, pos_reference = 'A-1042', pos_total = 235.50 WHERE payment_key = ?",
         (order["payment_key"],),
     )
     assert len(rows(till, "SELECT * FROM delivery_changed_orders")) == 1

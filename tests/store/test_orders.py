@@ -36,7 +36,7 @@ from orderbridge.model import Change, EndedBy, LastChange, Stored
 from orderbridge.store import locks, orders, retention
 from orderbridge.store.database import Database
 
-POS_COLUMNS = {"pos_revision", "pos_reference"}
+POS_COLUMNS = {"pos_revision", "pos_reference", "pos_total"}
 DAY = timedelta(hours=24)
 
 
@@ -107,6 +107,7 @@ def test_a_new_order_is_stored_whole(database, pos):
         "ended_by": None,
         "pos_revision": 0,
         "pos_reference": None,
+        "pos_total": None,
         "silence_from": None,
         "service_key": None,
     }

@@ -332,6 +332,32 @@ def test_on_a_server_an_upgrade_leaves_the_tables_of_the_pos_alone(blank):
 
 
 @only(*SERVERS)
+def test_on_a_server_an_upgrade_keeps_what_a_till_may_read(kind, blank):
+    blank.write_now(lambda tx: schema.migrate(tx, "0002"))
+    user = f"obs_reader_{os.getpid()}" + ("" if kind == POSTGRESQL else "@localhost")
+    views = ("delivery_new_orders", "delivery_changed_orders", "delivery_open_orders")
+    with blank.engine.begin() as tx:
+        tx.exec_driver_sql(f"CREATE {'ROLE' if kind == POSTGRESQL else 'USER'} {user}")
+        for view in views:
+            tx.exec_driver_sql(f"GRANT SELECT ON {view} TO {user}")
+    granted = (
+        f"SELECT table_name FROM information_schema.role_table_grants WHERE grantee = '{user}'"
+        if kind == POSTGRESQL
+        else f"SELECT table_name FROM mysql.tables_priv WHERE user = '{user.partition('@')[0]}'"
+    )
+    try:
+        blank.write_now(schema.upgrade)
+        with blank.engine.connect() as tx:
+            assert set(tx.exec_driver_sql(granted).scalars()) == set(views)
+            assert tx.exec_driver_sql("SELECT pos_total FROM delivery_open_orders").all() == []
+    finally:
+        with blank.engine.begin() as tx:
+            if kind == POSTGRESQL:
+                tx.exec_driver_sql(f"DROP OWNED BY {user}")
+            tx.exec_driver_sql(f"DROP {'ROLE' if kind == POSTGRESQL else 'USER'} {user}")
+
+
+@only(*SERVERS)
 def test_two_that_upgrade_at_once_make_the_tables_once(blank):
     url = blank.engine.url.render_as_string(hide_password=False)
     start, done = threading.Barrier(2), []

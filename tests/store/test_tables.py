@@ -371,6 +371,23 @@ def test_a_revision_that_nobody_can_have_read_is_refused(revision, pos):
     assert order_row(pos)["pos_revision"] == 2
 
 
+@pytest.mark.parametrize("amount", [235.5, 0, -3, "12.25", None])
+def test_a_till_says_what_it_booked(amount, pos):
+    put_order(pos)
+    pos.execute("UPDATE delivery_orders SET pos_total = ?", (amount,))
+    for view in ("delivery_orders", "delivery_new_orders", "delivery_open_orders"):
+        said = one(pos, f"SELECT pos_total FROM {view}")["pos_total"]
+        assert said is None if amount is None else float(said) == float(amount)
+
+
+@pytest.mark.parametrize("amount", ["12,25", "", "12.25 TL"])
+def test_a_total_that_is_no_number_is_refused(amount, pos):
+    put_order(pos)
+    with pytest.raises(Refused, match=f"pos_total|{UNFIT}"):
+        pos.execute("UPDATE delivery_orders SET pos_total = ?", (amount,))
+    assert order_row(pos)["pos_total"] is None
+
+
 def test_an_order_begins_with_revision_one_and_taken_over_by_nobody(pos):
     row = order_row(pos, put_order(pos))
     assert (row["revision"], row["last_change"], row["pos_revision"], row["pos_reference"]) == (1, "new", 0, None)

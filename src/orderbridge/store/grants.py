@@ -4,9 +4,9 @@ from orderbridge.store.dialects import of
 from orderbridge.store.tables import ASKED, SCHEMA_VERSION_TABLE, metadata, tokens
 
 INSERTED = (*ASKED, "withdraw")
-UPDATED = {"delivery_actions": ("withdraw",), "delivery_orders": ("pos_revision", "pos_reference")}
 ALL = (*sorted(metadata.tables), SCHEMA_VERSION_TABLE)  # tables and views
 READ = tuple(name for name in ALL if name != tokens.name)
+UPDATED = {"delivery_actions": ("withdraw",), "delivery_orders": ("pos_revision", "pos_reference", "pos_total")}
 
 WITHOUT_ROLES = (
     "-- SQLite has no users and no roles: whoever may write the file may write every column of it.",

@@ -2,7 +2,7 @@
 
 Rules of this file:
 - Every function is a part of the caller's transaction.
-- The columns of the POS (pos_revision, pos_reference) are never written here.
+- The columns of the POS (pos_revision, pos_reference, pos_total) are never written here.
 - `revision` grows by one in the statement that changes what a till should see.
 """
 

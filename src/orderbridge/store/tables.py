@@ -182,9 +182,14 @@ orders = Table(
     Column("pos_reference", foreign_code()),
     Column("silence_from", big()),
     Column("service_key", key()),
+    Column("pos_total", money()),
     _integer("pos_revision"),
     _check("pos_revision >= 0 AND pos_revision <= revision", "pos_revision_known"),
 )
+
+
+_NO_NUMBER = "typeof(NEW.pos_total) NOT IN ('integer', 'real', 'null')"  # SQLite alone would keep '12,50'
+_NO_AMOUNT = "delivery_orders: pos_total is a number, with a point before the decimals"
 
 
 items = Table(
@@ -314,6 +319,7 @@ actions = Table(
     _uuid("payment_key"),
     _uuid("restaurant_id"),
     Index("delivery_actions_payment_key_ix", "payment_key", "id"),
+    Index("delivery_actions_finished_ix", "finished_utc"),
     sqlite_autoincrement=True,
 )
 
@@ -479,12 +485,15 @@ OPEN = "ended_utc IS NULL"
 TAKEN = "ended_utc IS NULL AND pos_revision > 0"  # open, and a till has taken it over
 UNRESOLVED = "resolved_utc IS NULL"
 WITH_CONTENTS = "payload IS NOT NULL"  # not yet blanked by retention
+ENDED = "ended_utc IS NOT NULL"
 
 _served("delivery_orders_new_ix", NEW, orders.c.received_utc, orders.c.pos_revision, orders.c.ended_utc)
 _served("delivery_quarantine_unresolved_ix", UNRESOLVED, quarantine.c.id, quarantine.c.resolved_utc)
 _served("delivery_orders_open_ix", OPEN, orders.c.changed_utc, orders.c.ended_utc)
 _served("delivery_orders_taken_ix", TAKEN, orders.c.silence_from, orders.c.ended_utc, orders.c.pos_revision)
 _served("delivery_orders_changed_ix", CHANGED, orders.c.changed_utc, compares=True)
+# Not of all orders: where a till sorts by received_utc, SQLite would take it for the view and read every order of years.
+_served("delivery_orders_ended_ix", ENDED, orders.c.received_utc, orders.c.ended_utc)
 _served("delivery_orders_contents_ix", WITH_CONTENTS, orders.c.ended_utc, compares=True)
 
 _COMPUTED = {
@@ -496,6 +505,10 @@ _ON_COMPUTED = (
     "CREATE INDEX delivery_orders_contents_ix ON delivery_orders (contents_ended_utc)",
 )
 _after(orders, lambda dialect: dialect.computed(orders.name, _COMPUTED))
+_after(
+    orders,
+    lambda dialect: dialect.guard_value("delivery_orders_pos_total", orders.name, "pos_total", _NO_NUMBER, _NO_AMOUNT),
+)
 _after(orders, lambda dialect: () if dialect.comparing_indexes else _ON_COMPUTED)
 
 # One thing under two names: what the partial index is made for, and the computed column elsewhere.

@@ -17,4 +17,4 @@ GRANT SELECT ON delivery_shipping_methods TO [pos];
 GRANT SELECT ON delivery_schema_version TO [pos];
 GRANT INSERT ON delivery_actions TO [pos];
 GRANT UPDATE (withdraw) ON delivery_actions TO [pos];
-GRANT UPDATE (pos_revision, pos_reference) ON delivery_orders TO [pos];
+GRANT UPDATE (pos_revision, pos_reference, pos_total) ON delivery_orders TO [pos];

@@ -355,6 +355,42 @@ UPDATE delivery_schema_version SET version_num='0002' WHERE delivery_schema_vers
 
 GO
 
+-- Running upgrade 0002 -> 0003
+
+ALTER TABLE delivery_orders ADD pos_total NUMERIC(14, 4) NULL;
+
+GO
+
+CREATE INDEX delivery_actions_finished_ix ON delivery_actions (finished_utc);
+
+GO
+
+CREATE INDEX delivery_orders_ended_ix ON delivery_orders (received_utc) WHERE ended_utc IS NOT NULL;
+
+GO
+
+CREATE OR ALTER VIEW delivery_new_orders AS SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.order_number, delivery_orders.status_id, delivery_orders.status, delivery_orders.status_text, delivery_orders.restaurant_id, delivery_orders.restaurant_name, delivery_orders.shipping_method, delivery_orders.payment_method, delivery_orders.payment_code, delivery_orders.amount_due, delivery_orders.note, delivery_orders.total, delivery_orders.discount, delivery_orders.courier_type, delivery_orders.courier_fee, delivery_orders.order_tip, delivery_orders.ordered_at, delivery_orders.scheduled_for, delivery_orders.customer_name, delivery_orders.customer_phone, delivery_orders.address, delivery_orders.address_description, delivery_orders.apartment_no, delivery_orders.building_no, delivery_orders.neighborhood_name, delivery_orders.district_name, delivery_orders.city_name, delivery_orders.payload, delivery_orders.revision, delivery_orders.last_change, delivery_orders.service_status_id, delivery_orders.payload_hash, delivery_orders.received_utc, delivery_orders.changed_utc, delivery_orders.acknowledged_utc, delivery_orders.acknowledged_status_id, delivery_orders.ended_utc, delivery_orders.ended_by, delivery_orders.problem, delivery_orders.pos_revision, delivery_orders.pos_reference, delivery_orders.pos_total 
+FROM delivery_orders 
+WHERE pos_revision = 0 AND ended_utc IS NULL;
+
+GO
+
+CREATE OR ALTER VIEW delivery_changed_orders AS SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.order_number, delivery_orders.status_id, delivery_orders.status, delivery_orders.status_text, delivery_orders.restaurant_id, delivery_orders.restaurant_name, delivery_orders.shipping_method, delivery_orders.payment_method, delivery_orders.payment_code, delivery_orders.amount_due, delivery_orders.note, delivery_orders.total, delivery_orders.discount, delivery_orders.courier_type, delivery_orders.courier_fee, delivery_orders.order_tip, delivery_orders.ordered_at, delivery_orders.scheduled_for, delivery_orders.customer_name, delivery_orders.customer_phone, delivery_orders.address, delivery_orders.address_description, delivery_orders.apartment_no, delivery_orders.building_no, delivery_orders.neighborhood_name, delivery_orders.district_name, delivery_orders.city_name, delivery_orders.payload, delivery_orders.revision, delivery_orders.last_change, delivery_orders.service_status_id, delivery_orders.payload_hash, delivery_orders.received_utc, delivery_orders.changed_utc, delivery_orders.acknowledged_utc, delivery_orders.acknowledged_status_id, delivery_orders.ended_utc, delivery_orders.ended_by, delivery_orders.problem, delivery_orders.pos_revision, delivery_orders.pos_reference, delivery_orders.pos_total 
+FROM delivery_orders 
+WHERE pos_is_behind = 1;
+
+GO
+
+CREATE OR ALTER VIEW delivery_open_orders AS SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.order_number, delivery_orders.status_id, delivery_orders.status, delivery_orders.status_text, delivery_orders.restaurant_id, delivery_orders.restaurant_name, delivery_orders.shipping_method, delivery_orders.payment_method, delivery_orders.payment_code, delivery_orders.amount_due, delivery_orders.note, delivery_orders.total, delivery_orders.discount, delivery_orders.courier_type, delivery_orders.courier_fee, delivery_orders.order_tip, delivery_orders.ordered_at, delivery_orders.scheduled_for, delivery_orders.customer_name, delivery_orders.customer_phone, delivery_orders.address, delivery_orders.address_description, delivery_orders.apartment_no, delivery_orders.building_no, delivery_orders.neighborhood_name, delivery_orders.district_name, delivery_orders.city_name, delivery_orders.payload, delivery_orders.revision, delivery_orders.last_change, delivery_orders.service_status_id, delivery_orders.payload_hash, delivery_orders.received_utc, delivery_orders.changed_utc, delivery_orders.acknowledged_utc, delivery_orders.acknowledged_status_id, delivery_orders.ended_utc, delivery_orders.ended_by, delivery_orders.problem, delivery_orders.pos_revision, delivery_orders.pos_reference, delivery_orders.pos_total 
+FROM delivery_orders 
+WHERE ended_utc IS NULL;
+
+GO
+
+UPDATE delivery_schema_version SET version_num='0003' WHERE delivery_schema_version.version_num = '0002';
+
+GO
+
 COMMIT;
 
 GO

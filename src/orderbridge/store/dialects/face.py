@@ -125,6 +125,7 @@ class Dialect:
     computed: Callable[[str, Mapping[str, str]], tuple[str, ...]] = no_ddl  # columns in place of comparing indexes
     guard_insert: Callable[[str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, what is refused, why
     guard_update: Callable[[str, str, Sequence[str], str], tuple[str, ...]] = no_ddl  # trigger, table, columns, why
+    guard_value: Callable[[str, str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, column, refused, why
     tell_changes: Callable[[str, str], tuple[str, ...]] = no_ddl  # wake the watch after INSERT, UPDATE of that column
 
 

@@ -258,6 +258,11 @@ def _guard_update(trigger: str, table: str, columns: Sequence[str], why: str) ->
     return (f"CREATE TRIGGER {trigger} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END",)
 
 
+def _guard_value(trigger: str, table: str, column: str, refused: str, why: str) -> tuple[str, ...]:
+    when = f"BEFORE UPDATE OF {column} ON {table} WHEN {refused}"
+    return (f"CREATE TRIGGER {trigger} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END",)
+
+
 DIALECT = Dialect(
     extra=None,
     one_writer=True,
@@ -293,4 +298,5 @@ DIALECT = Dialect(
     comparing_indexes=True,
     guard_insert=_guard_insert,
     guard_update=_guard_update,
+    guard_value=_guard_value,
 )
