@@ -78,11 +78,9 @@ def test_a_verdict_is_what_happened_and_what_to_do(sentence: str) -> None:
 @pytest.mark.parametrize("code", Code)
 def test_every_problem_has_its_cause_and_its_remedy(code: Code) -> None:
     for language in LANGUAGES:
-        cause, remedy = problem_text(code, language)
-        assert (cause, remedy) == (
-            SENTENCES[f"health.{code}.cause"][language],
-            SENTENCES[f"health.{code}.remedy"][language],
-        )
+        said = SENTENCES[f"health.{code}.cause"][language], SENTENCES[f"health.{code}.remedy"][language]
+        facts = {name: f"<{name}>" for sentence in said for name in placeholders(sentence)}
+        assert problem_text(code, language, **facts) == tuple(sentence.format_map(facts) for sentence in said)
 
 
 @pytest.mark.parametrize(

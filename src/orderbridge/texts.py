@@ -94,6 +94,6 @@ def text(code: str, language: str, *, state: ActionState | None = None, **facts:
     return say(key if key in SENTENCES else "general", language, **facts, code=code)
 
 
-def problem_text(code: str, language: str) -> tuple[str, str]:
+def problem_text(code: str, language: str, **facts: object) -> tuple[str, str]:
     """The cause and the remedy of an open problem."""
-    return say(f"health.{code}.cause", language), say(f"health.{code}.remedy", language)
+    return say(f"health.{code}.cause", language, **facts), say(f"health.{code}.remedy", language, **facts)

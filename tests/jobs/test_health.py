@@ -60,7 +60,7 @@ async def test_a_dead_line_is_one_problem_whatever_waits_behind_it(shop: Shop):
     for order in orders:
         shop.act("accept", order)
     await shop.drain()
-    assert open_codes(shop) == [("unreachable", "kadikoy")]
+    assert open_codes(shop) == [("line_refused", "kadikoy")]
     shop.line.cut.clear()
     await asyncio.sleep(60)
     await shop.poll()
@@ -175,14 +175,14 @@ def test_a_problem_is_told_when_it_begins_and_when_it_ends():
 def test_one_that_becomes_severe_is_told_again():
     assert told([problem(severity=Severity.WARNING)], [problem()], [problem(severity=Severity.WARNING)]) == [
         ("warning", "problem.began", "unreachable"),
-        ("error", "problem.began", "unreachable"),
+        ("error", "problem.escalated", "unreachable"),
     ]
 
 
 def test_how_long_it_was_open_is_measured_by_the_clock_that_nobody_sets():
     watch = Watch("en")
     with capture_logs() as lines:
-        for found, at in (([problem()], 10.0), ([problem()], 15.0), ([], 70.0), ([problem()], 80.0), ([], 85.0)):
+        for found, at in (([problem()], 10.0), ([problem()], 15.0), ([], 70.0), ([problem()], 880.0), ([], 885.0)):
             watch.see(found, at)
     assert [line["seconds"] for line in lines if line["event"] == "problem.ended"] == [60, 5]
 
@@ -226,10 +226,25 @@ def test_the_log_says_cause_and_remedy_and_not_what_the_service_said(language: s
 @pytest.mark.parametrize(
     "language, lines",
     [
-        ("en", ["green: 12 accounts polled", "YELLOW: quarantined", "RED: login refused: kadikoy, since 21:02 (+1)"]),
-        ("tr", ["yeşil: 12 hesap sorgulanıyor", "SARI: quarantined", "KIRMIZI: login refused: kadikoy, başlangıç 21:02 (+1)"]),
+        (
+            "en",
+            [
+                "green: 12 accounts polled",
+                "YELLOW: Documents of the service could not become orders.",
+                "RED: kadikoy: The service does not accept this account's login: no order comes in. (since 21.11. 21:02, +1)",
+            ],
+        ),
+        (
+            "tr",
+            [
+                "yeşil: 12 hesap sorgulanıyor",
+                "SARI: Platformun verdiği bazı belgeler siparişe dönüştürülemedi.",
+                "KIRMIZI: kadikoy: Platform bu hesabın giriş bilgilerini kabul etmiyor; sipariş gelmez."
+                " (başlangıç 21.11. 21:02, +1)",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_all_of_it_in_one_line_is_the_light_and_the_worst(language: str, lines: list[str]):
     kept = Problem(Code.QUARANTINED, "", None, Severity.WARNING)
     refused = Problem(Code.LOGIN_REFUSED, "kadikoy", datetime(2026, 11, 21, 18, 2, tzinfo=UTC), Severity.SEVERE)

@@ -8,13 +8,16 @@ import pytest
 
 from orderbridge.model import ActionState
 from orderbridge.rules.health import (
+    OF_THE_DAEMON,
     Code,
     Facts,
     Pile,
     Polling,
+    Problem,
     Received,
     Severity,
     Thresholds,
+    all_problems,
     is_due,
     late_after,
     problems,
@@ -99,7 +102,7 @@ def test_accounts_that_share_a_cooldown_may_wait_for_each_other():
     "changes, code",
     [
         ({}, Code.UNANSWERED),
-        ({"received_utc": NOW - 3 * MINUTE}, None),
+        ({"received_utc": NOW - MINUTE / 2}, None),
         ({"is_due": False}, None),
         ({"taken_over": False}, None),
         ({"accept": ActionState.PENDING}, None),
@@ -113,6 +116,131 @@ def test_accounts_that_share_a_cooldown_may_wait_for_each_other():
 )
 def test_a_customer_who_was_not_answered(changes: dict[str, Any], code: Code | None):
     assert found(received=received(**changes)) == ([] if code is None else [(code, "k", Severity.SEVERE)])
+
+
+@pytest.mark.parametrize(
+    "seconds, level, severity",
+    [(31, 1, "warning"), (91, 2, "warning"), (181, 3, "severe"), (301, 4, "severe")],
+)
+def test_who_waits_longer_is_told_louder(seconds: int, level: int, severity: str):
+    (one,) = problems(Facts((WELL,), received=received(received_utc=NOW - timedelta(seconds=seconds))), LIMITS, NOW)
+    assert (one.level, one.severity, one.facts) == (level, severity, {"minutes": str(seconds // 60)})
+
+
+def test_the_configured_minutes_are_those_of_red():
+    limits = replace(LIMITS, unanswered=MINUTE)
+    for seconds, level, severity in [(31, 1, "warning"), (61, 3, "severe"), (91, 3, "severe"), (181, 4, "severe")]:
+        facts = Facts((WELL,), received=received(received_utc=NOW - timedelta(seconds=seconds)))
+        (one,) = problems(facts, limits, NOW)
+        assert (one.level, one.severity) == (level, severity), seconds
+
+
+@pytest.mark.parametrize(
+    "error, code, why",
+    [
+        ("dns_failed: gaierror: Name or service not known", Code.LINE_DNS, "gaierror: Name or service not known"),
+        ("tls_failed: SSLError", Code.LINE_TLS, "SSLError"),
+        ("tls_expired: issued by X", Code.LINE_TLS, "issued by X"),
+        ("connection_refused", Code.LINE_REFUSED, "connection_refused"),
+        ("connect_timeout: after 20.0 s", Code.LINE_TIMEOUT, "after 20.0 s"),
+        ("proxy_refused: the proxy answered 407", Code.LINE_PROXY, "the proxy answered 407"),
+        ("proxy_invalid: HTTPS_PROXY names no proxy", Code.LINE_PROXY, "HTTPS_PROXY names no proxy"),
+        ("login_failed: service_error", Code.UNREACHABLE, None),
+        (None, Code.UNREACHABLE, None),
+    ],
+)
+def test_a_dead_line_says_where_it_is_dead(error: str | None, code: Code, why: str | None):
+    account = replace(WELL, state="unreachable", last_error=error)
+    (one,) = problems(Facts((account,)), LIMITS, NOW)
+    assert (one.code, one.facts.get("why")) == (code, why)
+
+
+def test_a_poll_that_is_early_although_it_is_not_was_another_ones():
+    account = replace(WELL, state="failing", last_error="rate_limited: Ayşe")
+    assert found(accounts=(account,)) == [(Code.COOLDOWN_TAKEN, "kadikoy", Severity.WARNING)]
+
+
+def test_one_token_that_was_over_is_no_problem():
+    account = replace(WELL, state="failing", last_error="unauthorized: Invalid or expired access token")
+    assert found(accounts=(account,)) == []
+    late = replace(account, last_poll_ok_utc=OLD)
+    assert found(accounts=(late,)) == [(Code.POLL_FAILING, "kadikoy", Severity.SEVERE)]
+
+
+def known(*codes: Code) -> tuple[Problem, ...]:
+    return tuple(Problem(code, "", OLD, Severity.SEVERE) for code in codes)
+
+
+ALL_WAITING: dict[str, Any] = {
+    "received": (
+        *received(account="kadikoy"),
+        *received(payment_key="l", account="kadikoy", accept=ActionState.EXPIRED),
+    ),
+    "unacknowledged": (("kadikoy", 50, OLD),),
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "login_refused"},
+        {"state": "unreachable", "last_error": "dns_failed"},
+        {"last_poll_utc": OLD, "last_poll_ok_utc": OLD},
+    ],
+)
+def test_what_waits_behind_an_account_that_is_cut_off_is_no_problem_of_its_own(changes: dict[str, Any]):
+    facts = Facts((replace(WELL, **changes), replace(WELL, name="moda")), **ALL_WAITING)
+    (one,) = problems(facts, LIMITS, NOW)
+    behind = {(other.code, other.behind) for other in all_problems(facts, LIMITS, NOW) if other != one}
+    assert behind == {(code, one.code) for code in (Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED)}
+
+
+def test_another_accounts_orders_are_not_behind_it():
+    facts = Facts((replace(WELL, name="moda", state="login_refused"),), **ALL_WAITING)
+    assert {one.code for one in problems(facts, LIMITS, NOW)} == {
+        Code.LOGIN_REFUSED,
+        Code.UNANSWERED,
+        Code.ACCEPT_FAILED,
+        Code.NOT_ACKNOWLEDGED,
+    }
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Code.DATABASE_FULL,
+        Code.DATABASE_READ_ONLY,
+        Code.DATABASE_BUSY,
+        Code.DATABASE_FAILING,
+        Code.DATABASE_LOST,
+    ],
+)
+def test_a_database_that_takes_nothing_is_one_problem(code: Code):
+    stuck = replace(WELL, last_poll_utc=OLD, last_poll_ok_utc=OLD, not_stored=1)
+    facts = {
+        "accounts": (stuck,),
+        "not_taken_over": Pile(3, OLD),
+        "unseen_cancellations": (("k", OLD),),
+        "known": known(code, Code.DATABASE_SLOW, Code.JOURNAL_NOT_WRITTEN),
+        **ALL_WAITING,
+    }
+    assert found(**facts) == [(code, "", Severity.SEVERE)]
+
+
+def test_what_was_wrong_before_stays_beside_it():
+    facts = {"known": known(Code.DATABASE_FULL), "quarantined": Pile(1, OLD)}
+    assert [code for code, _, _ in found(**facts)] == [Code.DATABASE_FULL, Code.QUARANTINED]
+
+
+def test_where_nothing_may_be_acknowledged_that_is_the_problem():
+    assert found(unsafe="Set it to 1.", unacknowledged=(("kadikoy", 2, OLD),)) == [
+        (Code.NOT_DURABLE, "", Severity.SEVERE)
+    ]
+
+
+def test_every_known_one_stands_alone():
+    for code in OF_THE_DAEMON:
+        assert found(known=known(code)) == [(code, "", Severity.SEVERE)]
 
 
 def test_where_nobody_minds_that_no_till_takes_over_an_answer_is_waited_for_all_the_same():
@@ -138,6 +266,7 @@ def test_what_an_account_noted_before_it_stopped_polling_says_nothing() -> None:
         ({"unknown_outcomes": ((17, OLD),)}, (Code.OUTCOME_UNKNOWN, "17", Severity.WARNING)),
         ({"quarantined": Pile(2, OLD)}, (Code.QUARANTINED, "", Severity.WARNING)),
         ({"unsafe": "Set it to 1."}, (Code.NOT_DURABLE, "", Severity.SEVERE)),
+        ({"unacknowledged": (("kadikoy", 2, OLD),)}, (Code.NOT_ACKNOWLEDGED, "kadikoy", Severity.SEVERE)),
     ],
 )
 def test_each_fact_has_its_code(facts: dict[str, Any], problem: tuple[str, str, Severity]):

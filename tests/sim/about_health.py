@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from tests.sim.life import Life
 
 # What the configuration says when it says nothing.
-UNANSWERED = NOT_TAKEN_OVER = timedelta(minutes=3)
+UNANSWERED = timedelta(seconds=30)
+NOT_TAKEN_OVER = timedelta(minutes=3)
 UNSEEN = timedelta(minutes=2)
 A_DAY = timedelta(days=1)
+LATE = timedelta(seconds=90)
 LOOKS_S = MINUTE  # a slow disk, and the town's own look every half minute
 
 OPEN = "SELECT * FROM delivery_orders WHERE ended_utc IS NULL AND status_id = 1 AND changed_utc > ?"
@@ -25,6 +27,7 @@ CANCELLED = (
     " AND pos_revision < revision AND changed_utc < ? AND payment_key NOT IN"
     " (SELECT payment_key FROM delivery_actions WHERE action = 'cancel' AND state = 'done')"
 )
+CUT_OFF = "SELECT name FROM delivery_accounts WHERE state IN ('login_refused', 'unreachable') OR last_poll_utc < ?"
 KEPT = "SELECT 1 FROM delivery_quarantine WHERE resolved_utc IS NULL"
 CODES = {"not_taken_over", "unanswered", "accept_failed", "cancellation_unseen", "quarantined"}
 
@@ -88,7 +91,10 @@ class HealthSaysWhatIsSo(Invariant):
         if self.rows(KEPT):
             found.add(("quarantined", ""))
         local = f"{now.astimezone(ZoneInfo('Europe/Istanbul')):%Y-%m-%d %H:%M:%S}"
+        cut_off = {row["name"] for row in self.rows(CUT_OFF, text_of(now - LATE))}
         for row in self.rows(OPEN, text_of(now - A_DAY)):
+            if row["account"] in cut_off:  # neither begun nor ended meanwhile
+                continue
             accept = accepts.get(row["payment_key"])
             overdue = row["received_utc"] < text_of(now - UNANSWERED) and (row["scheduled_for"] or "") <= local
             if accept in {"expired", "failed"}:

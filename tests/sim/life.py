@@ -47,7 +47,9 @@ class SimDaemon(Daemon):
             database=database,
             cooldowns=cooldowns,
         )
-        self.health.watch = Watch(settings.language, most_alike=10**6)  # whoever judges it looks for each by its name
+        self.health.watch = Watch(
+            settings.language, most_alike=10**6, most=10**6
+        )  # who judges it looks for each by its name
 
     async def run(self) -> None:
         self._life.begin(self)

@@ -1,6 +1,6 @@
 """Health: the facts are read, rules.health decides, and the log hears of the beginning and the end of each problem."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.model import ActionState
+from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, Kind, alike
 from orderbridge.rules.health import (
     BY_TIME_ALONE,
     Code,
@@ -22,26 +23,40 @@ from orderbridge.rules.health import (
     Received,
     Severity,
     Thresholds,
+    all_problems,
     is_due,
     late_after,
-    problems,
 )
 from orderbridge.store import health
 from orderbridge.store.database import Database
 from orderbridge.texts import problem_text, say
 
 CLOCK_JUMP_S = 2.0
-MOST_ALIKE = 5  # of one kind that begin or end at the same look: that many are told one by one, and named
 
 _log = structlog.get_logger(__name__)
 
 
 def open_problems(
-    connection: Connection, settings: config.Settings, now: datetime, *, unsafe: str | None = None
+    connection: Connection,
+    settings: config.Settings,
+    now: datetime,
+    *,
+    unsafe: str | None = None,
+    known: tuple[Problem, ...] = (),
 ) -> list[Problem]:
-    """Everything that is wrong now. `unsafe`: why a commit is not on disk, as the database says it."""
+    """Everything that is wrong now. `unsafe`: why a commit is not on disk, as the database says it.
+
+    `known`: what only the daemon knows.
+    """
+    return [one for one in looked(connection, settings, now, unsafe, known) if one.behind is None]
+
+
+def looked(
+    connection: Connection, settings: config.Settings, now: datetime, unsafe: str | None, known: tuple[Problem, ...]
+) -> list[Problem]:
+    """The same with what stands behind another problem: for who remembers what was open."""
     limits = thresholds(settings)
-    return problems(_facts(connection, settings, limits, now, unsafe), limits, now)
+    return all_problems(_facts(connection, settings, limits, now, unsafe, known), limits, now)
 
 
 def thresholds(settings: config.Settings) -> Thresholds:
@@ -60,13 +75,18 @@ def thresholds(settings: config.Settings) -> Thresholds:
 
 
 def _facts(
-    connection: Connection, settings: config.Settings, limits: Thresholds, now: datetime, unsafe: str | None
+    connection: Connection,
+    settings: config.Settings,
+    limits: Thresholds,
+    now: datetime,
+    unsafe: str | None,
+    known: tuple[Problem, ...],
 ) -> Facts:
     names = {account.fingerprint: account.name for account in settings.accounts}
-    known = health.polling(connection, names.keys())
+    rows = health.polling(connection, names.keys())
     late, unseen = limits.not_taken_over, limits.cancellation_unseen
     return Facts(
-        accounts=tuple(Polling(name, *known.get(fingerprint, ())) for fingerprint, name in names.items()),
+        accounts=tuple(Polling(name, *rows.get(fingerprint, ())) for fingerprint, name in names.items()),
         received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)),
         not_taken_over=Pile() if late is None else Pile(*health.not_taken_over(connection, now - late)),
         unseen_cancellations=()
@@ -76,6 +96,8 @@ def _facts(
         unknown_outcomes=tuple(health.unknown_outcomes(connection, now)),
         quarantined=Pile(*health.quarantined(connection)),
         unsafe=unsafe,
+        unacknowledged=tuple(health.unacknowledged(connection, now - limits.not_acknowledged, now)),
+        known=known,
     )
 
 
@@ -91,6 +113,7 @@ def _received(connection: Connection, now: datetime, zone: ZoneInfo) -> tuple[Re
             is_due=is_due(row.scheduled_for, local_now),
             accept=ActionState(accept.state) if accept else None,
             accept_ended_utc=accept.finished_utc if accept else None,
+            account=row.account,
         )
         for row in rows
         for accept in [accepts.get(row.payment_key)]
@@ -99,7 +122,7 @@ def _received(connection: Connection, now: datetime, zone: ZoneInfo) -> tuple[Re
 
 def described(problem: Problem, language: str) -> dict[str, Any]:
     """A problem as `status --json` shows it."""
-    cause, remedy = problem_text(problem.code, language)
+    cause, remedy = problem_text(problem.code, language, **problem.facts)
     return {field.name: getattr(problem, field.name) for field in fields(problem)} | {"cause": cause, "remedy": remedy}
 
 
@@ -110,61 +133,49 @@ def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: 
     first = found[0]
     light = say("status.red" if first.severity == Severity.SEVERE else "status.yellow", language)
     since = "" if first.since is None else say("status.since", language, time=first.since.astimezone(zone))
-    subject = f": {first.subject}" if first.subject else ""
-    more = f" (+{len(found) - 1})" if len(found) > 1 else ""
-    return f"{light}: {first.code.replace('_', ' ')}{subject}{since}{more}"
+    cause, _ = problem_text(first.code, language, **first.facts)
+    subject = f"{first.subject}: " if first.subject else ""
+    more = f"+{len(found) - 1}" if len(found) > 1 else ""
+    beside = ", ".join(filter(None, (since, more)))
+    return f"{light}: {subject}{cause}{f' ({beside})' if beside else ''}"
 
 
 class Watch:
-    """What is open while the daemon runs. Each problem is told when it begins, when it becomes severe, and at its end."""
+    """What the log was told, and is told: the beginning of each problem, that it gets worse, and its end."""
 
-    def __init__(self, language: str, most_alike: int = MOST_ALIKE) -> None:
+    def __init__(self, language: str, most_alike: int = MOST_ALIKE, most: int = MOST) -> None:
+        """`most_alike`: more of one kind are told in one line. `most`: messages of one problem in ten minutes."""
         self._language = language
         self._most_alike = most_alike
-        self._began: dict[tuple[Code, str], float] = {}  # by the monotonic clock: the other one may have been set
-        self.open: dict[tuple[Code, str], Problem] = {}
+        self._edges = Edges(most)
+
+    @property
+    def open(self) -> dict[tuple[Code, str], Problem]:
+        """What was told and is not over."""
+        return {one.key: one for one in self._edges.open()}
 
     def see(self, found: Iterable[Problem], monotonic: float) -> None:
         """Tell what is new and what is over since the last time; what many have in common in one line."""
-        seen = {(one.code, one.subject): one for one in found}
-        new = [one for key, one in seen.items() if _is_news(self.open.get(key), one)]
-        over = [one for key, one in self.open.items() if key not in seen]
-        self.open = seen
-        for key in seen:
-            self._began.setdefault(key, monotonic)
-        for alike, facts in self._lines(new):
-            self._tell(alike[0], facts)
-        for alike, facts in self._lines(over):
-            began = min(self._began.pop((one.code, one.subject)) for one in alike)
-            _log.info("problem.ended", code=alike[0].code, **facts, seconds=round(monotonic - began))
+        for some in alike(self._edges.see(found, monotonic), self._most_alike):
+            self._tell(some)
 
-    def _lines(self, found: Sequence[Problem]) -> Iterator[tuple[Sequence[Problem], dict[str, Any]]]:
-        kinds: dict[tuple[Code, Severity], list[Problem]] = {}
-        for one in found:
-            kinds.setdefault((one.code, one.severity), []).append(one)
-        for alike in kinds.values():
-            if len(alike) > self._most_alike:
-                yield alike, {"subjects": [one.subject for one in alike[:MOST_ALIKE]], "count": len(alike)}
-            else:
-                yield from (([one], {"subject": one.subject, "count": one.count}) for one in alike)
-
-    def _tell(self, problem: Problem, facts: dict[str, Any]) -> None:
+    def _tell(self, some: Sequence[Event]) -> None:
+        event, problem = some[0], some[0].problem
+        facts: dict[str, Any] = {"subject": problem.subject, "count": problem.count}
+        if len(some) > self._most_alike:
+            facts = {"subjects": [one.problem.subject for one in some[:MOST_ALIKE]], "count": len(some)}
+        if flapped := max(one.flapped for one in some):
+            facts["flapped"] = flapped
+        if event.kind == Kind.ENDED:
+            seconds = round(max(one.seconds for one in some))
+            _log.info("problem.ended", code=problem.code, **facts, seconds=seconds)
+            return
         told = _log.error if problem.severity == Severity.SEVERE else _log.warning
         since = None if problem.since is None else problem.since.isoformat()
-        cause, remedy = problem_text(problem.code, self._language)
+        cause, remedy = problem_text(problem.code, self._language, **problem.facts)
         # Its detail is not for the log: an answer's own words may hold a customer's name.
-        told(
-            "problem.began",
-            code=problem.code,
-            **facts,
-            since=since,
-            cause=cause,
-            remedy=remedy,
-        )
-
-
-def _is_news(before: Problem | None, problem: Problem) -> bool:
-    return before is None or (before.severity, problem.severity) == (Severity.WARNING, Severity.SEVERE)
+        facts |= {"level": problem.level, "since": since, "cause": cause, "remedy": remedy}
+        told(f"problem.{event.kind}", code=problem.code, **facts)
 
 
 class Checkup:
@@ -190,10 +201,10 @@ class Checkup:
         """One look, and what has changed is told. Returns what is wrong."""
         now = self._clock.now()
         unsafe = self._database.durability.remedy
-        found = await self._database.read(lambda tx: open_problems(tx, self._settings, now, unsafe=unsafe))
+        found = await self._database.read(lambda tx: looked(tx, self._settings, now, unsafe, ()))
         if abs(self._wall_ahead() - self._ahead) > CLOCK_JUMP_S:  # only now: it may have been set while we read
             self.be_unsure()
         if self._clock.monotonic() < self._unsure_until:
             found = [one for one in found if one.code not in BY_TIME_ALONE]
         self.watch.see(found, self._clock.monotonic())
-        return found
+        return [one for one in found if one.behind is None]

@@ -1,86 +1,80 @@
 """What is wrong, decided in one place (promise 8): from facts to the list of open problems.
 
-`status`, the log and whatever tells people later ask `problems`, so that they all say the same. A problem is open as
-long as the facts say so: nothing here remembers.
+`status`, the log and whatever tells people ask `problems`, so that they all say the same. A problem is open as long as
+the facts say so: nothing here remembers.
 
 Rules of this file:
 - One cause, one problem. An account that does not poll has one code, whatever waits behind it. An order that no till has
   taken over is not counted as unanswered, and one whose accept failed is that and nothing else.
-- Codes are stable; the sentences for people are in sentences.toml.
+- What follows from another problem stands `behind` it: it neither begins nor gets worse meanwhile, and it does not end
+  either, since nobody can know.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from orderbridge.model import ActionState
+from orderbridge.rules.problems import (
+    BY_TIME_ALONE,
+    CUT_OFF,
+    NO_DATABASE,
+    OF_THE_DAEMON,
+    WARNINGS,
+    Code,
+    Problem,
+    Severity,
+    severity_of,
+)
+
+__all__ = ["BY_TIME_ALONE", "OF_THE_DAEMON", "WARNINGS", "Code", "Problem", "Severity"]
 
 LATE_COOLDOWNS = 3  # without a good poll: 90 s at the service's 30
 LEAST_LATE_S = 10.0  # with the short cooldowns of a test
 SCHEDULED_SLACK = timedelta(seconds=5)  # from the time of a first poll to its note: a login comes before
 
+# A customer who waits for an answer: from when it is said, and from when it is severe, a little later once more.
+FIRST_STEPS = (timedelta(seconds=30), timedelta(seconds=90))
+LAST_STEP = timedelta(minutes=2)  # after the configured minutes
 
-class Severity(StrEnum):
-    """SEVERE: orders are lost, late or cooked in vain while it lasts."""
+# Of a line that is dead, by what ended the last try.
+LINES: Mapping[str, Code] = {
+    "dns_failed": Code.LINE_DNS,
+    "connection_refused": Code.LINE_REFUSED,
+    "connect_timeout": Code.LINE_TIMEOUT,
+    "proxy_refused": Code.LINE_PROXY,
+    "proxy_invalid": Code.LINE_PROXY,
+}
+TLS = "tls_"  # all codes of it begin so
+_LINE = {*LINES.values(), Code.LINE_TLS}
 
-    WARNING = "warning"
-    SEVERE = "severe"
-
-
-class Code(StrEnum):
-    """What can be wrong."""
-
-    LOGIN_REFUSED = "login_refused"
-    UNREACHABLE = "unreachable"
-    POLL_FAILING = "poll_failing"
-    NO_GOOD_POLL = "no_good_poll"
-    NOT_POLLING = "not_polling"
-    COOLDOWN_SHARED = "cooldown_shared"
-    NOT_DURABLE = "not_durable"
-    NOT_TAKEN_OVER = "not_taken_over"
-    UNANSWERED = "unanswered"
-    ACCEPT_FAILED = "accept_failed"
-    CANCELLATION_UNSEEN = "cancellation_unseen"
-    NOT_STORED = "not_stored"
-    NOT_WRITTEN = "not_written"
-    CONTENTS_OUTDATED = "contents_outdated"
-    OUTCOME_UNKNOWN = "outcome_unknown"
-    QUARANTINED = "quarantined"
-
-
-BY_TIME_ALONE = {Code.NO_GOOD_POLL, Code.NOT_POLLING}  # what a daemon that has just started cannot know
-WARNINGS = {
-    Code.OUTCOME_UNKNOWN,
-    Code.QUARANTINED,
-    Code.COOLDOWN_SHARED,
-}  # a person has to look, and nothing is getting worse meanwhile
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong now.
-
-    `subject`: an account, an order's payment_key, an outbox row's id; empty where it concerns all. `since` is None
-    where nobody can know. `detail`: the error's own words, where there are any.
-    """
-
-    code: Code
-    subject: str
-    since: datetime | None
-    severity: Severity
-    count: int = 1
-    detail: str | None = None
+# What each of these is the reason for.
+_ORDERS = {Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED}
+_WITHOUT_DATABASE = _ORDERS | {
+    Code.NO_GOOD_POLL,
+    Code.NOT_POLLING,
+    Code.POLL_FAILING,
+    Code.NOT_TAKEN_OVER,
+    Code.CANCELLATION_UNSEEN,
+    Code.NOT_STORED,
+    Code.NOT_WRITTEN,
+    Code.JOURNAL_NOT_WRITTEN,
+    Code.DATABASE_SLOW,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """For how long something may last before it is a problem; None: it never is one."""
+    """For how long something may last before it is a problem; None: it never is one.
+
+    `unanswered`: before it is severe; it is said sooner (FIRST_STEPS).
+    """
 
     late: timedelta
     unanswered: timedelta | None
     not_taken_over: timedelta | None
     cancellation_unseen: timedelta | None
+    not_acknowledged: timedelta = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +102,7 @@ class Received:
     is_due: bool  # not scheduled for later
     accept: ActionState | None = None
     accept_ended_utc: datetime | None = None
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +127,10 @@ class Facts:
     unknown_outcomes: tuple[tuple[int, datetime], ...] = ()  # outbox rows of which nothing newer is known
     quarantined: Pile = Pile()
     unsafe: str | None = None  # why nothing is acknowledged
+    unacknowledged: tuple[
+        tuple[str, int, datetime | None], ...
+    ] = ()  # for longer than the threshold: account, how many
+    known: tuple[Problem, ...] = ()  # what only the daemon can know
 
 
 def late_after(cooldown_s: float) -> timedelta:
@@ -145,20 +144,49 @@ def is_due(scheduled_for: str | None, local_now: str) -> bool:
 
 
 def problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
-    """Everything that is wrong, the severe first, then the oldest."""
-    found = list(_all(facts, limits, now))
-    return sorted(
-        found, key=lambda one: (one.severity != Severity.SEVERE, one.since or datetime.max.replace(tzinfo=now.tzinfo))
-    )
+    """Everything that is wrong, the severe first, then the oldest; without what is behind another one."""
+    return [one for one in all_problems(facts, limits, now) if one.behind is None]
+
+
+def all_problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
+    """The same with what stands behind: for who remembers what was open."""
+    found = _with_causes(list(_all(facts, limits, now)))
+    last = datetime.max.replace(tzinfo=now.tzinfo)
+    return sorted(found, key=lambda one: (one.severity != Severity.SEVERE, one.since or last))
+
+
+def _with_causes(found: list[Problem]) -> list[Problem]:
+    codes = {one.code for one in found}
+    database = next((code for code in Code if code in NO_DATABASE & codes), None)
+    cut_off = {one.subject: one.code for one in found if one.code in CUT_OFF}
+    if database is None and not cut_off and Code.NOT_DURABLE not in codes:
+        return found
+    return [
+        one if (cause := _cause(one, database, cut_off, codes)) is None else replace(one, behind=cause) for one in found
+    ]
+
+
+def _cause(one: Problem, database: Code | None, cut_off: Mapping[str, Code], codes: set[Code]) -> Code | None:
+    """What this one follows from."""
+    if database is not None and (one.code in _WITHOUT_DATABASE or (one.code in NO_DATABASE and one.code != database)):
+        return database
+    if one.code in _ORDERS and one.account is not None and one.account in cut_off:
+        return cut_off[one.account]
+    if one.code == Code.NOT_ACKNOWLEDGED and Code.NOT_DURABLE in codes:
+        return Code.NOT_DURABLE
+    return None
 
 
 def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
+    yield from facts.known
     if facts.unsafe is not None:
         yield Problem(Code.NOT_DURABLE, "", None, Severity.SEVERE, detail=facts.unsafe)
     yield from _accounts(facts.accounts, limits, now)
     if facts.not_taken_over.count and limits.not_taken_over is not None:
         yield _piled(Code.NOT_TAKEN_OVER, facts.not_taken_over)
     yield from _unanswered(facts.received, limits, now)
+    for name, count, since in facts.unacknowledged:
+        yield Problem(Code.NOT_ACKNOWLEDGED, name, since, Severity.SEVERE, count, account=name)
     for payment_key, since in facts.unseen_cancellations:
         yield Problem(Code.CANCELLATION_UNSEEN, payment_key, since, Severity.SEVERE)
     for payment_key, since in facts.outdated:
@@ -178,7 +206,8 @@ def _accounts(accounts: tuple[Polling, ...], limits: Thresholds, now: datetime) 
         else:  # what an account that does not poll has noted may be long over
             not_written = max(not_written, account.not_written)
         if account.not_stored:
-            yield Problem(Code.NOT_STORED, account.name, None, Severity.SEVERE, account.not_stored)
+            name = account.name
+            yield Problem(Code.NOT_STORED, name, None, Severity.SEVERE, account.not_stored, account=name)
     if not_written:
         yield Problem(Code.NOT_WRITTEN, "", None, Severity.SEVERE, not_written)
     for names in dict.fromkeys(account.in_turn_with for account in accounts if account.in_turn_with):
@@ -186,8 +215,7 @@ def _accounts(accounts: tuple[Polling, ...], limits: Thresholds, now: datetime) 
 
 
 def _piled(code: Code, pile: Pile) -> Problem:
-    severity = Severity.WARNING if code in WARNINGS else Severity.SEVERE
-    return Problem(code, "", pile.oldest, severity, pile.count)
+    return Problem(code, "", pile.oldest, severity_of(code), pile.count)
 
 
 def _polling(account: Polling, late: timedelta, now: datetime) -> Problem | None:
@@ -195,25 +223,29 @@ def _polling(account: Polling, late: timedelta, now: datetime) -> Problem | None
     since, state = account.last_poll_ok_utc, account.state
     is_late = since is None or since < now - late
     is_tried = account.last_poll_utc is not None and account.last_poll_utc >= now - late
+    error, _, words = (account.last_error or "").partition(": ")
     if state == "new" and _is_scheduled(account, late, now):
         return None
     match state:
         case "login_refused":  # without a login no poll is tried: whether somebody tries to log in is not seen
             code = Code.LOGIN_REFUSED
         case "unreachable":
-            code = Code.UNREACHABLE
+            code = Code.LINE_TLS if error.startswith(TLS) else LINES.get(error, Code.UNREACHABLE)
         case _ if not is_tried:
             code = Code.NOT_POLLING
+        case "failing" if error == "unauthorized" and not is_late:
+            return None  # the token was over; the next poll has another one
         case "failing":
-            code = Code.POLL_FAILING
+            code = Code.COOLDOWN_TAKEN if error == "rate_limited" else Code.POLL_FAILING
         case "ok" if not is_late:
             return None
         case _:
             code = Code.NO_GOOD_POLL
-    severe = is_late or code == Code.LOGIN_REFUSED
-    return Problem(
-        code, account.name, since, Severity.SEVERE if severe else Severity.WARNING, detail=account.last_error
-    )
+    severity = Severity.SEVERE if is_late or code == Code.LOGIN_REFUSED else Severity.WARNING
+    detail = account.last_error
+    # Of a request that never left the words are our own; an answer's may hold a customer's name.
+    facts = {"why": words or error} if code in _LINE else {}
+    return Problem(code, account.name, since, severity, detail=detail, account=account.name, facts=facts)
 
 
 def _is_scheduled(account: Polling, late: timedelta, now: datetime) -> bool:
@@ -228,16 +260,28 @@ def _unanswered(received: Iterable[Received], limits: Thresholds, now: datetime)
         match order.accept:
             case ActionState.EXPIRED | ActionState.FAILED:
                 since = order.accept_ended_utc
-                yield Problem(Code.ACCEPT_FAILED, order.payment_key, since, Severity.SEVERE)
+                yield Problem(Code.ACCEPT_FAILED, order.payment_key, since, Severity.SEVERE, account=order.account)
             case ActionState.PENDING | ActionState.SENDING:
                 pass
             case _:
-                if _is_overdue(order, limits, now):
-                    yield Problem(Code.UNANSWERED, order.payment_key, order.received_utc, Severity.SEVERE)
+                yield from _overdue(order, limits, now)
 
 
-def _is_overdue(order: Received, limits: Thresholds, now: datetime) -> bool:
+def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     told_already = not order.taken_over and limits.not_taken_over is not None
     if limits.unanswered is None or told_already or not order.is_due:
-        return False
-    return order.received_utc < now - limits.unanswered
+        return
+    steps = (*FIRST_STEPS, limits.unanswered, limits.unanswered + LAST_STEP)
+    waited = now - order.received_utc
+    if level := max((number for number, step in enumerate(steps, 1) if waited > step), default=0):
+        severity = Severity.SEVERE if waited > limits.unanswered else Severity.WARNING
+        minutes = {"minutes": str(int(waited.total_seconds()) // 60)}
+        yield Problem(
+            Code.UNANSWERED,
+            order.payment_key,
+            order.received_utc,
+            severity,
+            level=level,
+            account=order.account,
+            facts=minutes,
+        )

@@ -49,7 +49,7 @@ _POLLING = select(
     accounts.c.polled_in_turn_with,
 )
 _RECEIVED = (
-    select(orders.c.payment_key, orders.c.received_utc, orders.c.pos_revision, orders.c.scheduled_for)
+    select(orders.c.payment_key, orders.c.received_utc, orders.c.pos_revision, orders.c.scheduled_for, orders.c.account)
     .where(literal_column(OPEN), _lately, orders.c.status_id == RECEIVED)
     .order_by(orders.c.changed_utc)
     .limit(MOST)
@@ -60,6 +60,21 @@ _ACCEPTS = (
     .order_by(actions.c.id)
 )
 _NOT_TAKEN_OVER = _oldest(orders.c.received_utc, literal_column(NEW), orders.c.received_utc < bindparam("border"))
+_unacknowledged = (
+    select(orders.c.account, orders.c.received_utc)
+    .where(
+        literal_column(OPEN),
+        _lately,
+        orders.c.acknowledged_utc.is_(None),
+        orders.c.received_utc < bindparam("border"),
+    )
+    .order_by(orders.c.changed_utc)
+    .limit(MOST)
+    .subquery()
+)
+_UNACKNOWLEDGED = select(_unacknowledged.c.account, func.count(), func.min(_unacknowledged.c.received_utc)).group_by(
+    _unacknowledged.c.account
+)
 _by_a_till = exists().where(
     actions.c.payment_key == orders.c.payment_key,
     actions.c.action == Action.CANCEL,
@@ -113,7 +128,7 @@ def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, 
 
 
 def received(connection: Connection, now: datetime) -> Sequence[Any]:
-    """Open orders of the last day that are RECEIVED: payment_key, received_utc, pos_revision, scheduled_for."""
+    """Open orders of the last day that are RECEIVED: payment_key, received_utc, pos_revision, scheduled_for, account."""
     return connection.execute(_RECEIVED, {"lately": now - REMEMBERED}).all()
 
 
@@ -129,6 +144,12 @@ def newest_accepts(connection: Connection, keys: Sequence[str]) -> dict[str, Any
 def not_taken_over(connection: Connection, border: datetime) -> Pile:
     """Open orders that no till has taken over, received before `border`."""
     return _pile(connection, _NOT_TAKEN_OVER, border=border)
+
+
+def unacknowledged(connection: Connection, border: datetime, now: datetime) -> list[tuple[str, int, datetime | None]]:
+    """Open orders of the last day, received before `border`, that the service still delivers: account, count, oldest."""
+    rows = connection.execute(_UNACKNOWLEDGED, {"lately": now - REMEMBERED, "border": border})
+    return [(row[0], row[1], row[2]) for row in rows]
 
 
 def unseen_cancellations(connection: Connection, border: datetime, now: datetime) -> list[tuple[str, datetime]]:
