@@ -83,6 +83,12 @@ def test_every_problem_has_its_cause_and_its_remedy(code: Code) -> None:
         assert problem_text(code, language, **facts) == tuple(sentence.format_map(facts) for sentence in said)
 
 
+def test_of_a_line_that_is_dead_the_reason_says_what_to_do() -> None:
+    cause, remedy = problem_text("line_tls", "en", reason="tls_expired", why="issued by CN=X")
+    assert "issued by CN=X" in cause
+    assert remedy == say("line.tls_expired", "en")
+
+
 @pytest.mark.parametrize(
     "environ, language",
     [

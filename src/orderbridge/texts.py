@@ -95,5 +95,8 @@ def text(code: str, language: str, *, state: ActionState | None = None, **facts:
 
 
 def problem_text(code: str, language: str, **facts: object) -> tuple[str, str]:
-    """The cause and the remedy of an open problem."""
-    return say(f"health.{code}.cause", language, **facts), say(f"health.{code}.remedy", language, **facts)
+    """The cause and the remedy of an open problem. `reason`, one of `line`, says the remedy more exactly."""
+    cause, remedy = f"health.{code}.cause", f"health.{code}.remedy"
+    if (own := f"line.{facts.get('reason')}") in SENTENCES:
+        remedy = own
+    return say(cause, language, **facts), say(remedy, language, **facts)

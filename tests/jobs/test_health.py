@@ -239,8 +239,7 @@ def test_the_log_says_cause_and_remedy_and_not_what_the_service_said(language: s
             [
                 "yeşil: 12 hesap sorgulanıyor",
                 "SARI: Platformun verdiği bazı belgeler siparişe dönüştürülemedi.",
-                "KIRMIZI: kadikoy: Platform bu hesabın giriş bilgilerini kabul etmiyor; sipariş gelmez."
-                " (başlangıç 21.11. 21:02, +1)",
+                "KIRMIZI: kadikoy: Platform bu hesabın giriş bilgilerini kabul etmiyor; sipariş gelmez. (başlangıç 21.11. 21:02, +1)",
             ],
         ),
     ],

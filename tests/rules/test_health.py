@@ -143,6 +143,7 @@ def test_the_configured_minutes_are_those_of_red():
         ("tls_expired: issued by X", Code.LINE_TLS, "issued by X"),
         ("connection_refused", Code.LINE_REFUSED, "connection_refused"),
         ("connect_timeout: after 20.0 s", Code.LINE_TIMEOUT, "after 20.0 s"),
+        ("proxy_unreachable: ConnectionRefusedError", Code.LINE_PROXY, "ConnectionRefusedError"),
         ("proxy_refused: the proxy answered 407", Code.LINE_PROXY, "the proxy answered 407"),
         ("proxy_invalid: HTTPS_PROXY names no proxy", Code.LINE_PROXY, "HTTPS_PROXY names no proxy"),
         ("login_failed: service_error", Code.UNREACHABLE, None),

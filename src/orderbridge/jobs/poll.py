@@ -27,6 +27,7 @@ from orderbridge.store.accounts import Success
 from orderbridge.texts import say
 
 MOST_NAMED = 20  # accounts in one line of the log
+FINER = ("dns_", "tls_", "proxy_")  # of a line that is dead it is noted where it is
 
 _log = structlog.get_logger(__name__)
 
@@ -174,7 +175,8 @@ class Poller:
         state = "failing"
         if isinstance(error, NotSent):
             state = "login_refused" if isinstance(error, LoginRefused) else "unreachable"
-        said = f"{error.code}: {error.detail}" if error.detail else error.code
+        code = error.reason if error.reason.startswith(FINER) else error.code
+        said = f"{code}: {error.detail}" if error.detail else code
         # An answer's own words may hold a customer's name: they are for the table, not for the log.
         logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
         if isinstance(error, NotSent):

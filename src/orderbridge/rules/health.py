@@ -40,10 +40,13 @@ LAST_STEP = timedelta(minutes=2)  # after the configured minutes
 # Of a line that is dead, by what ended the last try.
 LINES: Mapping[str, Code] = {
     "dns_failed": Code.LINE_DNS,
+    "dns_silent": Code.LINE_DNS,
     "connection_refused": Code.LINE_REFUSED,
     "connect_timeout": Code.LINE_TIMEOUT,
     "proxy_refused": Code.LINE_PROXY,
     "proxy_invalid": Code.LINE_PROXY,
+    "proxy_password": Code.LINE_PROXY,
+    "proxy_unreachable": Code.LINE_PROXY,
 }
 TLS = "tls_"  # all codes of it begin so
 _LINE = {*LINES.values(), Code.LINE_TLS}
@@ -244,7 +247,7 @@ def _polling(account: Polling, late: timedelta, now: datetime) -> Problem | None
     severity = Severity.SEVERE if is_late or code == Code.LOGIN_REFUSED else Severity.WARNING
     detail = account.last_error
     # Of a request that never left the words are our own; an answer's may hold a customer's name.
-    facts = {"why": words or error} if code in _LINE else {}
+    facts = {"reason": error, "why": words or error} if code in _LINE else {}
     return Problem(code, account.name, since, severity, detail=detail, account=account.name, facts=facts)
 
 
