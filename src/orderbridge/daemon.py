@@ -193,7 +193,7 @@ class Daemon:
                 until = self._clock.monotonic() + schema.LOCK_WAIT_S
                 _log.warning("schema.waiting", reason="another program is changing the schema")
             elif self._clock.monotonic() >= until:
-                raise StoreError(schema.LOCKED)
+                raise StoreError(schema.locked())
             await asyncio.sleep(schema.LOCK_ASK_S)
 
     async def _start_accounts(self) -> None:

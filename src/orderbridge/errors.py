@@ -23,6 +23,10 @@ class StoreError(OrderbridgeError):
     """The database cannot be used as it is: unsafe settings, a newer schema, a file that is no database."""
 
 
+class NoFile(StoreError):
+    """The SQLite file is not there, and nothing speaks against making it."""
+
+
 class Unusable(StoreError):
     """A database that no restart makes usable, but a person: `orderbridge run` ends with 78."""
 

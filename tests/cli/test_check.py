@@ -1,15 +1,27 @@
 """`check` and `foods` against the service itself, played on a free port with real TLS."""
 
+import os
+import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from sqlalchemy import NullPool, create_engine
 from tests.cli.shell import APP, REST, Configure, Ended, account, document
+from tests.databases import POSTGRESQL, SERVERS
 from tests.store.samples import opened, rows
 
 from orderbridge.sandbox import Fault, Sandbox, World
+from orderbridge.store import schema
+from orderbridge.store.database import Database
+from orderbridge.store.leader import LeaderLock
+from orderbridge.texts import SENTENCES
 
 QUICK = "cooldown_seconds = 1\ntimeout_seconds = 60"
 
@@ -30,37 +42,89 @@ def sandbox(running: Sandbox, configure: Configure) -> Iterator[Sandbox]:
 
 
 def set_up(
-    configure: Configure, sandbox: Sandbox, *, accounts: str = "", trust: bool = True, base_url: str = ""
+    configure: Configure,
+    sandbox: Sandbox,
+    *,
+    accounts: str = "",
+    trust: bool = True,
+    base_url: str = "",
+    database: str = 'url = "sqlite:///pos.db"',
 ) -> None:
     ca = f'ca_file = "{sandbox.ca_file}"' if trust else ""
-    configure(document(base_url=base_url or sandbox.base_url, marketplace=f"{ca}\n{QUICK}", accounts=accounts))
+    where = base_url or sandbox.base_url
+    configure(document(base_url=where, marketplace=f"{ca}\n{QUICK}", accounts=accounts, database=database))
 
 
-def findings(ended: Ended) -> dict[str, tuple[bool, str]]:
-    return {finding["check"]: (finding["ok"], finding["detail"]) for finding in ended.json}
+@contextmanager
+def poor_user(database: Database, kind: str) -> Iterator[str]:
+    """The address for a user who may only read."""
+    name = f"obs_reader_{os.getpid()}"
+    who = f"CREATE ROLE {name} LOGIN PASSWORD 'x'" if kind == POSTGRESQL else f"CREATE USER {name} IDENTIFIED BY 'x'"
+    on = "ALL TABLES IN SCHEMA public" if kind == POSTGRESQL else f"`{database.engine.url.database}`.*"
+    engine = create_engine(database.engine.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(who)
+        connection.exec_driver_sql(f"GRANT SELECT ON {on} TO {name}")
+    try:
+        yield engine.url.set(username=name, password="x").render_as_string(hide_password=False)
+    finally:
+        with engine.connect() as connection:
+            if kind == POSTGRESQL:
+                connection.exec_driver_sql(f"DROP OWNED BY {name}")
+            connection.exec_driver_sql(f"DROP {'ROLE' if kind == POSTGRESQL else 'USER'} {name}")
+
+
+def findings(ended: Ended) -> dict[str, tuple[str, str]]:
+    """From what was looked at to how it is, and all that is said of it."""
+    return {
+        finding["check"]: (finding["level"], f"{finding['detail']} {finding['remedy']}".strip())
+        for finding in ended.json
+    }
+
+
+def said_of(ended: Ended, check: str, level: str = "failed") -> str:
+    found, said = findings(ended)[check]
+    assert found == level, said
+    return said
 
 
 # ---- all is well -----------------------------------------------------------------------------------------------------
 
 
-def test_everything_in_place_ends_with_0(run, sandbox):
+def test_everything_in_place_ends_with_0(run, sandbox, pos, config_file, path):
     ended = run("check")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.splitlines() == [
-        "ok    configuration: 1 account(s)",
-        "ok    database: sqlite",
+    expected = [
+        rf"ok    configuration: {config_file}: 1 account\(s\)",
+        rf"(ok|look)  .*{path.parent}: \d+ MB free.*",
+        rf"ok    database: sqlite:///{path}",
+        rf"ok    tables: {schema.HEAD}",
+        "ok    writing and rights: it writes, and no right is missing",
+        "ok    durability: what is committed is on disk",
+        r"ok    working daemon: none \(`orderbridge run` is not running\)",
+        r"(ok|FAIL)    web address: .*",
+        r"ok    name \(DNS\): 127.0.0.1 = 127.0.0.1",
+        r"ok    connection \(TLS\): TLSv1.3; issued by CN=orderbridge sandbox CA; for localhost, 127.0.0.1.*",
+        f"ok    service: {sandbox.base_url}: HTTP 401",
+        r"ok    clock: [+-]\d+ s from the service's .*",
         "ok    account kadikoy: Örnek Lokanta Kadıköy",
     ]
+    for line, pattern in zip(ended.out.splitlines(), expected, strict=True):
+        assert re.fullmatch(pattern, line), line
 
 
-def test_the_findings_can_be_read_by_a_program(run, sandbox):
+def test_the_findings_can_be_read_by_a_program(run, sandbox, pos):
     ended = run("check", "--json")
     assert ended.code == 0
-    assert findings(ended) == {
-        "configuration": (True, "1 account(s)"),
-        "database": (True, "sqlite"),
-        "account kadikoy": (True, "Örnek Lokanta Kadıköy"),
-    }
+    assert {"check", "ok", "level", "detail", "remedy"} == set(ended.json[0])
+    assert findings(ended)["account kadikoy"] == ("ok", "Örnek Lokanta Kadıköy")
+
+
+def test_it_speaks_the_language_of_the_configuration(run, configure, sandbox, config_file):
+    configure(config_file.read_text().replace('"en"', '"tr"'))
+    out = run("check").out
+    assert "tamam ayarlar: " in out
+    assert "henüz yok" in out
 
 
 def test_every_account_is_asked(run, configure, sandbox):
@@ -70,43 +134,59 @@ def test_every_account_is_asked(run, configure, sandbox):
     assert "ok    account zincir: Numune Sofra Üsküdar, Numune Sofra Ataşehir\n" in out
 
 
-def test_a_check_makes_the_tables_and_never_polls(run, sandbox, path):
-    run("check")
-    run("check")
-    assert sandbox.world.calls("get_current") == []
+def test_a_check_makes_no_file_and_no_table_and_never_polls(run, sandbox, path):
+    assert "is not there" in said_of(run("check", "--json"), "database", "warning")
+    assert not path.exists()
+    path.touch()
+    assert said_of(run("check", "--json"), "schema", "warning").startswith("there are no tables")
     with opened(path) as pos:
-        (row,) = rows(pos, "SELECT name, next_poll_utc FROM delivery_accounts")
-    assert row == {"name": "kadikoy", "next_poll_utc": None}
+        assert rows(pos, "SELECT name FROM sqlite_master") == []
+    assert sandbox.world.calls("get_current") == []
 
 
-def test_a_second_check_uses_the_token_that_was_kept(run, sandbox):
+def test_older_tables_stay_as_they_are(run, sandbox, pos):
+    pos.execute("UPDATE delivery_schema_version SET version_num = '0001'")
+    assert "the tables are of version 0001" in said_of(run("check", "--json"), "schema", "warning")
+    assert rows(pos, "SELECT version_num FROM delivery_schema_version") == [{"version_num": "0001"}]
+
+
+def test_a_second_check_uses_the_token_that_was_kept(run, sandbox, pos):
     run("check")
     run("check")
     assert len(sandbox.world.calls("login")) == 1
 
 
-def test_no_secret_is_printed_or_kept(run, sandbox, path):
+def test_no_secret_is_printed_or_kept(run, sandbox, pos, path):
     ended = run("check", "--json")
     kept = b"".join(file.read_bytes() for file in path.parent.glob("pos.db*"))
     assert [secret for secret in (APP, REST) if secret in ended.out + ended.err or secret.encode() in kept] == []
 
 
+def test_its_own_name_is_no_remedy():
+    """Who reads it has just run it."""
+    parts = ("check.", "label.", "line.", "database.", "schema.")
+    said = [text for key, both in SENTENCES.items() if key.startswith(parts) for text in both.values()]
+    assert [text for text in said if "orderbridge check" in text] == []
+
+
 # ---- what fails, with its remedy -------------------------------------------------------------------------------------
 
 
-def failing(ended: Ended, check: str) -> str:
-    ok, detail = findings(ended)[check]
-    assert not ok
-    return detail
+def test_a_configuration_that_is_wrong_ends_with_78(run, configure):
+    configure(document(base_url="http://api.example.com"))
+    ended = run("check", "--json")
+    assert (ended.code, ended.err) == (78, "")
+    assert "must begin with https://" in said_of(ended, "configuration")
 
 
 def test_a_service_that_does_not_run_ends_with_69(run, configure, sandbox, closed_port):
     set_up(configure, sandbox, base_url=f"https://127.0.0.1:{closed_port}")
     ended = run("check", "--json")
     assert ended.code == 69
-    said = failing(ended, "account kadikoy")
-    assert said.startswith("connection_refused. ")
+    said = said_of(ended, "tls")
+    assert said.startswith("connection_refused: ")
     assert "base_url with its port, the firewall, and that the service runs" in said
+    assert "account kadikoy" not in findings(ended)
 
 
 def test_a_proxy_and_authorities_of_the_environment_are_named(run, sandbox, monkeypatch, closed_port):
@@ -114,16 +194,16 @@ def test_a_proxy_and_authorities_of_the_environment_are_named(run, sandbox, monk
     monkeypatch.setenv("SSL_CERT_FILE", str(sandbox.ca_file))
     ended = run("check", "--json")
     where = f"127.0.0.1:{closed_port} from HTTPS_PROXY"
-    assert findings(ended)["proxy"] == (True, f"in use: {where}")
-    assert findings(ended)["certificates"][1].startswith("SSL_CERT_FILE stands for the system's authorities")
-    assert f"(proxy {where})" in failing(ended, "account kadikoy")
+    assert said_of(ended, "proxy", "ok") == where
+    assert said_of(ended, "certificates", "warning").startswith("SSL_CERT_FILE stands for the system's authorities")
+    assert f"(proxy {where})" in said_of(ended, "tls")
     assert (ended.code, "geheim" in ended.out + ended.err) == (69, False)
 
 
 def test_a_proxy_that_cannot_be_used_is_told(run, sandbox, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "socks5://user:geheim@127.0.0.1:1080")
     ended = run("check", "--json")
-    assert failing(ended, "proxy") == "HTTPS_PROXY names no proxy that can be used; write http://host:port"
+    assert "HTTPS_PROXY names no proxy that can be used; write http://host:port" in said_of(ended, "proxy")
     assert (ended.code, "geheim" in ended.out + ended.err) == (69, False)
 
 
@@ -136,8 +216,8 @@ def test_a_name_that_is_not_known_ends_with_69(run, configure, monkeypatch):
     configure(document(base_url="https://service.invalid", marketplace="timeout_seconds = 20"))
     ended = run("check", "--json")
     assert ended.code == 69
-    said = failing(ended, "account kadikoy")
-    assert said.startswith("dns_failed. ")
+    said = said_of(ended, "dns")
+    assert said.startswith("dns_failed: service.invalid")
     assert "Check its spelling and this machine's DNS" in said
 
 
@@ -145,17 +225,24 @@ def test_a_certificate_that_is_not_trusted_ends_with_69(run, configure, sandbox)
     set_up(configure, sandbox, trust=False)
     ended = run("check", "--json")
     assert ended.code == 69
-    said = failing(ended, "account kadikoy")
-    assert said.startswith("tls_failed. ")
+    said = said_of(ended, "tls")
+    assert said.startswith("tls_failed: issued by CN=orderbridge sandbox CA")
     assert "marketplace.ca_file" in said
+
+
+def test_a_path_that_is_wrong_ends_with_69(run, configure, sandbox):
+    set_up(configure, sandbox, base_url=f"{sandbox.base_url}/v2")
+    ended = run("check", "--json")
+    assert ended.code == 69
+    assert "HTTP 404 A server is there, but not the service at that path" in said_of(ended, "service")
 
 
 def test_a_wrong_secret_ends_with_1(run, configure, sandbox):
     set_up(configure, sandbox, accounts=account(rest="wrong-secret-of-the-test"))
     ended = run("check", "--json")
     assert ended.code == 1
-    said = failing(ended, "account kadikoy")
-    assert said.startswith("login_refused. ")
+    said = said_of(ended, "account kadikoy")
+    assert said.startswith("login_refused: ")
     assert "Compare app_secret_key and rest_secret_key" in said
     assert "wrong-secret-of-the-test" not in ended.out
     assert ended.err == ""  # no log between the findings
@@ -163,33 +250,49 @@ def test_a_wrong_secret_ends_with_1(run, configure, sandbox):
 
 def test_a_wrong_secret_does_not_hide_the_account_that_works(run, configure, sandbox):
     set_up(configure, sandbox, accounts=account("moda", "wrong") + account())
-    ended = run("check", "--json")
-    assert ended.code == 1
-    assert [ok for ok, _ in findings(ended).values()] == [True, True, False, True]
+    found = findings(run("check", "--json"))
+    assert (found["account moda"][0], found["account kadikoy"][0]) == ("failed", "ok")
 
 
 @pytest.mark.parametrize(
     "fault, code",
     [
-        (Fault(operation="get_restaurants", status=500), "service_error"),
-        (Fault.page("get_restaurants", 502), "bad_gateway"),
-        (Fault.drop("get_restaurants"), "connection_lost"),
-        (Fault.error("get_restaurants", 422, "bilinmeyen hata"), ""),
+        (Fault(operation="get_restaurants", status=500), "service_error: HTTP 500 "),
+        (Fault.page("get_restaurants", 502), "bad_gateway: HTTP 502 "),
+        (Fault.drop("get_restaurants"), "connection_lost: "),
+        (Fault.error("get_restaurants", 422, "bilinmeyen hata"), "refused: HTTP 422: bilinmeyen hata "),
     ],
     ids=["500", "a proxy's page", "dropped", "refused"],
 )
 def test_a_service_that_fails_ends_with_1_and_a_code(fault, code, run, sandbox):
-    sandbox.world.faults.add(fault)
+    sandbox.world.faults.add(replace(fault, skip=1))  # after the request without a token
     ended = run("check", "--json")
     assert ended.code == 1
-    assert failing(ended, "account kadikoy").startswith(code)
+    assert said_of(ended, "account kadikoy").startswith(code)
+
+
+@pytest.mark.parametrize(
+    "fault, code, level",
+    [
+        (Fault(operation="get_restaurants", status=500), 0, "warning"),
+        (Fault.page("get_restaurants", 502), 69, "failed"),
+        (Fault.drop("get_restaurants"), 69, "failed"),
+    ],
+    ids=["500", "a proxy's page", "dropped"],
+)
+def test_a_service_that_fails_at_once_is_told(fault, code, level, run, sandbox):
+    sandbox.world.faults.add(fault)
+    ended = run("check", "--json")
+    assert ended.code == code
+    assert said_of(ended, "service", level)
 
 
 def test_a_database_that_is_none_ends_with_1_and_its_remedy(run, sandbox, path: Path):
     path.write_bytes(b"a menu, no database" * 100)
     ended = run("check", "--json")
     assert ended.code == 1
-    assert "no SQLite file" in failing(ended, "database")
+    assert "no SQLite file" in said_of(ended, "database")
+    assert said_of(ended, "account kadikoy", "ok")  # what else is wrong is seen at once
 
 
 def test_a_database_of_a_newer_program_ends_with_1_and_its_remedy(run, sandbox, pos):
@@ -198,6 +301,80 @@ def test_a_database_of_a_newer_program_ends_with_1_and_its_remedy(run, sandbox, 
     assert ended.code == 1
     assert "FAIL  database: The database has schema 0099" in ended.out
     assert "Install the newer orderbridge" in ended.out
+
+
+def test_who_holds_the_file_is_named(run, configure, sandbox, pos, path):
+    set_up(configure, sandbox, database='url = "sqlite:///pos.db"\nbusy_timeout_seconds = 0.05')
+    holding = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as till:
+        assert till.stdin
+        assert till.stdout
+        till.stdout.readline()
+        ended = run("check", "--json")
+        till.stdin.close()
+    assert "Another program holds the database" in said_of(ended, "database")
+    assert f"PID {till.pid} (" in said_of(ended, "locked", "warning")
+
+
+HOLD = """
+import sqlite3, sys
+till = sqlite3.connect(sys.argv[1], isolation_level=None)
+till.execute("BEGIN IMMEDIATE")
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_who_works_is_named(run, sandbox, pos, path):
+    held = [sys.executable, "-c", LEAD, str(path)]
+    with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdin
+        assert daemon.stdout
+        daemon.stdout.readline()
+        ended = run("check", "--json")
+        daemon.stdin.close()
+    assert f"PID {daemon.pid} (" in said_of(ended, "worker", "ok")
+    assert "not_polling (1)" in said_of(ended, "problems", "warning")
+
+
+LEAD = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.flock(file, fcntl.LOCK_EX)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+# ---- servers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_is_looked_at_and_left_as_it_is(kind, run, configure, sandbox, request):
+    database = request.getfixturevalue(f"{kind}_database")
+    url = database.engine.url.render_as_string(hide_password=False)
+    set_up(configure, sandbox, database=f'url = "{url}"')
+    database.write_now(schema.upgrade)
+    leader = LeaderLock(database)
+    assert leader.take()
+    ended = run("check", "--json")
+    leader.close()
+    assert said_of(ended, "rights", "ok")
+    assert said_of(ended, "schema", "ok") == schema.HEAD
+    assert said_of(ended, "worker", "ok") != "none (`orderbridge run` is not running)"
+    assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM delivery_orders").scalar()) == 0
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_right_that_is_missing_is_named(kind, run, configure, sandbox, request):
+    database = request.getfixturevalue(f"{kind}_database")
+    database.write_now(schema.upgrade)
+    with poor_user(database, kind) as url:
+        set_up(configure, sandbox, database=f'url = "{url}"')
+        ended = run("check", "--json")
+    said = said_of(ended, "rights")
+    assert "UPDATE on delivery_orders" in said
+    assert "SELECT on delivery_orders" not in said
 
 
 # ---- foods -----------------------------------------------------------------------------------------------------------

@@ -159,7 +159,6 @@ def test_the_configuration_can_be_named_by_the_environment(command, configure, c
 
 NEEDS_CONFIGURATION = [
     ("run",),
-    ("check",),
     ("status",),
     ("orders",),
     ("order", "KEY"),
@@ -189,7 +188,7 @@ def test_without_a_configuration_a_command_ends_with_78_and_the_remedy(arguments
     )
 
 
-@pytest.mark.parametrize("arguments", [("check",), ("status",), ("config", "show")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("status",), ("config", "show")], ids=" ".join)
 def test_a_configuration_that_is_wrong_ends_with_78_and_names_the_key(arguments, run, configure, config_file):
     configure(document(base_url="http://api.example.com"))
     ended = run(*arguments)

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database
 from tests.store.samples import AnyPos, Pos, action_row, opened, put_action, put_order, rows
 
-from orderbridge.errors import StoreError
+from orderbridge.errors import StoreError, Unusable
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
@@ -156,9 +156,20 @@ def test_an_upgrade_leaves_the_tables_of_the_pos_alone(empty):
 
 def test_an_upgrade_is_there_whole_or_not_at_all(empty):
     with opened(file_of(empty)) as pos:
-        pos.execute("CREATE TABLE delivery_tokens (mine INTEGER)")
+        pos.execute("CREATE TABLE mine (id INTEGER)")
+        pos.execute("CREATE INDEX delivery_order_events_order_ix ON mine (id)")
     before = objects(file_of(empty))
     with pytest.raises(OperationalError, match="already exists"):
+        empty.write_now(schema.upgrade)
+    assert objects(file_of(empty)) == before
+
+
+@pytest.mark.parametrize("made", ["delivery_tokens", schema.SCHEMA_VERSION_TABLE])
+def test_tables_that_are_unfinished_are_left_to_a_person(made, empty):
+    with opened(file_of(empty)) as pos:
+        pos.execute(f"CREATE TABLE {made} (version_num VARCHAR(32))")
+    before = objects(file_of(empty))
+    with pytest.raises(Unusable, match=f"unfinished: {made} without a version"):
         empty.write_now(schema.upgrade)
     assert objects(file_of(empty)) == before
 
@@ -396,10 +407,11 @@ def test_on_postgresql_an_upgrade_is_there_whole_or_not_at_all(postgresql_server
     with own_database(postgresql_server, f"obs_torn_{os.getpid()}") as url:
         torn = Database(url, inline=True)
         with torn.engine.begin() as connection:
-            connection.exec_driver_sql("CREATE TABLE delivery_tokens (mine INTEGER)")
+            connection.exec_driver_sql("CREATE TABLE mine (id INTEGER)")
+            connection.exec_driver_sql("CREATE INDEX delivery_order_events_order_ix ON mine (id)")
         with pytest.raises(DBAPIError, match="already exists"):
             torn.write_now(schema.upgrade)
-        assert described_names(torn) == ["delivery_tokens"]
+        assert described_names(torn) == ["mine"]
         torn.close()
 
 

@@ -2,26 +2,30 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from orderbridge import __version__
 from orderbridge.cli.common import Context
+from orderbridge.errors import StoreError
 
 if TYPE_CHECKING:
     from orderbridge.jobs.account import Account
+    from orderbridge.marketplace.client import Client
+    from orderbridge.net.http import Wire
+    from orderbridge.store.database import Database
 
 pass_context = click.make_pass_decorator(Context)
 
 
-async def with_account(context: Context, database: Any, name: str, ask: Callable[["Account"], Awaitable[str]]) -> str:
-    """What `ask` finds as the account of this name. Raises MarketplaceError."""
-    from random import Random
-    from zoneinfo import ZoneInfo
+async def with_account(
+    context: Context, database: "Database | None", name: str, ask: Callable[["Client"], Awaitable[str]]
+) -> str:
+    """What `ask` finds as the account of this name. Raises MarketplaceError.
 
-    from orderbridge.clock import SystemClock
-    from orderbridge.jobs.account import Account
+    A kept token is used, and a new one kept, where there is a `database` with our tables; else it is one more login.
+    """
     from orderbridge.net.http import Wire
     from orderbridge.observe import logs
 
@@ -33,9 +37,29 @@ async def with_account(context: Context, database: Any, name: str, ask: Callable
         ca_file=market.ca_file,
         user_agent=f"orderbridge/{__version__}",
     )
-    chosen = next(account for account in context.settings.accounts if account.name == name)
-    account = Account(
-        chosen,
+    try:
+        if database is None:
+            return await ask(_client(context, wire, name))
+        account = _account(context, wire, database, name)
+        try:
+            await account.start()
+            return await ask(account.client)
+        finally:
+            await account.close()
+    finally:
+        await wire.close()
+
+
+def _account(context: Context, wire: "Wire", database: "Database", name: str) -> "Account":
+    from random import Random
+    from zoneinfo import ZoneInfo
+
+    from orderbridge.clock import SystemClock
+    from orderbridge.jobs.account import Account
+
+    market = context.settings.marketplace
+    return Account(
+        next(account for account in context.settings.accounts if account.name == name),
         wire=wire,
         database=database,
         clock=SystemClock(),
@@ -43,12 +67,30 @@ async def with_account(context: Context, database: Any, name: str, ask: Callable
         zone=ZoneInfo(market.timezone),
         cooldown_s=market.cooldown_seconds,
     )
-    try:
-        await account.start()
-        return await ask(account)
-    finally:
-        await account.close()
-        await wire.close()
+
+
+def _client(context: Context, wire: "Wire", name: str) -> "Client":
+    """Of an account that nothing is kept of: its login is made anew, and forgotten."""
+    from orderbridge.clock import SystemClock
+    from orderbridge.hiding import hide
+    from orderbridge.marketplace.client import Client, login
+    from orderbridge.marketplace.session import Session, Waits
+    from orderbridge.model import Token
+    from orderbridge.rules import tokens
+
+    chosen = next(account for account in context.settings.accounts if account.name == name)
+    app, rest = (secret.get_secret_value() for secret in (chosen.app_secret_key, chosen.rest_secret_key))
+    hide(app)
+    hide(rest)
+    clock = SystemClock()
+
+    async def obtain() -> Token:
+        grant = await login(wire, app_secret_key=app, rest_secret_key=rest)
+        hide(grant.access_token)
+        return Token(grant.access_token, clock.now(), clock.now())
+
+    waits = Waits(refused=tokens.refusal_wait, failed=lambda *_, **__: 0.0, unsent=lambda _: 0.0, limited_s=0.0)
+    return Client(wire, Session(obtain, clock=clock, waits=waits, name=name))
 
 
 @click.command()
@@ -61,12 +103,19 @@ def foods(context: Context, name: str | None) -> None:
     names = [account.name for account in context.settings.accounts]
     if name is not None and name not in names:
         raise click.UsageError(f"There is no account {name}; there are: {', '.join(names)}.")
-    database = context.database(makes_file=True)
+    database = None
     try:
-        database.write_now(schema.upgrade)
-        text = asyncio.run(with_account(context, database, name or names[0], lambda account: account.client.foods()))
+        database = context.database()
+        database.read_now(schema.check)
+    except StoreError:  # not there yet, and not needed for this
+        if database is not None:
+            database.close()
+        database = None
+    try:
+        text = asyncio.run(with_account(context, database, name or names[0], lambda client: client.foods()))
     finally:
-        database.close()
+        if database is not None:
+            database.close()
     click.echo(text)
 
 

@@ -102,7 +102,7 @@ async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> Non
 
 async def _reach(host: str, port: int) -> socket.socket:
     """The first address that answers. The next one is tried when one has failed, or when all are silent for a while."""
-    left = await _look_up(host, port)
+    left = await look_up(host, port)
     errors: list[BaseException] = []
     tries: list[asyncio.Task[socket.socket]] = []
     waiting: set[asyncio.Task[socket.socket]] = set()
@@ -128,7 +128,8 @@ async def _reach(host: str, port: int) -> socket.socket:
     raise _unreached(errors)
 
 
-async def _look_up(host: str, port: int) -> list[Address]:
+async def look_up(host: str, port: int) -> list[Address]:
+    """The addresses of a name, in the order in which they are tried."""
     try:
         return list(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
     except socket.gaierror as error:

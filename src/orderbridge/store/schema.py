@@ -17,6 +17,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store.dialects import of
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
+from orderbridge.texts import say
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -32,9 +33,11 @@ KNOWN = tuple(sorted(path.name[:4] for path in (_migrations() / "versions").glob
 HEAD = KNOWN[-1]
 LOCK_WAIT_S = 60.0
 LOCK_ASK_S = 0.5
-LOCKED = (
-    f"Another program has been changing the schema for {LOCK_WAIT_S:.0f} s. Wait until it has ended, then start again."
-)
+
+
+def locked() -> str:
+    """What is said when it was waited for long enough."""
+    return say("schema.locked", seconds=f"{LOCK_WAIT_S:.0f}")
 
 
 def current(connection: Connection) -> str | None:
@@ -43,8 +46,24 @@ def current(connection: Connection) -> str | None:
         return None
     found = connection.execute(text(f"SELECT version_num FROM {SCHEMA_VERSION_TABLE}")).scalars().all()  # noqa: S608
     if len(found) > 1:
-        raise Unusable(f"{SCHEMA_VERSION_TABLE} has {len(found)} rows instead of one. Restore it from a backup.")
+        raise Unusable(say("schema.rows", table=SCHEMA_VERSION_TABLE, count=len(found)))
     return found[0] if found else None
+
+
+def inspected(connection: Connection) -> str | None:
+    """The revision, for who only looks; None: nothing of ours is there. Raises Unusable where no restart helps."""
+    found = current(connection)
+    _refuse_unknown(found)
+    if found is None:
+        _refuse_unfinished(connection)
+    return found
+
+
+def _refuse_unfinished(connection: Connection) -> None:
+    """Some of our tables without a version: they would be made once more, and that fails in the middle."""
+    there = {SCHEMA_VERSION_TABLE, *metadata.tables} & set(inspect(connection).get_table_names())
+    if there:
+        raise Unusable(say("schema.unfinished", tables=", ".join(sorted(there))))
 
 
 def upgrade(connection: Connection) -> bool:
@@ -63,7 +82,7 @@ def upgrade(connection: Connection) -> bool:
             if taken:
                 return _upgrade(connection)
         if clock.monotonic() >= until:
-            raise StoreError(LOCKED)
+            raise StoreError(locked())
         threading.Event().wait(LOCK_ASK_S)
 
 
@@ -86,7 +105,8 @@ def _upgrade(connection: Connection) -> bool:
     found = current(connection)
     if found == HEAD:
         return False
-    if found is None and not inspect(connection).has_table(SCHEMA_VERSION_TABLE):
+    if found is None:
+        _refuse_unfinished(connection)
         metadata.create_all(connection, checkfirst=False)
         key = f"CONSTRAINT {SCHEMA_VERSION_TABLE}_pkc PRIMARY KEY (version_num)"  # as Alembic makes it
         connection.execute(text(f"CREATE TABLE {SCHEMA_VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, {key})"))
@@ -99,10 +119,8 @@ def _upgrade(connection: Connection) -> bool:
 
 def check(connection: Connection) -> None:
     """Refuse a database that this program cannot use as it stands."""
-    found = current(connection)
-    _refuse_unknown(found)
-    if found != HEAD:
-        raise StoreError("The database has no current orderbridge tables. Run `orderbridge db upgrade`.")
+    if inspected(connection) != HEAD:
+        raise StoreError(say("schema.not_current"))
 
 
 def migrate(connection: Connection, revision: str = "head") -> None:
@@ -128,10 +146,7 @@ def offline_sql(url: str) -> str:
 
 def _refuse_unknown(found: str | None) -> None:
     if found is not None and found not in KNOWN:
-        raise Unusable(
-            f"The database has schema {found}, this program knows up to {HEAD}. "
-            "Install the newer orderbridge that made it; nothing was changed."
-        )
+        raise Unusable(say("schema.unknown", found=found, known=HEAD))
 
 
 def _config() -> "Config":

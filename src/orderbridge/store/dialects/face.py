@@ -91,6 +91,7 @@ class Dialect:
     # ---- together with others
     skips_locks: Callable[[Driver], bool]  # SELECT … FOR UPDATE SKIP LOCKED, by the server's version
     lead: Callable[[Connection], bool] | None  # take the right to work, for this session; None: it is the file's lock
+    worker: Callable[[Connection], str | None] = nothing  # who works on it: host and process, as far as is known
     schema_lock: Callable[[Connection, str], AbstractContextManager[bool]]  # one change of the schema at a time
     watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others; ends where it cannot
     same_clock: bool = False  # its times are this machine's

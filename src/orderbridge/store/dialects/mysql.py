@@ -42,6 +42,7 @@ LOOK = (
     " (SELECT id, withdraw FROM delivery_actions WHERE state = 'pending' ORDER BY id DESC LIMIT 100) AS newest"
 )
 LEAD = "SELECT GET_LOCK(CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), ''))), 0) = 1"  # a name for the whole server
+LED = "SELECT IS_USED_LOCK(CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), ''))))"
 ASK = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
 FLUSH = "Set innodb_flush_log_at_trx_commit = 1; until then no order is acknowledged."
 BINLOG = (
@@ -202,6 +203,16 @@ def _look_on(cursor: Any, ring: Callable[[], object], leave: threading.Event) ->
         leave.wait(BUSY_LOOK_S if busy else IDLE_LOOK_S)
 
 
+def _worker(connection: Connection) -> str | None:
+    """The server knows its address; the process only where the performance schema is on."""
+    number = connection.exec_driver_sql(LED).scalar()
+    if number is None:
+        return None
+    ask = "SELECT host, user FROM information_schema.processlist WHERE id = %s"
+    host, user = connection.exec_driver_sql(ask, (number,)).first() or ("?", "?")
+    return f"{user}@{host}, connection {number}"
+
+
 def _grants(role: str, place: str | None, on_tables: Granting) -> tuple[str, ...]:
     """`name` is a role, or a user on any host; `name@host` is a user."""
     name, at, host = role.rpartition("@")
@@ -271,6 +282,7 @@ DIALECT = Dialect(
     durability=_durability,
     failover=_failover,
     skips_locks=_skips_locks,
+    worker=_worker,
     lead=lambda connection: bool(connection.exec_driver_sql(LEAD).scalar()),
     schema_lock=_schema_lock,
     watch=_watch,

@@ -39,6 +39,11 @@ ASK = (
     # A trigger of the POS, or a pooler, may have undone what our session said: it is said anew for this transaction.
     " set_config('synchronous_commit', 'on', false)"
 )
+# Who holds one of our locks: sessions say of themselves who they are.
+WORKER = (
+    "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    " AND application_name LIKE 'orderbridge %%' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
+)
 FSYNC = "PostgreSQL runs with fsync = off: a power cut loses orders. Set fsync = on."
 SESSION = "A trigger or a pooler sets synchronous_commit = {} in our session. It was set on again; correct the cause."
 
@@ -51,7 +56,8 @@ def _limits(url: URL) -> dict[str, Any]:
 
 
 def _options(url: URL, _: float) -> dict[str, Any]:
-    return {**servers.OPTIONS, "connect_args": _limits(url)}
+    named = {} if url.get_driver_name() != "psycopg" else servers.limits(url, {"application_name": servers.our_name()})
+    return {**servers.OPTIONS, "connect_args": _limits(url) | named}
 
 
 def _prepare(engine: Engine, _: float) -> None:
@@ -165,6 +171,11 @@ async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
         await asyncio.sleep(wait)
 
 
+def _worker(connection: Connection) -> str | None:
+    found = connection.exec_driver_sql(WORKER).first()
+    return None if found is None else f"{found[0].removeprefix('orderbridge ').replace(' ', ', PID ')}"
+
+
 def _grants(role: str, place: str | None, on_tables: Granting) -> tuple[str, ...]:
     who, where = servers.quoted(role, '"'), servers.quoted(place or "public", '"')
     return (f"GRANT USAGE ON SCHEMA {where} TO {who};", *on_tables(who, f"{where}."))
@@ -230,6 +241,7 @@ DIALECT = Dialect(
     unsafe_is_refused=True,
     failover=_failover,
     skips_locks=lambda _: True,
+    worker=_worker,
     lead=lambda connection: bool(connection.exec_driver_sql(LEAD).scalar()),
     schema_lock=_schema_lock,
     watch=_watch,

@@ -1,6 +1,8 @@
 """What databases that are servers have in common: sessions that can be cut, locks that concern rows."""
 
+import os
 import select
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +25,11 @@ TOO_MANY = "The server has no connection left: raise its limit (max_connections)
 STANDBY = "The server takes no writes: it may be a standby. Name the one that does in database.url, or let it write."
 
 _log = structlog.get_logger("orderbridge.store.wake")
+
+
+def our_name() -> str:
+    """What a session of ours is called at the server: a technician has to find the process."""
+    return f"orderbridge {socket.gethostname()[:40]} {os.getpid()}"
 
 
 def limits(url: URL, connect_args: Mapping[str, Any]) -> dict[str, Any]:

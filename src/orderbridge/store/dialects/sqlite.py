@@ -8,6 +8,7 @@
 
 import errno
 import os
+import socket
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -22,11 +23,13 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from orderbridge.clock import SystemClock
-from orderbridge.errors import StoreError, Unusable
+from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Read, inserting, never
 from orderbridge.store.dialects.sqlite_file import SqliteFile, refuse_orphaned_wal
+from orderbridge.store.dialects.sqlite_locks import daemon_of
 from orderbridge.store.dialects.sqlite_mounts import network_kind
 from orderbridge.store.dialects.sqlite_watch import watch
+from orderbridge.texts import say
 
 LOOK_MS = 20  # SQLite looks after 1, 3 and 8 ms, and then we let it begin anew
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
@@ -109,10 +112,11 @@ def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
         )
     refuse_orphaned_wal(path)
     if not makes_file and not Path(path).exists():
-        raise StoreError(
-            f"The SQLite file {path} is not there. `orderbridge run` makes it, and so does `orderbridge db upgrade`; "
-            "if it should be there, correct database.url."
-        )
+        if not Path(path).parent.is_dir():
+            raise StoreError(say("database.no_folder", path=path, folder=Path(path).parent))
+        if not os.access(Path(path).parent, os.W_OK):
+            raise StoreError(say("database.folder_closed", path=path, folder=Path(path).parent))
+        raise NoFile(say("database.no_file", path=path))
     try:
         file = SqliteFile(path)
     except OSError as error:
@@ -178,6 +182,11 @@ def _durability(connection: Connection) -> Durable:
     mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
     synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar()
     return Durable(None if mode == "wal" and (synchronous or 0) >= SYNCHRONOUS_FULL else WAL)
+
+
+def _worker(connection: Connection) -> str | None:
+    found = daemon_of(connection.engine.url.database or "")
+    return found and f"{socket.gethostname()}, PID {found}"
 
 
 def _grants(_: str, __: str | None, on_tables: Granting) -> tuple[str, ...]:
@@ -277,6 +286,7 @@ DIALECT = Dialect(
     durability=_durability,
     skips_locks=never,
     lead=None,
+    worker=_worker,
     schema_lock=lambda *_: nullcontext(True),
     watch=watch,
     same_clock=True,

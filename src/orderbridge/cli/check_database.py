@@ -1,0 +1,138 @@
+"""The database: is it there, does it write, may we do all we have to, is it safe, and who works on it?"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge.cli.check_files import check_port
+from orderbridge.cli.common import Context
+from orderbridge.cli.report import Report
+from orderbridge.config.addresses import sqlite_file, without_password
+from orderbridge.errors import NoFile, StoreError
+from orderbridge.store import inspection, schema
+from orderbridge.store.dialects.sqlite_locks import writers_of
+from orderbridge.store.durability import failover
+from orderbridge.store.failures import is_busy, remedy
+from orderbridge.texts import say
+
+if TYPE_CHECKING:
+    from orderbridge.store.database import Database
+
+FULL_BYTES, LOW_BYTES = 20_000_000, 200_000_000  # an order takes 5 kB; SQLite's -wal may grow to some MB
+
+
+@contextmanager
+def check_database(context: Context, report: Report) -> Iterator["Database | None"]:
+    """The open database, if a token may be kept in it."""
+    file = sqlite_file(context.settings.database.url)
+    if file is not None and file.parent.is_dir():
+        _check_space(file.parent, report)
+    try:
+        database = context.database()
+    except NoFile as error:
+        report.look("database", str(error))
+        yield None
+        return
+    except StoreError as error:
+        report.bad("database", str(error))
+        _say_holders(file, report)
+        yield None
+        return
+    try:
+        yield database if _is_usable(context, database, report) else None
+    finally:
+        database.close()
+
+
+def _is_usable(context: Context, database: "Database", report: Report) -> bool:
+    report.good("database", without_password(context.settings.database.url))
+    try:
+        is_current = _check_schema(database, report)
+        worker = database.read_now(database.dialect.worker)
+        if is_current:
+            _check_writing(database, report)
+        _check_promises(database, report)
+        report.good("worker", worker or say("check.nobody"))
+        if is_current and worker is not None:
+            _sum_up(context, database, report)
+    except StoreError as error:
+        report.bad("database", str(error))
+        return False
+    except DBAPIError as error:
+        report.bad("database", str(error.orig), remedy(error))
+        if is_busy(error):
+            _say_holders(sqlite_file(context.settings.database.url), report)
+        return False
+    if worker is None and context.settings.web.listen:
+        check_port(context.settings.web.listen, report)
+    return is_current
+
+
+def _check_space(folder: Path, report: Report) -> None:
+    free = shutil.disk_usage(folder).free
+    facts = say("check.space", folder=folder, megabytes=free // 1_000_000)
+    if free < FULL_BYTES:
+        report.bad("space", facts, say("check.make_room"))
+    elif free < LOW_BYTES:
+        report.look("space", facts, say("check.make_room"))
+    else:
+        report.good("space", facts)
+
+
+def _check_schema(database: "Database", report: Report) -> bool:
+    """Whether the tables are those of this program."""
+    found = database.read_now(schema.inspected)
+    if found is None:
+        report.look("schema", say("check.no_tables"), say("check.makes_tables"))
+    elif found != schema.HEAD:
+        report.look("schema", say("check.old_tables", found=found, known=schema.HEAD), say("check.updates_tables"))
+    else:
+        report.good("schema", found)
+    return found == schema.HEAD
+
+
+def _check_writing(database: "Database", report: Report) -> None:
+    """In a transaction that is undone."""
+    with database.engine.connect() as connection, connection.begin() as tried:
+        lacking = inspection.lacking_rights(connection)
+        if not lacking:
+            inspection.try_writing(connection)
+        tried.rollback()
+    if lacking:
+        report.bad("rights", say("check.lacking", rights=", ".join(lacking)), say("check.grant"))
+    else:
+        report.good("rights", say("check.writes"))
+
+
+def _check_promises(database: "Database", report: Report) -> None:
+    unsafe = database.check_durability()
+    if unsafe is not None:
+        report.bad("durability", unsafe)
+    else:
+        report.good("durability", say("check.durable"))
+    if advice := database.read_now(failover):
+        report.look("failover", advice)
+
+
+def _say_holders(file: Path | None, report: Report) -> None:
+    holders = [] if file is None else writers_of(str(file))
+    if holders:
+        report.look("locked", f"PID {', '.join(holders)}", say("check.locked"))
+
+
+def _sum_up(context: Context, database: "Database", report: Report) -> None:
+    """What `status` would say, in one line. Without a daemon it is only that there is none."""
+    from orderbridge.clock import SystemClock
+    from orderbridge.jobs.health import open_problems
+
+    found = database.read_now(lambda tx: open_problems(tx, context.settings, SystemClock().now()))
+    if not found:
+        report.good("problems", say("check.no_problems"))
+        return
+    codes = [str(one.code) for one in found]
+    counted = ", ".join(f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes))
+    report.look("problems", counted, say("check.see_status"))
