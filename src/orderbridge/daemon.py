@@ -22,12 +22,14 @@ from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.polling import Polling
 from orderbridge.jobs.recurring import Recurring
 from orderbridge.jobs.reference import Common
+from orderbridge.jobs.shown import Shown
 from orderbridge.jobs.sweep import sweep
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.net.http import Wire
 from orderbridge.observe import systemd
 from orderbridge.observe.liveness import Pulse
+from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import Cooldowns, phase
 from orderbridge.rules.turns import Member, names_of
 from orderbridge.store import schema, wake
@@ -59,16 +61,18 @@ class Daemon:
         wire: Wire | None = None,
         database: Database | None = None,
         cooldowns: Cooldowns | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """`cooldowns`: of the daemon before this one in the same process; a clock that was set cannot shorten them."""
         self._settings = settings
+        self._metrics = metrics or Metrics()
         self._clock = clock or SystemClock()
         self._random = random or Random()  # noqa: S311 - it spreads waits, it guards nothing
         self._wire = wire or _wire(settings)
         self.database = database or _database(settings.database)
         self.cooldowns = cooldowns or Cooldowns()
         self._lanes = Lanes()
-        self._verdicts = Verdicts(settings.language, settings.marketplace.needs_payment_status_id)
+        self._verdicts = Verdicts(settings.language, settings.marketplace.needs_payment_status_id, self._metrics)
         self._zone = ZoneInfo(settings.marketplace.timezone)
         self.accounts = {account.name: self._account(account) for account in settings.accounts}
         self.outbox = self._outbox()
@@ -81,18 +85,33 @@ class Daemon:
             verdicts=self._verdicts,
             cooldowns=self.cooldowns,
             not_written=self.outbox.refused,
+            metrics=self._metrics,
         )
         self._common = Common(self._clock)
         self.pulse = Pulse()
         self.timetable = self._timetable()
         self.health = Checkup(settings, self.database, self._clock)
+        self.shown = self._shown()
         self.status = ""  # the line for systemd
         self._recurring: dict[str, Recurring] = {}  # of the accounts that have started
         self._stopping = asyncio.Event()
 
+    def _shown(self) -> Shown:
+        self._metrics.know(self.accounts)
+        self.database.on_work = self._metrics.worked
+        return Shown(
+            self._settings,
+            self.accounts,
+            self.outbox,
+            cooldowns=self.cooldowns,
+            clock=self._clock,
+            metrics=self._metrics,
+            polls=lambda: self._lanes.polls,
+        )
+
     def _timetable(self) -> Timetable:
         longest_s = POLL_RUNS_S + 10 * self._settings.marketplace.timeout_seconds
-        return Timetable(self._clock, self.database, self.pulse, longest_s=longest_s)
+        return Timetable(self._clock, self.database, self.pulse, longest_s=longest_s, metrics=self._metrics)
 
     def _outbox(self) -> Outbox:
         outbox = Outbox(
@@ -116,6 +135,7 @@ class Daemon:
             random=self._random,
             zone=self._zone,
             cooldown_s=self._settings.marketplace.cooldown_seconds,
+            metrics=self._metrics,
         )
 
     def _recurring_of(self, account: Account) -> Recurring:
@@ -221,6 +241,7 @@ class Daemon:
 
     async def _look_at_health(self) -> float:
         found = await self.health.look()
+        self.shown.saw(found)
         status = headline(found, len(self.accounts), self._zone, self._settings.language)
         if status != self.status:
             self.status = status

@@ -10,6 +10,7 @@ Rules of this file:
 
 import asyncio
 import contextlib
+import platform
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -17,15 +18,19 @@ from functools import partial
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge import config
+from orderbridge import __version__, config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import OrderbridgeError, StoreError
 from orderbridge.observe import liveness, systemd
+from orderbridge.observe.metrics import READY, WORKING, Metrics
 from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.health import Code, Severity
+from orderbridge.rules.readiness import Readiness
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.leader import LeaderLock
 from orderbridge.store.workers import detached
 from orderbridge.texts import say
+from orderbridge.web.listening import Listening
 
 ASK_S = 1.0  # between two tries to become the one that works
 GUARD_S = 5.0  # between two questions whether we still are
@@ -50,6 +55,8 @@ class Service:
         self._serving: asyncio.Task[None] | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._reload_wanted = False
+        self._metrics = Metrics(codes=Code, severities=Severity, build=(__version__, platform.python_version()))
+        self._listening = Listening(self, settings.web)
         self._cooldowns = Cooldowns()  # they run on over a reload, whatever the clock and the database say by then
 
     async def run(self) -> None:
@@ -58,7 +65,7 @@ class Service:
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)
         systemd.hear_reloads()
-        alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._say))
+        alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._say), self._listening.run())
         self._serving = asyncio.create_task(self._serve())
         try:
             await self._serving
@@ -79,7 +86,7 @@ class Service:
         """To systemd's watchdog, as long as the event loop turns and nothing hangs, whatever the daemon is at."""
         told: str | None = None
         while True:
-            hung = self._hung()
+            hung = self.hung()
             if hung is None:
                 systemd.notify(systemd.ALIVE)
             elif told is None:
@@ -87,19 +94,36 @@ class Service:
             told = hung
             await asyncio.sleep(ALIVE_S)
 
-    def _hung(self) -> str | None:
+    # ---- for whoever asks over HTTP (web.watched) --------------------------------------------------------------------
+
+    def hung(self) -> str | None:
+        """What hangs, so that a restart would help; None: nothing does."""
         return None if self._daemon is None else self._daemon.hung()
+
+    def readiness(self) -> Readiness:
+        """Whether it works on the database, and how. One that waits for another is not ready."""
+        return Readiness() if self._daemon is None else self._daemon.shown.readiness()
+
+    def measured(self) -> Metrics:
+        """All numbers, those that are read included."""
+        self._metrics.set(WORKING, to=0)
+        if self._daemon is not None:
+            self._daemon.shown.measure()
+        self._metrics.set(READY, to=self.readiness().is_ready)
+        return self._metrics
+
+    # ---- working -----------------------------------------------------------------------------------------------------
 
     def _say(self) -> str:
         """To `orderbridge healthcheck`."""
-        hung = self._hung()
+        hung = self.hung()
         status = "" if self._daemon is None else self._daemon.status
         return f"{liveness.ALIVE if hung is None else f'hung: {hung}'}\n{status}\n"
 
     async def _serve(self) -> None:
         while not self._ending:
             daemon, self._next = self._next, None
-            daemon = daemon or await _make_ready(self._settings, self._cooldowns)
+            daemon = daemon or await _make_ready(self._settings, self._cooldowns, self._metrics)
             if self._next is None:  # else a reload was quicker: this one gives way before it begins
                 self._called.clear()
             try:
@@ -175,7 +199,7 @@ class Service:
             try:
                 settings = self._load()
                 async with asyncio.timeout(OPEN_WITHIN_S):
-                    made = await _make_ready(settings, self._cooldowns)
+                    made = await _make_ready(settings, self._cooldowns, self._metrics)
             except OrderbridgeError as error:
                 _log.error("config.reload_failed", error=str(error))
             except TimeoutError:
@@ -185,6 +209,7 @@ class Service:
                 _log.info("config.reloaded")
                 self._drop_next()
                 self._settings, self._next = settings, made
+                self._listening.use(settings.web)
         if self._next is None:
             systemd.notify(systemd.READY)
             return
@@ -211,11 +236,11 @@ def _open(chosen: config.Database) -> Database:
     return database
 
 
-async def _make_ready(settings: config.Settings, cooldowns: Cooldowns) -> Daemon:
+async def _make_ready(settings: config.Settings, cooldowns: Cooldowns, metrics: Metrics) -> Daemon:
     """A daemon that can work: what cannot be used shows here. Raises OrderbridgeError."""
     database = await detached(partial(_open, settings.database), unwanted=Database.close)
     try:
-        return Daemon(settings, database=database, cooldowns=cooldowns)
+        return Daemon(settings, database=database, cooldowns=cooldowns, metrics=metrics)
     except BaseException:
         database.close()
         raise

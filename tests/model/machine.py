@@ -240,6 +240,7 @@ class Daemon:
     def __init__(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         silent = SimpleNamespace(**dict.fromkeys(("debug", "info", "warning", "error", "exception"), books.nothing))
         silent.bind = lambda **_: silent
+        uncounted = SimpleNamespace(count=books.nothing, observe=books.nothing)
         for module in (
             acknowledge,
             claims,
@@ -262,6 +263,7 @@ class Daemon:
                 "locks": books.LOCKS,
                 "_log": silent,
                 "tell_verdict": books.nothing,
+                "Metrics": lambda: uncounted,
             }
             for name, double in doubles.items():
                 if hasattr(module, name):

@@ -40,6 +40,7 @@ KNOWN_STATUS_IDS = frozenset({RECEIVED, CONFIRMED, COMPLETE_WITH_PAYMENT, CANCEL
 SECRETS = ("app_secret_key", "rest_secret_key")
 ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential files: no slash
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 # ---- the keys --------------------------------------------------------------------------------------------------------
@@ -216,14 +217,23 @@ class Account(_Table):
 
 
 class Web(_Table):
-    """The address kept for /livez, /readyz and /metrics, which are not served yet. Empty: off."""
+    """Where /livez, /readyz and /metrics are served; empty: nowhere. `names`: by which they are asked for there."""
 
     listen: str = "127.0.0.1:8480"
+    names: tuple[str, ...] = ()
 
     @field_validator("listen")
     @classmethod
     def _check_listen(cls, value: str) -> str:
         return listen_address(value)
+
+    @field_validator("names")
+    @classmethod
+    def _check_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not HOST_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no host name; write it without a port, like 'kasa-pc'")
+        return tuple(name.lower() for name in value)
 
 
 class Log(_Table):

@@ -19,8 +19,9 @@ from orderbridge.errors import MarketplaceError
 from orderbridge.hiding import hide
 from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.session import Session, Waits
-from orderbridge.model import Token
+from orderbridge.model import Outcome, Token
 from orderbridge.net.http import Wire
+from orderbridge.observe.metrics import LOGINS, REQUESTS, Metrics
 from orderbridge.rules import tokens
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Entry, Vault
@@ -42,13 +43,16 @@ class Account:
         random: Random,
         zone: ZoneInfo,
         cooldown_s: float,
+        metrics: Metrics | None = None,
     ) -> None:
+        self._metrics = metrics or Metrics()
         self.settings = settings
         self.name = settings.name
         self.fingerprint = settings.fingerprint
         self.application = settings.application
         self.on_token: Callable[[Token], None] = lambda _: None
         self.restaurants_known = False
+        self.polled_at: float | None = None  # the last good poll in this run, by the monotonic clock
         self.poll_in_flight = False  # a poll of it is under way, or the first one is about to be
         self._app_secret = settings.app_secret_key.get_secret_value()
         self._rest_secret = settings.rest_secret_key.get_secret_value()
@@ -65,7 +69,7 @@ class Account:
             unsent=lambda failures: tokens.line_wait(failures, random.random()),
             limited_s=cooldown_s,
         )
-        self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name)
+        self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, heard=self._heard)
         self.client = Client(wire, self.session, apart=database.apart)
         hide(self._app_secret)
         hide(self._rest_secret)
@@ -122,7 +126,12 @@ class Account:
         return (tokens.renew_at(token.issued_utc, token.expires_utc) - self._clock.now()).total_seconds()
 
     async def _log_in(self) -> Token:
-        grant = await login(self._wire, app_secret_key=self._app_secret, rest_secret_key=self._rest_secret)
+        try:
+            grant = await login(self._wire, app_secret_key=self._app_secret, rest_secret_key=self._rest_secret)
+        except MarketplaceError as error:
+            self._metrics.count(LOGINS, error.outcome)
+            raise
+        self._metrics.count(LOGINS, Outcome.OK)
         hide(grant.access_token, instead_of=self._hidden)
         self._hidden = grant.access_token
         now = self._clock.now()
@@ -135,6 +144,9 @@ class Account:
         _log.info("login.done", account=self.name, expires=token.expires_utc.isoformat())
         self.on_token(token)
         return token
+
+    def _heard(self, outcome: Outcome) -> None:
+        self._metrics.count(REQUESTS, outcome)
 
     async def close(self) -> None:
         """End a login that is under way."""

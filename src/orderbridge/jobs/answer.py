@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from orderbridge.model import Document
+from orderbridge.observe.metrics import NOT_TAKEN_IN
 from orderbridge.store.orders import Mark
 
 PARALLEL_ACKNOWLEDGEMENTS = 8
@@ -11,10 +12,14 @@ PARALLEL_ACKNOWLEDGEMENTS = 8
 
 @dataclass(slots=True)
 class Polled:
-    """What one tick did. `again_in`: seconds until the next one may be made. `ok`: a whole list was taken in."""
+    """What one tick did. `again_in`: seconds until the next one may be made. `ok`: a whole list was taken in.
+
+    `result`: how the poll ended (observe.metrics).
+    """
 
     again_in: float = 0.0
     ok: bool = False
+    result: str = NOT_TAKEN_IN
     delivered: int = 0
     new: int = 0
     changed: int = 0

@@ -11,6 +11,7 @@ from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.send import Claim
 from orderbridge.model import Attempt, OutboxRow, Stored
+from orderbridge.observe.metrics import ACTION_WAIT_SECONDS, Metrics
 from orderbridge.rules.claims import Gone, Held, Incomplete, Leaves, Stays, judge
 from orderbridge.rules.lines import Entry
 from orderbridge.rules.retry import RetryPolicy
@@ -38,12 +39,20 @@ class Claims:
         server: ServerClock,
         policy: Callable[[], RetryPolicy],
         is_known: Callable[[int], bool],
+        metrics: Metrics,
     ) -> None:
         self._accounts = accounts
         self._clock = clock
         self._server = server
         self._policy = policy
         self._is_known = is_known
+        self._metrics = metrics
+
+    def tell_wait(self, claim: Claim) -> None:
+        """From the till's insert to now, when its first request leaves."""
+        if claim.number == 1 and claim.row.created_utc is not None:
+            waited = (self._clock.now() - claim.row.created_utc).total_seconds()
+            self._metrics.observe(ACTION_WAIT_SECONDS, max(waited, 0.0))
 
     def claim(self, connection: Connection, entries: Sequence[Entry]) -> list[tuple[Entry, Said]]:
         """What each row is told. What is a Claim is on the wire from now on, as far as the table is concerned."""

@@ -9,7 +9,7 @@ from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.deferred import Deferred
 from orderbridge.jobs.feed import Feed
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.verdicts import Posting, Verdicts, tell_verdict
+from orderbridge.jobs.verdicts import Posting, Verdicts
 from orderbridge.model import ActionState, OutboxRow, Verdict
 from orderbridge.rules.claims import Changed, Gone, Held, differs
 from orderbridge.rules.outbox import Lane, order_lane, with_reason
@@ -97,7 +97,7 @@ class Ends:
         self._queue.drop(row.id)
         if not isinstance(what, Verdict):
             return False
-        tell_verdict(row, what)
+        self._verdicts.tell(row, what)
         return True
 
     async def refuse_unreadable(self) -> int:
@@ -108,7 +108,9 @@ class Ends:
         for row_id, _ in refused:
             self._deferred.forget(row_id)
             self._feed.unreadable.discard(row_id)
-        return sum(ended for _, ended in refused)
+        ended = sum(ended for _, ended in refused)
+        self._verdicts.tell_unreadable(ended)
+        return ended
 
     def _refuse(self, connection: Connection, row_ids: Sequence[int]) -> list[tuple[int, bool]]:
         now = self._clock.now()

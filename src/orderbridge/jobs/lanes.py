@@ -55,6 +55,11 @@ class Lanes:
         oldest = min(self._polls, default=self._moment + 1)
         self._used = {lane: used for lane, used in self._used.items() if used >= oldest}
 
+    @property
+    def polls(self) -> int:
+        """How many polls are under way."""
+        return len(self._polls)
+
     def _stamp(self) -> int:
         self._moment += 1
         return self._moment

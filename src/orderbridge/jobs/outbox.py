@@ -33,7 +33,7 @@ from orderbridge.jobs.ends import Ends
 from orderbridge.jobs.feed import FLOOR_S, Feed, view_of
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.ledger import Ledger
-from orderbridge.jobs.outcomes import Outcomes, shows_restaurant, tell_decision
+from orderbridge.jobs.outcomes import Outcomes, shows_restaurant
 from orderbridge.jobs.pauses import Pauses
 from orderbridge.jobs.recovery import Recovery
 from orderbridge.jobs.send import Claim, Result, send
@@ -80,7 +80,7 @@ class Outbox:
         self._database, self._lanes, self._clock, self._random = database, lanes, clock, random
         self.queue = Queue(view_of(settings))
         self.feed = Feed(self.queue, accounts, settings, database, clock)
-        self.claims = Claims(accounts, clock, self.feed.server, self._policy, self.feed.knows)
+        self.claims = Claims(accounts, clock, self.feed.server, self._policy, self.feed.knows, verdicts.metrics)
         self.outcomes = Outcomes(clock, verdicts, self._policy)
         self._deferred = Deferred(self.queue, clock)
         self._ledger = Ledger(database, clock, self._deferred, self.claims, self.outcomes, moved=self._go_on)
@@ -88,11 +88,10 @@ class Outbox:
         self._recovery = Recovery(database, clock, verdicts, self._deferred, self._policy)
         self._pauses = Pauses(self.queue, accounts, database, clock, verdicts, self._deferred)
         self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
-        self._under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
+        self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
         self._ways: set[asyncio.Task[None]] = set()
-        self._settled = 0
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
-        self._news, self._stopping = True, False
+        self._news, self._stopping, self._settled = True, False, 0
         self._shaken = False  # the last turn failed, or could not recover all: what was begun may be half done
         self._ahead: float | None = None  # of the monotonic clock
 
@@ -138,11 +137,11 @@ class Outbox:
 
     def is_busy(self) -> bool:
         """Whether a request is under way, or an outcome is to be written."""
-        return bool(self._under_way.total() or self._ledger.is_busy())
+        return bool(self.under_way.total() or self._ledger.is_busy())
 
     def is_moving(self) -> bool:
         """Whether a request is under way, or anything is being written. What was put off is not."""
-        return bool(self._under_way.total() or self._ledger.is_writing)
+        return bool(self.under_way.total() or self._ledger.is_writing)
 
     async def quiet(self) -> None:
         """Until no request is under way, and what is known is written or put off."""
@@ -238,10 +237,10 @@ class Outbox:
         places = self._settings.actions.max_in_flight
         # One account whose service hangs must not take all places.
         most = places if len(self._accounts) == 1 else max(1, places // 2)
-        free = places - self._under_way.total()
+        free = places - self.under_way.total()
         claims = [
             self._begin(entry)
-            for entry in self.queue.lines.take(free, self._under_way, most, self._is_open, self._lanes.take)
+            for entry in self.queue.lines.take(free, self.under_way, most, self._is_open, self._lanes.take)
         ]
         claimed = [await claim for claim in claims]
         if self._ledger.failed is not None:
@@ -278,16 +277,17 @@ class Outbox:
         if not claimed.done():
             claimed.set_result(isinstance(claim, Claim))
         if not isinstance(claim, Claim):
-            self._under_way[entry.account or ""] -= 1
+            self.under_way[entry.account or ""] -= 1
             self._lanes.free(entry.lane)
             self.stays(entry, claim)
             return
         self._deferred.forget(entry.row.id)
+        self.claims.tell_wait(claim)
         result = await self._send(claim, entry.account or "")
         decision = await self._ledger.write(result)
         self._lanes.free_after_action(entry.lane)
         self._goes_on(result, decision)
-        tell_decision(result, decision)
+        self.outcomes.tell(result, decision)
         if claim.row.restaurant_id and shows_restaurant(claim.row, decision):
             self.on_restaurant(claim.account.name, claim.row.restaurant_id)
         self._settled += 1
@@ -300,7 +300,7 @@ class Outbox:
             _log.exception("action.crashed", id=claim.row.id)
             result = Result(claim, Attempt(Outcome.UNKNOWN, "internal_error", None, type(error).__name__))
         finally:
-            self._under_way[account] -= 1
+            self.under_way[account] -= 1
             self._go_on()
         if result.attempt is not None:
             self._pauses.heard(account, result.attempt.outcome)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from orderbridge.actions import ACTIONS, key_of
 from orderbridge.clock import Clock
 from orderbridge.jobs.send import Result
-from orderbridge.jobs.verdicts import Posting, Verdicts, about, best_effort, tell_verdict
+from orderbridge.jobs.verdicts import Posting, Verdicts, about, best_effort
 from orderbridge.model import ActionState, OutboxRow, Outcome, Verdict
 from orderbridge.rules.retry import Decision, RetryAt, RetryPolicy, decide
 from orderbridge.store import actions, locks, orders, reference
@@ -57,22 +57,21 @@ class Outcomes:
             with best_effort(connection, claim.row):
                 reference.set_restaurant_status(connection, claim.account.name, key, shown, now)
 
+    def tell(self, result: Result, decision: Decision) -> None:
+        """One line for what became of a request, once it is written."""
+        row, attempt = result.claim.row, result.attempt
+        if isinstance(decision, Verdict):
+            self._verdicts.tell(row, decision)
+            return
+        # What keeps a whole account waiting is told once for the account, and a wait once for each cause.
+        before = {one.code for one in result.claim.history}
+        again = attempt is None or attempt.outcome == Outcome.NOT_SENT or attempt.code in before
+        told = _log.debug if again else _log.info
+        at = decision.at.isoformat() if isinstance(decision, RetryAt) else "after the next poll"
+        told("action.waits", id=row.id, action=row.action, code=decision.code, again=at, **about(row))
+
 
 def shows_restaurant(row: OutboxRow, decision: Decision) -> str | None:
     """The status that a restaurant has by now, when this has opened or closed it."""
     is_done = isinstance(decision, Verdict) and decision.state == ActionState.DONE
     return ACTIONS[row.action].target_shown if is_done else None
-
-
-def tell_decision(result: Result, decision: Decision) -> None:
-    """One line for what became of a request, once it is written."""
-    row, attempt = result.claim.row, result.attempt
-    if isinstance(decision, Verdict):
-        tell_verdict(row, decision)
-        return
-    # What keeps a whole account waiting is told once for the account, and a wait once for each cause.
-    before = {one.code for one in result.claim.history}
-    again = attempt is None or attempt.outcome == Outcome.NOT_SENT or attempt.code in before
-    told = _log.debug if again else _log.info
-    at = decision.at.isoformat() if isinstance(decision, RetryAt) else "after the next poll"
-    told("action.waits", id=row.id, action=row.action, code=decision.code, again=at, **about(row))

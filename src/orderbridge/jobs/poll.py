@@ -7,6 +7,7 @@ that are polled in turn). What was delivered goes to jobs.intake.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +20,8 @@ from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.notes import Notes
-from orderbridge.model import Document
+from orderbridge.model import Document, Outcome
+from orderbridge.observe.metrics import LAST_GOOD_POLL, PART, Metrics
 from orderbridge.rules.asking import Asking, came_in_part
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
 from orderbridge.rules.turns import Change, Ended, names_of
@@ -59,7 +61,9 @@ class Poller:
         timeout_s: float,
         not_written: Callable[[], int],
         needs_payment_id: int | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
+        self._metrics = metrics or Metrics()
         self._account = account
         self._who = account.fingerprint
         self._intake = intake
@@ -83,7 +87,7 @@ class Poller:
         counts.again_in = await self._wait()
         if counts.again_in > 0:
             return counts
-        began = self._lanes.begin_poll()
+        leaves, began = self._clock.monotonic(), self._lanes.begin_poll()
         self._account.poll_in_flight = True
         good: Success | None = None
         try:
@@ -93,6 +97,7 @@ class Poller:
             self._lanes.end_poll(began)
             if self._cooldowns.is_on_the_wire(self._who):  # an error of ours: the others of its group must not wait
                 await self._cool_down(Ended.FAILED)
+            self._metrics.polled(self._account.name, counts.result, self._clock.monotonic() - leaves, asdict(counts))
         if good is not None:  # only now: what was delivered is on disk
             await self._note_success(good)
             counts.again_in = max(self._slot(), 0.0)
@@ -103,6 +108,7 @@ class Poller:
         try:
             documents = await self._request(asked)
         except MarketplaceError as error:
+            counts.result = error.outcome
             counts.again_in = await self._failed(error, noted=True)
             return None
         answered = self._clock.monotonic()
@@ -114,10 +120,13 @@ class Poller:
         self._asking = self._asking.answered()
         good: Success | None = None
         if asked is None:
-            counts.ok = True
+            counts.ok, counts.result = True, Outcome.OK
+            self._account.polled_at = answered
+            self._metrics.set(LAST_GOOD_POLL, self._account.name, to=self._clock.now().timestamp())
             listened = self._listened(answered)
             good = Success(self._who, self._clock.now(), next_poll, listened, counts.not_stored, self._not_written())
         else:
+            counts.result = PART
             await self._note_state("failing", "list_too_large: asked for by status", "list_too_large")
         counts.again_in = max(self._slot(), 0.0)
         self._tell(counts, answered)

@@ -15,6 +15,7 @@ from orderbridge.jobs.notes import Notes
 from orderbridge.jobs.poll import Places, Poller
 from orderbridge.jobs.reconciler import Unresolved, read_unresolved
 from orderbridge.jobs.verdicts import Verdicts
+from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns, together_s
 from orderbridge.store.database import Database
 
@@ -41,6 +42,7 @@ class Polling:
         verdicts: Verdicts,
         cooldowns: Cooldowns,
         not_written: Callable[[], int],
+        metrics: Metrics | None = None,
     ) -> None:
         """`configured`: the names of all accounts. `not_written`: outbox rows that the database refuses."""
         self._market = market
@@ -51,6 +53,7 @@ class Polling:
         self._verdicts = verdicts
         self._cooldowns = cooldowns
         self._not_written = not_written
+        self._metrics = metrics
         many = together_s(len(configured), market.cooldown_seconds) > 0
         longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)
         self._notes = Notes(database, clock, longest=longest, many=many)
@@ -94,6 +97,7 @@ class Polling:
             timeout_s=self._market.timeout_seconds,
             not_written=self._not_written,
             needs_payment_id=self._market.needs_payment_status_id,
+            metrics=self._metrics,
         )
 
 

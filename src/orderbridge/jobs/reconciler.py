@@ -18,7 +18,7 @@ from orderbridge.clock import Clock
 from orderbridge.jobs.answer import Answer
 from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.verdicts import Verdicts, tell_verdict
+from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import Document, OutboxRow, Verdict
 from orderbridge.rules.outbox import order_lane
 from orderbridge.rules.retry import RetryAt, after_poll, counted, other_end, shown_by
@@ -72,7 +72,7 @@ class Reconciler:
             for key in borrowed:
                 self._lanes.free(order_lane(key))
         for row, verdict in ended:
-            tell_verdict(row, verdict)
+            self._verdicts.tell(row, verdict)
         for row, error in failed:  # the next poll is a look, too
             _log.debug("poll.look_failed", account=self._account, id=row.id, error=type(error).__name__)
 

@@ -29,6 +29,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.clock import Clock
 from orderbridge.errors import FileLost
 from orderbridge.observe.liveness import Pulse
+from orderbridge.observe.metrics import POLL_LATE_SECONDS, Metrics
 from orderbridge.store.database import Database
 from orderbridge.store.failures import remedy
 
@@ -67,8 +68,11 @@ class _Run:
 class Timetable:
     """All jobs, when each is due, and which run."""
 
-    def __init__(self, clock: Clock, database: Database, pulse: Pulse, *, longest_s: float) -> None:
+    def __init__(
+        self, clock: Clock, database: Database, pulse: Pulse, *, longest_s: float, metrics: Metrics | None = None
+    ) -> None:
         """`pulse` hears of the vital jobs: one that is not called in its time hangs, and one that runs for `longest_s`."""
+        self._metrics = metrics or Metrics()
         self._clock = clock
         self._database = database
         self._pulse = pulse
@@ -166,6 +170,7 @@ class Timetable:
                 self._running[entry.name] = _Run(asyncio.create_task(self._run(entry)), entry.vital)
                 if entry.vital:
                     self._pulse.expect(entry.name, self._looked + self._longest_s)
+                    self._metrics.observe(POLL_LATE_SECONDS, self._looked - entry.due)
         self._arm_anew()
 
     # ---- one run of a job --------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.actions import key_of
 from orderbridge.model import ActionState, Attempt, OutboxRow, Stored, Verdict
+from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE, Metrics
 from orderbridge.rules import lifecycle
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt, counted, stands_after
 from orderbridge.rules.verdicts import doubts_status, is_alarm, new_status, wrong_argument
@@ -72,9 +73,19 @@ class Posting:
 class Verdicts:
     """What every writer of verdicts needs to know: the cashier's language and the configured status id."""
 
-    def __init__(self, language: str, needs_payment_id: int | None) -> None:
+    def __init__(self, language: str, needs_payment_id: int | None, metrics: Metrics | None = None) -> None:
         self._language = language
         self._needs_payment_id = needs_payment_id
+        self.metrics = metrics or Metrics()
+
+    def tell(self, row: OutboxRow, verdict: Verdict) -> None:
+        """A row has ended, and that is on disk: the log and the numbers hear of it."""
+        tell_verdict(row, verdict)
+        self.metrics.count(ACTIONS_ENDED, row.action, verdict.state)
+
+    def tell_unreadable(self, rows: int) -> None:
+        """So many rows were refused that cannot even be read."""
+        self.metrics.count(ACTIONS_ENDED, UNREADABLE, ActionState.REFUSED, by=rows)
 
     def post(
         self, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime

@@ -37,7 +37,7 @@ import structlog
 
 from orderbridge.clock import Clock
 from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, RateLimited, Refused, Unauthorized
-from orderbridge.model import Token
+from orderbridge.model import Outcome, Token
 
 MOST_REFUSED_CALLS = 1000  # that are remembered
 
@@ -107,7 +107,10 @@ class Session:
         waits: Waits,
         name: str = "",
         token: Token | None = None,
+        heard: Callable[[Outcome], None] = lambda _: None,
     ) -> None:
+        """`heard`: of how each request of this account ended."""
+        self._heard = heard
         self._obtain = obtain
         self._clock = clock
         self._waits = waits
@@ -269,6 +272,7 @@ class Session:
 
     def record_outcome(self, error: MarketplaceError | None, token: Token | None = None, call: str = "") -> None:
         """How a request of this account ended. `token`: with which it was made, `call` as for `replace`."""
+        self._heard(Outcome.OK if error is None else error.outcome)
         if isinstance(error, NotSent):
             self._line.failed()
             return

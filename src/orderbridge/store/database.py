@@ -50,6 +50,9 @@ class Database:
         self._writers = None if inline else Workers(1 if one else SERVER_THREADS, "db-write")
         self._readers = None if inline else Workers(1, "db-read") if one else self._writers
         self._apart = None if inline else Workers(1, "apart")  # one: a large list at a time takes memory enough
+        self.on_work: Callable[[str, float, bool], None] = lambda _doing, _seconds, _failed: (
+            None
+        )  # of each unit of work
 
     async def run(self, work: Work[T], *, urgent: bool = False) -> T:
         """Run `work` in one transaction of its own; commit when it returns, roll back when it raises."""
@@ -81,11 +84,13 @@ class Database:
         try:
             result = timed() if workers is None else await workers.submit(timed, urgent=urgent)
         except DBAPIError as error:
+            self.on_work(doing, now() - (began or now()), True)
             if self._is_ill(error):
                 self.trouble.failed(doing, type(error.orig).__name__, remedy(error))
             raise
         self.trouble.worked(doing)
-        self.trouble.waited(now() - began, now())
+        self.trouble.waited(took := now() - began, now())
+        self.on_work(doing, took, False)
         return result
 
     def _is_ill(self, error: DBAPIError) -> bool:

@@ -1,0 +1,75 @@
+"""What a daemon shows of itself: whether it is ready, and the gauges that are read and not counted.
+
+All of it is in memory, from the last look at health: who asks a thousand times costs the database nothing.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+from orderbridge import config
+from orderbridge.clock import Clock
+from orderbridge.jobs.account import Account
+from orderbridge.jobs.outbox import Outbox
+from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING, Metrics
+from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.health import Problem, late_after
+from orderbridge.rules.readiness import Readiness, in_time
+
+LOOK_S = 15.0  # and the busy timeout: a look that is older has not ended, so the database does not answer
+
+
+class Shown:
+    """Of one daemon. `saw` hears of each look at health."""
+
+    def __init__(
+        self,
+        settings: config.Settings,
+        accounts: Mapping[str, Account],
+        outbox: Outbox,
+        *,
+        cooldowns: Cooldowns,
+        clock: Clock,
+        metrics: Metrics,
+        polls: Callable[[], int],
+    ) -> None:
+        """`polls`: how many are under way."""
+        self._accounts = accounts
+        self._outbox = outbox
+        self._cooldowns = cooldowns
+        self._clock = clock
+        self._metrics = metrics
+        self._polls = polls
+        self._late_s = late_after(settings.marketplace.cooldown_seconds).total_seconds()
+        self._look_s = LOOK_S + settings.database.busy_timeout_seconds
+        self._looked: float | None = None
+        self._problems: tuple[Problem, ...] = ()
+
+    def saw(self, found: Collection[Problem]) -> None:
+        """The database has answered, and this is what is wrong."""
+        self._looked = self._clock.monotonic()
+        self._problems = tuple(found)
+
+    def readiness(self) -> Readiness:
+        """As of now."""
+        now = self._clock.monotonic()
+        answers = self._looked is not None and now - self._looked <= self._look_s
+        polled = ((one.polled_at, self._late_s * self._sharing(one)) for one in self._accounts.values())
+        return Readiness(True, answers, in_time(now, polled), self._problems)
+
+    def _sharing(self, account: Account) -> int:
+        return max(len(self._cooldowns.in_turn(account.fingerprint)), 1)
+
+    def measure(self) -> None:
+        """Set what is not counted when it happens."""
+        show = self._metrics.set
+        show(WORKING, to=1)
+        for account in self._accounts.values():
+            token = account.session.current
+            show(TOKEN_EXPIRES, account.name, to=0 if token is None else token.expires_utc.timestamp())
+        unresolved = len(self._outbox.queue.unresolved)
+        show(ACTIONS_OPEN, "waiting", to=len(self._outbox.queue) - unresolved)
+        show(ACTIONS_OPEN, "unresolved", to=unresolved)
+        show(REQUESTS_UNDER_WAY, "poll", to=self._polls())
+        show(REQUESTS_UNDER_WAY, "action", to=self._outbox.under_way.total())
+        self._metrics.clear(PROBLEMS)
+        for one in self._problems:
+            self._metrics.count(PROBLEMS, one.code, one.severity, by=one.count)

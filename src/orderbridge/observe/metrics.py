@@ -1,0 +1,242 @@
+"""What is counted: every series, and the one place that counts them. web.exposition shows them to Prometheus.
+
+Rules of this file:
+- A name, its kind and its labels stand once, in FAMILIES. A label has few values, known beforehand: a state, an outcome,
+  an account of the configuration; never a word of the service or of a customer.
+- Every series is there from the start, with 0: what appears only with its first value has no increase to be alarmed by.
+- Counting is an addition to a number, on the event loop. Nothing of it needs a library, so that a daemon whose web
+  address is off loads none.
+- The numbers outlive a reload: they belong to the process.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from orderbridge.model import Action, ActionState, Outcome
+
+Labels = tuple[str, ...]
+
+PART = "part"  # a list that does not come in whole was asked for by status, and came
+NOT_TAKEN_IN = "not_taken_in"  # it came, and the database, or a fault of ours, kept it from being stored
+POLL_RESULTS = (*(one.value for one in Outcome), PART, NOT_TAKEN_IN)
+DELIVERIES = ("new", "changed", "unchanged", "withheld", "foreign", "quarantined", "not_stored")
+ACKNOWLEDGEMENTS = ("acknowledged", "dropped")
+VERDICTS = tuple(one.value for one in ActionState if one not in {ActionState.PENDING, ActionState.SENDING})
+UNREADABLE = "unreadable"  # in place of an action that is none
+ACTIONS = (*(one.value for one in Action), UNREADABLE)
+OPEN_ROWS = ("waiting", "unresolved")
+IN_FLIGHT = ("poll", "action")
+WORK = ("read", "write")
+
+SHORT_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LONG_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
+
+
+class Kind(StrEnum):
+    """How Prometheus calls it."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Series of one name. `values`: of each label all there are; None for the accounts and for what is told later."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: Labels = ()
+    values: tuple[Sequence[str] | None, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+
+def _counter(name: str, text: str, **labels: Sequence[str] | None) -> Family:
+    return Family(name, Kind.COUNTER, text, tuple(labels), tuple(labels.values()))
+
+
+def _gauge(name: str, text: str, **labels: Sequence[str] | None) -> Family:
+    return Family(name, Kind.GAUGE, text, tuple(labels), tuple(labels.values()))
+
+
+def _histogram(name: str, text: str, bounds: tuple[float, ...], **labels: Sequence[str] | None) -> Family:
+    return Family(name, Kind.HISTOGRAM, text, tuple(labels), tuple(labels.values()), bounds)
+
+
+POLLS = _counter(
+    "orderbridge_polls_total", "Requests for orders, by how they ended.", account=None, result=POLL_RESULTS
+)
+LAST_GOOD_POLL = _gauge(
+    "orderbridge_poll_last_success_timestamp_seconds", "Time of the last good poll; 0 before the first.", account=None
+)
+POLL_SECONDS = _histogram(
+    "orderbridge_poll_duration_seconds", "From a poll's turn until its orders are stored and acknowledged.", LONG_S
+)
+POLL_LATE_SECONDS = _histogram(
+    "orderbridge_poll_lateness_seconds", "By how much polls began after their time.", SHORT_S
+)
+DELIVERED = _counter("orderbridge_deliveries_total", "Delivered orders, by what they were.", result=DELIVERIES)
+ACKNOWLEDGED = _counter(
+    "orderbridge_acknowledgements_total",
+    "Acknowledgements. What is dropped is delivered again by the next poll.",
+    result=ACKNOWLEDGEMENTS,
+)
+ACTIONS_ENDED = _counter(
+    "orderbridge_actions_total", "Outbox rows that ended, by their verdict.", action=ACTIONS, verdict=VERDICTS
+)
+ACTIONS_OPEN = _gauge("orderbridge_actions_open", "Outbox rows without a verdict.", standing=OPEN_ROWS)
+ACTION_WAIT_SECONDS = _histogram(
+    "orderbridge_action_wait_seconds", "From a till's insert until the first request for it leaves.", SHORT_S
+)
+REQUESTS = _counter(
+    "orderbridge_requests_total",
+    "Requests to the marketplace of any kind, by how they ended; rate_limited is 429.",
+    outcome=tuple(Outcome),
+)
+LOGINS = _counter("orderbridge_logins_total", "Logins, by how they ended.", outcome=tuple(Outcome))
+TOKEN_EXPIRES = _gauge(
+    "orderbridge_token_expiry_timestamp_seconds",
+    "Until when the account's token is valid; 0 without one.",
+    account=None,
+)
+REQUESTS_UNDER_WAY = _gauge("orderbridge_requests_in_flight", "Polls and actions that are under way.", kind=IN_FLIGHT)
+PROBLEMS = _gauge(
+    "orderbridge_problems", "Open problems, as `orderbridge status` tells them.", code=None, severity=None
+)
+DATABASE_SECONDS = _histogram(
+    "orderbridge_database_duration_seconds", "Units of work on the database.", SHORT_S, work=WORK
+)
+DATABASE_FAILED = _counter("orderbridge_database_failures_total", "Units of work that the database ended.", work=WORK)
+WORKING = _gauge(
+    "orderbridge_working", "1: this process works on the database; 0: it starts, or waits for another one."
+)
+READY = _gauge("orderbridge_ready", "1: /readyz says yes.")
+BUILD = _gauge("orderbridge_build_info", "Always 1; its labels say what runs.", version=None, python=None)
+
+FAMILIES = (
+    POLLS,
+    LAST_GOOD_POLL,
+    POLL_SECONDS,
+    POLL_LATE_SECONDS,
+    DELIVERED,
+    ACKNOWLEDGED,
+    ACTIONS_ENDED,
+    ACTIONS_OPEN,
+    ACTION_WAIT_SECONDS,
+    REQUESTS,
+    LOGINS,
+    TOKEN_EXPIRES,
+    REQUESTS_UNDER_WAY,
+    PROBLEMS,
+    DATABASE_SECONDS,
+    DATABASE_FAILED,
+    WORKING,
+    READY,
+    BUILD,
+)
+OF_ACCOUNTS = tuple(family for family in FAMILIES if family.labels[:1] == ("account",))
+
+
+class Histogram:
+    """How many values lie up to each bound, and what they are together."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)  # the last: above all bounds
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """One value more."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One series at one moment. `counts`: of a histogram, for each bound and above; `value`: the sum of its values."""
+
+    labels: Labels
+    value: float
+    counts: tuple[int, ...] = ()
+
+
+class Metrics:
+    """The numbers of one process. Everything is called on its event loop."""
+
+    def __init__(self, *, codes: Iterable[str] = (), severities: Iterable[str] = (), build: Labels = ("", "")) -> None:
+        """`codes` and `severities`: what a problem can be. `build`: version, and the Python that runs it."""
+        self._values: dict[str, dict[Labels, float]] = {family.name: {} for family in FAMILIES}
+        self._histograms: dict[str, dict[Labels, Histogram]] = {
+            family.name: {labels: Histogram(family.bounds) for labels in _known(family)}
+            for family in FAMILIES
+            if family.kind == Kind.HISTOGRAM
+        }
+        for family in FAMILIES:
+            if family.kind != Kind.HISTOGRAM and None not in family.values:
+                self._values[family.name] = dict.fromkeys(_known(family), 0.0)
+        severities = tuple(severities)
+        self._values[PROBLEMS.name] = {(code, severity): 0.0 for code in codes for severity in severities}
+        self._values[BUILD.name] = {build: 1.0}
+
+    def know(self, accounts: Collection[str]) -> None:
+        """Exactly these accounts have series from now on; one that stays goes on counting."""
+        for family in OF_ACCOUNTS:
+            before = self._values[family.name]
+            series = (labels for name in accounts for labels in _known(family, name))
+            self._values[family.name] = {labels: before.get(labels, 0.0) for labels in series}
+
+    def count(self, family: Family, *labels: str, by: float = 1) -> None:
+        """So many more. Labels that nobody knows beforehand count for nothing: an account that has just left."""
+        series = self._values[family.name]
+        if labels in series:
+            series[labels] += by
+
+    def set(self, family: Family, *labels: str, to: float) -> None:
+        """What a gauge shows."""
+        series = self._values[family.name]
+        if labels in series:
+            series[labels] = to
+
+    def observe(self, family: Family, value: float, *labels: str) -> None:
+        """One value of a histogram."""
+        self._histograms[family.name][labels].observe(value)
+
+    def clear(self, family: Family) -> None:
+        """All gauges of that name to 0."""
+        self._values[family.name] = dict.fromkeys(self._values[family.name], 0.0)
+
+    def readings(self, family: Family) -> list[Reading]:
+        """A copy, which another thread may take its time with."""
+        if family.kind == Kind.HISTOGRAM:
+            found = self._histograms[family.name]
+            return [Reading(labels, one.total, tuple(one.counts)) for labels, one in found.items()]
+        return [Reading(labels, value) for labels, value in self._values[family.name].items()]
+
+    # ---- what happens ------------------------------------------------------------------------------------------------
+
+    def polled(self, account: str, result: str, seconds: float, counts: Mapping[str, int]) -> None:
+        """A poll was made, its orders are stored and acknowledged. `counts`: how many of them were what."""
+        self.count(POLLS, account, result)
+        self.observe(POLL_SECONDS, seconds)
+        for family, names in ((DELIVERED, DELIVERIES), (ACKNOWLEDGED, ACKNOWLEDGEMENTS)):
+            for name in names:
+                self.count(family, name, by=counts[name])
+
+    def worked(self, work: str, seconds: float, failed: bool) -> None:
+        """A unit of work on the database has ended."""
+        self.observe(DATABASE_SECONDS, seconds, work)
+        if failed:
+            self.count(DATABASE_FAILED, work)
+
+
+def _known(family: Family, account: str = "") -> Iterator[Labels]:
+    """All combinations of a family's labels."""
+    found: list[Labels] = [()]
+    for values in family.values:
+        found = [(*labels, str(value)) for labels in found for value in ((account,) if values is None else values)]
+    yield from found

@@ -1,0 +1,113 @@
+"""The address that is listened on, by the configuration: taken, changed and given back while the daemon works.
+
+Rules of this file:
+- Orders come first. An address that is taken, or is none of this machine's, is told once and tried again; nothing waits
+  for it, and nothing of ours ends because of it.
+- With "" nothing is loaded: Starlette, uvicorn and prometheus-client are imported where somebody listens.
+- The same address stays open over a reload. Another one is opened when the old one is closed.
+"""
+
+import asyncio
+import socket
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from orderbridge import config
+from orderbridge.store.workers import detached
+from orderbridge.texts import say
+from orderbridge.web.watched import Watched
+
+if TYPE_CHECKING:
+    from orderbridge.web.server import Server
+
+AGAIN_S = 30.0  # between two tries to get an address
+
+_log = structlog.get_logger(__name__)
+
+
+class Listening:
+    """Shows `watched` at the wanted address."""
+
+    def __init__(self, watched: Watched, wanted: config.Web) -> None:
+        self._watched = watched
+        self._wanted = wanted
+        self._changed = asyncio.Event()
+        self._server: Server | None = None
+        self._served = ""
+        self._failed: str | None = None  # what was told
+
+    def use(self, wanted: config.Web) -> None:
+        """From now on this is the configuration."""
+        self._wanted = wanted
+        self._changed.set()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where it listens now: host and port."""
+        return [] if self._server is None else self._server.addresses
+
+    async def run(self) -> None:
+        """Until it is cancelled. Then all connections end, whatever they are at."""
+        try:
+            while True:
+                self._changed.clear()
+                is_right = await self._try()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(None if is_right else AGAIN_S):
+                        await self._changed.wait()
+        finally:
+            self._close()
+
+    async def _try(self) -> bool:
+        """Whether we listen as it is wanted. Never raises."""
+        try:
+            await self._listen()
+        except OSError as error:
+            self._tell(error.strerror or str(error))
+        except Exception as error:  # noqa: BLE001 - see the head of this file
+            _log.exception("web.crashed")
+            self._tell(type(error).__name__)
+        else:
+            return True
+        return False
+
+    async def _listen(self) -> None:
+        wanted = self._wanted
+        if wanted.listen != self._served:
+            self._close()
+        if self._server is None and wanted.listen:
+            loaded = await detached(_load)
+            server = loaded(self._watched)
+            host, _, port = wanted.listen.rpartition(":")
+            host = host.strip("[]")
+            await server.start(await _addresses(host, int(port)), int(port), host=host)
+            self._server, self._served, self._failed = server, wanted.listen, None
+            _log.info("web.listening", address=wanted.listen)
+        if self._server is not None:
+            self._server.names = frozenset(wanted.names)
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._server, self._served = None, ""
+
+    def _tell(self, error: str) -> None:
+        if error != self._failed:
+            _log.error("web.not_listening", address=self._wanted.listen, error=error, remedy=say("web.not_listening"))
+        self._failed = error
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    """What a name stands for. It is asked in a thread that a stop does not wait for."""
+    found = await detached(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _load() -> "type[Server]":
+    """It takes a fifth of a second: in a thread, for a reload must not hold up orders."""
+    from orderbridge.web.server import Server  # noqa: PLC0415 - see the head of this file
+
+    return Server

@@ -1,0 +1,108 @@
+"""uvicorn's HTTP in our own event loop, with limits that uvicorn does not have.
+
+Its Server is not used: it takes the signals, and waits for clients at the end. What is used is its protocol, one object
+for each connection, which asyncio makes.
+
+Rules of this file:
+- A connection ends `LIFE_S` after it began, whatever it is at: who sends or reads a byte a minute holds nothing up.
+- There are `MOST` at a time. One more ends the oldest, so that who opens many keeps nobody out.
+- At the end all of them are cut off, in no time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from orderbridge.web.routes import application
+from orderbridge.web.watched import Watched
+
+LIFE_S = 30.0
+MOST = 64
+KEEP_ALIVE_S = 20  # whoever scrapes every 15 s keeps its connection for a second scrape
+HEAD_BYTES = 16 * 1024
+BACKLOG = 128
+HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Rubbish from outside is none, nor is an answer that ends because we do. An error of ours is."""
+    ended = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return record.levelno >= logging.ERROR and not ended
+
+
+_quiet = logging.getLogger("orderbridge.web.http")
+_quiet.addFilter(_is_news)
+
+
+class Server:
+    """Listens at one address."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.names: frozenset[str] = frozenset()
+        self._host = ""
+        self._state = ServerState()
+        self._state.default_headers = HEADERS
+        self._open: dict[_Connection, None] = {}  # in the order in which they came
+        self._config = uvicorn.Config(
+            application(watched, lambda: {*self.names, self._host}),
+            http=H11Protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            h11_max_incomplete_event_size=HEAD_BYTES,
+        )
+        self._config.load()
+        self._listener: asyncio.Server | None = None
+
+    async def start(self, addresses: Sequence[str], port: int, *, host: str) -> None:
+        """Listen. `host`: what the configuration calls it. Raises OSError."""
+        self._host = host.lower()
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self._connection, addresses, port, backlog=BACKLOG)
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each socket."""
+        return [] if self._listener is None else [one.getsockname()[:2] for one in self._listener.sockets]
+
+    def close(self) -> None:
+        """No more, and those that are here are cut off."""
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._open):
+            connection.transport.abort()
+        for task in list(self._state.tasks):
+            task.cancel()
+
+    def _connection(self) -> "_Connection":
+        return _Connection(self._config, self._state, self._open)
+
+
+class _Connection(H11Protocol):
+    def __init__(self, config: uvicorn.Config, state: ServerState, others: "dict[_Connection, None]") -> None:
+        super().__init__(config, state, {})
+        self.logger = _quiet
+        self._others = others
+        self._end: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._end = self.loop.call_later(LIFE_S, transport.abort)
+        self._others[self] = None
+        if len(self._others) > MOST:
+            oldest = next(iter(self._others))
+            del self._others[oldest]
+            oldest.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._others.pop(self, None)
+        if self._end is not None:
+            self._end.cancel()
