@@ -196,6 +196,7 @@ class Daemon:
         await self.outbox.recover()
         await self._start_accounts()
         self.health.be_unsure()
+        self.shown.saw(())  # the database has answered; what is wrong, the first look tells
         self.timetable.take("sweep", SWEEP_S, self._sweep)
         self.timetable.take("health", HEALTH_S, self._look_at_health)
         self.timetable.start()

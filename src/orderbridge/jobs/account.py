@@ -52,7 +52,6 @@ class Account:
         self.application = settings.application
         self.on_token: Callable[[Token], None] = lambda _: None
         self.restaurants_known = False
-        self.polled_at: float | None = None  # the last good poll in this run, by the monotonic clock
         self.poll_in_flight = False  # a poll of it is under way, or the first one is about to be
         self._app_secret = settings.app_secret_key.get_secret_value()
         self._rest_secret = settings.rest_secret_key.get_secret_value()

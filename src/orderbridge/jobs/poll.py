@@ -21,7 +21,7 @@ from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.notes import Notes
 from orderbridge.model import Document, Outcome
-from orderbridge.observe.metrics import LAST_GOOD_POLL, PART, Metrics
+from orderbridge.observe.metrics import PART, Metrics
 from orderbridge.rules.asking import Asking, came_in_part
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
 from orderbridge.rules.turns import Change, Ended, names_of
@@ -121,8 +121,7 @@ class Poller:
         good: Success | None = None
         if asked is None:
             counts.ok, counts.result = True, Outcome.OK
-            self._account.polled_at = answered
-            self._metrics.set(LAST_GOOD_POLL, self._account.name, to=self._clock.now().timestamp())
+            self._metrics.polled_well(self._account.name, self._clock.now(), answered)
             listened = self._listened(answered)
             good = Success(self._who, self._clock.now(), next_poll, listened, counts.not_stored, self._not_written())
         else:

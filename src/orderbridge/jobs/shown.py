@@ -50,10 +50,14 @@ class Shown:
 
     def readiness(self) -> Readiness:
         """As of now."""
+        if self._looked is None:  # it has only begun to start
+            return Readiness(is_working=True)
         now = self._clock.monotonic()
-        answers = self._looked is not None and now - self._looked <= self._look_s
-        polled = ((one.polled_at, self._late_s * self._sharing(one)) for one in self._accounts.values())
-        return Readiness(True, answers, in_time(now, polled), self._problems)
+        answers = now - self._looked <= self._look_s
+        good = self._metrics.good_polls
+        ours = [one for name, one in self._accounts.items() if name in good]
+        polled = in_time(now, ((good[one.name], self._late_s * self._sharing(one)) for one in ours))
+        return Readiness(is_working=True, database_answers=answers, is_polled=polled, problems=self._problems)
 
     def _sharing(self, account: Account) -> int:
         return max(len(self._cooldowns.in_turn(account.fingerprint)), 1)

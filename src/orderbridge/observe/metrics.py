@@ -12,6 +12,7 @@ Rules of this file:
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from orderbridge.model import Action, ActionState, Outcome
@@ -171,6 +172,7 @@ class Metrics:
     def __init__(self, *, codes: Iterable[str] = (), severities: Iterable[str] = (), build: Labels = ("", "")) -> None:
         """`codes` and `severities`: what a problem can be. `build`: version, and the Python that runs it."""
         self._values: dict[str, dict[Labels, float]] = {family.name: {} for family in FAMILIES}
+        self.good_polls: dict[str, float] = {}  # when the last one of each account was, by the monotonic clock
         self._histograms: dict[str, dict[Labels, Histogram]] = {
             family.name: {labels: Histogram(family.bounds) for labels in _known(family)}
             for family in FAMILIES
@@ -226,6 +228,11 @@ class Metrics:
         for family, names in ((DELIVERED, DELIVERIES), (ACKNOWLEDGED, ACKNOWLEDGEMENTS)):
             for name in names:
                 self.count(family, name, by=counts[name])
+
+    def polled_well(self, account: str, now: datetime, monotonic: float) -> None:
+        """A whole list was taken in."""
+        self.set(LAST_GOOD_POLL, account, to=now.timestamp())
+        self.good_polls[account] = monotonic
 
     def worked(self, work: str, seconds: float, failed: bool) -> None:
         """A unit of work on the database has ended."""

@@ -34,6 +34,6 @@ class Readiness:
         return found
 
 
-def in_time(now: float, polled: Iterable[tuple[float | None, float]]) -> bool:
+def in_time(now: float, polled: Iterable[tuple[float, float]]) -> bool:
     """Whether one account at least had a good poll in time. `polled`: when the last one was, and how old it may be."""
-    return any(at is not None and now - at <= late for at, late in polled)
+    return any(now - at <= late for at, late in polled)

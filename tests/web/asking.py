@@ -1,0 +1,90 @@
+"""A process that is shown, and how it is asked: over a real socket, byte by byte."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from orderbridge import config
+from orderbridge.observe.metrics import Metrics
+from orderbridge.rules.health import Code, Severity
+from orderbridge.rules.readiness import Readiness
+from orderbridge.web.listening import Listening
+
+WITHIN_S = 120.0
+
+
+@dataclass
+class Process:
+    """What a daemon would say."""
+
+    hangs: str | None = None
+    stands: Readiness = field(default_factory=lambda: Readiness(is_working=True, database_answers=True, is_polled=True))
+    metrics: Metrics = field(default_factory=lambda: Metrics(codes=Code, severities=Severity, build=("1.2.3", "3.11")))
+    measurings: int = 0
+
+    def hung(self) -> str | None:
+        return self.hangs
+
+    def readiness(self) -> Readiness:
+        return self.stands
+
+    def measured(self) -> Metrics:
+        self.measurings += 1
+        return self.metrics
+
+
+def at(listen: str, *names: str) -> config.Web:
+    """Port 0, which the configuration refuses, is whatever is free."""
+    return config.Web.model_construct(listen=listen, names=names)
+
+
+@contextlib.asynccontextmanager
+async def shown(
+    process: Process, listen: str = "127.0.0.1:0", *names: str
+) -> AsyncIterator[tuple[Listening, tuple[str, int]]]:
+    """Listening, and where."""
+    listening = Listening(process, at(listen, *names))
+    task = asyncio.create_task(listening.run())
+    try:
+        await until(lambda: listening.addresses)
+        yield listening, listening.addresses[0]
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():  # noqa: ASYNC110 - another task
+            await asyncio.sleep(0.005)
+
+
+async def sent(address: tuple[str, int], raw: bytes, *, only: bool = False) -> bytes:
+    """Everything that comes back. `only`: the other side hears that nothing follows."""
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        writer.write(raw)
+        if only:
+            writer.write_eof()
+        return await rest_of(reader)
+    finally:
+        writer.close()
+
+
+async def rest_of(reader: asyncio.StreamReader) -> bytes:
+    """Until the other side closes, or cuts it off."""
+    came = b""
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(WITHIN_S):
+            while more := await reader.read(100_000):
+                came += more
+    return came
+
+
+async def asked(address: tuple[str, int], path: str, method: str = "GET", host: str = "127.0.0.1", body: bytes = b""):
+    """Status, head and body."""
+    head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    answer = await sent(address, head.encode() + body)
+    said, _, content = answer.partition(b"\r\n\r\n")
+    return int(said.split()[1]), said.decode().lower(), content.decode()

@@ -1,0 +1,262 @@
+"""The daemon as it runs shows itself: over a reload, beside another daemon, in its last second, and what it has counted."""
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.test_daemon import (  # one name after another: they are fixtures
+    Till,
+    certificates,
+    configuration,
+    ended,
+    log_of,
+    process,
+    running,
+    sandbox,
+    settings_for,
+    till,
+    told,
+    until,
+    world,
+)
+from tests.web.asking import asked, rest_of
+
+from orderbridge import daemon as module
+from orderbridge.daemon import Daemon
+from orderbridge.model import Action, ActionState
+from orderbridge.observe import metrics as names
+from orderbridge.observe.metrics import Family, Metrics
+from orderbridge.rules.health import Code, Severity
+from orderbridge.sandbox import Fault, Sandbox, World
+from orderbridge.sandbox.scenery import KADIKOY
+
+__all__ = ["certificates", "configuration", "sandbox", "till", "world"]
+
+pytestmark = pytest.mark.timeout(600)
+Address = tuple[str, int]
+
+
+def free_address() -> Address:
+    """All of 127.0.0.0/8 is ours: no two tests meet."""
+    chosen = random.Random(os.urandom(8))
+    return f"127.{chosen.randint(1, 250)}.{chosen.randint(0, 250)}.{chosen.randint(2, 250)}", 8480
+
+
+def listening_at(configuration: Path, address: Address) -> Address:
+    text = re.sub('listen = ".*"', f'listen = "{address[0]}:{address[1]}"', configuration.read_text())
+    configuration.write_text(text)
+    return address
+
+
+async def status_of(address: Address, path: str) -> int:
+    """0: nobody listens yet."""
+    try:
+        return (await asked(address, path))[0]
+    except ConnectionError:
+        return 0
+
+
+async def becomes(address: Address, path: str, status: int) -> None:
+    async with asyncio.timeout(150):
+        while await status_of(address, path) != status:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.05)
+
+
+async def test_ready_once_an_account_was_polled_and_not_while_the_service_is_down(configuration: Path, world: World):
+    world.faults.add(Fault(operation="get_current", status=500, times=None))
+    address = listening_at(configuration, free_address())
+    async with process(configuration) as daemon:
+        await until(lambda: world.calls("get_current"))
+        await becomes(address, "/livez", 200)
+        assert await status_of(address, "/readyz") == 503
+        world.faults.clear()
+        await becomes(address, "/readyz", 200)
+        assert await ended(daemon, signal.SIGTERM) == 0
+
+
+async def test_a_reload_keeps_the_address_or_takes_the_new_one(configuration: Path, world: World):
+    first = listening_at(configuration, free_address())
+    async with process(configuration) as daemon:
+        await becomes(first, "/readyz", 200)
+        reader, writer = await asyncio.open_connection(*first)
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: len(told(configuration, "daemon.started")) == 2)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert (await rest_of(reader)).endswith(b"alive\n")
+        writer.close()
+        polls = polled(await metrics_of(first))
+        second = listening_at(configuration, free_address())
+        daemon.send_signal(signal.SIGHUP)
+        await becomes(second, "/readyz", 200)
+        assert await status_of(first, "/livez") == 0
+        assert polled(await metrics_of(second)) >= polls > 0  # a reload begins nothing anew
+        await asyncio.to_thread(configuration.write_text, "rubbish")
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: told(configuration, "config.reload_failed"))
+        assert await status_of(second, "/readyz") == 200
+        assert await ended(daemon, signal.SIGTERM) == 0
+
+
+async def metrics_of(address: Address) -> str:
+    status, _, said = await asked(address, "/metrics")
+    assert status == 200
+    return said
+
+
+def polled(said: str) -> float:
+    return float(re.findall(r'orderbridge_polls_total\{account="kadikoy",result="ok"\} (\S+)', said)[0])
+
+
+async def test_one_that_waits_for_another_is_alive_and_not_ready(configuration: Path, world: World):
+    first = listening_at(configuration, free_address())
+    async with process(configuration) as one:
+        await becomes(first, "/readyz", 200)
+        other = configuration.with_name("other.toml")
+        await asyncio.to_thread(lambda: other.write_text(configuration.read_text()))
+        second = listening_at(other, free_address())
+        async with process(other) as two:
+            await becomes(second, "/livez", 200)
+            await until(lambda: "daemon.waiting" in log_of(configuration))
+            status, _, said = await asked(second, "/readyz")
+            assert (status, json.loads(said)["working"]) == (503, False)
+            assert "orderbridge_working 0.0" in await metrics_of(second)
+            assert await ended(one, signal.SIGTERM) == 0
+            await becomes(second, "/readyz", 200)
+            assert await ended(two, signal.SIGTERM) == 0
+
+
+async def test_a_taken_address_stops_no_order(configuration: Path, till: Till, world: World):
+    address = listening_at(configuration, free_address())
+    blocker = await asyncio.start_server(lambda *_: None, *address)
+    order = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: order.acknowledged)
+        await until(lambda: told(configuration, "web.not_listening"))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    blocker.close()
+
+
+async def test_clients_that_hang_do_not_hold_up_the_end(configuration: Path, world: World):
+    """By hand: 100 of them, and it ends within 0.4 s as it does without them."""
+    address = listening_at(configuration, free_address())
+    async with process(configuration) as daemon:
+        await becomes(address, "/readyz", 200)
+        made = [await asyncio.open_connection(*address) for _ in range(100)]
+        for _, writer in made:
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost:")
+        assert await ended(daemon, signal.SIGTERM) == 0
+        assert [await rest_of(reader) for reader, _ in made] == [b""] * 100
+        for _, writer in made:
+            writer.close()
+    assert "Traceback" not in log_of(configuration)
+
+
+# ---- what is counted -------------------------------------------------------------------------------------------------
+
+
+def value(metrics: Metrics, family: Family, *labels: str) -> float:
+    return next(one.value for one in metrics.readings(family) if one.labels == labels)
+
+
+def seen(metrics: Metrics, family: Family, *labels: str) -> int:
+    return sum(next(one.counts for one in metrics.readings(family) if one.labels == labels))
+
+
+async def test_what_happens_is_counted_once(sandbox: Sandbox, till: Till, world: World):
+    async with running(settings_for(sandbox, till)) as daemon:
+        metrics = daemon.shown._metrics
+        order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
+        await until(lambda: order.acknowledged)
+        await until(lambda: value(metrics, names.ACKNOWLEDGED, "acknowledged"))
+        row = till.accept(order)
+        await until(lambda: till.state(row) == "done")
+        late = till.act("on_the_way", order)
+        await until(lambda: till.state(late) == "done")
+        unknown = till.run(
+            "INSERT INTO delivery_actions (action, payment_key, preparing_time) VALUES ('accept', ?, 25)",
+            "00000000-0000-4000-8000-00000000dead",
+        )
+        await until(lambda: till.state(unknown) == "refused")
+        await until(lambda: sum(one.value for one in metrics.readings(names.ACTIONS_ENDED)) == 3)
+        ends = {one.labels: one.value for one in metrics.readings(names.ACTIONS_ENDED) if one.value}
+        daemon.shown.measure()
+        assert value(metrics, names.WORKING) == 1
+        assert value(metrics, names.TOKEN_EXPIRES, "kadikoy") > value(metrics, names.LAST_GOOD_POLL, "kadikoy") > 1.7e9
+    assert ends == {("accept", "done"): 1, ("on_the_way", "done"): 1, ("accept", "refused"): 1}
+    assert value(metrics, names.DELIVERED, "new") == 1
+    assert value(metrics, names.ACKNOWLEDGED, "acknowledged") == len(world.calls("acknowledge"))
+    polls = value(metrics, names.POLLS, "kadikoy", "ok")
+    assert polls == len(world.calls("get_current")) == seen(metrics, names.POLL_SECONDS)
+    assert seen(metrics, names.POLL_LATE_SECONDS) >= polls
+    assert value(metrics, names.LOGINS, "ok") == len(world.calls("login")) == 1
+    assert value(metrics, names.REQUESTS, "ok") == len(world.calls())
+    assert seen(metrics, names.ACTION_WAIT_SECONDS) == 2
+    assert min(seen(metrics, names.DATABASE_SECONDS, work) for work in names.WORK) > 0
+
+
+async def test_failures_are_counted_by_what_they_were(sandbox: Sandbox, till: Till, world: World):
+    world.faults.add(Fault(operation="get_current", status=500, times=1))
+    world.faults.add(Fault(operation="login", status=500, times=1))
+    async with running(settings_for(sandbox, till)) as daemon:
+        metrics = daemon.shown._metrics
+        await until(lambda: value(metrics, names.POLLS, "kadikoy", "ok"))
+        assert value(metrics, names.POLLS, "kadikoy", "service_failed") == 1
+        assert value(metrics, names.LOGINS, "service_failed") == 1
+        assert value(metrics, names.REQUESTS, "service_failed") == 2
+        till.run("ALTER TABLE delivery_accounts RENAME TO elsewhere")
+        await until(lambda: value(metrics, names.DATABASE_FAILED, "write"))
+        till.run("ALTER TABLE elsewhere RENAME TO delivery_accounts")
+
+
+async def test_open_problems_are_shown_and_go(
+    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "HEALTH_S", 0.05)
+    metrics = Metrics(codes=Code, severities=Severity)
+    assert {one.labels[0] for one in metrics.readings(names.PROBLEMS)} == set(Code)
+    world.refuse_account("kadikoy")
+    daemon = Daemon(settings_for(sandbox, till), metrics=metrics)
+    task = asyncio.create_task(daemon.run())
+    await until(lambda: Code.LOGIN_REFUSED in daemon.shown.readiness().severe)
+    daemon.shown.measure()
+    assert value(metrics, names.PROBLEMS, Code.LOGIN_REFUSED, Severity.SEVERE) == 1
+    daemon.shown.saw([])
+    daemon.shown.measure()
+    assert sum(one.value for one in metrics.readings(names.PROBLEMS)) == 0
+    daemon.stop()
+    await task
+
+
+def test_all_there_can_be_is_there_from_the_start() -> None:
+    metrics = Metrics(codes=Code, severities=Severity)
+    assert {one.labels for one in metrics.readings(names.ACTIONS_ENDED)} >= {
+        (action, state) for action in Action for state in ActionState if state not in {"pending", "sending"}
+    }
+    metrics.know(["a", "b"])
+    metrics.count(names.POLLS, "a", "ok")
+    metrics.count(names.POLLS, "gone", "ok")
+    metrics.know(["a", "c"])
+    assert {one.labels[0]: one.value for one in metrics.readings(names.LAST_GOOD_POLL)} == {"a": 0, "c": 0}
+    assert sum(one.value for one in metrics.readings(names.POLLS)) == 1
+
+
+def test_an_observation_is_counted_up_to_its_bound() -> None:
+    histogram = names.Histogram((1.0, 2.0))
+    tell: Callable[[float], None] = histogram.observe
+    for number in (0.5, 1.0, 1.5, 99.0):
+        tell(number)
+    assert (histogram.counts, histogram.total) == ([2, 1, 1], 102.0)
+
+
+async def test_one_that_has_only_begun_to_start_is_not_ready(sandbox: Sandbox, till: Till):
+    metrics = Metrics()
+    metrics.good_polls["kadikoy"] = 0.0  # of the daemon before a reload
+    daemon = Daemon(settings_for(sandbox, till), metrics=metrics)
+    assert not daemon.shown.readiness().is_ready
+    daemon.database.close()

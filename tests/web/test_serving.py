@@ -1,0 +1,370 @@
+"""What is served, to whom, and that nobody who asks can hold anything up."""
+
+import asyncio
+import errno
+import json
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+from structlog.testing import capture_logs
+from tests.web.asking import Process, asked, at, rest_of, sent, shown, until
+
+from orderbridge.observe.metrics import FAMILIES, POLLS, Kind
+from orderbridge.rules.health import Code, Problem, Severity
+from orderbridge.rules.readiness import Readiness
+from orderbridge.web import listening as listening_module
+from orderbridge.web import server
+from orderbridge.web.listening import Listening
+
+pytestmark = pytest.mark.timeout(600)
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+@pytest.fixture
+def process() -> Process:
+    return Process()
+
+
+# ---- what is said ----------------------------------------------------------------------------------------------------
+
+
+async def test_alive_until_something_hangs(process: Process):
+    async with shown(process) as (_, address):
+        assert (await asked(address, "/livez"))[::2] == (200, "alive\n")
+        process.hangs = "poll kadikoy is overdue by 30 s"
+        assert (await asked(address, "/livez"))[::2] == (503, "hung: poll kadikoy is overdue by 30 s\n")
+
+
+@pytest.mark.parametrize("missing", ["is_working", "database_answers", "is_polled"])
+async def test_ready_when_nothing_is_missing(process: Process, missing: str):
+    async with shown(process) as (_, address):
+        assert (await asked(address, "/readyz"))[0] == 200
+        process.stands = Readiness(**{"is_working": True, "database_answers": True, "is_polled": True, missing: False})
+        status, _, said = await asked(address, "/readyz")
+    assert (status, json.loads(said)["ready"]) == (503, False)
+
+
+async def test_severe_problems_are_named_by_code_and_whom_they_concern_is_not(process: Process):
+    process.stands = Readiness(
+        is_working=True,
+        database_answers=True,
+        is_polled=True,
+        problems=(
+            Problem(Code.UNANSWERED, "an-order's-key", NOW, Severity.SEVERE),
+            Problem(Code.UNANSWERED, "another", NOW, Severity.SEVERE),
+            Problem(Code.NOT_TAKEN_OVER, "", NOW, Severity.SEVERE, 7),
+            Problem(Code.QUARANTINED, "", NOW, Severity.WARNING, 3),
+        ),
+    )
+    async with shown(process) as (_, address):
+        status, _, said = await asked(address, "/readyz")
+    assert (status, json.loads(said)["problems"]) == (200, {"unanswered": 2, "not_taken_over": 7})
+    assert "an-order" not in said
+
+
+async def test_metrics_are_in_the_form_that_prometheus_reads(process: Process):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    process.metrics.know(["kadikoy", 'a"b\\c\nd'])
+    process.metrics.count(POLLS, "kadikoy", "ok", by=3)
+    async with shown(process) as (_, address):
+        status, head, said = await asked(address, "/metrics")
+    assert (status, "content-type: text/plain; version=0.0.4; charset=utf-8" in head) == (200, True)
+    found = {family.name: family for family in text_string_to_metric_families(said)}
+    for family in FAMILIES:
+        shown_ = found[family.name.removesuffix("_total")]
+        assert (shown_.type, bool(shown_.samples)) == (family.kind, True), family.name
+    assert {one.labels["account"] for one in found["orderbridge_polls"].samples} == {"kadikoy", 'a"b\\c\nd'}
+    assert [one.value for one in found["orderbridge_polls"].samples if one.value] == [3]
+    assert "process_resident_memory_bytes" in found
+
+
+def test_names_are_those_of_prometheus() -> None:
+    for family in FAMILIES:
+        assert family.name.endswith("_total") == (family.kind == Kind.COUNTER)
+        if family.kind == Kind.HISTOGRAM:
+            assert family.name.endswith("_seconds")
+            assert list(family.bounds) == sorted(family.bounds)
+
+
+async def test_a_thousand_scrapes_cost_what_a_few_cost(process: Process):
+    async with shown(process) as (_, address):
+        for _ in range(10):
+            answers = await asyncio.gather(*(asked(address, "/metrics") for _ in range(40)))
+            assert {status for status, *_ in answers} == {200}
+    assert process.measurings < 200  # one a second
+
+
+# ---- who asks --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_foreign_name_is_turned_away_and_a_configured_one_is_not(process: Process):
+    async with shown(process, "127.0.0.1:0", "kasa-pc") as (listening, address):
+        assert (await asked(address, "/livez", host="evil.example"))[0] == 400
+        status, _, said = await asked(address, "/metrics", host="evil.example")
+        assert (status, "web.names" in said) == (400, True)
+        assert (await asked(address, "/livez", host="kasa-pc:8480"))[0] == 200
+        listening.use(at("127.0.0.1:0"))
+        async with asyncio.timeout(60):
+            while (await asked(address, "/livez", host="kasa-pc"))[0] != 400:
+                pass
+        assert listening.addresses == [address]
+
+
+@pytest.mark.parametrize(
+    "method, path, status",
+    [
+        ("HEAD", "/livez", 200),
+        ("POST", "/livez", 405),
+        ("DELETE", "/metrics", 405),
+        ("OPTIONS", "/readyz", 405),
+        ("TRACE", "/metrics", 405),
+        ("BREW", "/metrics", 405),
+        ("GET", "/", 404),
+        ("GET", "/livez/", 404),  # no redirect to whatever Host says
+        ("GET", "//evil.example/livez", 404),
+        ("GET", "/../../etc/passwd", 404),
+        ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
+        ("GET", "/metrics/..%2f..%2fetc/passwd", 404),
+        ("GET", "http://evil.example/livez", 404),
+        ("GET", "/metrics?name[]=x", 200),
+        ("GET", "*", 404),
+        ("CONNECT", "evil.example:443", 404),
+    ],
+)
+async def test_odd_requests_find_nothing(process: Process, method: str, path: str, status: int):
+    async with shown(process) as (_, address):
+        found, head, said = await asked(address, path, method)
+    assert (found, "location:" in head, "root:" in said) == (status, False, False)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # somebody speaks TLS
+        b"GET /livez\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 100_000,
+        b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nrubbish",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\r\n" * 1000 + b"\x00",
+    ],
+)
+async def test_rubbish_is_told_so_and_the_next_one_is_answered(
+    process: Process, raw: bytes, caplog: pytest.LogCaptureFixture
+):
+    async with shown(process) as (_, address):
+        answer = await sent(address, raw, only=True)
+        assert not answer or answer.split()[1] in {b"400", b"404", b"405"}
+        assert (await asked(address, "/livez"))[0] == 200
+    assert [record.getMessage() for record in caplog.records if record.name != "asyncio"] == []
+
+
+async def test_http_1_0_without_a_host_is_answered(process: Process):
+    async with shown(process) as (_, address):
+        assert (await sent(address, b"GET /livez HTTP/1.0\r\n\r\n")).endswith(b"\r\n\r\nalive\n")
+
+
+async def test_a_body_is_not_read(process: Process):
+    async with shown(process) as (_, address):
+        assert (await asked(address, "/metrics", body=b"x" * 1000))[0] == 200
+        await sent(
+            address,
+            b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 9000000\r\n\r\n"
+            + b"x" * 9_000_000,
+        )
+        assert (await asked(address, "/livez"))[0] == 200
+
+
+async def test_what_a_proxy_says_of_the_client_changes_nothing(process: Process):
+    async with shown(process) as (_, address):
+        head = (
+            b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-Host: evil.example\r\nX-Forwarded-For: 1.2.3.4\r\n"
+        )
+        asking = head + b"X-Forwarded-Proto: https\r\nForwarded: host=evil.example\r\nConnection: close\r\n\r\n"
+        assert (await sent(address, asking)).endswith(b"alive\n")
+
+
+async def test_an_upgrade_to_something_else_is_not_made(process: Process):
+    async with shown(process) as (_, address):
+        head = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n"
+        asking = head + b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        assert b" 200 " in (await sent(address, asking)).partition(b"\r\n")[0]
+
+
+# ---- who asks slowly -------------------------------------------------------------------------------------------------
+
+
+async def hanging(address: tuple[str, int], number: int, said: bytes = b"GET /live"):
+    """Connections on which something began and does not go on."""
+    made = [await asyncio.open_connection(*address) for _ in range(number)]
+    for _, writer in made:
+        writer.write(said)
+    return made
+
+
+async def let_go(made) -> None:
+    for _, writer in made:
+        writer.transport.abort()
+    await asyncio.sleep(0)
+
+
+async def test_who_opens_many_keeps_nobody_out(process: Process):
+    async with shown(process) as (listening, address):
+        made = await hanging(address, 3 * server.MOST)
+        assert (await asked(address, "/readyz"))[0] == 200
+        await until(lambda: len(listening._server._open) <= server.MOST)
+        await let_go(made)
+
+
+async def test_a_connection_has_an_end(process: Process, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "LIFE_S", 0.2)
+    async with shown(process) as (listening, address):
+        made = await hanging(address, 3)
+        made += await hanging(address, 3, b"POST /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n1")
+        for reader, _ in made:
+            await rest_of(reader)
+        await let_go(made)
+        assert not listening._server._open
+
+
+async def test_who_reads_nothing_holds_nothing_up(process: Process, monkeypatch: pytest.MonkeyPatch):
+    process.metrics.know([f"account-{number}" for number in range(3000)])
+    async with shown(process) as (listening, address):
+        with socket.create_connection(address) as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            for _ in range(20):
+                deaf.send(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            await until(lambda: process.measurings)
+            assert (await asked(address, "/livez"))[0] == 200
+            assert len(listening._server._open) == 1
+
+
+async def test_a_stop_waits_for_nobody(process: Process, caplog: pytest.LogCaptureFixture):
+    go_on = asyncio.Event()
+    async with shown(process) as (listening, address):
+        made = await hanging(address, 30)
+        made += await hanging(address, 30, b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+
+        async def hang(*_: object) -> bytes:
+            await go_on.wait()
+            return b""
+
+        from orderbridge.web.exposition import Exposition
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Exposition, "text", hang)
+            metrics = await hanging(address, 4, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            await until(lambda: len(listening._server._state.tasks) == 4)
+    for reader, _ in metrics:
+        assert await rest_of(reader) == b""
+    assert not go_on.is_set()
+    await asyncio.sleep(0)
+    assert [record for record in caplog.records if record.name != "asyncio"] == []
+    await let_go(made + metrics)
+
+
+# ---- the address -----------------------------------------------------------------------------------------------------
+
+
+async def test_an_address_that_is_taken_is_told_once_and_tried_again(process: Process, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listening_module, "AGAIN_S", 0.01)
+    tries: list[object] = []
+    start = server.Server.start
+
+    async def counted(self, *arguments, **named):
+        tries.append(arguments)
+        await start(self, *arguments, **named)
+
+    monkeypatch.setattr(server.Server, "start", counted)
+    with socket.create_server(("127.0.0.1", 0)) as other, capture_logs() as lines:
+        host, port = other.getsockname()
+        listening = Listening(process, at(f"{host}:{port}"))
+        task = asyncio.create_task(listening.run())
+        await until(lambda: len(tries) > 5)
+        told = [line for line in lines if line["event"] == "web.not_listening"]
+        assert [(line["log_level"], bool(line["remedy"])) for line in told] == [("error", True)]
+        other.close()
+        await until(lambda: listening.addresses)
+    assert (await asked((host, port), "/livez"))[0] == 200
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("listen", ["192.0.2.1:8480", "no-such-host.invalid:8480", "[2001:db8::1]:8480"])
+async def test_an_address_that_is_none_of_ours_ends_nothing(process: Process, listen: str):
+    with capture_logs() as lines:
+        listening = Listening(process, at(listen))
+        task = asyncio.create_task(listening.run())
+        await until(lambda: [line for line in lines if line["event"] == "web.not_listening"])
+        listening.use(at("127.0.0.1:0"))
+        await until(lambda: listening.addresses)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_fault_of_ours_ends_nothing_either(process: Process, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listening_module, "AGAIN_S", 0.01)
+    load = listening_module._load
+    monkeypatch.setattr(listening_module, "_load", lambda: 1 / 0)
+    with capture_logs() as lines:
+        listening = Listening(process, at("127.0.0.1:0"))
+        task = asyncio.create_task(listening.run())
+        await until(lambda: "web.not_listening" in [line["event"] for line in lines])
+    monkeypatch.setattr(listening_module, "_load", load)
+    await until(lambda: listening.addresses)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_ipv6(process: Process):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        assert error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+        pytest.skip("this machine has no IPv6")
+    async with shown(process, "[::1]:0") as (_, address):
+        assert (await asked(address, "/livez", host="[::1]:8480"))[0] == 200
+
+
+async def test_the_same_address_stays_open_and_another_one_replaces_it(process: Process):
+    async with shown(process) as (listening, address):
+        reader, writer = await asyncio.open_connection(*address)
+        asking = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        for _ in range(3):
+            listening.use(at("127.0.0.1:0"))
+            writer.write(asking)
+            assert (await reader.readuntil(b"alive\n")).startswith(b"HTTP/1.1 200")
+        listening.use(at("localhost:0"))
+        await until(lambda: listening.addresses and listening.addresses[0] != address)
+        assert (await asked(listening.addresses[0], "/livez"))[0] == 200
+        with pytest.raises(ConnectionRefusedError):
+            await asked(address, "/livez")
+        listening.use(at(""))
+        await until(lambda: not listening.addresses)
+        writer.close()
+
+
+def test_with_it_off_nothing_of_it_is_loaded() -> None:
+    program = """
+import asyncio, sys
+import orderbridge.service, orderbridge.cli
+from orderbridge import config
+from orderbridge.web.listening import Listening
+
+async def main():
+    task = asyncio.create_task(Listening(None, config.Web(listen="")).run())
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    task.cancel()
+
+asyncio.run(main())
+print({"uvicorn", "starlette", "prometheus_client"} & set(sys.modules))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.stdout.strip(), ran.stderr) == ("set()", "")
