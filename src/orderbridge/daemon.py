@@ -90,7 +90,7 @@ class Daemon:
         self._common = Common(self._clock)
         self.pulse = Pulse()
         self.timetable = self._timetable()
-        self.health = Checkup(settings, self.database, self._clock)
+        self.health = self._checkup()
         self.shown = self._shown()
         self.status = ""  # the line for systemd
         self._recurring: dict[str, Recurring] = {}  # of the accounts that have started
@@ -108,6 +108,12 @@ class Daemon:
             metrics=self._metrics,
             polls=lambda: self._lanes.polls,
         )
+
+    def _checkup(self) -> Checkup:
+        logins = [(account.name, account.session) for account in self.accounts.values()]
+        checkup = Checkup(self._settings, self.database, self._clock, logins)
+        self._wire.on_date = checkup.known.heard_date
+        return checkup
 
     def _timetable(self) -> Timetable:
         longest_s = POLL_RUNS_S + 10 * self._settings.marketplace.timeout_seconds

@@ -1,16 +1,18 @@
 """Health: the facts are read, rules.health decides, and the log hears of the beginning and the end of each problem."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import structlog
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
+from orderbridge.jobs.known import Known, Login
 from orderbridge.model import ActionState
 from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, Kind, alike
 from orderbridge.rules.health import (
@@ -27,6 +29,7 @@ from orderbridge.rules.health import (
     is_due,
     late_after,
 )
+from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON
 from orderbridge.store import health
 from orderbridge.store.database import Database
 from orderbridge.texts import problem_text, say
@@ -181,7 +184,14 @@ class Watch:
 class Checkup:
     """What is wrong, asked again and again while the daemon runs."""
 
-    def __init__(self, settings: config.Settings, database: Database, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: config.Settings,
+        database: Database,
+        clock: Clock,
+        logins: Iterable[tuple[str, Login]] = (),
+    ) -> None:
+        self.known = Known(database, clock, logins)
         self.watch = Watch(settings.language)
         self._settings = settings
         self._database = database
@@ -199,12 +209,22 @@ class Checkup:
 
     async def look(self) -> list[Problem]:
         """One look, and what has changed is told. Returns what is wrong."""
-        now = self._clock.now()
-        unsafe = self._database.durability.remedy
-        found = await self._database.read(lambda tx: looked(tx, self._settings, now, unsafe, ()))
+        found = await self._found()
         if abs(self._wall_ahead() - self._ahead) > CLOCK_JUMP_S:  # only now: it may have been set while we read
             self.be_unsure()
         if self._clock.monotonic() < self._unsure_until:
             found = [one for one in found if one.code not in BY_TIME_ALONE]
         self.watch.see(found, self._clock.monotonic())
         return [one for one in found if one.behind is None]
+
+    async def _found(self) -> list[Problem]:
+        """What stands in the database, and what is known besides. One that cannot be read leaves what was open as it is."""
+        now = self._clock.now()
+        unsafe = self._database.durability.remedy
+        try:
+            return await self._database.read(lambda tx: looked(tx, self._settings, now, unsafe, self.known.problems()))
+        except DBAPIError:
+            known = self.known.problems()
+            before = (one for key, one in self.watch.open.items() if key not in {new.key for new in known})
+            cause = next((one.code for one in known if one.code in NO_DATABASE), Code.DATABASE_FAILING)
+            return [*known, *(replace(one, behind=cause) for one in before if one.code not in OF_THE_DAEMON)]

@@ -27,7 +27,7 @@ The client reports here how each request of it ended (`record_outcome`); nobody 
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,6 +40,9 @@ from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, RateLimi
 from orderbridge.model import Outcome, Token
 
 MOST_REFUSED_CALLS = 1000  # that are remembered
+MOST_DEATHS = 20  # that are remembered, of the last
+DEATHS_S = 3600.0
+YOUNG = timedelta(hours=1)  # before its end, or longer
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
@@ -118,7 +121,9 @@ class Session:
         self._held = None if token is None else _Held(token)
         self._login: asyncio.Task[Token] | None = None
         self._in_place = False  # the next token comes in place of a refused one
-        self._refused_calls: OrderedDict[str, None] = OrderedDict()  # the last answer to them was 401
+        # The last answer to them was 401; with which token, if it had worked and was far from its end.
+        self._refused_calls: OrderedDict[str, Token | None] = OrderedDict()
+        self._deaths: deque[tuple[float, Token]] = deque(maxlen=MOST_DEATHS)  # of tokens that died young, and when
         self._line = Backoff(clock, waits.unsent)
         self._refusals = 0
         self._failures = 0
@@ -162,7 +167,7 @@ class Session:
         if held is None or held.token.access_token != refused.access_token:
             return await self.token()
         again = call in self._refused_calls
-        self._remember(call)
+        self._remember(call, held)
         if again or held.is_doubted:
             works = await self._probed(held, probe)
             if self._held is not held:  # another one was quicker
@@ -182,8 +187,9 @@ class Session:
         """It is known to be bad: nobody else shall be refused with it."""
         self._held, self._in_place = None, True
 
-    def _remember(self, call: str) -> None:
-        self._refused_calls[call] = None
+    def _remember(self, call: str, held: _Held) -> None:
+        is_young = held.worked > 0 and held.token.expires_utc - self._clock.now() > YOUNG
+        self._refused_calls[call] = held.token if is_young else None
         if len(self._refused_calls) > MOST_REFUSED_CALLS:
             self._refused_calls.popitem(last=False)
 
@@ -281,9 +287,22 @@ class Session:
         if token is None or not (error is None or isinstance(error, Refused | RateLimited)):
             return
         self._refusals = 0
-        self._refused_calls.pop(call, None)
+        if (dead := self._refused_calls.pop(call, None)) is not None and dead != token:
+            self._note_death(dead)
         if self._held is not None and self._held.token.access_token == token.access_token:
             self._held.worked += 1
+
+    def _note_death(self, dead: Token) -> None:
+        """What was refused goes well with another token: so it was the token, and somebody else has ended it."""
+        if not any(known == dead for _, known in self._deaths):
+            self._deaths.append((self._clock.monotonic(), dead))
+
+    def died_young(self) -> int:
+        """How many tokens of the last hour worked, and were refused long before their end."""
+        if not self._deaths:
+            return 0
+        since = self._clock.monotonic() - DEATHS_S
+        return sum(at >= since for at, _ in self._deaths)
 
     def paused(self) -> float:
         """Seconds for which nothing of this account can leave; 0 or less: it can."""

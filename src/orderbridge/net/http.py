@@ -9,7 +9,7 @@ import asyncio
 import socket
 import ssl
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -63,6 +63,7 @@ class Wire:
         self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": user_agent}
         self._transport = transport or Connections(tls_context(ca_file), max_idle=max_idle)
         self.logins = asyncio.Semaphore(MOST_LOGINS)  # many accounts may begin at the same moment
+        self.on_date: Callable[[str], None] = lambda _: None  # what time each answer says it is there
         self._closed = False
 
     async def request(
@@ -124,6 +125,7 @@ class Wire:
         finally:
             await response.aclose()
         told = response.headers
+        self.on_date(told.get("date", ""))
         return Answer(response.status_code, told.get("content-type", ""), body, told.get("date", ""))
 
 

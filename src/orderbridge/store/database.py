@@ -18,7 +18,7 @@ from orderbridge.config.addresses import secrets_of, without_password
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store.dialects import USE, of
 from orderbridge.store.durability import Durability
-from orderbridge.store.failures import is_busy, is_denied, is_refusal, remedy
+from orderbridge.store.failures import is_busy, is_denied, is_refusal, kind, remedy
 from orderbridge.store.tables import metadata
 from orderbridge.store.trouble import Trouble
 from orderbridge.store.workers import Workers
@@ -86,7 +86,7 @@ class Database:
         except DBAPIError as error:
             self.on_work(doing, now() - (began or now()), True)
             if self._is_ill(error):
-                self.trouble.failed(doing, type(error.orig).__name__, remedy(error))
+                self.trouble.failed(doing, type(error.orig).__name__, remedy(error), kind(error))
             raise
         self.trouble.worked(doing)
         self.trouble.waited(took := now() - began, now())

@@ -9,6 +9,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalErr
 
 from orderbridge.store.dialects import FAMILIES, of
 from orderbridge.store.dialects.face import Dialect, Signs
+from orderbridge.store.trouble import Kind
 from orderbridge.texts import say
 
 
@@ -30,6 +31,18 @@ def is_broken(error: DBAPIError) -> bool:
 def is_denied(error: DBAPIError) -> bool:
     """Whether this user lacks a right or the password is wrong: it takes a person."""
     return any(_shows(error, one.denied) for one in _all())
+
+
+def kind(error: DBAPIError) -> Kind:
+    """What keeps the database from taking our work."""
+    for found, signs in (
+        (Kind.FULL, [one.full for one in _all()]),
+        (Kind.READ_ONLY, [one.read_only for one in _all()]),
+        (Kind.BUSY, [one.busy for one in _all()]),
+    ):
+        if any(_shows(error, some) for some in signs):
+            return found
+    return Kind.FAILING
 
 
 @cache

@@ -3,12 +3,28 @@
 What the database is asked for every second would otherwise fill the log for as long as somebody holds it.
 """
 
+from collections import deque
+from enum import StrEnum
+
 import structlog
 
 TELL_WAIT_S = 1.0  # a unit of work takes milliseconds; this one has waited for somebody
 TELL_AGAIN_S = 60.0  # a POS that makes us wait all day is told once a minute
+SLOW_S = 2.0  # nobody's transaction takes so long
+VERY_SLOW_S = 10.0
+MOST_SLOW = 3  # slow ones, or one that is very slow, within
+SLOW_WITHIN_S = 120.0
 
 _log = structlog.get_logger(__name__)
+
+
+class Kind(StrEnum):
+    """What keeps the database from taking our work."""
+
+    FULL = "full"
+    READ_ONLY = "read_only"
+    BUSY = "busy"
+    FAILING = "failing"  # anything else
 
 
 class Trouble:
@@ -16,28 +32,45 @@ class Trouble:
 
     def __init__(self) -> None:
         self._failing: dict[str, str] = {}  # what is failing, and what was said about it
+        self._kinds: dict[str, Kind] = {}
         self._failures = 0
         self._waited_until = 0.0
+        self._slow: deque[tuple[float, float]] = deque(maxlen=MOST_SLOW)  # when, and how many seconds
 
     def __bool__(self) -> bool:
         """Whether something fails now; the log says so."""
         return bool(self._failing)
 
-    def failed(self, doing: str, error: str, remedy: str) -> None:
+    @property
+    def kind(self) -> Kind | None:
+        """What fails now; None: nothing does."""
+        return self._kinds.get("write") or self._kinds.get("read")
+
+    def slowest(self, now: float) -> float | None:
+        """Seconds that the slowest unit of work of the last minutes took, if that is too much; by the loop's clock."""
+        lately = [seconds for at, seconds in self._slow if at > now - SLOW_WITHIN_S]
+        worst = max(lately, default=0.0)
+        return worst if len(lately) >= MOST_SLOW or worst >= VERY_SLOW_S else None
+
+    def failed(self, doing: str, error: str, remedy: str, kind: Kind = Kind.FAILING) -> None:
         """A unit of work failed, and it was not to blame."""
         self._failures += 1
         if remedy not in self._failing.values():
             _log.error("database.failed", doing=doing, error=error, remedy=remedy)
         self._failing[doing] = remedy
+        self._kinds[doing] = kind
 
     def worked(self, doing: str) -> None:
         """A unit of work was done."""
+        self._kinds.pop(doing, None)
         if self._failing.pop(doing, None) is not None and not self._failing:
             _log.info("database.recovered", failures=self._failures)
             self._failures = 0
 
     def waited(self, seconds: float, now: float) -> None:
         """How long a unit of work took, by the loop's clock."""
+        if seconds >= SLOW_S:
+            self._slow.append((now, seconds))
         if seconds >= TELL_WAIT_S and now >= self._waited_until:
             self._waited_until = now + TELL_AGAIN_S
             _log.warning("database.waited", seconds=round(seconds, 1), remedy="POS transactions should be short.")

@@ -80,6 +80,8 @@ class Dialect:
     busy: Signs  # somebody else holds the database or a row: nothing is wrong with the work
     refused: Signs = frozenset()  # values that it does not take, beyond the driver's IntegrityError and DataError
     broken: Signs = frozenset()  # something is named that is not there, as a rule by a trigger of the POS
+    full: Signs = frozenset()  # no room is left
+    read_only: Signs = frozenset()  # it can be read, and nothing can be written
     denied: Signs = frozenset()  # the user lacks a right, or the password is wrong
     remedies: Mapping[int | str, str]  # what a technician can do, by a sign or any words of the error
 

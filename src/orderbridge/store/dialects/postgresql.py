@@ -233,6 +233,8 @@ DIALECT = Dialect(
     check=_check,
     busy=frozenset({"55P03", "40P01", "40001"}),
     refused=frozenset({"P0001"}),  # a trigger's own error
+    full=frozenset({"53100", "No space left"}),
+    read_only=frozenset({"25006"}),
     broken=frozenset({"42P01", "42703", "42883"}),
     # psycopg has no SQLSTATE for a connection that was refused, only the server's words.
     denied=frozenset({"42501", "28P01", "28000", "password authentication failed", "no pg_hba.conf entry"}),

@@ -1,0 +1,113 @@
+"""What only the daemon at work can know of what is wrong: its database, its clock, its logins. rules.health does the rest.
+
+Whoever finds out says so here (`begin`, `end`), or is asked at each look: the database's trouble, the service's Date,
+tokens that died young.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from orderbridge.clock import Clock
+from orderbridge.rules.problems import Code, Problem, severity_of
+from orderbridge.store.database import Database
+from orderbridge.store.trouble import Kind
+
+CLOCK_WRONG_S = 60.0
+DATE_EVERY_S = 10.0  # between two looks at the service's Date: thousands of answers a second have one
+MOST_DEAD = 3  # tokens of an account that died young within the hour
+BUSY_S = 10.0  # a till may hold the database for a moment
+
+_OF_TROUBLE: Mapping[Kind, Code] = {
+    Kind.FULL: Code.DATABASE_FULL,
+    Kind.READ_ONLY: Code.DATABASE_READ_ONLY,
+    Kind.BUSY: Code.DATABASE_BUSY,
+    Kind.FAILING: Code.DATABASE_FAILING,
+}
+
+
+class Login(Protocol):
+    """What is asked of an account's session."""
+
+    def died_young(self) -> int:
+        """How many tokens of the last hour worked, and were refused long before their end."""
+        ...
+
+
+class Known:
+    """Says at each look what is so. `logins`: by account."""
+
+    def __init__(self, database: Database, clock: Clock, logins: Iterable[tuple[str, Login]] = ()) -> None:
+        self._database = database
+        self._clock = clock
+        self._logins = tuple(logins)
+        self._said: dict[tuple[Code, str], Problem] = {}
+        self._since: dict[tuple[Code, str], datetime] = {}  # of what was found by asking
+        self._offsets: list[float] = []  # seconds by which our clock is ahead: the last two that were measured
+        self._dated = float("-inf")
+
+    def begin(
+        self,
+        code: Code,
+        subject: str = "",
+        *,
+        since: datetime | None = None,
+        count: int = 1,
+        detail: str | None = None,
+        **facts: object,
+    ) -> None:
+        """From now on it is so. `facts`: for its sentences; our own words and numbers, and nobody's data."""
+        texts = {name: str(value) for name, value in facts.items()}
+        since = since or self._clock.now()
+        self._said[code, subject] = Problem(code, subject, since, severity_of(code), count, detail, facts=texts)
+
+    def end(self, code: Code, subject: str = "") -> None:
+        """It is no longer so."""
+        self._said.pop((code, subject), None)
+
+    def heard_date(self, date: str) -> None:
+        """An answer's Date. One that cannot be read says nothing, and one alone may come out of a proxy's store."""
+        now = self._clock.monotonic()
+        if not date or now < self._dated + DATE_EVERY_S:
+            return
+        self._dated = now
+        from email.utils import parsedate_to_datetime  # noqa: PLC0415 - of each answer that has one
+
+        try:
+            there = parsedate_to_datetime(date)
+        except ValueError:
+            return
+        there = there.replace(tzinfo=there.tzinfo or UTC) + timedelta(seconds=0.5)  # it has whole seconds only
+        self._offsets = [*self._offsets[-1:], (self._clock.now() - there).total_seconds()]
+
+    def problems(self) -> tuple[Problem, ...]:
+        """All of it now."""
+        asked = [*self._of_database(), *self._of_clock(), *self._of_logins()]
+        now = self._clock.now()
+        self._since = {one.key: self._since.get(one.key, now) for one in asked}
+        found = (replace(one, since=self._since[one.key]) for one in asked)
+        return (*self._said.values(), *(one for one in found if self._counts(one, now)))
+
+    def _counts(self, one: Problem, now: datetime) -> bool:
+        return one.code != Code.DATABASE_BUSY or abs((now - self._since[one.key]).total_seconds()) >= BUSY_S
+
+    def _of_database(self) -> Iterable[Problem]:
+        trouble = self._database.trouble
+        if (kind := trouble.kind) is not None:
+            yield _problem(_OF_TROUBLE[kind])
+        if (seconds := trouble.slowest(self._clock.monotonic())) is not None:
+            yield _problem(Code.DATABASE_SLOW, seconds=f"{seconds:.0f}")
+
+    def _of_clock(self) -> Iterable[Problem]:
+        if len(self._offsets) > 1 and min(map(abs, self._offsets)) > CLOCK_WRONG_S:
+            yield _problem(Code.CLOCK_WRONG, offset=f"{self._offsets[-1]:+.0f}")
+
+    def _of_logins(self) -> Iterable[Problem]:
+        for name, login in self._logins:
+            if (dead := login.died_young()) >= MOST_DEAD:
+                yield replace(_problem(Code.CREDENTIALS_SHARED, name, count=dead), account=name, count=dead)
+
+
+def _problem(code: Code, subject: str = "", **facts: object) -> Problem:
+    return Problem(code, subject, None, severity_of(code), facts={name: str(value) for name, value in facts.items()})

@@ -1,0 +1,167 @@
+"""What only the daemon can know: each planted, seen alone, and over when it is over."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from email.utils import format_datetime
+
+import pytest
+from sqlalchemy.exc import OperationalError
+from tests.jobs.shop import Shop
+
+from orderbridge.jobs.health import Checkup
+from orderbridge.jobs.known import DATE_EVERY_S
+from orderbridge.rules.health import Code, Problem
+from orderbridge.sandbox import Fault
+from orderbridge.store.trouble import SLOW_WITHIN_S
+
+
+def checkup_of(shop: Shop) -> Checkup:
+    logins = [(account.name, account.session) for account in shop.accounts.values()]
+    return Checkup(shop.settings, shop.database, shop.clock, logins)
+
+
+def names(found: Sequence[Problem]) -> list[tuple[str, str]]:
+    return [(one.code, one.subject) for one in found]
+
+
+async def fail(shop: Shop, error: Exception) -> None:
+    """A unit of work ends like this, as the driver raises it."""
+
+    def work(_: object) -> None:
+        raise OperationalError("INSERT", None, error)
+
+    with pytest.raises(OperationalError):
+        await shop.database.run(work)
+
+
+@pytest.mark.parametrize(
+    "words, code",
+    [
+        ("database or disk is full", Code.DATABASE_FULL),
+        ("attempt to write a readonly database", Code.DATABASE_READ_ONLY),
+        ("disk I/O error", Code.DATABASE_FAILING),
+    ],
+)
+async def test_a_database_that_takes_nothing(words: str, code: Code, shop: Shop):
+    checkup = checkup_of(shop)
+    await shop.taken_in()
+    await fail(shop, sqlite3.OperationalError(words))
+    await asyncio.sleep(400)  # and so no poll could be noted
+    assert names(await checkup.look()) == [(code, "")]
+    await shop.poll()
+    assert names(await checkup.look()) == [("not_taken_over", "")]
+
+
+async def test_a_till_that_does_not_let_go_is_told_after_a_while(shop: Shop):
+    checkup = checkup_of(shop)
+    await shop.poll()
+    shop.till.execute("BEGIN IMMEDIATE")
+    for expected in ([], [], [("database_busy", "")]):
+        with pytest.raises(OperationalError):
+            await shop.database.run(lambda tx: tx.exec_driver_sql("SELECT 1"))
+        assert names(await checkup.look()) == expected
+        await asyncio.sleep(5)
+    shop.till.execute("ROLLBACK")
+    await shop.poll()
+    assert names(await checkup.look()) == []
+
+
+@pytest.mark.parametrize(
+    "waits, slow", [([3.0, 3.0], False), ([3.0, 3.0, 3.0], True), ([11.0], True), ([1.9] * 9, False)]
+)
+async def test_a_database_that_is_slow(waits: list[float], slow: bool, shop: Shop):
+    checkup = checkup_of(shop)
+    await shop.poll()
+    for seconds in waits:
+        shop.database.trouble.waited(seconds, shop.clock.monotonic())
+    found = await checkup.look()
+    assert names(found) == ([("database_slow", "")] if slow else [])
+    assert [one.facts["seconds"] for one in found] == [f"{max(waits):.0f}"][: len(found)]
+    await asyncio.sleep(SLOW_WITHIN_S - 40)
+    await shop.poll()
+    await asyncio.sleep(40)
+    assert names(await checkup.look()) == []
+
+
+async def test_a_database_that_cannot_be_read_ends_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    checkup = checkup_of(shop)
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    assert names(await checkup.look()) == [("login_refused", "kadikoy")]
+
+    async def gone(_: Callable[..., object]) -> None:
+        shop.database.trouble.failed("read", "OperationalError", "Start the server.")
+        raise OperationalError("SELECT", None, sqlite3.OperationalError("no route"))
+
+    with monkeypatch.context() as away:
+        away.setattr(shop.database, "read", gone)
+        assert names(await checkup.look()) == [("database_failing", "")]
+        assert (Code.LOGIN_REFUSED, "kadikoy") in checkup.watch.open
+    await shop.database.read(lambda tx: tx.exec_driver_sql("SELECT 1"))
+    assert names(await checkup.look()) == [("login_refused", "kadikoy")]
+
+
+def date_of(shop: Shop, behind: float) -> str:
+    return format_datetime(shop.clock.now() - timedelta(seconds=behind), usegmt=True)
+
+
+@pytest.mark.parametrize("behind, wrong", [(0, False), (59, False), (-59, False), (62, True), (-7200, True)])
+async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: bool, shop: Shop):
+    checkup = checkup_of(shop)
+    await shop.poll()
+    for _ in range(2):
+        checkup.known.heard_date(date_of(shop, behind))
+        await asyncio.sleep(DATE_EVERY_S)
+    found = await checkup.look()
+    assert names(found) == ([("clock_wrong", "")] if wrong else [])
+    if wrong:
+        assert abs(float(found[0].facts["offset"]) - behind) <= 1
+        checkup.known.heard_date(date_of(shop, 0))
+        assert names(await checkup.look()) == []
+
+
+@pytest.mark.parametrize("dates", [["soon"] * 3, [""] * 3, ["Mon, 01 Jan 1990 00:00:00 GMT"]])
+async def test_a_date_that_says_nothing_or_came_once_is_no_alarm(dates: list[str], shop: Shop):
+    checkup = checkup_of(shop)
+    await shop.poll()
+    for date in dates:
+        checkup.known.heard_date(date)
+        await asyncio.sleep(DATE_EVERY_S)
+    assert names(await checkup.look()) == []
+
+
+async def test_tokens_that_die_young_are_somebody_elses_logins(shop: Shop):
+    checkup = checkup_of(shop)
+    await shop.poll()
+    for times in range(1, 4):
+        shop.world.end_tokens("kadikoy")
+        await shop.poll()  # 401, and a login
+        assert names(await checkup.look()) == [], "one token that is over is none yet"
+        await shop.poll()
+        expected = [("credentials_shared", "kadikoy")] if times == 3 else []
+        assert names(found := await checkup.look()) == expected
+    assert (found[0].count, found[0].account) == (3, "kadikoy")
+    await asyncio.sleep(3600)
+    await shop.poll()
+    assert names(await checkup.look()) == []
+
+
+async def test_an_order_of_somebody_else_ends_no_token(shop: Shop):
+    shop.world.faults.add(Fault.unauthorized("accept", times=None))  # whatever the token
+    for _ in range(4):
+        shop.act("accept", await shop.taken_in())
+        await shop.drain()
+        await shop.poll()
+    assert len(shop.calls("login")) > 1
+    assert shop.account.session.died_young() == 0
+
+
+async def test_what_a_job_says_is_so_until_it_says_otherwise(shop: Shop):
+    checkup = checkup_of(shop)
+    await shop.poll()
+    checkup.known.begin(Code.DATABASE_RESTORED, detail="3 orders")
+    assert names(await checkup.look()) == [("database_restored", "")]
+    checkup.known.end(Code.DATABASE_RESTORED)
+    assert names(await checkup.look()) == []
