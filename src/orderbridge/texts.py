@@ -67,6 +67,11 @@ def speak(language: str) -> None:
     _spoken = language
 
 
+def spoken() -> str:
+    """The language of the process."""
+    return _spoken
+
+
 def language_of(environ: Mapping[str, str]) -> str:
     """By the rules of every program: the first of these that is set."""
     name = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")

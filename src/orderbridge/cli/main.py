@@ -23,6 +23,7 @@ EXIT_CONFIGURATION = 78
 MODULES = {
     "service": ("run", "demo", "sandbox"),
     "healthcheck": ("healthcheck",),
+    "day": ("day",),
     "orders": ("status", "orders", "order", "quarantine"),
     "actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
     "check": ("check",),

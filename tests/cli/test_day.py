@@ -1,0 +1,98 @@
+"""`orderbridge day`: the figures of a business day, for people, spreadsheets and programs."""
+
+import csv
+import io
+
+import pytest
+from tests.cli.shell import document
+from tests.store.samples import key, put_order
+
+CASH = {"payment_code": "CASH", "amount_due": "100.10", "total": "100.10", "pos_revision": 1}
+CARD = {"payment_code": "CREDIT_CARD", "amount_due": "0", "total": "50", "pos_revision": 1}
+DONE = {"status": "COMPLETE_WITH_PAYMENT", "ended_utc": "2026-03-01 20:00:00.000"}
+
+
+@pytest.fixture
+def sold(pos):
+    """Two business days in Istanbul, whose first ends at 01:00 UTC; two restaurants."""
+    at = {"received_utc": "2026-03-01 18:00:00.000", "restaurant_id": "r1", "restaurant_name": "=Kadıköy Şubesi"}
+    moda = at | {"restaurant_id": "r2", "restaurant_name": "Moda"}
+    for number, columns in enumerate(
+        [
+            at | CASH | DONE | {"pos_total": "100.10", "order_tip": "5", "discount": "7.25"},
+            at | CASH | DONE | {"pos_total": "90.10", "order_number": 100234, "pos_reference": "A-7"},
+            at | CARD | DONE,
+            moda | CASH | {"status": "CANCELED", "ended_utc": "2026-03-01 20:00:00.000", "pos_revision": 0},
+            moda | CASH | {"status": "IN_DELIVERY"},
+            moda | CASH | DONE | {"received_utc": "2026-03-02 00:59:59.999", "ended_utc": "2026-03-02 03:00:00.000"},
+            moda | CASH | DONE | {"received_utc": "2026-03-02 01:00:00.000", "ended_utc": "2026-03-02 03:00:00.000"},
+            moda | CASH | DONE | {"received_utc": "2026-03-01 00:59:59.999"},
+            moda | CASH | {"received_utc": "2026-02-01 00:59:59.999"},
+        ]
+    ):
+        put_order(pos, key(number), **columns)
+
+
+def test_a_day_for_people(run, sold):
+    out = run("day", "2026-03-01").out
+    for label, value in {
+        "orders": "6",
+        "completed": "4",
+        "not completed": "1",
+        "cancelled": "1",
+        "never taken over by a till": "1",
+        "cash to hand in": "300.30",
+        "prepaid": "50.00",
+        "discounts": "7.25",
+        "tips": "5.00",
+        "cash of orders not completed": "100.10",
+    }.items():
+        assert [line.split()[-1] for line in out.splitlines() if line.startswith(f"{label}  ")] == [value]
+    assert "100234 A-7: expected 100.10, POS 90.10, difference -10.00" in out
+    assert "Europe/Istanbul" in out
+    assert max(map(len, out.splitlines())) <= 130
+    assert max(len(line) for line in out.splitlines() if not line.startswith(("Counted", "those"))) <= 80
+
+
+def test_a_day_in_turkish(run, configure, sold):
+    configure(document().replace('language = "en"', 'language = "tr"'))
+    out = run("day", "01.03.2026").out
+    assert "teslim edilecek nakit" in out
+    assert "300,30" in out
+    assert "iptal" in out
+
+
+def test_a_day_for_programs(run, sold):
+    told = run("day", "2026-03-01", "--json").json
+    assert (told["date"], told["begin_utc"], told["end_utc"]) == (
+        "2026-03-01",
+        "2026-03-01 01:00:00.000",
+        "2026-03-02 01:00:00.000",
+    )
+    assert (told["total"]["cash"], told["total"]["orders"]) == ("300.3000", 6)
+    assert sum(float(one["cash"]) for one in told["restaurants"]) == pytest.approx(300.30)
+    assert [one["difference"] for one in told["differences"]] == ["-10.00"]
+
+
+def test_a_day_for_a_spreadsheet_runs_no_formula(run, sold):
+    lines = list(csv.DictReader(io.StringIO(run("day", "2026-03-01", "--csv").out)))
+    assert [(line["restaurant_name"], line["orders"], line["cash"]) for line in lines] == [
+        ("'=Kadıköy Şubesi", "3", "200.20"),
+        ("Moda", "3", "100.10"),
+    ]
+
+
+@pytest.mark.parametrize("cut, orders", [("02:00", 6), ("4:00", 6), ("05:00", 7)])
+def test_the_cut_is_chosen(cut, orders, run, sold):
+    assert run("day", "2026-03-01", "--cut", cut, "--json").json["total"]["orders"] == orders
+
+
+@pytest.mark.parametrize("wrong", [("yesterday",), ("2026-02-30",), ("2026-03-01", "--cut", "25:00")])
+def test_what_is_no_day_is_a_wrong_use(wrong, run, pos):
+    ended = run("day", *wrong)
+    assert (ended.code, ended.out) == (2, "")
+
+
+def test_a_day_without_orders_is_zeros(run, pos):
+    ended = run("day")
+    assert (ended.code, ended.out.count(" 0.00")) == (0, 4)

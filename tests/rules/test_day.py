@@ -1,0 +1,109 @@
+"""A business day: where it begins and ends, and which order counts for which sum."""
+
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from orderbridge.rules.day import Sold, bounds, counted, difference, present
+
+ISTANBUL, BERLIN = ZoneInfo("Europe/Istanbul"), ZoneInfo("Europe/Berlin")
+FOUR = time(4)
+
+
+def sold(**changes: Any) -> Sold:
+    values: dict[str, Any] = {
+        "order_number": 1,
+        "pos_reference": None,
+        "account": "kadikoy",
+        "restaurant_id": "r",
+        "restaurant_name": "Kadıköy",
+        "status": "COMPLETE_WITH_PAYMENT",
+        "payment_code": "CASH",
+        "amount_due": Decimal("10.10"),
+        "total": Decimal("10.10"),
+        "discount": Decimal("1.05"),
+        "order_tip": Decimal("0.10"),
+        "pos_revision": 1,
+        "pos_total": None,
+    }
+    return Sold(**values | changes)
+
+
+def card(**changes: Any) -> Sold:
+    return sold(**{"payment_code": "CREDIT_CARD", "amount_due": Decimal(0)} | changes)
+
+
+@pytest.mark.parametrize(
+    "order, filled",
+    [
+        (sold(), {"completed", "cash", "discount", "tips"}),
+        (sold(status="COMPLETE_NEEDS_PAYMENT"), {"completed", "cash", "discount", "tips"}),
+        (card(), {"completed", "prepaid", "discount", "tips"}),
+        (sold(payment_code=None, amount_due=None), {"completed", "payment_unknown", "discount", "tips"}),
+        (sold(status="CANCELED"), {"cancelled"}),
+        (sold(status="CANCELED", pos_revision=0), {"cancelled", "never_taken_over"}),
+        (sold(status="CANCELED", total=None, amount_due=None), {"cancelled"}),
+        (sold(status="IN_DELIVERY"), {"unfinished", "cash_unfinished"}),
+        (card(status="CONFIRMED"), {"unfinished", "prepaid_unfinished"}),
+        (sold(status="UNKNOWN", payment_code=None, amount_due=None), {"unfinished"}),
+        (sold(total=None, amount_due=None, discount=None, order_tip=None), {"completed", "without_amount"}),
+        (sold(pos_total=Decimal("10.10")), {"completed", "cash", "discount", "tips", "pos_told"}),
+        (sold(status="CANCELED", pos_total=Decimal("10.10")), {"cancelled", "pos_told", "difference"}),
+    ],
+)
+def test_what_an_order_counts_for(order: Sold, filled: set[str]):
+    sums = counted([order]).total
+    assert sums.orders == 1
+    assert {name for name in sums.__slots__ if getattr(sums, name)} == filled | {"orders"}
+
+
+def test_sums_are_exact():
+    day = counted([sold(amount_due=Decimal("0.10"), restaurant_id=str(number % 3)) for number in range(30_000)])
+    assert day.total.cash == Decimal("3000.00")
+    assert sum(sums.cash for _, sums in day.restaurants.values()) == Decimal("3000.00")
+    assert len(day.restaurants) == 3
+
+
+@pytest.mark.parametrize(
+    "booked, beyond",
+    [(None, None), ("10.10", "0.00"), ("10.1000", "0.00"), ("10.1001", "0.00"), ("10.11", "0.01"), ("0", "-10.10")],
+)
+def test_what_the_pos_booked_is_compared_in_cents(booked: str | None, beyond: str | None):
+    order = sold(pos_total=None if booked is None else Decimal(booked))
+    assert difference(order) == (None if beyond is None else Decimal(beyond))
+    assert bool(counted([order]).differing) == (beyond not in {None, "0.00"})
+
+
+def test_a_restaurant_whose_name_was_blank_once_keeps_its_name():
+    day = counted([sold(restaurant_name=None), sold(), sold(restaurant_id=None, restaurant_name=None)])
+    assert [(place, name, sums.orders) for place, (name, sums) in day.restaurants.items()] == [
+        (("kadikoy", "r"), "Kadıköy", 2),
+        (("kadikoy", ""), "", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "now, day",
+    [("2026-03-01T00:59:59", "2026-02-28"), ("2026-03-01T01:00:00", "2026-03-01"), ("2026-03-01T22:30", "2026-03-01")],
+)
+def test_before_the_cut_it_is_still_yesterday(now: str, day: str):
+    assert present(datetime.fromisoformat(now).replace(tzinfo=UTC), ISTANBUL, FOUR) == date.fromisoformat(day)
+
+
+@pytest.mark.parametrize(
+    "zone, day, cut, hours",
+    [
+        (ISTANBUL, date(2026, 3, 29), FOUR, 24),
+        (BERLIN, date(2026, 3, 28), FOUR, 23),
+        (BERLIN, date(2026, 3, 29), FOUR, 24),
+        (BERLIN, date(2026, 10, 24), FOUR, 25),
+        (BERLIN, date(2026, 3, 29), time(2, 30), 23),  # an hour that is not there
+    ],
+)
+def test_the_days_follow_each_other_without_a_gap(zone: ZoneInfo, day: date, cut: time, hours: int):
+    begin, end = bounds(day, zone, cut)
+    assert (end - begin) / timedelta(hours=1) == hours
+    assert bounds(day + timedelta(days=1), zone, cut)[0] == end
