@@ -19,6 +19,7 @@ NAMED_IN_DESIGN = (
     "run",
     "demo",
     "sandbox",
+    "init",
     "check",
     "status",
     "orders",

@@ -42,6 +42,10 @@ class Context:
         speak(self._settings.language)
         return self._settings
 
+    def take(self, settings: "Settings") -> None:
+        """For who has made them otherwise."""
+        self._settings = settings
+
     def database(self, *, makes_file: bool = False) -> "Database":
         """The configured database, which answered. Raises StoreError. Who only looks makes no SQLite file."""
         from orderbridge.store.database import open_database

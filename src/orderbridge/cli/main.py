@@ -26,6 +26,7 @@ MODULES = {
     "day": ("day",),
     "orders": ("status", "orders", "order", "quarantine"),
     "actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
+    "init": ("init",),
     "check": ("check",),
     "accounts": ("foods",),
     "database": ("db",),
@@ -113,5 +114,7 @@ def _database_errors() -> tuple[type[Exception], ...]:
 
 
 def _end(error: Exception | str, code: int) -> None:
+    if isinstance(error, MarketplaceError):
+        error = f"{error}. {error.remedy}"
     click.echo(systemd.with_priority(f"orderbridge: {error}", "error"), err=True)
     sys.exit(code)

@@ -252,6 +252,15 @@ def _validate(tree: Tree, found: _Findings) -> Settings:
     raise ConfigError("\n".join(["The configuration cannot be used:", *lines]))
 
 
+def in_words(error: ValidationError) -> str:
+    """What is wrong with settings that came from no file."""
+    found = _Findings(None)
+    for details in error.errors(include_url=False, include_input=False):
+        place = tuple(map(str, details["loc"])) or ("accounts",)
+        found.problems.setdefault(place, _in_words(details, place))
+    return "; ".join(found.line(place) for place in sorted(found.problems))
+
+
 def _in_words(details: ErrorDetails, place: Place) -> str:
     context = details.get("ctx", {})
     match details["type"]:

@@ -1,0 +1,247 @@
+"""`init`: asks for what is needed, tries each answer at once, and writes the configuration.
+
+What comes by an option is not asked. Without a terminal nothing is asked: what is missing is named, and what does not
+work ends it, unless --untested says that it will work later. Until all is well nothing is written.
+"""
+
+import asyncio
+import contextlib
+import os
+import pwd
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from orderbridge.cli.common import Context
+from orderbridge.cli.draft import STATE_FILE, Draft
+from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, OrderbridgeError
+from orderbridge.texts import LANGUAGES, language_of, say, speak
+
+SANDBOX = ("https://127.0.0.1:8443", "sandbox-data/ca.pem", "kadikoy")
+SANDBOX_SECRETS = {"app_secret_key": "sandbox-app-secret", "rest_secret_key": "sandbox-kadikoy-secret"}
+OPTIONS = {
+    "base_url": "--base-url",
+    "account": "--account",
+    "app_secret_key": "--app-secret-file",
+    "rest_secret_key": "--rest-secret-file",
+}
+LONGEST_SECRET = 10_000
+
+pass_context = click.make_pass_decorator(Context)
+
+
+@click.command()
+@click.option("--language", type=click.Choice(LANGUAGES), help="What cashiers and technicians read.")
+@click.option("--base-url", help="The integration address that the marketplace gave you.")
+@click.option("--ca-file", help="A certificate (PEM) to trust besides the system's: a proxy's, the sandbox's.")
+@click.option("--account", help="A short name for the pair of secrets: a-z, 0-9, _ . -")
+@click.option("--app-secret-file", help="A file that holds the app_secret_key and nothing else; - is standard input.")
+@click.option("--rest-secret-file", help="The same for the rest_secret_key; with two -, a line each.")
+@click.option("--database", help="Where the tables will be.  [default: sqlite:///orderbridge.db]")
+@click.option("--owner", help="Whose the files will be, when root writes them: the user of the service.")
+@click.option("--sandbox", is_flag=True, help="For the simulated service, which `orderbridge sandbox` starts here.")
+@click.option("--untested", is_flag=True, help="Write it although something does not work yet.")
+@click.option("--yes", is_flag=True, help="Ask nothing.")
+@pass_context
+def init(
+    context: Context,
+    language: str | None,
+    base_url: str | None,
+    ca_file: str | None,
+    account: str | None,
+    app_secret_file: str | None,
+    rest_secret_file: str | None,
+    database: str | None,
+    owner: str | None,
+    *,
+    sandbox: bool,
+    untested: bool,
+    yes: bool,
+) -> None:
+    """Write a configuration: asks, tries the answers, and puts the secrets into files of their own.
+
+    Where: --config, $ORDERBRIDGE_CONFIG, else orderbridge.toml here. Nothing is overwritten.
+    """
+    asking = Asking(asks=not yes and sys.stdin.isatty(), untested=untested)
+    speak(language or language_of(os.environ))
+    file = Path(context.config_file or os.environ.get("ORDERBRIDGE_CONFIG") or "orderbridge.toml").absolute()
+    _refuse_place(file, owner)
+    chosen = language or asking.language()
+    speak(chosen)
+    draft = Draft(file=file, language=chosen, owner=owner)
+    known = {"base_url": base_url, "ca_file": ca_file, "account": account, "database": database}
+    found = {key: value for key, value in known.items() if value is not None}
+    draft.secrets = _read_secrets(app_secret_file, rest_secret_file)
+    if sandbox:
+        found = dict(zip(("base_url", "ca_file", "account"), SANDBOX, strict=True)) | found
+        draft.secrets = SANDBOX_SECRETS | draft.secrets
+    asking.fill(draft, found)
+    draft.write()
+    _tell(draft)
+
+
+def _refuse_place(file: Path, owner: str | None) -> None:
+    """Before anything is asked."""
+    if os.path.lexists(file):
+        raise ConfigError(say("init.is_there", file=file))
+    if not file.parent.is_dir() or not os.access(file.parent, os.W_OK):
+        raise ConfigError(say("init.cannot_write", file=file, reason=say("init.folder", folder=file.parent)))
+    if owner is not None:
+        try:
+            pwd.getpwnam(owner)
+        except KeyError:
+            raise click.UsageError(say("init.no_user", owner=owner)) from None
+
+
+def _read_secrets(app: str | None, rest: str | None) -> dict[str, str]:
+    named = {"app_secret_key": app, "rest_secret_key": rest}
+    return {key: _read_secret(file) for key, file in named.items() if file is not None}
+
+
+def _read_secret(file: str) -> str:
+    try:
+        text = sys.stdin.readline() if file == "-" else Path(file).read_text("utf-8-sig")[:LONGEST_SECRET]
+    except (OSError, ValueError) as error:
+        raise ConfigError(say("init.cannot_read", file=file, reason=error)) from None
+    return text.removeprefix("\ufeff").strip()
+
+
+class Asking:
+    """Answers, tried. Without a terminal an answer that is missing, or does not work, is the end."""
+
+    def __init__(self, *, asks: bool, untested: bool) -> None:
+        self._asks = asks
+        self._untested = untested
+
+    def language(self) -> str:
+        if not self._asks:
+            return language_of(os.environ)
+        choice = click.Choice(LANGUAGES)
+        return str(click.prompt("Dil / language", type=choice, default=language_of(os.environ), err=True))
+
+    def fill(self, draft: Draft, found: dict[str, str]) -> None:
+        """Every question in its turn, each until it works."""
+        wanted = {**dict.fromkeys(OPTIONS, ""), **found, **draft.secrets}
+        missing = [OPTIONS[key] for key, value in wanted.items() if key in OPTIONS and not value]
+        if missing and not self._asks:
+            raise click.UsageError(say("init.missing", options=", ".join(missing)))
+        self._until(lambda: self._address(draft, found), lambda: _try_line(draft))
+        draft.account = found.get("account") or self._ask("init.ask_account", "kadikoy")
+        self._until(lambda: self._secrets(draft), lambda: _try_login(draft))
+        default = STATE_FILE if draft.is_for_systemd else "sqlite:///orderbridge.db"
+        self._until(lambda: self._database(draft, found, default), lambda: _try_database(draft))
+
+    def _until(self, ask: Callable[[], None], attempt: Callable[[], None]) -> None:
+        """Ask, try, say what is wrong; once more, or go on all the same."""
+        while True:
+            ask()
+            try:
+                attempt()
+            except (OrderbridgeError, MarketplaceError) as error:
+                said = f"{error}. {error.remedy}" if isinstance(error, MarketplaceError) else str(error)
+                if self._untested and not isinstance(error, ConfigError):
+                    click.echo(say("init.goes_on", problem=said), err=True)
+                    return
+                if not self._asks:
+                    raise
+                click.echo(click.style(said, fg="red"), err=True)
+                if not isinstance(error, ConfigError) and not click.confirm(say("init.again"), default=True, err=True):
+                    return
+            else:
+                return
+
+    def _address(self, draft: Draft, found: dict[str, str]) -> None:
+        draft.base_url = found.pop("base_url", "") or self._ask("init.ask_base_url", draft.base_url or SANDBOX[0])
+        is_sandbox = draft.base_url == SANDBOX[0] and (draft.file.parent / SANDBOX[1]).exists()
+        likely = draft.ca_file or (SANDBOX[1] if is_sandbox else "")
+        if "ca_file" in found:
+            draft.ca_file = found.pop("ca_file")
+        elif self._asks:
+            draft.ca_file = self._ask("init.ask_ca_file", likely or "-").strip("-")
+        if draft.ca_file:
+            draft.ca_file = str(draft.file.parent / draft.ca_file)
+
+    def _secrets(self, draft: Draft) -> None:
+        for key in ("app_secret_key", "rest_secret_key"):
+            if not draft.secrets.get(key):
+                draft.secrets[key] = click.prompt(key, hide_input=True, err=True).strip()
+
+    def _database(self, draft: Draft, found: dict[str, str], default: str) -> None:
+        given = found.pop("database", "")
+        draft.database = given or (self._ask("init.ask_database", default) if self._asks else default)
+        if draft.database.startswith("sqlite:///") and not draft.database.startswith("sqlite:////"):
+            draft.database = f"sqlite:///{draft.file.parent / draft.database.removeprefix('sqlite:///')}"
+
+    def _ask(self, key: str, default: str) -> str:
+        return str(click.prompt(say(key), default=default, err=True)).strip()
+
+
+def _checked(draft: Draft, *, database: str = "sqlite:////nowhere", account: str = "x") -> Context:
+    """Raises ConfigError for what no program could use. What was not asked yet is filled in."""
+    from pydantic import ValidationError
+
+    from orderbridge.config import loading
+
+    trial = Draft(file=draft.file, language=draft.language, base_url=draft.base_url, ca_file=draft.ca_file)
+    trial.account, trial.database = draft.account or account, draft.database or database
+    trial.secrets = {"app_secret_key": "x", "rest_secret_key": "y", **draft.secrets}
+    context = Context()
+    try:
+        context.take(trial.settings())
+    except ValidationError as error:
+        raise ConfigError(loading.in_words(error)) from None
+    return context
+
+
+def _try_line(draft: Draft) -> None:
+    from orderbridge.net.survey import survey
+
+    market = _checked(draft).settings.marketplace
+
+    async def go() -> None:
+        async for step in survey(market.base_url, ca_file=market.ca_file, timeout_s=market.timeout_seconds):
+            if step.error is not None:
+                raise step.error
+
+    asyncio.run(go())
+    click.echo(say("init.line_works", base_url=market.base_url), err=True)
+
+
+def _try_login(draft: Draft) -> None:
+    from orderbridge.cli.accounts import with_account
+    from orderbridge.marketplace.client import Client
+
+    async def ask(client: Client) -> str:
+        return ", ".join(restaurant.name for restaurant in await client.restaurants())
+
+    try:
+        context = _checked(draft)
+        names = asyncio.run(with_account(context, None, draft.account, ask))
+    except (LoginRefused, ConfigError):
+        if sys.stdin.isatty():  # else they came by files, and are told as they are
+            draft.secrets = {}
+        raise
+    click.echo(say("init.login_works", restaurants=names or say("check.no_restaurants")), err=True)
+
+
+def _try_database(draft: Draft) -> None:
+    from orderbridge.errors import NoFile
+
+    context = _checked(draft)
+    with contextlib.suppress(NoFile):  # the daemon makes it
+        context.database().close()
+    click.echo(say("init.database_works"), err=True)
+
+
+def _tell(draft: Draft) -> None:
+    """What was written, and what comes next."""
+    click.echo(say("init.written", file=draft.file, folder=draft.secret_file("x").parent))
+    if draft.is_for_systemd:
+        lines = [f"LoadCredential={draft.secret_file(key).name}:{draft.secret_file(key)}" for key in draft.secrets]
+        click.echo(say("init.credentials", lines="\n".join(lines), folder=draft.secret_file("x").parent))
+    click.echo(say("init.next", file=draft.file))
+
+
+COMMANDS = (init,)

@@ -1,0 +1,208 @@
+"""`init` against the service itself: asked or by options, tried, and written whole or not at all."""
+
+import io
+import os
+import pwd
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from tests.cli.shell import APP, REST, Run
+
+from orderbridge import config
+from orderbridge.cli import draft
+from orderbridge.sandbox import Sandbox, World
+
+root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with Sandbox(World.default(), directory=tmp_path_factory.mktemp("sandbox")) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def given(running: Sandbox, tmp_path: Path) -> list[str]:
+    """Every option that has to be there without a terminal, and the secrets' files."""
+    (tmp_path / "app").write_text(f"\ufeff{APP}\r\n")
+    (tmp_path / "rest").write_text(f"{REST}\n")
+    secrets = ["--app-secret-file", f"{tmp_path}/app", "--rest-secret-file", f"{tmp_path}/rest"]
+    return ["--base-url", running.base_url, "--ca-file", str(running.ca_file), "--account", "kadikoy", *secrets]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "here" / "orderbridge.toml"
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+
+def test_by_options_it_writes_what_the_program_reads(command, given, file):
+    ended = command("init", "--yes", "--language", "en", *given)
+    assert ended.code == 0, ended.err
+    assert files(file.parent) == dict.fromkeys(
+        ("orderbridge.toml", "kadikoy.app_secret_key", "kadikoy.rest_secret_key"), 0o600
+    )
+    text = file.read_text()
+    assert [secret for secret in (APP, REST) if secret in text + ended.out + ended.err] == []
+    assert text.startswith("# The configuration of orderbridge")
+    settings = config.load(file)
+    assert settings.accounts[0].app_secret_key.get_secret_value() == APP
+    assert settings.warnings == ()
+    assert "Örnek Lokanta Kadıköy" in ended.err
+    assert command("check", "--config", file).code == 0
+
+
+def test_in_turkish_the_file_is_turkish(command, given, file):
+    assert command("init", "--yes", "--language", "tr", *given).code == 0
+    assert "# orderbridge ayarları." in file.read_text()
+    assert 'language = "tr"' in file.read_text()
+
+
+def test_secrets_come_from_standard_input(command, given, file, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{APP}\n{REST}\n"))
+    words = [*given[:6], "--app-secret-file", "-", "--rest-secret-file", "-"]
+    assert command("init", "--yes", *words).code == 0
+    assert config.load(file).accounts[0].rest_secret_key.get_secret_value() == REST
+
+
+def test_without_a_terminal_what_is_missing_is_named(command, given, file):
+    ended = command("init", "--yes", *given[2:6])
+    assert ended.code == 2
+    assert "Missing: --base-url, --app-secret-file, --rest-secret-file." in ended.err
+    assert not file.exists()
+
+
+def test_nothing_is_overwritten(command, given, file):
+    file.write_text("mine")
+    ended = command("init", "--yes", *given)
+    assert (ended.code, file.read_text()) == (78, "mine")
+    assert "is there already and was not overwritten" in ended.err
+
+
+def test_a_secret_that_is_there_is_not_overwritten_and_nothing_is_left(command, given, file):
+    other = file.with_name("kadikoy.rest_secret_key")
+    other.write_text("mine")
+    ended = command("init", "--yes", *given)
+    assert (ended.code, other.read_text()) == (78, "mine")
+    assert list(files(file.parent)) == [other.name]
+
+
+def test_a_configuration_that_comes_meanwhile_wins(command, given, file, monkeypatch):
+    write = draft.Draft.write
+
+    def late(self: draft.Draft) -> None:
+        file.write_text("mine")
+        write(self)
+
+    monkeypatch.setattr(draft.Draft, "write", late)
+    assert command("init", "--yes", *given).code == 78
+    assert list(files(file.parent)) == [file.name]
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "option, value, code, remedy",
+    [
+        ("--base-url", "http://api.example.com", 78, "must begin with https://"),
+        ("--base-url", "https://127.0.0.1:1", 69, "Nothing listens at that address and port"),
+        ("--account", "Kadıköy", 78, "is no account name"),
+        ("--database", "pos.db", 78, "is no database address"),
+        ("--database", "sqlite:////nowhere/of/all/pos.db", 1, "Make the folder"),
+        ("--ca-file", "nothing.pem", 78, "cannot be read"),
+        ("--app-secret-file", "/nowhere", 78, "Check its name, owner and mode"),
+        ("--owner", "nobody-of-this-name", 2, "Name the service's user"),
+    ],
+)
+def test_what_does_not_work_is_told_and_nothing_is_written(option, value, code, remedy, command, given, file):
+    ended = command("init", "--yes", *given, option, value)
+    assert ended.code == code, ended.err
+    assert remedy in ended.err
+    assert files(file.parent) == {}
+
+
+def test_a_refused_login_is_told_and_nothing_is_written(command, given, file, tmp_path):
+    (tmp_path / "rest").write_text("wrong-secret-of-the-test")
+    ended = command("init", "--yes", *given)
+    assert ended.code == 1
+    assert "login_refused" in ended.err
+    assert "wrong-secret" not in ended.err
+    assert files(file.parent) == {}
+
+
+def test_untested_it_is_written_all_the_same(command, given, file):
+    ended = command("init", "--yes", "--untested", *given, "--base-url", "https://127.0.0.1:1")
+    assert ended.code == 0, ended.err
+    assert "It does not work yet" in ended.err
+    assert file.exists()
+
+
+# ---- asked -----------------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def typed(*lines: str, hidden: list[str]) -> None:
+        monkeypatch.setattr(sys, "stdin", Terminal("".join(f"{line}\n" for line in lines)))
+        monkeypatch.setattr(click.termui, "hidden_prompt_func", lambda _: hidden.pop(0))
+
+    return typed
+
+
+def test_it_asks_tries_and_lets_a_person_correct(command: Run, typed, running, file, closed_port):
+    typed(
+        "en",
+        "http://x",  # refused at once, and asked again
+        "-",
+        f"https://127.0.0.1:{closed_port}",
+        "-",
+        "y",
+        running.base_url,
+        str(running.ca_file),
+        "kadikoy",
+        "y",
+        "",
+        hidden=[APP, "wrong", APP, REST],
+    )
+    ended = command("init")
+    assert ended.code == 0, ended.err
+    assert "must begin with https://" in ended.err
+    assert "Nothing listens" in ended.err
+    assert "Compare app_secret_key and rest_secret_key" in ended.err
+    assert APP not in ended.err + ended.out
+    assert config.load(file).marketplace.base_url == running.base_url
+
+
+# ---- whose -----------------------------------------------------------------------------------------------------------
+
+
+@root
+def test_for_a_service_user_all_of_it_is_his(command, given, file):
+    assert command("init", "--yes", *given, "--owner", "nobody").code == 0
+    assert {path.stat().st_uid for path in file.parent.iterdir()} == {pwd.getpwnam("nobody").pw_uid}
+    assert set(files(file.parent).values()) == {0o600}
+
+
+@root
+def test_for_the_unit_systemd_hands_the_secrets_over(command, given, tmp_path, monkeypatch):
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    monkeypatch.setattr(draft, "SYSTEM_FILE", folder / "config.toml")
+    where = tmp_path / "pos.db"
+    ended = command("init", "--yes", *given, "--config", folder / "config.toml", "--database", f"sqlite:///{where}")
+    assert ended.code == 0, ended.err
+    assert files(folder) == {"config.toml": 0o644, "secrets": 0o700}
+    assert set(files(folder / "secrets").values()) == {0o600}
+    assert f"LoadCredential=kadikoy.app_secret_key:{folder}/secrets/kadikoy.app_secret_key" in ended.out
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder / "secrets"))
+    assert config.load(folder / "config.toml").accounts[0].rest_secret_key.get_secret_value() == REST
