@@ -17,6 +17,7 @@ from orderbridge.clock import Clock, SystemClock
 from orderbridge.errors import FileLost, StoreError
 from orderbridge.jobs.account import Account, start_accounts
 from orderbridge.jobs.health import Checkup, headline
+from orderbridge.jobs.journal import journal_of
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.polling import Polling
@@ -76,6 +77,7 @@ class Daemon:
         self._zone = ZoneInfo(settings.marketplace.timezone)
         self.accounts = {account.name: self._account(account) for account in settings.accounts}
         self.outbox = self._outbox()
+        self.journal = journal_of(settings, self._clock, inline=self.database.inline)
         self._pollers = Polling(
             settings.marketplace,
             self.accounts,
@@ -86,6 +88,7 @@ class Daemon:
             cooldowns=self.cooldowns,
             not_written=self.outbox.refused,
             metrics=self._metrics,
+            journal=self.journal,
         )
         self._common = Common(self._clock)
         self.pulse = Pulse()
@@ -244,6 +247,8 @@ class Daemon:
 
     async def _sweep(self) -> float:
         await sweep(self.database, self._settings, self._clock)
+        if self.journal is not None:
+            await self.journal.tidy(self._settings.orders.retention_days)
         return SWEEP_S
 
     async def _look_at_health(self) -> float:
@@ -290,6 +295,8 @@ class Daemon:
                 task.cancel()
         else:
             await self._note_rest()
+        if self.journal is not None:
+            await self.journal.close()
         # Of a file that is lost the outbox hears, too: nobody has looked at that error yet.
         await asyncio.gather(*unimportant, *busy, return_exceptions=True)
         for account in self.accounts.values():

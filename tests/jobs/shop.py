@@ -334,7 +334,7 @@ def settings_for(path: Path, *names: str, **changes: Any) -> config.Settings:
         },
         database={"url": f"sqlite:///{path}"},
         actions=changes.get("actions", {}),
-        orders=changes.get("orders", {}),
+        orders={"journal": "off"} | changes.get("orders", {}),
         accounts=[
             {
                 "name": name,

@@ -3,6 +3,7 @@
 Nothing here reads a secret's file or the environment: settings made by hand, as in a test, do not depend on the machine.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from orderbridge.config.addresses import (
     https_address,
     is_loopback,
     listen_address,
+    sqlite_file,
     without_password,
 )
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED
@@ -135,6 +137,17 @@ class Orders(_Table):
 
     silence_hours: Annotated[int, Field(ge=1, le=720)] = 24
     retention_days: Annotated[int, Field(ge=0, le=36500)] = 90
+    journal: str = "auto"
+
+    @field_validator("journal", mode="before")
+    @classmethod
+    def _check_journal(cls, value: object) -> object:
+        """true and false are understood, too."""
+        if isinstance(value, bool):
+            return "auto" if value else "off"
+        if isinstance(value, str) and not value.strip():
+            raise ValueError('is empty; write "auto", "off" or a folder')
+        return value
 
 
 class Alarms(_Table):
@@ -283,6 +296,18 @@ class Settings(BaseSettings):
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what works but should be changed."""
         return self._source.warnings
+
+    @property
+    def journal(self) -> Path | None:
+        """The folder of acknowledged documents; None: there is none. By itself it lies beside a SQLite file."""
+        match self.orders.journal:
+            case "off":
+                return None
+            case "auto":
+                file = sqlite_file(self.database.url)
+                return None if file is None else Path(f"{os.path.realpath(file)}.documents")
+            case folder:
+                return Path(folder)
 
     @property
     def default_account(self) -> Account | None:

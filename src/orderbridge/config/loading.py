@@ -196,6 +196,10 @@ def _settle(tree: Tree, folder: Path, environ: Mapping[str, str], found: _Findin
     marketplace = tree.get("marketplace")
     if isinstance(marketplace, dict) and isinstance(marketplace.get("ca_file"), str):
         marketplace["ca_file"] = str(folder / marketplace["ca_file"])
+    orders = tree.get("orders")
+    if isinstance(orders, dict) and isinstance(orders.get("journal"), str):
+        named = orders["journal"]
+        orders["journal"] = str(folder / named) if named.strip() not in {"", "auto", "off"} else named.strip()
     database = tree.setdefault("database", {})
     if isinstance(database, dict):
         state = environ.get("STATE_DIRECTORY", "").partition(":")[0]  # systemd may give several

@@ -1,7 +1,7 @@
 """Acknowledging what was just stored, and noting each OK (promises 1 and 2).
 
-An acknowledgement leaves once, straight after the commit, and only while the order's lane is ours. Its OK is noted in
-the database before the lane is free: what goes next may be judged by it.
+An acknowledgement leaves once, straight after the commit and the journal's line, and only while the order's lane is ours.
+Its OK is noted in the database before the lane is free: what goes next may be judged by it.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Answer
 from orderbridge.jobs.batch import write_batch
+from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.rules import lifecycle
 from orderbridge.rules.outbox import order_lane
@@ -43,6 +44,7 @@ class Acknowledger:
         clock: Clock,
         needs_payment_id: int | None = None,
         may_acknowledge: bool = True,
+        journal: Journal | None = None,
     ) -> None:
         self._account = account
         self._database = database
@@ -50,6 +52,7 @@ class Acknowledger:
         self._clock = clock
         self._needs_payment_id = needs_payment_id
         self._may_acknowledge = may_acknowledge
+        self._journal = journal
         self._unmarked: dict[str, orders.Mark] = {}  # an order's last OK, not noted: a till held the database
         self._log = _log.bind(account=account.name)
 
@@ -59,11 +62,17 @@ class Acknowledger:
         if not self._may_acknowledge or self._database.durability.remedy is not None:
             self.release(answer, {key for key, _ in ours})
             return
-        answer.acknowledging += [asyncio.create_task(self.acknowledge(answer, *order)) for order in ours]
+        documents = [answer.good[key] for key, _ in ours]
+        kept = None if self._journal is None else self._journal.keep(self._account.name, documents)
+        answer.acknowledging += [asyncio.create_task(self.acknowledge(answer, *order, kept)) for order in ours]
 
-    async def acknowledge(self, answer: Answer, key: str, status_id: int | None) -> None:
-        """Sent once. Whatever it ends in but OK, the next poll delivers the order again."""
+    async def acknowledge(
+        self, answer: Answer, key: str, status_id: int | None, kept: asyncio.Future[None] | None = None
+    ) -> None:
+        """Sent once. Whatever it ends in but OK, the next poll delivers the order again. `kept`: in the journal."""
         try:
+            if kept is not None:
+                await asyncio.shield(kept)
             async with answer.places:
                 if self._clock.monotonic() > answer.deadline:
                     answer.counts.dropped += 1

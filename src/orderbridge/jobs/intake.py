@@ -28,6 +28,7 @@ from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S, Acknowledger
 from orderbridge.jobs.answer import Answer, Polled
 from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.deliveries import Deliveries
+from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.reconciler import Reconciler, Unresolved
 from orderbridge.jobs.verdicts import Verdicts
@@ -72,6 +73,7 @@ class Intake:
         list_limit: int | None = None,
         may_acknowledge: bool = True,
         unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """`may_acknowledge`: False where only the taking in is wanted, as in benchmarks/ingest.py."""
         self._account = account
@@ -99,6 +101,7 @@ class Intake:
             clock=clock,
             needs_payment_id=needs_payment_id,
             may_acknowledge=may_acknowledge,
+            journal=journal,
         )
         self._strangers: set[str] = set()
         self._told: dict[str, str] = {}  # what was said of an order, or of a document that is none

@@ -10,6 +10,7 @@ from orderbridge.config import Marketplace
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.intake import Intake
+from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.notes import Notes
 from orderbridge.jobs.poll import Places, Poller
@@ -43,6 +44,7 @@ class Polling:
         cooldowns: Cooldowns,
         not_written: Callable[[], int],
         metrics: Metrics | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """`configured`: the names of all accounts. `not_written`: outbox rows that the database refuses."""
         self._market = market
@@ -54,6 +56,7 @@ class Polling:
         self._cooldowns = cooldowns
         self._not_written = not_written
         self._metrics = metrics
+        self._journal = journal
         many = together_s(len(configured), market.cooldown_seconds) > 0
         longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)
         self._notes = Notes(database, clock, longest=longest, many=many)
@@ -84,6 +87,7 @@ class Polling:
             needs_payment_id=self._market.needs_payment_status_id,
             list_limit=self._market.list_limit,
             unresolved=self._unresolved,
+            journal=self._journal,
         )
         self._acknowledgers.append(intake.acknowledger)
         return Poller(

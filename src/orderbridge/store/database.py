@@ -46,6 +46,7 @@ class Database:
         self.file = self.dialect.file(self.engine, makes_file)
         self.trouble = Trouble()
         self.durability = Durability(accept_unsafe=accept_unsafe_durability)
+        self.inline = inline
         one = self.dialect.one_writer
         self._writers = None if inline else Workers(1 if one else SERVER_THREADS, "db-write")
         self._readers = None if inline else Workers(1, "db-read") if one else self._writers

@@ -1,0 +1,242 @@
+"""The journal's files: each document that was acknowledged, beside the database, one line each, in a file for each day.
+
+With it an older copy of the database can be brought up to date. A line is JSON: the order, its account, the time, the
+status, the digest of the document's bytes, and last the document itself as the text that it was (bytes that are no UTF-8
+stand there as received).
+
+Rules of this file:
+- Lines are only added, under a lock, and are on disk when `append` returns. A line that a crash has torn is ended by the
+  next one that is added, and passed over by who reads.
+- The order of the files' names, and of the lines in them, is the order in which they were written, also when the clock
+  was set back: then the newest file goes on. (A file dated days ahead is a mistake of the clock, and left alone.)
+- What names a customer is overwritten where it stands, so that no copy of it is left and nobody who adds is disturbed.
+"""
+
+import fcntl
+import json
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+from orderbridge.model import Document
+
+FOLDER_MODE, FILE_MODE = 0o700, 0o600  # customers' data
+AHEAD = timedelta(days=2)  # of the clock: further ahead no file is gone on with
+SUFFIX = ".jsonl"
+_NAME = re.compile(r"\d{4}-\d\d-\d\d\.jsonl")
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_HEAD = re.compile(
+    rb'\{"payment_key":"([0-9a-f-]{36})","account":"([a-z0-9_.-]{1,64})","at":"([0-9 :.-]{23})",'
+    rb'"status_id":(-?\d{1,10}|null),("digest":(?:"([0-9a-f]{64})"|null),"document":)'
+)
+_BLANK = b'"digest":null,"document":null'
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line, without its document. `digest` is None when it was blanked."""
+
+    file: Path
+    begin: int
+    length: int
+    payment_key: str
+    account: str
+    at: datetime
+    status_id: int | None
+    digest: str | None
+
+
+def line(account: str, document: Document, at: datetime) -> bytes:
+    """The line of a document that is an order's."""
+    status = b"null" if document.status_id is None else b"%d" % document.status_id
+    moment = at.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
+    parts = (str(document.payment_key), account, moment, document.digest)
+    key, account_bytes, moment_bytes, digest = (part.encode() for part in parts)
+    return (b'{"payment_key":"%b","account":"%b","at":"%b","status_id":%b,"digest":"%b","document":"%b"}\n') % (
+        key,
+        account_bytes,
+        moment_bytes,
+        status,
+        digest,
+        _escaped(document.raw),
+    )
+
+
+def _escaped(raw: bytes) -> bytes:
+    """As bytes, for a document can be 31 MB: what is no ASCII stays what it was."""
+    plain = raw.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    return _CONTROL.sub(lambda found: b"\\u%04x" % found[0][0], plain)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def append(folder: Path, lines: Sequence[bytes], now: datetime) -> None:
+    """Add these lines; they are on disk when it returns. Raises OSError: then none of them is there."""
+    _make(folder)
+    today = now.astimezone(UTC).date()
+    newest = max((day for day in map(_day, files(folder)) if day <= today + AHEAD), default=today)
+    path = folder / f"{max(today, newest)}{SUFFIX}"
+    is_new = not path.exists()
+    with _locked(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        try:
+            _write_all(descriptor, b"".join([*([b"\n"] if torn else []), *lines]))
+            os.fdatasync(descriptor)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(descriptor, size)
+            raise
+    if is_new:
+        _sync(folder)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(FOLDER_MODE)
+    except FileExistsError:
+        return
+    _give_away(folder)
+    _sync(folder.parent)
+
+
+def _give_away(path: Path) -> None:
+    """What root makes by hand, the daemon has to work on."""
+    if os.geteuid() == 0:
+        around = path.parent.stat()
+        os.chown(path, around.st_uid, around.st_gid)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _locked(path: Path, how: int) -> Iterator[int]:
+    """A descriptor of a plain file that nobody else adds to meanwhile."""
+    is_new = not path.exists()
+    descriptor = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise FileExistsError(17, "it is no plain file", str(path))
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if is_new:
+            _give_away(path)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def files(folder: Path) -> list[Path]:
+    """The journal's files, oldest first; none where there is no folder."""
+    try:
+        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and _day(path) != date.min]
+    except FileNotFoundError:
+        return []
+    return sorted(found, key=lambda path: path.name)
+
+
+def _day(path: Path) -> date:
+    """By its name; the first of all days for a name that is no date."""
+    try:
+        return date.fromisoformat(path.name.removesuffix(SUFFIX))
+    except ValueError:
+        return date.min
+
+
+def entries(paths: Iterable[Path]) -> Iterator[Entry | None]:
+    """The lines of these files in their order; None for one that is torn or is none of ours. Raises OSError."""
+    for path in paths:
+        with path.open("rb") as file:
+            begin = 0
+            for raw in file:
+                if raw.strip():
+                    yield _entry(path, begin, raw)
+                begin += len(raw)
+
+
+def _entry(path: Path, begin: int, raw: bytes) -> Entry | None:
+    head = _HEAD.match(raw)
+    if head is None or not raw.endswith((b'"}\n', b"}\n")):
+        return None
+    key, account, moment, status, _, digest = head.groups()
+    try:
+        at = datetime.fromisoformat(moment.decode()).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    status_id = None if status == b"null" else int(status)
+    return Entry(
+        path, begin, len(raw), key.decode(), account.decode(), at, status_id, digest.decode() if digest else None
+    )
+
+
+def document(entry: Entry) -> bytes | None:
+    """The document's bytes; None when they were blanked, or are not what was written. Raises OSError."""
+    with entry.file.open("rb") as file:
+        file.seek(entry.begin)
+        raw = file.read(entry.length)
+    try:
+        text = json.loads(raw.decode("utf-8", "surrogateescape"))["document"]
+    except (ValueError, KeyError):
+        return None
+    if not isinstance(text, str):
+        return None
+    found = text.encode("utf-8", "surrogateescape")
+    return found if sha256(found).hexdigest() == entry.digest else None
+
+
+# ---- forgetting ------------------------------------------------------------------------------------------------------
+
+
+def blank(folder: Path, keys: Collection[str]) -> int:
+    """Overwrite the documents of these orders, torn ones too. Returns how many lines. Raises OSError."""
+    wanted = {key.encode() for key in keys}
+    blanked = 0
+    for path in files(folder) if wanted else ():
+        with _locked(path, os.O_RDWR) as descriptor, path.open("rb") as file:
+            begin = 0
+            for raw in file:
+                head = _HEAD.match(raw)
+                if head is not None and head[1] in wanted:
+                    blanked += _overwrite(descriptor, raw.rstrip(b"\n"), begin, head.start(5))
+                begin += len(raw)
+            os.fdatasync(descriptor)
+    return blanked
+
+
+def _overwrite(descriptor: int, line: bytes, begin: int, place: int) -> bool:
+    """Whether there was anything left to blank from that place on. What is torn stays torn."""
+    end = b"}" if line.endswith(b"}") else b" "
+    wanted = _BLANK.ljust(len(line) - place - 1) + end
+    if line[place:] == wanted:
+        return False
+    os.pwrite(descriptor, wanted, begin + place)
+    return True
+
+
+def remove_old(folder: Path, before: date) -> int:
+    """Delete the files of days before that one. Returns how many. Raises OSError."""
+    old = [path for path in files(folder) if _day(path) < before]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)

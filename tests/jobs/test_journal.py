@@ -1,0 +1,177 @@
+"""The journal at work: a document is in it before its acknowledgement leaves, once, and orders never wait for it long."""
+
+import asyncio
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+from tests.jobs.shop import FakeClock, Shop
+
+from orderbridge.jobs import journal as jobs_journal
+from orderbridge.jobs.journal import Journal
+from orderbridge.sandbox import Fault
+from orderbridge.store import journal
+from orderbridge.store.journal import Entry
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "pos.db.documents"
+
+
+@pytest.fixture
+async def kept(shop: Shop, folder: Path, clock: FakeClock) -> Journal:
+    """The shop with a journal."""
+    book = Journal(folder, clock=clock, inline=True)
+    shop.pollers[shop.names[0]]._intake.acknowledger._journal = book
+    return book
+
+
+def entries(folder: Path) -> list[Entry]:
+    return [entry for entry in journal.entries(journal.files(folder)) if entry is not None]
+
+
+async def test_it_is_written_before_the_acknowledgement_leaves(shop: Shop, kept: Journal, folder: Path):
+    seen: list[int] = []
+
+    async def look() -> None:
+        seen.append(len(entries(folder)))
+
+    shop.line.when_leaving("acknowledge", look)
+    order = await shop.taken_in(note="soğansız")
+    assert seen == [1]
+    (entry,) = entries(folder)
+    assert (entry.payment_key, entry.account, entry.status_id) == (order.key, "kadikoy", 1)
+    assert journal.document(entry) == shop.order(order)["payload"].encode()
+    assert json.loads(journal.document(entry) or b"")["note"] == "soğansız"
+
+
+async def test_what_comes_again_unchanged_is_not_written_again(shop: Shop, kept: Journal, folder: Path):
+    shop.world.faults.add(Fault(operation="acknowledge", status=500, times=3))
+    order = shop.place()
+    for _ in range(3):
+        assert (await shop.poll()).dropped == 1
+    assert (await shop.poll()).acknowledged == 1
+    assert len(entries(folder)) == 1
+    shop.act("accept", order)
+    await shop.drain()
+    await shop.poll()
+    assert [entry.status_id for entry in entries(folder)] == [1, 2]
+
+
+async def test_what_was_stored_and_not_written_by_a_crash_is_written_with_the_next_poll(
+    shop: Shop, kept: Journal, folder: Path
+):
+    """Stored, unchanged, and about to be acknowledged by a daemon that knows nothing of the last one."""
+    shop.world.faults.add(Fault(operation="acknowledge", status=500))
+    shop.place()
+    await shop.poll()
+    journal.files(folder)[0].unlink()
+    kept._known.clear()
+    assert (await shop.poll()).acknowledged == 1
+    assert len(entries(folder)) == 1
+
+
+async def test_a_list_is_one_write(shop: Shop, kept: Journal, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    written: list[int] = []
+    append = journal.append
+    monkeypatch.setattr(journal, "append", lambda *all: (written.append(len(all[1])), append(*all)))
+    for _ in range(30):
+        shop.place()
+    assert (await shop.poll()).acknowledged == 30
+    assert written == [30]
+    await shop.poll()
+    assert written == [30], "nothing new came"
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A disk that is full as long as the list has something in it."""
+    reasons = [28]
+    append = journal.append
+
+    def fail(*arguments: object) -> None:
+        if reasons:
+            raise OSError(reasons[0], "No space left on device")
+        append(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(journal, "append", fail)
+    return reasons
+
+
+async def test_a_full_disk_holds_no_order_up_and_what_is_missing_is_written_later(
+    shop: Shop, kept: Journal, folder: Path, full: list[int]
+):
+    with capture_logs() as logs:
+        orders = [await shop.taken_in(), await shop.taken_in()]
+    assert [line["event"] for line in logs if line["event"].startswith("journal")] == ["journal.failed"]
+    assert (kept.since is not None, kept.error) == (True, "No space left on device")
+    full.clear()
+    with capture_logs() as logs:
+        await kept.tidy(90)
+        await kept.close()
+    assert kept.since is None
+    assert [line["documents_missing"] for line in logs if line["event"] == "journal.written_again"] == [0]
+    assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
+
+
+async def test_what_is_too_much_to_keep_is_let_go_and_counted(
+    shop: Shop, kept: Journal, folder: Path, full: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(jobs_journal, "MOST_WAITING", 3000)
+    orders = [await shop.taken_in() for _ in range(6)]
+    full.clear()
+    with capture_logs() as logs:
+        last = await shop.taken_in()
+    (told,) = [line for line in logs if line["event"] == "journal.written_again"]
+    there = [entry.payment_key for entry in entries(folder)]
+    assert there == [order.key for order in [*orders, last]][-len(there) :]
+    assert told["documents_missing"] == 7 - len(there) > 0
+
+
+class Hanging:
+    """A disk that says nothing until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def submit(self, call, *, urgent):
+        await self.go.wait()
+        return call()
+
+    def close(self) -> None:
+        pass
+
+
+async def test_a_disk_that_hangs_costs_one_answer_three_seconds_and_the_next_ones_nothing(
+    shop: Shop, kept: Journal, folder: Path, clock: FakeClock
+):
+    kept._workers = Hanging()  # type: ignore[assignment]
+    orders = [shop.place()]
+    before = clock.monotonic()
+    assert (await shop.poll()).acknowledged == 1
+    assert 3 <= clock.monotonic() - before < 5
+    orders.append(shop.place())
+    await asyncio.sleep(60)
+    before = clock.monotonic()
+    assert (await shop.poll()).acknowledged == 1
+    assert clock.monotonic() - before < 1
+    kept._workers.go.set()
+    await kept.close()
+    assert [entry.payment_key for entry in entries(folder)] == [order.key for order in orders]
+    assert kept.since is None
+
+
+async def test_it_is_kept_no_longer_than_the_orders(shop: Shop, kept: Journal, folder: Path, clock: FakeClock):
+    await shop.taken_in()
+    clock.ahead += timedelta(days=90)
+    await shop.taken_in()
+    await kept.tidy(90)
+    assert len(entries(folder)) == 2
+    clock.ahead += timedelta(days=1)
+    await kept.tidy(0)
+    assert len(entries(folder)) == 2
+    await kept.tidy(90)
+    assert len(entries(folder)) == 1

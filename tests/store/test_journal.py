@@ -1,0 +1,188 @@
+"""The journal's files: what is in them comes out of them as it was, whatever broke off, and is blanked for good."""
+
+import os
+import stat
+from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from orderbridge.model import Document
+from orderbridge.store import journal
+from orderbridge.store.journal import Entry
+
+NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
+KEYS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
+
+
+def document(key: str = KEYS[0], text: str | bytes = "Ayşe ğ😀", status_id: int | None = 1) -> Document:
+    raw = text if isinstance(text, bytes) else f'{{"payment_key": "{key}", "note": "{text}"}}'.encode()
+    return Document(raw=raw, digest=sha256(raw).hexdigest(), payment_key=key, status_id=status_id)
+
+
+def keep(folder: Path, *documents: Document, now: datetime = NOW) -> None:
+    journal.append(folder, [journal.line("kadikoy", one, now) for one in documents], now)
+
+
+def read(folder: Path) -> list[Entry]:
+    return [entry for entry in journal.entries(journal.files(folder)) if entry is not None]
+
+
+def texts(folder: Path) -> list[bytes | None]:
+    return [journal.document(entry) for entry in read(folder)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "pos.db.documents"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"note": "Ayşe \\"ğ\\" \\\\ 😀"}'.encode(),
+        b'{\r\n\t"a": 1\n}',
+        b'{"a": "\xff\xfe \xed\xa0\x80 \x00 \x1f \x7f"}',
+        b'{"lone": "\\ud83d", "line": "\xe2\x80\xa8"}',
+        b"",
+    ],
+    ids=["quotes", "line breaks", "no UTF-8", "surrogates", "nothing"],
+)
+def test_a_document_comes_out_byte_by_byte_as_it_came_in(folder: Path, raw: bytes) -> None:
+    keep(folder, document(text=raw), document(KEYS[1], status_id=None))
+    first, second = read(folder)
+    assert journal.document(first) == raw
+    assert (first.payment_key, first.account, first.at, first.status_id) == (KEYS[0], "kadikoy", NOW, 1)
+    assert (second.payment_key, second.status_id) == (KEYS[1], None)
+
+
+def test_it_is_for_its_owner_alone(folder: Path) -> None:
+    keep(folder, document())
+    (file,) = journal.files(folder)
+    assert file.name == "2026-11-22.jsonl"
+    assert (stat.S_IMODE(folder.stat().st_mode), stat.S_IMODE(file.stat().st_mode)) == (0o700, 0o600)
+
+
+@pytest.mark.parametrize("left", [0.05, 0.5, 0.95, "zeros"])
+def test_a_torn_line_is_passed_over_and_ended_by_the_next(folder: Path, left: float | str) -> None:
+    keep(folder, document(KEYS[0]))
+    (file,) = journal.files(folder)
+    line = journal.line("kadikoy", document(KEYS[1]), NOW)
+    torn = b"\0" * 300 if isinstance(left, str) else line[: int(len(line) * left)]
+    with file.open("ab") as out:
+        out.write(torn)
+    assert [entry.payment_key for entry in read(folder)] == [KEYS[0]]
+    keep(folder, document(KEYS[2]))
+    assert [entry.payment_key for entry in read(folder)] == [KEYS[0], KEYS[2]]
+    assert [entry for entry in journal.entries([file]) if entry is None] == [None]
+
+
+def test_a_line_that_was_changed_is_none(folder: Path) -> None:
+    keep(folder, document(text="twelve"))
+    (file,) = journal.files(folder)
+    file.write_bytes(file.read_bytes().replace(b"twelve", b"eleven"))
+    assert texts(folder) == [None]
+
+
+def test_each_day_has_its_file_and_a_clock_set_back_goes_on_in_the_newest(folder: Path) -> None:
+    keep(folder, document(KEYS[0]))
+    keep(folder, document(KEYS[1]), now=NOW - timedelta(days=1))
+    keep(folder, document(KEYS[2]), now=NOW + timedelta(days=1))
+    assert [file.name for file in journal.files(folder)] == ["2026-11-22.jsonl", "2026-11-23.jsonl"]
+    assert [entry.payment_key for entry in read(folder)] == KEYS
+
+
+def test_a_file_of_the_far_future_is_not_gone_on_with(folder: Path) -> None:
+    """The clock was wrong for a moment: its file would grow for years, and never be old."""
+    keep(folder, document(KEYS[0]), now=NOW + timedelta(days=3650))
+    keep(folder, document(KEYS[1]))
+    assert journal.files(folder)[0].name == "2026-11-22.jsonl"
+
+
+def test_what_is_no_file_of_ours_is_left_alone(folder: Path) -> None:
+    keep(folder, document())
+    for name in ("notes.txt", "2026-13-77.jsonl", "2026-11-22.jsonl.bak"):
+        (folder / name).write_text("mine")
+    assert len(read(folder)) == 1
+    assert journal.remove_old(folder, date(2030, 1, 1)) == 1
+    assert len(list(folder.iterdir())) == 3
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_into_what_is_no_plain_file_nothing_is_written(folder: Path, kind: str) -> None:
+    folder.mkdir()
+    place = folder / "2026-11-22.jsonl"
+    elsewhere = folder / "elsewhere"
+    elsewhere.write_text("mine")
+    {"link": lambda: place.symlink_to(elsewhere), "pipe": lambda: os.mkfifo(place), "folder": place.mkdir}[kind]()
+    with pytest.raises(OSError):
+        keep(folder, document())
+    assert elsewhere.read_text() == "mine"
+
+
+def test_blanking_leaves_nothing_of_these_orders_and_all_of_the_others(folder: Path) -> None:
+    keep(folder, document(KEYS[0]), document(KEYS[1]), document(KEYS[0], "again"))
+    (file,) = journal.files(folder)
+    torn = journal.line("kadikoy", document(KEYS[0], "torn secret"), NOW)[:-20]
+    with file.open("ab") as out:
+        out.write(torn)
+    size, inode = file.stat().st_size, file.stat().st_ino
+    assert journal.blank(folder, [KEYS[0]]) == 3
+    assert (file.stat().st_size, file.stat().st_ino) == (size, inode), "who adds meanwhile is not disturbed"
+    assert journal.blank(folder, [KEYS[0]]) == 0
+    said = file.read_bytes()
+    assert b"secret" not in said
+    assert b"again" not in said
+    assert said.count("Ayşe".encode()) == 1
+    keep(folder, document(KEYS[2]))
+    assert [(entry.payment_key, entry.digest is None) for entry in read(folder)] == [
+        (KEYS[0], True),
+        (KEYS[1], False),
+        (KEYS[0], True),
+        (KEYS[2], False),
+    ]
+    assert texts(folder)[0] is None
+
+
+def test_without_a_journal_there_is_nothing_to_read_blank_or_remove(folder: Path) -> None:
+    assert (read(folder), journal.blank(folder, KEYS), journal.remove_old(folder, date(2030, 1, 1))) == ([], 0, 0)
+    assert not folder.exists()
+
+
+def test_what_cannot_be_written_whole_leaves_no_half_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(folder, document(KEYS[0]))
+    write = os.write
+    tries: list[int] = []
+
+    def half(descriptor: int, data: memoryview) -> int:
+        tries.append(len(data))
+        if len(tries) > 1:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data[:40])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", half)
+        with pytest.raises(OSError, match="No space"):
+            keep(folder, document(KEYS[1]))
+    (file,) = journal.files(folder)
+    assert file.read_bytes().count(b"\n") == 1
+    assert file.read_bytes().endswith(b"\n")
+    keep(folder, document(KEYS[2]))
+    assert [entry.payment_key for entry in read(folder)] == [KEYS[0], KEYS[2]]
+
+
+def test_two_processes_do_not_mix_their_lines(folder: Path) -> None:
+    large = "x" * 300_000
+    children = []
+    for number in range(2):
+        if (child := os.fork()) == 0:
+            for _ in range(20):
+                keep(folder, document(KEYS[number], large), document(KEYS[number], large))
+            os._exit(0)
+        children.append(child)
+    assert {os.waitpid(child, 0)[1] for child in children} == {0}
+    assert None not in list(journal.entries(journal.files(folder)))
+    keys = [entry.payment_key for entry in read(folder)]
+    assert len(keys) == 80
+    assert all(one == other for one, other in zip(keys[::2], keys[1::2], strict=True))
