@@ -20,7 +20,6 @@ from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.jobs.health import Watch
 from orderbridge.net.http import Wire
-from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.service import Service
 
 if TYPE_CHECKING:
@@ -33,7 +32,8 @@ LIFE: ContextVar["Life | None"] = ContextVar("LIFE", default=None)
 class SimDaemon(Daemon):
     """The daemon on the simulation's clock, line and disk."""
 
-    def __init__(self, settings: config.Settings, *, database: SimDatabase, cooldowns: Cooldowns) -> None:
+    def __init__(self, settings: config.Settings, *, database: SimDatabase, **kept: Any) -> None:
+        """`kept`: over a reload."""
         life = LIFE.get()
         assert life is not None
         self._life, sim = life, life.sim
@@ -45,7 +45,7 @@ class SimDaemon(Daemon):
             random=sim.plan.stream(f"daemon {sim.built}"),
             wire=line,
             database=database,
-            cooldowns=cooldowns,
+            **kept,
         )
         self.health.watch = Watch(
             settings.language, most_alike=10**6, most=10**6
