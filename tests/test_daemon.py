@@ -125,6 +125,7 @@ def settings_for(
         },
         database={"url": f"sqlite:///{till.path}"},
         actions={"retry_waits_seconds": (0.1, 0.2, 0.3)},
+        web={"listen": ""},
         accounts=[
             {"name": name, "app_secret_key": APP_SECRET, "rest_secret_key": f"sandbox-{name}-secret"}
             for name in names or ("kadikoy",)

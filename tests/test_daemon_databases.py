@@ -80,6 +80,7 @@ def settings_for(
         },
         database={"url": url},
         actions={"retry_waits_seconds": (0.1, 0.2, 0.3)},
+        web={"listen": ""},
         accounts=[{"name": "kadikoy", "app_secret_key": APP_SECRET, "rest_secret_key": "sandbox-kadikoy-secret"}],
     )
 

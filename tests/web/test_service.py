@@ -32,7 +32,8 @@ from orderbridge.daemon import Daemon
 from orderbridge.model import Action, ActionState
 from orderbridge.observe import metrics as names
 from orderbridge.observe.metrics import Family, Metrics
-from orderbridge.rules.health import Code, Severity
+from orderbridge.rules.health import Code, Problem, Severity
+from orderbridge.rules.problems import NO_DATABASE
 from orderbridge.sandbox import Fault, Sandbox, World
 from orderbridge.sandbox.scenery import KADIKOY
 
@@ -93,13 +94,14 @@ async def test_a_reload_keeps_the_address_or_takes_the_new_one(configuration: Pa
         polls = polled(await metrics_of(first))
         second = listening_at(configuration, free_address())
         daemon.send_signal(signal.SIGHUP)
+        await until(lambda: len(told(configuration, "daemon.started")) == 3)
         await becomes(second, "/readyz", 200)
         assert await status_of(first, "/livez") == 0
         assert polled(await metrics_of(second)) >= polls > 0  # a reload begins nothing anew
         await asyncio.to_thread(configuration.write_text, "rubbish")
         daemon.send_signal(signal.SIGHUP)
         await until(lambda: told(configuration, "config.reload_failed"))
-        assert await status_of(second, "/readyz") == 200
+        await becomes(second, "/readyz", 200)
         assert await ended(daemon, signal.SIGTERM) == 0
 
 
@@ -260,3 +262,12 @@ async def test_one_that_has_only_begun_to_start_is_not_ready(sandbox: Sandbox, t
     daemon = Daemon(settings_for(sandbox, till), metrics=metrics)
     assert not daemon.shown.readiness().is_ready
     daemon.database.close()
+
+
+async def test_without_a_database_it_is_not_ready(sandbox: Sandbox, till: Till, world: World):
+    async with running(settings_for(sandbox, till)) as daemon:
+        await until(lambda: daemon.shown.readiness().is_ready)
+        for code in NO_DATABASE:
+            daemon.shown.saw([Problem(code, "", None, Severity.SEVERE)])
+            readiness = daemon.shown.readiness()
+            assert (readiness.is_ready, readiness.database_answers, readiness.is_polled) == (False, False, True)

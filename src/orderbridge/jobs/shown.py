@@ -12,6 +12,7 @@ from orderbridge.jobs.outbox import Outbox
 from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING, Metrics
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.health import Problem, late_after
+from orderbridge.rules.problems import NO_DATABASE
 from orderbridge.rules.readiness import Readiness, in_time
 
 LOOK_S = 15.0  # and the busy timeout: a look that is older has not ended, so the database does not answer
@@ -44,7 +45,7 @@ class Shown:
         self._problems: tuple[Problem, ...] = ()
 
     def saw(self, found: Collection[Problem]) -> None:
-        """The database has answered, and this is what is wrong."""
+        """A look has ended, and this is what is wrong."""
         self._looked = self._clock.monotonic()
         self._problems = tuple(found)
 
@@ -53,7 +54,7 @@ class Shown:
         if self._looked is None:  # it has only begun to start
             return Readiness(is_working=True)
         now = self._clock.monotonic()
-        answers = now - self._looked <= self._look_s
+        answers = now - self._looked <= self._look_s and not NO_DATABASE & {one.code for one in self._problems}
         good = self._metrics.good_polls
         ours = [one for name, one in self._accounts.items() if name in good]
         polled = in_time(now, ((good[one.name], self._late_s * self._sharing(one)) for one in ours))
