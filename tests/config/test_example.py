@@ -24,6 +24,7 @@ def test_a_small_file_is_enough_and_the_rest_has_the_documented_defaults(write: 
     assert settings.actions.retry_waits_seconds == (2, 10, 60)
     assert (settings.actions.accept_valid_minutes, settings.actions.valid_minutes) == (10, 120)
     assert (settings.orders.silence_hours, settings.orders.retention_days) == (24, 90)
+    assert settings.orders.records_days == 400
     assert settings.web.listen == "127.0.0.1:8480"
     assert (settings.log.level, settings.log.format) == ("info", "auto")
     assert settings.warnings == ()

@@ -309,3 +309,19 @@ async def test_documents_in_quarantine_are_blanked_and_closed_too(open_shop: Ope
     kept = shop.one("SELECT * FROM delivery_quarantine")
     assert (kept["payload"], kept["resolved_utc"]) == ("", text_of(shop.clock.now()))
     assert await swept(shop) == (0, 0)
+
+
+async def test_records_are_deleted_in_the_end_and_what_came_later_stays(open_shop: OpenShop):
+    shop = await open_shop(orders={"records_days": 100})
+    order = await ended_order(shop)
+    row = shop.act("activate_food", food_id=55)
+    await shop.drain()
+    await asyncio.sleep(101 * DAY_S)
+    done = await sweep(shop.database, shop.settings, shop.clock)
+    assert (done.blanked, done.deleted) == (1, 0), "the orders themselves do not say that so much time has gone by"
+    await shop.account.renew()
+    later = await shop.taken_in()
+    assert (await sweep(shop.database, shop.settings, shop.clock)).deleted == 2
+    assert [one["payment_key"] for one in shop.rows("SELECT payment_key FROM delivery_orders")] == [later.key]
+    assert shop.rows("SELECT id FROM delivery_actions WHERE id = ?", row) == []
+    assert order.key not in str(shop.rows("SELECT payment_key FROM delivery_order_events"))

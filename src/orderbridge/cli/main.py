@@ -24,6 +24,7 @@ MODULES = {
     "service": ("run", "demo", "sandbox"),
     "healthcheck": ("healthcheck",),
     "day": ("day",),
+    "erase": ("erase",),
     "orders": ("status", "orders", "order", "quarantine"),
     "actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
     "init": ("init",),

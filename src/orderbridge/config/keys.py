@@ -38,6 +38,7 @@ from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DEL
 
 PREFIX = "ORDERBRIDGE_"
 COOLDOWN_SECONDS = 30  # docs/interface.md, Limits
+LEAST_RECORDS_DAYS = 30  # a row may wait for a week, and a till that was away for long repeats its request_id
 KNOWN_STATUS_IDS = frozenset({RECEIVED, CONFIRMED, COMPLETE_WITH_PAYMENT, CANCELED, IN_DELIVERY})
 SECRETS = ("app_secret_key", "rest_secret_key")
 ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential files: no slash
@@ -137,6 +138,7 @@ class Orders(_Table):
 
     silence_hours: Annotated[int, Field(ge=1, le=720)] = 24
     retention_days: Annotated[int, Field(ge=0, le=36500)] = 90
+    records_days: Annotated[int, Field(ge=0, le=36500)] = 400
     journal: str = "auto"
 
     @field_validator("journal", mode="before")
@@ -147,6 +149,15 @@ class Orders(_Table):
             return "auto" if value else "off"
         if isinstance(value, str) and not value.strip():
             raise ValueError('is empty; write "auto", "off" or a folder')
+        return value
+
+    @field_validator("records_days")
+    @classmethod
+    def _check_records_days(cls, value: int) -> int:
+        if 0 < value < LEAST_RECORDS_DAYS:
+            raise ValueError(
+                f"{value} is too few: a till may repeat a request_id; use {LEAST_RECORDS_DAYS} or more, or 0"
+            )
         return value
 
 

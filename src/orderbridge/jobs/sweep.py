@@ -1,4 +1,4 @@
-"""What only time brings about: orders that end by silence, and customers' data that has been kept long enough."""
+"""What only time brings about: orders that end by silence, customers' data and records that were kept long enough."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,6 +22,7 @@ class Swept:
 
     ended: int
     blanked: int
+    deleted: int = 0  # orders, outbox rows and documents
 
 
 async def sweep(database: Database, settings: config.Settings, clock: Clock) -> Swept:
@@ -35,9 +36,24 @@ async def sweep(database: Database, settings: config.Settings, clock: Clock) -> 
         emptied, kept = await write_batch(database, partial(retention.blank_old, before=before), old)
         refused += len(kept)
         blanked = len(emptied) + await database.run(lambda tx: quarantine.blank_old(tx, before, now))
-    if ended or blanked or refused:
-        _log.info("orders.swept", ended=ended, blanked=blanked, refused=refused)
-    return Swept(ended, blanked)
+    deleted, kept_rows = await _delete_old(database, settings, now) if settings.orders.records_days else (0, 0)
+    refused += kept_rows
+    if ended or blanked or deleted or refused:
+        _log.info("orders.swept", ended=ended, blanked=blanked, deleted=deleted, refused=refused)
+    return Swept(ended, blanked, deleted)
+
+
+async def _delete_old(database: Database, settings: config.Settings, now: datetime) -> tuple[int, int]:
+    """How many records were deleted, and of how many the database refused that. Disk use becomes flat by it."""
+    zone = ZoneInfo(settings.marketplace.timezone)
+    today = await database.read(lambda tx: retention.believed(tx, now, zone))
+    before = today - timedelta(days=settings.orders.records_days)
+    rows = await database.read(lambda tx: retention.old_actions(tx, before))
+    gone, kept = await write_batch(database, partial(retention.delete_actions, before=before), rows)
+    keys = await database.read(lambda tx: retention.old_orders(tx, before))
+    over, kept_orders = await write_batch(database, partial(retention.delete_orders, before=before), keys)
+    documents = await database.run(lambda tx: retention.delete_documents(tx, before))
+    return len(gone) + len(over) + documents, len(kept) + len(kept_orders)
 
 
 async def _end_silent(database: Database, settings: config.Settings, now: datetime) -> tuple[int, int]:

@@ -1,20 +1,36 @@
-"""Retention: what names a customer is blanked some time after the order's end.
+"""Retention: what names a customer is blanked some time after the order's end, and in the end the records are deleted.
 
-Which columns that are, the document's table says (orderbridge.document).
+Which columns name a customer, the document's table says (orderbridge.document). What is kept for how long and where
+stands in docs/privacy.md. Nothing that a promise needs is deleted: no order that is open or has an unfinished row, no
+row without a verdict, no document that is still in quarantine.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, exists, literal_column, select, update
 
 from orderbridge.document import Facts, Item, columns_of
 from orderbridge.store.columns import Utc
-from orderbridge.store.locks import free_orders
+from orderbridge.store.locks import free_orders, free_rows
 from orderbridge.store.orders import batches
-from orderbridge.store.tables import actions, attempts, contents_ended_utc, items, orders
+from orderbridge.store.tables import (
+    ENDED,
+    actions,
+    attempts,
+    contents_ended_utc,
+    events,
+    items,
+    options,
+    orders,
+    quarantine,
+    unfinished,
+)
 
-SWEEP = 200  # orders blanked in one short transaction
+SWEEP = 200  # orders, rows or documents in one short transaction
+DATED = 49  # orders whose own date says how late it is
+SLACK = timedelta(days=2)  # a closed day, and what is written in another zone
 # And the hash: the same delivery again is not what is stored.
 _BLANKED = (*columns_of(Facts, personal=True), "payload", "payload_hash")
 _BLANKED_OF_ITEMS = columns_of(Item, personal=True)
@@ -42,9 +58,87 @@ def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) 
             update(orders).where(orders.c.payment_key == key, _is_old(before)).values(dict.fromkeys(_BLANKED))
         ).rowcount
     ]
-    for batch in batches(blanked):
+    blank_around(connection, blanked)
+    return blanked
+
+
+def blank_around(connection: Connection, keys: Sequence[str]) -> None:
+    """Empty what names a customer in these orders' lines, and what the service said about their actions."""
+    for batch in batches(keys):
         connection.execute(update(items).where(items.c.payment_key.in_(batch)).values(dict.fromkeys(_BLANKED_OF_ITEMS)))
         rows = connection.execute(select(actions.c.id).where(actions.c.payment_key.in_(batch))).scalars().all()
         # By the ids themselves: MariaDB would read all attempts for a subquery.
         connection.execute(update(attempts).where(attempts.c.action_id.in_(rows)).values(detail=None))
-    return blanked
+
+
+def blank_order(connection: Connection, payment_key: str) -> None:
+    """Empty all that names the customer of one order, whatever its state."""
+    connection.execute(update(orders).where(orders.c.payment_key == payment_key).values(dict.fromkeys(_BLANKED)))
+    connection.execute(update(events).where(events.c.payment_key == payment_key).values(detail=None))
+    blank_around(connection, [payment_key])
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
+    """The time by which records are deleted: never far beyond what the newest orders themselves are dated.
+
+    A clock that was set years ahead must not delete years. Orders without a date do not count.
+    """
+    newest = select(events.c.payment_key).order_by(events.c.id.desc()).limit(DATED)
+    keys = set(connection.execute(newest).scalars())
+    said = connection.execute(select(orders.c.ordered_at).where(orders.c.payment_key.in_(keys))).scalars()
+    dates = sorted(date for text in said if (date := _date(text, zone)) is not None)
+    return min(now, dates[len(dates) // 2] + SLACK) if dates else now
+
+
+def _date(text: str | None, zone: ZoneInfo) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text or "").replace(tzinfo=zone).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _is_over(before: datetime) -> ColumnElement[bool]:
+    waits = exists().where(actions.c.payment_key == orders.c.payment_key, unfinished)
+    return and_(literal_column(ENDED), orders.c.received_utc < before, orders.c.ended_utc < before, ~waits)
+
+
+def old_orders(connection: Connection, before: datetime) -> list[str]:
+    """Some of the orders that ended before that time and have no unfinished row."""
+    return list(connection.execute(select(orders.c.payment_key).where(_is_over(before)).limit(SWEEP)).scalars())
+
+
+def delete_orders(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
+    """Delete those of these orders that are over still and that nobody holds, with lines and story. Returns them."""
+    free = sorted(free_orders(connection, keys))
+    chosen = select(orders.c.payment_key).where(orders.c.payment_key.in_(free), _is_over(before))
+    gone = list(connection.execute(chosen).scalars())
+    for table in (options, items, events, orders):
+        connection.execute(delete(table).where(table.c.payment_key.in_(gone)))
+    return gone
+
+
+def old_actions(connection: Connection, before: datetime) -> list[int]:
+    """Some of the outbox rows that ended before that time."""
+    ended = select(actions.c.id).where(actions.c.finished_utc < before, ~unfinished)
+    return list(connection.execute(ended.order_by(actions.c.finished_utc).limit(SWEEP)).scalars())
+
+
+def delete_actions(connection: Connection, ids: Sequence[int], *, before: datetime) -> list[int]:
+    """Delete those of these rows that are over still and that nobody holds, with their requests. Returns them."""
+    free = sorted(free_rows(connection, ids))
+    over = select(actions.c.id).where(actions.c.id.in_(free), actions.c.finished_utc < before, ~unfinished)
+    gone = list(connection.execute(over).scalars())
+    connection.execute(delete(attempts).where(attempts.c.action_id.in_(gone)))
+    connection.execute(delete(actions).where(actions.c.id.in_(gone)))
+    return gone
+
+
+def delete_documents(connection: Connection, before: datetime) -> int:
+    """Delete some of the documents that left quarantine and were last seen before that time. Returns how many."""
+    old = select(quarantine.c.id).where(quarantine.c.resolved_utc < before, quarantine.c.last_seen_utc < before)
+    ids = list(connection.execute(old.order_by(quarantine.c.id).limit(SWEEP)).scalars())
+    connection.execute(delete(quarantine).where(quarantine.c.id.in_(ids)))
+    return len(ids)

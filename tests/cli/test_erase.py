@@ -1,0 +1,102 @@
+"""`orderbridge erase`: it asks, it says how much, and afterwards the file itself does not hold the customer any more."""
+
+import sqlite3
+
+import pytest
+from tests.store.samples import KEY, NOW_TEXT, key, opened, put, put_order
+
+CUSTOMER = {
+    "customer_name": "Canan Kanarya",
+    "customer_phone": "+90 555 123 45 67",
+    "address": "Serçe Sokak",
+    "address_description": "mavi kapinin yani",
+    "note": "zili calmayin lutfen",
+    "payload": '{"customer": "Canan Kanarya", "more": "' + "zili calmayin lutfen " * 400 + '"}',
+}
+CANARIES = ("Canan", "555 123", "Serçe", "mavi kapinin", "zili calmayin")
+
+
+@pytest.fixture
+def customer(pos):
+    """An order that is over and was changed before, so that old copies of it lie in free pages."""
+    for number in range(30):
+        put_order(pos, key(number), customer_name="Baska Biri", payload="x" * 3000, ended_utc=NOW_TEXT)
+    put_order(pos, KEY, ended_utc=NOW_TEXT, order_number=100234, **CUSTOMER)
+    pos.execute("UPDATE delivery_orders SET pos_reference = 'a longer one than before', pos_revision = 1")
+    pos.execute("DELETE FROM delivery_orders WHERE payment_key = ?", (key(3),))
+
+
+def left(folder) -> list[str]:
+    held = b"".join(file.read_bytes() for file in folder.glob("pos.db*"))
+    return [word for word in CANARIES if word.encode() in held]
+
+
+@pytest.mark.parametrize("wanted", [("--phone", "05551234567"), ("--order", "100234"), ("--order", KEY.upper())])
+def test_afterwards_the_file_does_not_hold_the_customer(wanted, run, customer, pos, path):
+    assert left(path.parent) == list(CANARIES)
+    ended = run("erase", *wanted, "--yes", "--json")
+    assert (ended.code, ended.json["orders"], ended.json["rewritten"]) == (0, 1, True)
+    assert left(path.parent) == []
+    assert pos.execute("SELECT count(*) FROM delivery_orders WHERE customer_name = 'Baska Biri'").fetchone()[0] == 29
+
+
+def test_without_rewriting_the_file_it_says_that_bytes_may_be_left(run, customer):
+    ended = run("erase", "--phone", "05551234567", "--yes", "--no-rewrite")
+    assert ended.code == 0
+    assert "old bytes may be left" in ended.err
+    assert run("erase", "--phone", "05551234567", "--yes", "--rewrite").code == 0
+
+
+def test_while_somebody_reads_the_file_it_says_that_bytes_may_be_left(run, customer, path):
+    with opened(path) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM delivery_orders").fetchone()
+        ended = run("erase", "--phone", "05551234567", "--yes")
+    assert ended.code == 1
+    assert "the rows are erased, but" in ended.err
+
+
+def test_it_asks_and_without_an_answer_nothing_happens(run, customer, pos):
+    ended = run("erase", "--phone", "05551234567")
+    assert ended.code == 1
+    assert "Found: 1 orders" in ended.err
+    assert pos.execute("SELECT customer_name FROM delivery_orders WHERE payment_key = ?", (KEY,)).fetchone()[0]
+
+
+def test_an_open_order_stays_and_it_says_why(run, pos):
+    put_order(pos, **CUSTOMER)
+    ended = run("erase", "--phone", "05551234567", "--yes")
+    assert "1 open orders stay as they are, because the courier needs" in ended.err
+    assert pos.execute("SELECT customer_name FROM delivery_orders").fetchone()[0] == "Canan Kanarya"
+    assert run("erase", "--phone", "05551234567", "--yes", "--force", "--json").json["orders"] == 1
+    assert pos.execute("SELECT customer_name FROM delivery_orders").fetchone()[0] is None
+
+
+def test_a_document_of_an_order_that_never_became_one_is_found_by_its_key(run, pos):
+    times = {"first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT}
+    put(
+        pos,
+        "delivery_quarantine",
+        account="k",
+        payload="Canan",
+        payload_hash="d",
+        payment_key=KEY,
+        reason="database_refused",
+        **times,
+    )
+    assert run("erase", "--order", KEY, "--yes", "--json").json["documents"] == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("--phone", "12"), ("--phone", "")])
+def test_nobody_is_a_wrong_use(arguments, run, pos):
+    assert run("erase", *arguments).code == 2
+
+
+def test_nobody_found_ends_with_1(run, pos):
+    ended = run("erase", "--phone", "05551234567", "--yes")
+    assert (ended.code, "Found: 0 orders" in ended.err) == (1, True)
+
+
+def test_its_output_names_no_customer(run, customer: sqlite3.Connection):
+    ended = run("erase", "--phone", "05551234567", "--yes")
+    assert [word for word in ("Canan", "555", "Serçe") if word in ended.out + ended.err] == []
