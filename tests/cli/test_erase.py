@@ -3,7 +3,10 @@
 import sqlite3
 
 import pytest
-from tests.store.samples import KEY, NOW_TEXT, key, opened, put, put_order
+from tests.store.samples import KEY, NOW, NOW_TEXT, key, opened, put, put_order
+
+from orderbridge.marketplace.schema import read_stored
+from orderbridge.store import journal
 
 CUSTOMER = {
     "customer_name": "Canan Kanarya",
@@ -38,6 +41,22 @@ def test_afterwards_the_file_does_not_hold_the_customer(wanted, run, customer, p
     assert (ended.code, ended.json["orders"], ended.json["rewritten"]) == (0, 1, True)
     assert left(path.parent) == []
     assert pos.execute("SELECT count(*) FROM delivery_orders WHERE customer_name = 'Baska Biri'").fetchone()[0] == 29
+
+
+def test_the_journal_of_documents_forgets_the_customer_too(run, customer, path):
+    folder = path.parent / "pos.db.documents"
+    document = read_stored(f'{{"payment_key": "{KEY}", "name": "Canan"}}')
+    other = read_stored(f'{{"payment_key": "{key(1)}", "name": "Baska"}}')
+    journal.append(folder, [journal.line("kadikoy", one, NOW) for one in (document, other)], NOW)
+    (file,) = folder.iterdir()
+    assert "Canan" in file.read_text()
+    assert run("erase", "--phone", "05551234567", "--yes", "--json").json["journal"] == 1
+    assert "Canan" not in file.read_text()
+    assert "Baska" in file.read_text()
+    file.unlink()
+    file.mkdir()
+    ended = run("erase", "--order", KEY, "--yes")
+    assert (ended.code, "copies in it are still there" in ended.err) == (1, True)
 
 
 def test_without_rewriting_the_file_it_says_that_bytes_may_be_left(run, customer):

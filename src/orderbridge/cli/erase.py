@@ -51,6 +51,7 @@ def erase(
         if not yes:
             click.confirm(say("erase.sure"), abort=True, err=True)
         done = _erase(with_database, found, force=force)
+        done["journal"] = _erase_in_journal(context, found, force=force)
         done["rewritten"] = _rewrite(with_database, rewrite)
     finally:
         with_database.close()
@@ -60,7 +61,7 @@ def erase(
         click.echo(say("erase.done", orders=done["orders"], documents=done["documents"]))
     if done["held"]:
         click.echo(say("erase.held", count=done["held"]), err=True)
-    raise SystemExit(1 if done["held"] or done["rewritten"] is False else 0)
+    raise SystemExit(1 if done["held"] or done["journal"] is None or done["rewritten"] is False else 0)
 
 
 def _checked(context: Context) -> "Database":
@@ -112,6 +113,19 @@ def _erase(database: "Database", found: "Found", *, force: bool) -> dict[str, An
         "open": 0 if force else len(found.open),
         "held": len(wanted) - done,
     }
+
+
+def _erase_in_journal(context: Context, found: "Found", *, force: bool) -> int | None:
+    """How many lines of the journal of documents; None: it could not be written."""
+    from orderbridge.store import journal
+
+    folder = context.settings.journal
+    keys = {*found.orders, *found.keys} - (set() if force else set(found.open))
+    try:
+        return 0 if folder is None else journal.blank(folder, keys)
+    except OSError as error:
+        click.echo(say("erase.journal_failed", folder=folder, error=error.strerror), err=True)
+        return None
 
 
 def _rewrite(database: "Database", wanted: bool | None) -> bool | None:

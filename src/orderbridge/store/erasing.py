@@ -24,11 +24,12 @@ BETWEEN = r"[\s().\-/+ ]*"  # what stands between digits
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What names the customer. `open`: orders that are not over."""
+    """What names the customer. `open`: orders that are not over. `keys`: of documents, and what was asked for by key."""
 
     orders: tuple[str, ...]
     open: tuple[str, ...]
     documents: tuple[int, ...]  # in quarantine
+    keys: tuple[str, ...] = ()
 
 
 def normal(phone: str) -> str | None:
@@ -52,7 +53,10 @@ def find(connection: Connection, *, phones: Iterable[str] = (), keys: Iterable[s
         found |= {row.payment_key: row.ended_utc is None for row in connection.execute(query)}
     documents = _documents(connection, wanted, {*listed, *found})
     return Found(
-        tuple(sorted(found)), tuple(sorted(key for key, is_open in found.items() if is_open)), tuple(documents)
+        tuple(sorted(found)),
+        tuple(sorted(key for key, is_open in found.items() if is_open)),
+        tuple(row.id for row in documents),
+        tuple(sorted({*listed, *(row.payment_key for row in documents if row.payment_key)})),
     )
 
 
@@ -65,11 +69,11 @@ def _by_phone(connection: Connection, wanted: set[str]) -> Iterator[Any]:
         yield from (row for row in connection.execute(query) if normal(row.customer_phone) == one)
 
 
-def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list[int]:
+def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list[Any]:
     patterns = [pattern(one) for one in wanted]
     query = select(quarantine.c.id, quarantine.c.payment_key, quarantine.c.payload).where(quarantine.c.payload != "")
     return [
-        row.id
+        row
         for row in connection.execute(query)
         if row.payment_key in keys or any(one.search(row.payload) for one in patterns)
     ]
