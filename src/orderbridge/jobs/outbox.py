@@ -35,10 +35,11 @@ from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.ledger import Ledger
 from orderbridge.jobs.outcomes import Outcomes, shows_restaurant
 from orderbridge.jobs.pauses import Pauses
+from orderbridge.jobs.places import Places
 from orderbridge.jobs.recovery import Recovery
 from orderbridge.jobs.send import Claim, Result, send
 from orderbridge.jobs.verdicts import Verdicts
-from orderbridge.model import Attempt, Outcome, Verdict
+from orderbridge.model import Verdict
 from orderbridge.rules.claims import Changed, Held, Incomplete, PollInFlight
 from orderbridge.rules.lines import Entry
 from orderbridge.rules.queue import Queue
@@ -88,6 +89,7 @@ class Outbox:
         self._recovery = Recovery(database, clock, verdicts, self._deferred, self._policy)
         self._pauses = Pauses(self.queue, accounts, database, clock, verdicts, self._deferred)
         self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
+        self._places = Places(settings.actions.max_in_flight, clock)
         self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
         self._ways: set[asyncio.Task[None]] = set()
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
@@ -234,13 +236,12 @@ class Outbox:
 
     async def _take(self) -> int:
         """Set the rows on their way whose turn it is. Returns how many of them are claimed, once that is known."""
-        places = self._settings.actions.max_in_flight
+        room = self._places.room(self.under_way.total())
         # One account whose service hangs must not take all places.
-        most = places if len(self._accounts) == 1 else max(1, places // 2)
-        free = places - self.under_way.total()
+        most = 2 * self._places.most if len(self._accounts) == 1 else max(1, self._places.most // 2)
         claims = [
             self._begin(entry)
-            for entry in self.queue.lines.take(free, self.under_way, most, self._is_open, self._lanes.take)
+            for entry in self.queue.lines.take(room, self.under_way, most, self._is_open, self._lanes.take)
         ]
         claimed = [await claim for claim in claims]
         if self._ledger.failed is not None:
@@ -295,13 +296,12 @@ class Outbox:
 
     async def _send(self, claim: Claim, account: str) -> Result:
         try:
-            result = await send(claim)
-        except Exception as error:  # noqa: BLE001 - one row must not take the others along; its outcome is unknown
-            _log.exception("action.crashed", id=claim.row.id)
-            result = Result(claim, Attempt(Outcome.UNKNOWN, "internal_error", None, type(error).__name__))
+            async with self._places.one() as place:
+                result = await send(claim) if place and not self._stopping else None
         finally:
             self.under_way[account] -= 1
             self._go_on()
+        result = result or Result(claim, None, RetryAt(self._clock.now()))  # it has not left
         if result.attempt is not None:
             self._pauses.heard(account, result.attempt.outcome)
         return result

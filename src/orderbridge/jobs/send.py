@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 
+import structlog
+
 from orderbridge.actions import argument_of, key_of
 from orderbridge.errors import LoginRefused, MarketplaceError
 from orderbridge.jobs.account import Account
 from orderbridge.model import Attempt, OutboxRow, Outcome, Verdict
 from orderbridge.rules.outbox import Lane
 from orderbridge.rules.retry import NextRequest, RetryAt, after_status
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,12 @@ class Result:
 
 
 async def send(claim: Claim) -> Result:
-    """Send a claim, or ask first what an earlier request of it did. Never raises for what the service does."""
-    if claim.step == NextRequest.SEND:
-        return await _send(claim)
-    return await _ask(claim)
+    """Send a claim, or ask first what an earlier request of it did. Never raises."""
+    try:
+        return await (_send(claim) if claim.step == NextRequest.SEND else _ask(claim))
+    except Exception as error:  # noqa: BLE001 - one row must not take the others along; its outcome is unknown
+        _log.exception("action.crashed", id=claim.row.id)
+        return Result(claim, Attempt(Outcome.UNKNOWN, "internal_error", None, type(error).__name__))
 
 
 async def _ask(claim: Claim) -> Result:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.actions import key_of
-from orderbridge.model import ActionState, Attempt, OutboxRow, Stored, Verdict
+from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE, Metrics
 from orderbridge.rules import lifecycle
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt, counted, stands_after
@@ -21,6 +21,7 @@ from orderbridge.store.failures import is_refusal
 from orderbridge.store.orders import News
 from orderbridge.texts import text
 
+_NEVER_SENT = Attempt(Outcome.NOT_SENT)
 _log = structlog.get_logger(__name__)
 
 
@@ -128,7 +129,7 @@ class Verdicts:
         return bool(actions.finish(connection, [(row_id, end)], now))
 
     def _wait(self, one: Posting, decision: RetryAt | AwaitPoll) -> Wait:
-        last = one.history[-1]
+        last = one.history[-1] if one.history else _NEVER_SENT
         state = stands_after(decision, one.history).state
         at = decision.at if isinstance(decision, RetryAt) else None
         return Wait(state, at, last.code, last.http_status, self._words(one.row, last.code, state), one.counted)

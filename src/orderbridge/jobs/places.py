@@ -1,0 +1,52 @@
+"""The places on the wire: so many requests at once, and claims for the places that are about to be free.
+
+To claim a row takes a COMMIT, and a place that is free stays empty for so long. So rows are claimed ahead, as many as
+places became free since the last look: about as many will be free when the claims are on disk. A service that answers
+slowly is not claimed ahead for: a row that is claimed cannot be withdrawn, and what was known of its order grows old.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from orderbridge.clock import Clock
+
+QUICK_S = 0.25  # a request that took longer foretells no free place
+WAIT_S = 1.0  # for a place; then the claim is given back
+
+
+class Places:
+    """`most` requests at once."""
+
+    def __init__(self, most: int, clock: Clock) -> None:
+        self.most = most
+        self._clock = clock
+        self._free = asyncio.Semaphore(most)
+        self._freed = 0
+
+    def room(self, under_way: int) -> int:
+        """For how many rows more there is a place, or will be. `under_way`: that are claimed and not answered."""
+        ahead, self._freed = min(self._freed, self.most), 0
+        return self.most + ahead - under_way
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[bool]:
+        """Whether there was a place in time; it is kept to the end of the block."""
+        if not await self._take():
+            yield False
+            return
+        taken = self._clock.monotonic()
+        try:
+            yield True
+        finally:
+            self._free.release()
+            self._freed += self._clock.monotonic() - taken < QUICK_S
+
+    async def _take(self) -> bool:
+        if not self._free.locked():  # no timer for what need not wait
+            return await self._free.acquire()
+        try:
+            async with asyncio.timeout(WAIT_S):
+                return await self._free.acquire()
+        except TimeoutError:
+            return False
