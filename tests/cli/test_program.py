@@ -185,7 +185,7 @@ def test_without_a_configuration_a_command_ends_with_78_and_the_remedy(arguments
     ended = command(*arguments)
     assert (ended.code, ended.out) == (78, "")
     assert ended.err == (
-        "orderbridge: No configuration file found. Copy config.example.toml to orderbridge.toml here, or name one with --config.\n"
+        "orderbridge: No configuration file found. Make one with `orderbridge init`, or name one with --config.\n"
     )
 
 

@@ -6,7 +6,9 @@ import pytest
 from pydantic import ValidationError
 from tests.config.documents import APP, NO_SECRETS, REST, URL, Write, account, document, problems
 
+from orderbridge import texts
 from orderbridge.config import Account, Settings, fingerprint, load, shown
+from orderbridge.errors import ConfigError
 
 
 def test_a_secret_can_come_from_a_file_beside_the_configuration(write: Write, tmp_path: Path) -> None:
@@ -40,10 +42,40 @@ def test_no_source_of_a_secret_is_an_error_that_names_all(write: Write) -> None:
     assert "is missing; give app_secret_key, app_secret_key_file or a systemd credential" in said
 
 
+def test_a_byte_order_mark_is_no_part_of_a_secret(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "app").write_bytes(b"\xef\xbb\xbf" + APP.encode())
+    text = document(accounts=f'{NO_SECRETS}app_secret_key_file = "app"\nrest_secret_key = "{REST}"')
+    assert load(write(text), environ={}).accounts[0].app_secret_key.get_secret_value() == APP
+
+
+def test_a_secret_file_that_everybody_can_read_is_a_warning(write: Write, tmp_path: Path) -> None:
+    write(APP, "app").chmod(0o644)
+    text = document(accounts=f'{NO_SECRETS}app_secret_key_file = "app"\nrest_secret_key = "{REST}"')
+    (said,) = load(write(text), environ={}).warnings
+    assert f"chmod 0600 {tmp_path}/app" in said
+
+
+def test_what_is_wrong_is_told_in_the_language_of_the_configuration(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "_spoken", "en")
+    for language, sentence in (("tr", "https:// ile başlamalı"), ("en", "must begin with https://")):
+        with pytest.raises(ConfigError, match=sentence):
+            load(write(document(top=f'language = "{language}"', url="http://x")), environ={}, speaks=texts.speak)
+
+
 @pytest.mark.parametrize(
     "content, problem",
-    [(None, "cannot be read"), (b" \n", "is empty"), (b"\xff\xfe", "not UTF-8"), (b"a\nb", "line break")],
-    ids=["missing", "empty", "not UTF-8", "two lines"],
+    [
+        (None, "cannot be read"),
+        (b" \n", "is empty"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"a\nb", "line break"),
+        (b'"abcd"\n', "quotation marks"),
+        ("\u201cabcd\u201d".encode(), "quotation marks"),
+        (b"app_secret_key = abcd", "the key's name"),
+    ],
+    ids=["missing", "empty", "not UTF-8", "two lines", "quoted", "quoted by a word processor", "named"],
 )
 def test_a_bad_secret_file_is_an_error_that_names_it(
     content: bytes | None, problem: str, write: Write, tmp_path: Path

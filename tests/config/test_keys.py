@@ -93,7 +93,7 @@ CASES = {
     "two defaults": (
         document(accounts=account(more="default = true") + account("besiktas", "other", "default = true")),
         "accounts",
-        "kadikoy and besiktas are both",
+        "these are: kadikoy, besiktas; keep one",
     ),
     "empty secret": (document(accounts=account(rest=" ")), "accounts[0].rest_secret_key", "is empty"),
     "two lines in a secret": (document(accounts=account(rest="a\\nb")), "accounts[0].rest_secret_key", "line break"),

@@ -28,7 +28,7 @@ def test_the_file_is_looked_for_in_the_documented_order(write: Write, tmp_path: 
         "etc/config.toml",
     ]
     assert found == [tmp_path / name for name in names]
-    assert "config.example.toml" in problems(None, environ)
+    assert "orderbridge init" in problems(None, environ)
 
 
 @pytest.mark.parametrize("by_variable", [False, True], ids=["--config", "$ORDERBRIDGE_CONFIG"])

@@ -13,6 +13,7 @@ from orderbridge.store.dialects.mysql import BINLOG, FLUSH
 from orderbridge.store.dialects.postgresql import FSYNC
 from orderbridge.store.dialects.sqlite import WAL
 from orderbridge.store.durability import Durability, failover
+from orderbridge.texts import say
 
 
 def answering(dialect: str, *answers: Any) -> Any:
@@ -46,11 +47,11 @@ def test_each_database_of_the_tests_is_safe(database: Database, told: list[str])
     [
         (1, 0, 0, None),
         (1, 1, 1, None),
-        (1, 1, 0, BINLOG),
-        (1, 1, 100, BINLOG),
+        (1, 1, 0, say(BINLOG)),
+        (1, 1, 100, say(BINLOG)),
         (3, 1, 0, None),
-        (0, 0, 1, FLUSH),
-        (2, 1, 1, FLUSH),
+        (0, 0, 1, say(FLUSH)),
+        (2, 1, 1, say(FLUSH)),
     ],
 )
 def test_mariadb_is_safe_when_the_log_that_decides_is_flushed(
@@ -62,7 +63,7 @@ def test_mariadb_is_safe_when_the_log_that_decides_is_flushed(
 
 
 def test_a_postgresql_that_does_not_write_to_disk_is_accepted_by_no_name():
-    assert Durability(accept_unsafe=True).judge(answering("postgresql", ("off", "on", "on"))) == FSYNC
+    assert Durability(accept_unsafe=True).judge(answering("postgresql", ("off", "on", "on"))) == say(FSYNC)
 
 
 def test_both_edges_are_told_once(told: list[str]):
@@ -80,7 +81,7 @@ def test_both_edges_are_told_once(told: list[str]):
 def test_a_sqlite_connection_that_does_not_wait_for_the_disk_is_found(pragma: str, database: Database):
     database.engine.dispose()
     event.listen(database.engine, "connect", lambda connection, _: connection.execute(f"PRAGMA {pragma}"))
-    assert database.read_now(database.durability.judge) == WAL
+    assert database.read_now(database.durability.judge) == say(WAL)
 
 
 @only(pytest.param(POSTGRESQL, marks=pytest.mark.postgresql))
@@ -109,7 +110,7 @@ def test_a_server_alone_loses_nothing_in_a_failover(database: Database):
         ([None], "", "asynchronous standby"),
         (["sync", "async"], "ANY 1 (*)", "is on a standby when it is acknowledged"),
         (["quorum"], "ANY 1 (*)", "is on a standby"),
-        ([], "one", "no standby of"),
+        ([], "one", "No standby of"),
     ],
 )
 def test_standbys_of_a_postgresql(states: list[str | None], names: str, said: str | None):

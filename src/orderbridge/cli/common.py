@@ -38,7 +38,7 @@ class Context:
         from orderbridge import config
 
         path = Path(self.config_file) if self.config_file is not None else None
-        self._settings = config.load(path)
+        self._settings = config.load(path, speaks=speak)
         speak(self._settings.language)
         return self._settings
 

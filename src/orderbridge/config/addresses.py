@@ -7,6 +7,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote, unquote_plus, urlsplit
 
+from orderbridge.texts import say
+
 HIGHEST_PORT = 65535
 DRIVERS = {
     "sqlite": "sqlite",
@@ -59,16 +61,16 @@ def https_address(value: str) -> str:
     A ValueError does not show the value: it may hold a password.
     """
     if NOT_A_HOST.search(value):
-        raise ValueError("holds a space, a backslash or a control character; write it like https://api.example.com")
+        raise ValueError(say("config.address_letters"))
     parts = urlsplit(value)
     if parts.scheme != "https":
-        raise ValueError("must begin with https://; the service is never called without TLS")
+        raise ValueError(say("config.address_https"))
     if "@" in parts.netloc:
-        raise ValueError("holds a user or password; the secrets belong to [[accounts]]")
+        raise ValueError(say("config.address_user"))
     if "?" in value or "#" in value:
-        raise ValueError("holds a '?' or '#'; leave out everything after the path")
+        raise ValueError(say("config.address_query"))
     if not parts.hostname:
-        raise ValueError("names no host; write it like https://api.example.com")
+        raise ValueError(say("config.address_host"))
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     port = "" if _port(parts.netloc) in {None, 443} else f":{_port(parts.netloc)}"
     return f"https://{host}{port}{parts.path.rstrip('/')}"
@@ -89,9 +91,9 @@ def database_address(value: str) -> str:
     back_end, _, driver = scheme.partition("+")
     if not separator or back_end not in DRIVERS:
         known = ", ".join(f"{name}://" for name in DRIVERS)
-        raise ValueError(f"is no database address that we know; begin with one of {known}")
+        raise ValueError(say("config.database_kind", known=known))
     if back_end == "sqlite" and NO_PLAIN_FILE.search(rest):
-        raise ValueError("must be a plain file on disk; write sqlite:///orderbridge.db or sqlite:////folder/file.db")
+        raise ValueError(say("config.database_file"))
     rest = rest if back_end == "sqlite" else _with_escaped_password(rest)
     return f"{scheme if driver else DRIVERS[back_end]}://{rest}"
 
@@ -101,7 +103,7 @@ def _with_escaped_password(rest: str) -> str:
     authority, slash, path = rest.partition("/")
     user, at, host = authority.rpartition("@")
     if rest.count("@") > 1 and "@" in path.partition("?")[0]:
-        raise ValueError("holds an @ that may be the password's or not; write it as %40")
+        raise ValueError(say("config.database_at"))
     if at or "@" not in rest:  # else the / is the password's
         _port(host.partition("?")[0])
     return f"{user.replace('@', '%40')}{at}{host}{slash}{path}"
@@ -142,7 +144,7 @@ def secrets_of(url: str) -> list[str]:
 def listen_address(value: str) -> str:
     """`host:port`, or nothing at all."""
     if value and (not value.rpartition(":")[0] or _port(value) is None):
-        raise ValueError(f'{value!r} is no address to listen on; write host:port, or "" for none')
+        raise ValueError(say("config.listen", value=repr(value)))
     return value
 
 
@@ -161,5 +163,5 @@ def _port(netloc: str) -> int | None:
     if not digits:
         return None
     if not digits.isascii() or not digits.isdigit() or not 1 <= int(digits) <= HIGHEST_PORT:
-        raise ValueError(f"has a port that is no number from 1 to {HIGHEST_PORT}; correct it")
+        raise ValueError(say("config.port", most=HIGHEST_PORT))
     return int(digits)

@@ -35,6 +35,7 @@ from orderbridge.config.addresses import (
     without_password,
 )
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED
+from orderbridge.texts import say
 
 PREFIX = "ORDERBRIDGE_"
 COOLDOWN_SECONDS = 30  # docs/interface.md, Limits
@@ -44,6 +45,8 @@ SECRETS = ("app_secret_key", "rest_secret_key")
 ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential files: no slash
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+QUOTED = re.compile(r"[\"'\u201c\u2018].*[\"'\u201d\u2019]")
+NAMED = re.compile(r"\w*secret_key\w*\s*[=:]")  # a line of a configuration in place of the secret
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 # ---- the keys --------------------------------------------------------------------------------------------------------
@@ -80,8 +83,7 @@ class Marketplace(_Table):
             try:
                 value.open("rb").close()
             except OSError as error:
-                remedy = "for the sandbox, start `orderbridge sandbox` first, it writes it"
-                raise ValueError(f"{value} cannot be read ({error.strerror}); {remedy}") from None
+                raise ValueError(say("config.ca_file", file=value, reason=error.strerror)) from None
         return value
 
     @field_validator("timezone")
@@ -90,7 +92,7 @@ class Marketplace(_Table):
         try:
             ZoneInfo(value)
         except (KeyError, ValueError, OSError):
-            raise ValueError(f"{value!r} is no time zone; write one like 'Europe/Istanbul'") from None
+            raise ValueError(say("config.timezone", value=repr(value))) from None
         return value
 
     @field_validator("cooldown_seconds", "timeout_seconds")
@@ -100,14 +102,14 @@ class Marketplace(_Table):
         least = COOLDOWN_SECONDS if info.field_name == "cooldown_seconds" else 1
         address = info.data.get("base_url")
         if value < least and address and not is_loopback(address):
-            raise ValueError(f"{value:g} is accepted only for a loopback address; use {least} or more")
+            raise ValueError(say("config.loopback_only", value=f"{value:g}", least=least))
         return value
 
     @field_validator("needs_payment_status_id")
     @classmethod
     def _check_status_id(cls, value: int | None) -> int | None:
         if value in KNOWN_STATUS_IDS:
-            raise ValueError(f"{value} is the id of another status; leave the key out while the id is not known")
+            raise ValueError(say("config.status_id", value=value))
         return value
 
 
@@ -179,7 +181,7 @@ class RestaurantRule(_Table):
     @classmethod
     def _check_id(cls, value: str) -> str:
         if not UUID.fullmatch(value.lower()):
-            raise ValueError(f"{value!r} is no restaurant id; `orderbridge check` lists them")
+            raise ValueError(say("config.restaurant_id", value=repr(value)))
         return value.lower()
 
 
@@ -218,25 +220,28 @@ class Account(_Table):
     @classmethod
     def _check_name(cls, value: str) -> str:
         if not ACCOUNT_NAME.fullmatch(value):
-            raise ValueError(
-                f"{value!r} is no account name; use 1 to 64 of a-z, 0-9, '_', '.', '-', a letter or digit first"
-            )
+            raise ValueError(say("config.account_name", value=repr(value)))
         return value
 
     @field_validator(*SECRETS)
     @classmethod
     def _check_secret(cls, value: SecretStr) -> SecretStr:
-        if not value.get_secret_value().strip():
-            raise ValueError("is empty; write the secret that the marketplace gave you")
-        if CONTROL.search(value.get_secret_value()):
-            raise ValueError("holds a line break or another control character; it must be the secret and nothing else")
+        secret = value.get_secret_value().strip()
+        if not secret:
+            raise ValueError(say("config.secret_empty"))
+        if CONTROL.search(secret):
+            raise ValueError(say("config.secret_lines"))
+        if QUOTED.fullmatch(secret):
+            raise ValueError(say("config.secret_quoted"))
+        if NAMED.match(secret):
+            raise ValueError(say("config.secret_named"))
         return value
 
     @field_validator("restaurants")
     @classmethod
     def _check_restaurants(cls, value: tuple[RestaurantRule, ...]) -> tuple[RestaurantRule, ...]:
         if twice := _first_repeated(rule.id for rule in value):
-            raise ValueError(f"{twice} is listed twice; keep one of them")
+            raise ValueError(say("config.restaurant_twice", value=twice))
         return value
 
 
@@ -342,11 +347,11 @@ class Settings(BaseSettings):
     @classmethod
     def _check_accounts(cls, value: tuple[Account, ...]) -> tuple[Account, ...]:
         if not value:
-            raise ValueError("needs one account at least; add an [[accounts]] table")
+            raise ValueError(say("config.no_account"))
         if twice := _first_repeated(account.name for account in value):
-            raise ValueError(f"the name {twice!r} is used twice; give each account its own")
+            raise ValueError(say("config.name_twice", value=repr(twice)))
         if len(defaults := [account.name for account in value if account.default]) > 1:
-            raise ValueError(f"{' and '.join(defaults)} are both `default`; keep one")
+            raise ValueError(say("config.two_defaults", names=", ".join(defaults)))
         return value
 
     @model_validator(mode="after")
@@ -358,7 +363,7 @@ class Settings(BaseSettings):
             account._fingerprint = fingerprint(self.marketplace.base_url, *secrets)  # noqa: SLF001 - only here is the address known
             other = names.setdefault(account.fingerprint, account.name)
             if other != account.name:
-                raise ValueError(f"accounts {other!r} and {account.name!r} have the same secrets; remove one of them")
+                raise ValueError(say("config.same_secrets", one=repr(other), other=repr(account.name)))
         return self
 
 

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_IROTH
@@ -25,31 +25,22 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.config.keys import PREFIX, SECRETS, Database, Settings, Source
 from orderbridge.errors import ConfigError
+from orderbridge.texts import LANGUAGES, say
 
 NO_KEYS = re.compile(rf"{PREFIX}(CONFIG|TEST_.*)")  # variables of ours that configure nothing
 SYSTEM_FILE = Path("/etc/orderbridge/config.toml")
 RELATIVE_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/].*)")
 
-# What pydantic finds, in our words. Each says what is right, which is the remedy.
+# What pydantic finds, and which sentence of ours says it. Each says what is right, which is the remedy.
 WORDS = {
-    "missing": "is missing; add it",
-    "literal_error": "must be {expected}",
-    "greater_than": "must be more than {gt:g}",
-    "greater_than_equal": "must be {ge:g} or more",
-    "less_than_equal": "must be {le:g} or less",
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "finite_number": "must be a number",
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "string_type": "must be a text in quotes",
-    "path_type": "must be a text in quotes",
-    "tuple_type": "must be a list; in the environment, number its entries from 0 without a gap",
-    "too_long": "takes {max_length} entries, not more",
-    "model_type": "must be a table of keys",
+    **{kind: kind for kind in ("missing", "literal_error", "greater_than", "greater_than_equal", "less_than_equal")},
+    "too_long": "too_long",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "whole"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "bool"),
+    **dict.fromkeys(("string_type", "path_type"), "string"),
+    "tuple_type": "tuple",
+    "model_type": "table",
 }
 
 Tree = dict[str, Any]
@@ -63,6 +54,7 @@ class _Findings:
     file: Path | None
     origins: dict[Place, str] = field(default_factory=dict)
     problems: dict[Place, str] = field(default_factory=dict)
+    secret_files: list[Path] = field(default_factory=list)
 
     def claim(self, place: Place, origin: str) -> None:
         for below in [other for other in self.origins if other[: len(place)] == place]:
@@ -81,10 +73,12 @@ def load(
     *,
     overrides: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] = os.environ,
+    speaks: Callable[[str], None] = lambda _: None,
 ) -> Settings:
     """The settings of this run, or a ConfigError with one line for each problem.
 
-    `overrides` is the command line: dotted keys (`{"log.level": "debug"}`); None means not given.
+    `overrides` is the command line: dotted keys (`{"log.level": "debug"}`); None means not given. `speaks` is told the
+    configured language before anything is found wrong.
     """
     file = find(path, environ)
     found = _Findings(file)
@@ -94,14 +88,16 @@ def load(
     tree = _merge(in_file, _from_environ(environ, found))
     tree = _merge(tree, _from_command_line(overrides or {}, found))
     if file is None and not tree and not found.problems:
-        raise ConfigError(
-            "No configuration file found. Copy config.example.toml to orderbridge.toml here, or name one with --config."
-        )
+        raise ConfigError(say("config.none_found"))
     tree = _as_lists(tree)
+    language = tree.get("language", Settings.model_fields["language"].default)
+    if language in LANGUAGES:
+        speaks(language)
     _settle(tree, file.parent if file else Path.cwd(), environ, found)
     settings = _validate(tree, found)
     origins = {_dotted(place): origin for place, origin in found.origins.items()}
-    settings._source = Source(file, origins, tuple(_warnings(file, in_file, settings.database.url)))  # noqa: SLF001 - only `load` knows it
+    warnings = tuple(_warnings(file, in_file, settings.database.url, found.secret_files))
+    settings._source = Source(file, origins, warnings)  # noqa: SLF001 - only `load` knows it
     return settings
 
 
@@ -120,17 +116,15 @@ def _read(file: Path) -> Tree:
     try:
         return tomllib.loads(file.read_bytes().decode("utf-8-sig"))  # editors on Windows write a BOM
     except FileNotFoundError:
-        raise ConfigError(
-            f"{file}: there is no such file. Copy config.example.toml there, or name another one."
-        ) from None
+        raise ConfigError(say("config.no_file", file=file)) from None
     except IsADirectoryError:
-        raise ConfigError(f"{file}: is a folder. Name the file in it.") from None
+        raise ConfigError(say("config.folder", file=file)) from None
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror}). Check its owner and mode.") from None
+        raise ConfigError(say("config.unreadable", file=file, reason=error.strerror)) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{file}: is not UTF-8. Save it as UTF-8.") from None
+        raise ConfigError(say("config.not_utf8", file=file)) from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file}: is not valid TOML: {error}. config.example.toml shows how it is written.") from None
+        raise ConfigError(say("config.no_toml", file=file, reason=error)) from None
 
 
 def _from_environ(environ: Mapping[str, str], found: _Findings) -> Tree:
@@ -141,7 +135,7 @@ def _from_environ(environ: Mapping[str, str], found: _Findings) -> Tree:
     try:
         tree = source()
     except SettingsError as error:
-        raise ConfigError(f"{_culprit(error, ours)}: is not valid JSON; write a list like [2, 10, 60]") from None
+        raise ConfigError(say("config.no_json", name=_culprit(error, ours))) from None
     for name in ours:
         place = tuple(name.removeprefix(PREFIX).lower().split("__"))
         found.claim(place, name)
@@ -221,16 +215,18 @@ def _settle_secret(account: Tree, place: Place, folder: Path, environ: Mapping[s
     sources = [name for name in (key, file_key) if name in account]
     sources += [f"systemd credential {credential.name}"] if credential else []
     if not sources:
-        found.problems[place] = f"is missing; give {key}, {file_key} or a systemd credential <account>.{key}"
+        found.problems[place] = say("config.secret_missing", secret=key, file_key=file_key)
     elif len(sources) > 1:
-        found.problems[place] = f"is given more than once ({', '.join(sources)}); keep one"
+        found.problems[place] = say("config.secret_twice", sources=", ".join(sources))
     elif sources != [key]:
         file = credential or folder / str(account[file_key])
         try:
-            account[key] = file.read_text("utf-8").strip()
+            account[key] = file.read_text("utf-8-sig").strip()
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            found.problems[place] = f"{file} cannot be read ({reason}); check {file_key}, its owner and mode"
+            reason = error.strerror if isinstance(error, OSError) else say("config.reason_utf8")
+            found.problems[place] = say("config.secret_file", file=file, reason=reason, file_key=file_key)
+        else:
+            found.secret_files += [] if credential else [file]
         found.claim(place, str(file))
 
 
@@ -253,7 +249,7 @@ def _validate(tree: Tree, found: _Findings) -> Settings:
         if not found.problems:
             return settings
     lines = [f"  {found.line(place)}" for place in sorted(found.problems)]
-    raise ConfigError("\n".join(["The configuration cannot be used:", *lines]))
+    raise ConfigError("\n".join([say("config.unusable"), *lines]))
 
 
 def in_words(error: ValidationError) -> str:
@@ -273,14 +269,14 @@ def _in_words(details: ErrorDetails, place: Place) -> str:
         case "value_error":
             return str(context["error"])
         case known if known in WORDS:
-            return WORDS[known].format(**context)
+            return say(f"config.{WORDS[known]}", **context)
         case _:
             return details["msg"]
 
 
 def _unknown_key(place: Place) -> str:
     near = difflib.get_close_matches(place[-1], _key_names(Settings), 1)
-    return f"there is no such key; {f'did you mean {near[0]}?' if near else 'config.example.toml lists them all'}"
+    return say("config.unknown_near", near=near[0]) if near else say("config.unknown")
 
 
 def _key_names(model: type[BaseModel]) -> list[str]:
@@ -293,13 +289,16 @@ def _key_names(model: type[BaseModel]) -> list[str]:
     return names
 
 
-def _warnings(file: Path | None, in_file: Tree, database: str) -> Iterator[str]:
+def _warnings(file: Path | None, in_file: Tree, database: str, files: Iterable[Path]) -> Iterator[str]:
     secret = any(place[-1] in SECRETS for place, _ in _leaves(in_file))
     url = str(_at(in_file, ("database", "url")))
     if file and (secret or without_password(url) != url) and file.stat().st_mode & S_IROTH:
-        yield f"{file} holds secrets and everybody on this machine can read it; run: chmod o-r {file}"
+        yield say("config.open_file", file=file)
+    for secret_file in dict.fromkeys(files):
+        if _mode(secret_file) & S_IROTH:
+            yield say("config.open_secret", file=secret_file)
     if (kept := sqlite_file(database)) and _mode(kept) & S_IROTH:
-        yield f"{kept} holds customers' data and everybody on this machine can read it; run: chmod o-rwx {kept}*"
+        yield say("config.open_database", file=kept)
 
 
 def _mode(file: Path) -> int:

@@ -16,12 +16,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from orderbridge.config.addresses import secrets_of, without_password
 from orderbridge.errors import StoreError, Unusable
-from orderbridge.store.dialects import USE, of
+from orderbridge.store.dialects import of
 from orderbridge.store.durability import Durability
 from orderbridge.store.failures import is_busy, is_denied, is_refusal, kind, remedy
 from orderbridge.store.tables import metadata
 from orderbridge.store.trouble import Trouble
 from orderbridge.store.workers import Workers
+from orderbridge.texts import say
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -146,14 +147,14 @@ def _engine(url: str, busy_timeout_s: float) -> Engine:
         # An error's text is logged, and a statement's parameters are customers' data.
         engine = create_engine(parsed, hide_parameters=True, **dialect.options(parsed, busy_timeout_s))
     except ArgumentError as error:
-        raise Unusable(f"database.url cannot be read: {error}. Example: sqlite:///orderbridge.db") from error
+        raise Unusable(say("database.no_url", reason=error)) from error
     except ValueError:  # without its text: that quotes what may be a part of the password
-        raise Unusable(
-            "database.url has a port that is no number. Example: postgresql://user:…@host:5432/pos"
-        ) from None
+        raise Unusable(say("database.no_port")) from None
     except (NoSuchModuleError, ModuleNotFoundError) as error:
-        ours = f"Install it: pip install 'orderbridge[{dialect.extra}]'" if dialect.extra else USE
-        raise Unusable(f"The driver for {parsed.get_backend_name()} is missing. {ours}") from error
+        name = parsed.get_backend_name()
+        if not dialect.extra:
+            raise Unusable(say("database.no_url", reason=name)) from error
+        raise Unusable(say("database.no_driver", name=name, extra=dialect.extra)) from error
     dialect.prepare(engine, busy_timeout_s)
     return engine
 
@@ -189,5 +190,5 @@ def open_database(
         said = str(error.orig)
         for secret in secrets_of(url):
             said = said.replace(secret, "***")
-        raise kind(f"The database {without_password(url)} does not answer: {said}. {remedy(error)}") from None
+        raise kind(say("database.no_answer", url=without_password(url), said=said, remedy=remedy(error))) from None
     return database

@@ -66,7 +66,7 @@ def remedy(error: DBAPIError) -> str:
     remedies = [item for one in _all() for item in one.remedies.items()]
     for sign, sentence in remedies:
         if sign in _codes(error):
-            return sentence
+            return say(sentence)
     if is_refusal(error):
         return say("database.refuses")
     if is_busy(error):
@@ -75,5 +75,5 @@ def remedy(error: DBAPIError) -> str:
         return say("database.denied")
     for sign, sentence in remedies:
         if isinstance(sign, str) and sign in str(error.orig):
-            return sentence
+            return say(sentence)
     return say("database.unreachable" if isinstance(error, OperationalError) else "database.unknown")

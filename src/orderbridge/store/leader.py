@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import Unusable
 from orderbridge.store.database import Database
+from orderbridge.texts import say
 
 
 class LeaderLock:
@@ -89,6 +90,6 @@ class LeaderLock:
     def _take_file(self) -> bool:
         if self._file is None:
             path = self._engine.url.database or ""
-            raise Unusable(f"{path} cannot be opened. Let this user write to the file and to its folder.")
+            raise Unusable(say("database.not_opened", path=path))
         self._has_file = self._file.lock()
         return self._has_file

@@ -7,8 +7,8 @@ from functools import cache
 
 from orderbridge.errors import Unusable
 from orderbridge.store.dialects.face import Dialect
+from orderbridge.texts import say
 
-USE = "Use sqlite, postgresql or mysql."
 FAMILIES = ("sqlite", "postgresql", "mysql", "mssql")
 
 
@@ -33,4 +33,4 @@ def of(name: str) -> Dialect:
 
             return mssql.DIALECT
         case _:
-            raise Unusable(f"database.url cannot be read: {name}? {USE} Example: sqlite:///orderbridge.db")
+            raise Unusable(say("database.no_url", reason=name))

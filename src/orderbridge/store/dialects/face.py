@@ -83,7 +83,7 @@ class Dialect:
     full: Signs = frozenset()  # no room is left
     read_only: Signs = frozenset()  # it can be read, and nothing can be written
     denied: Signs = frozenset()  # the user lacks a right, or the password is wrong
-    remedies: Mapping[int | str, str]  # what a technician can do, by a sign or any words of the error
+    remedies: Mapping[int | str, str]  # the sentence of what a technician can do, by a sign or any words of the error
 
     # ---- promises
     durability: Callable[[Connection], Durable]

@@ -24,11 +24,12 @@ from sqlalchemy.types import TypeEngine
 from orderbridge.errors import StoreError
 from orderbridge.store.dialects import servers
 from orderbridge.store.dialects.face import Dialect, Durable, Granting, inserting
+from orderbridge.texts import say
 
 # The driver has no keepalive times; its reading has to outlast a change of the schema.
 LIMITS = {"connect_timeout": 5, "read_timeout": 75, "write_timeout": 20}
 PACKET_TOO_LARGE = 1153  # the server's own number for it
-TOO_LARGE = "The document is larger than the server takes: raise max_allowed_packet there and restart orderbridge."
+TOO_LARGE = "database.too_large"
 _HEADER_BYTES = 64  # more than what the protocol puts before a statement
 _LONGEST_CHARACTER = 4  # bytes
 BUSY_LOOK_S = 0.015
@@ -44,11 +45,8 @@ LOOK = (
 LEAD = "SELECT GET_LOCK(CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), ''))), 0) = 1"  # a name for the whole server
 LED = "SELECT IS_USED_LOCK(CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), ''))))"
 ASK = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
-FLUSH = "Set innodb_flush_log_at_trx_commit = 1; until then no order is acknowledged."
-BINLOG = (
-    "Set sync_binlog = 1, because the binary log is on: after a power cut it decides what was committed. "
-    "Until then no order is acknowledged."
-)
+FLUSH = "database.flush"
+BINLOG = "database.binlog"
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
@@ -106,8 +104,8 @@ def _bytes_of(statement: str | bytes | bytearray) -> int:
 def _durability(connection: Connection) -> Durable:
     flush, log_bin, sync = connection.exec_driver_sql(ASK).one()
     if flush not in {1, 3}:  # 3 is MariaDB's, and waits once more
-        return Durable(FLUSH)
-    return Durable(BINLOG if flush == 1 and log_bin and sync != 1 else None)
+        return Durable(say(FLUSH))
+    return Durable(say(BINLOG) if flush == 1 and log_bin and sync != 1 else None)
 
 
 def _failover(connection: Connection) -> str | None:
@@ -117,22 +115,16 @@ def _failover(connection: Connection) -> str | None:
         for row in connection.exec_driver_sql(f"SHOW GLOBAL {question.replace('%', '%%')}")
     )
     if said.get("wsrep_on") == "ON":
-        return (
-            "Galera: an order is in the memory of the other nodes when it is acknowledged. "
-            "Keep innodb_flush_log_at_trx_commit = 1 on each of them."
-        )
+        return say("failover.galera")
     waits = [
         name for name, value in said.items() if name.endswith(("master_status", "source_status")) and value == "ON"
     ]
     if waits:
-        return "a replica has an order when it is acknowledged (semi-synchronous), as long as one answers in time"
+        return say("failover.semi_synchronous")
     replicas = int(said.get("Slaves_connected", 0))
     if not replicas:
         return None
-    return (
-        f"{replicas} asynchronous replica(s): a failover loses acknowledged orders. Set rpl_semi_sync_master_enabled = ON "
-        "and rpl_semi_sync_master_wait_point = AFTER_SYNC here, rpl_semi_sync_slave_enabled = ON there."
-    )
+    return say("failover.replicas", count=replicas)
 
 
 # ---- together with others --------------------------------------------------------------------------------------------
@@ -148,7 +140,7 @@ def _schema_lock(connection: Connection, _: str) -> Iterator[bool]:
     name = func.concat("orderbridge schema ", func.sha1(func.database()))  # 64 characters at most
     taken = connection.scalar(select(func.get_lock(name, 0)))
     if taken is None:
-        raise StoreError("The server gives no lock for the schema (GET_LOCK failed). See its error log.")
+        raise StoreError(say("schema.no_lock"))
     if not taken:
         yield False
         return

@@ -21,6 +21,7 @@ from orderbridge.store.dialects.face import (
     Durable,
     Granting,
 )
+from orderbridge.texts import say
 
 # A server that vanishes without a word (power, cable, firewall) is noticed within half a minute, not within hours.
 LIMITS = {
@@ -44,8 +45,8 @@ WORKER = (
     "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     " AND application_name LIKE 'orderbridge %%' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
 )
-FSYNC = "PostgreSQL runs with fsync = off: a power cut loses orders. Set fsync = on."
-SESSION = "A trigger or a pooler sets synchronous_commit = {} in our session. It was set on again; correct the cause."
+FSYNC = "database.fsync"
+SESSION = "database.session"
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
@@ -110,10 +111,7 @@ def _without_values(context: ExceptionContext) -> None:
 def _check(connection: Connection) -> None:
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     if encoding != "UTF8":
-        raise Unusable(
-            f"The database's encoding is {encoding}, which cannot hold every order. "
-            "Make one for orderbridge with ENCODING 'UTF8' TEMPLATE template0."
-        )
+        raise Unusable(say("database.encoding", encoding=encoding))
 
 
 # ---- promises --------------------------------------------------------------------------------------------------------
@@ -121,7 +119,7 @@ def _check(connection: Connection) -> None:
 
 def _durability(connection: Connection) -> Durable:
     fsync, waits, _ = connection.exec_driver_sql(ASK).one()
-    return Durable(FSYNC if fsync == "off" else None, None if waits in WAITS else SESSION.format(waits))
+    return Durable(say(FSYNC) if fsync == "off" else None, None if waits in WAITS else say(SESSION, value=waits))
 
 
 def _failover(connection: Connection) -> str | None:
@@ -131,13 +129,10 @@ def _failover(connection: Connection) -> str | None:
     if not standbys and not names:
         return None
     if names and not {"async", "potential"}.issuperset(standbys):
-        return f"an order is on a standby when it is acknowledged (synchronous_standby_names = {names})"
+        return say("failover.synchronous", names=names)
     if names:
-        return f"no standby of synchronous_standby_names = {names} is connected: commits wait for one"
-    return (
-        f"{len(standbys)} asynchronous standby(s): a failover loses acknowledged orders. "
-        "Set synchronous_standby_names, for example 'ANY 1 (*)'."
-    )
+        return say("failover.none_connected", names=names)
+    return say("failover.standbys", count=len(standbys))
 
 
 # ---- together with others --------------------------------------------------------------------------------------------

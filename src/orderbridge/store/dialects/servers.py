@@ -20,9 +20,9 @@ UUID_PARTS = (8, 4, 4, 4, 12)
 UUID_PATTERN = "^" + "-".join(f"[0-9a-f]{{{part}}}" for part in UUID_PARTS) + "$"
 OPTIONS: Mapping[str, Any] = {"isolation_level": "READ COMMITTED"}
 IDLE_S = 1.0  # of a session: then it is asked before it is used
-FULL = "The server's disk is full: make room."
-TOO_MANY = "The server has no connection left: raise its limit (max_connections), or end programs that hold some."
-STANDBY = "The server takes no writes: it may be a standby. Name the one that does in database.url, or let it write."
+FULL = "database.server_full"
+TOO_MANY = "database.too_many"
+STANDBY = "database.standby"
 
 _log = structlog.get_logger("orderbridge.store.wake")
 

@@ -34,14 +34,8 @@ from orderbridge.texts import say
 LOOK_MS = 20  # SQLite looks after 1, 3 and 8 ms, and then we let it begin anew
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
 SYNCHRONOUS_FULL = 2
-WAL = (
-    "Somebody has switched WAL or synchronous off for the SQLite file. Start orderbridge anew; nobody else may do that."
-)
-DAMAGED = (
-    "Nothing was written to it. Stop the POS, keep a copy of the file, and put a backup in its place, "
-    "or rescue what can be read: sqlite3 FILE .recover"
-)
-_NO_DATABASE = f"The file is no SQLite file (name another one in database.url) or damaged. {DAMAGED}"
+WAL = "database.wal_off"
+_NO_DATABASE = "database.no_database"
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
@@ -68,10 +62,7 @@ def _prepare_connection(connection: Any, _: Any) -> None:
     cursor.execute("PRAGMA schema_version").fetchone()
     cursor.close()
     if mode != "wal":
-        raise StoreError(
-            f"The SQLite file cannot use WAL (journal mode is {mode}). Put it on a local disk: a network file system "
-            "cannot be shared safely."
-        )
+        raise StoreError(say("database.no_wal", mode=mode))
 
 
 def _begin(busy_timeout_s: float, connection: Connection) -> None:
@@ -106,10 +97,7 @@ def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
     if path in {"", ":memory:"} or path.startswith("file:"):
         return None
     if (kind := network_kind(path)) is not None:
-        raise Unusable(
-            f"The SQLite file {path} lies on a network file system ({kind}), which cannot be shared safely. "
-            "Put it on a local disk of the machine on which the POS runs, or use PostgreSQL or MariaDB."
-        )
+        raise Unusable(say("database.network", path=path, kind=kind))
     refuse_orphaned_wal(path)
     if not makes_file and not Path(path).exists():
         if not Path(path).parent.is_dir():
@@ -121,7 +109,7 @@ def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
         file = SqliteFile(path)
     except OSError as error:
         if error.errno in {errno.EMFILE, errno.ENFILE}:
-            raise StoreError(f"{path} cannot be opened: too many files are open. Raise LimitNOFILE.") from error
+            raise StoreError(say("database.too_many_files", path=path)) from error
         return None
     file.watch(engine)
     return file
@@ -148,7 +136,7 @@ def _check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
     except DatabaseError as error:
         found = str(error.orig)
     if found is not None:
-        raise StoreError(f"The SQLite file {path} is damaged ({found}). {DAMAGED}")
+        raise StoreError(say("database.damaged", path=path, found=found))
 
 
 def _damage(tables: frozenset[str], connection: Connection) -> str | None:
@@ -168,20 +156,20 @@ def _damage(tables: frozenset[str], connection: Connection) -> str | None:
 
 BUSY = frozenset({"database is locked", "database table is locked"})
 REMEDIES: Mapping[int | str, str] = {
-    "disk is full": "The disk is full or failing: make room.",
-    "disk I/O error": "The disk is full or failing: make room.",
-    "unable to open database file": "Make the folder and let this user write to it. If it is so: its disk or volume is mounted read-only.",
+    "disk is full": "database.disk_full",
+    "disk I/O error": "database.disk_full",
+    "unable to open database file": "database.cannot_open",
     "file is not a database": _NO_DATABASE,
     "malformed": _NO_DATABASE,
-    "readonly": "Let this user write to the file and to its folder.",
-    "no such table": "A trigger or a view names a table that is not there: mend it.",
+    "readonly": "database.readonly",
+    "no such table": "database.no_such_table",
 }
 
 
 def _durability(connection: Connection) -> Durable:
     mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
     synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar()
-    return Durable(None if mode == "wal" and (synchronous or 0) >= SYNCHRONOUS_FULL else WAL)
+    return Durable(None if mode == "wal" and (synchronous or 0) >= SYNCHRONOUS_FULL else say(WAL))
 
 
 def _worker(connection: Connection) -> str | None:

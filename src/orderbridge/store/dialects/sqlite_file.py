@@ -18,15 +18,12 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from orderbridge.errors import FileLost, StoreError, Unusable
+from orderbridge.texts import say
 
 Identity = tuple[int, int]  # device and inode
 
 BESIDE = ("-wal", "-shm")  # SQLite gives them the file's own mode
 NEW_FILE = 0o660  # less umask: customers' data, for this user and the group of the POS
-REMEDY = (
-    "Nothing more is written or acknowledged. Orders that the file lacks are in the one that was taken away and in its "
-    "-wal: keep both. Restore a file only while orderbridge and the POS are stopped, its -wal together with it, then start again."
-)
 
 
 @dataclass(slots=True)
@@ -49,10 +46,7 @@ def refuse_orphaned_wal(path: str) -> None:
     """
     wal = Path(os.path.realpath(path) + "-wal")
     if not Path(path).exists() and wal.exists() and wal.stat().st_size:
-        raise Unusable(
-            f"{path} is not there, and its -wal is: acknowledged orders may be in it, and a new file would destroy it. "
-            "Put the file back beside it; or, to begin without it, take -wal and -shm out of the folder and keep them."
-        )
+        raise Unusable(say("database.orphaned_wal", path=path))
 
 
 class SqliteFile:
@@ -93,8 +87,8 @@ class SqliteFile:
 
     def _expect(self, suffix: str, expected: Identity | None, found: Identity | None) -> None:
         if found != expected:
-            what = "been removed or moved away" if found is None else "been replaced by another file"
-            raise FileLost(f"{self._named}{suffix} has {what} while orderbridge had it open. {REMEDY}")
+            key = "database.file_removed" if found is None else "database.file_replaced"
+            raise FileLost(f"{say(key, file=f'{self._named}{suffix}')} {say('database.file_lost')}")
 
     def lock(self) -> bool:
         """Take the lock on the file itself, which its holder's death ends. False: another daemon has it."""
@@ -108,7 +102,7 @@ class SqliteFile:
             pass
         except OSError as error:
             kind = Unusable if isinstance(error, PermissionError) else StoreError
-            raise kind(f"{beside} cannot be made ({error.strerror}). Let this user write to that folder.") from error
+            raise kind(say("database.lock_file", file=beside, reason=error.strerror)) from error
         finally:
             if not taken:
                 self._leave_beside()
@@ -125,7 +119,7 @@ class SqliteFile:
             except BlockingIOError:
                 return False
             except OSError as error:
-                raise StoreError(f"{self.path} cannot be locked ({error.strerror}). Put it on a local disk.") from error
+                raise StoreError(say("database.no_locks", path=self.path, reason=error.strerror)) from error
             file.holder = self
             file.users += 1  # the lock outlives its Database over a reload
             return True
