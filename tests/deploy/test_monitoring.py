@@ -1,0 +1,73 @@
+"""What is shipped for Prometheus and Grafana names what /metrics shows, and its alerts are raised when they should be."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orderbridge.observe.metrics import FAMILIES, Kind
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+ALERTS, TESTS, DASHBOARD = (
+    DEPLOY / "prometheus" / "alerts.yml",
+    DEPLOY / "prometheus" / "alerts_test.yml",
+    DEPLOY / "grafana" / "dashboard.json",
+)
+OF_PROCESS = {"process_resident_memory_bytes", "process_start_time_seconds"}
+# A selector, as {instance="a", code="b"} behind a name; what stands in quotes there is a value.
+SELECTED = re.compile(r"(orderbridge_\w+|process_\w+)\s*(?:\{([^}]*)\})?")
+
+
+def shown() -> dict[str, set[str]]:
+    """Every series' name, with its labels."""
+    found = {name: set() for name in OF_PROCESS}
+    for family in FAMILIES:
+        suffixes = ("_bucket", "_sum", "_count") if family.kind == Kind.HISTOGRAM else ("",)
+        for suffix in suffixes:
+            found[family.name + suffix] = {*family.labels, *({"le"} if suffix == "_bucket" else set())}
+    return found
+
+
+def named(text: str) -> list[tuple[str, set[str]]]:
+    return [
+        (match[1], set(re.findall(r'(\w+)\s*(?:=|!=|=~|!~)\s*"', match[2] or ""))) for match in SELECTED.finditer(text)
+    ]
+
+
+@pytest.mark.parametrize("file", [ALERTS, TESTS, DASHBOARD], ids=lambda file: file.name)
+def test_every_name_and_label_is_one_that_is_shown(file: Path) -> None:
+    text = file.read_text("utf-8").replace('\\"', '"').replace("orderbridge_duration", "")
+    there = shown()
+    names = named(text)
+    assert names
+    for name, labels in names:
+        if name == "orderbridge_database_duration_seconds":  # in a sentence for people
+            continue
+        assert name in there, name
+        assert labels <= there[name] | {"instance", "job"}, name
+
+
+def test_the_dashboard_has_a_panel_for_every_family() -> None:
+    text = DASHBOARD.read_text("utf-8")
+    json.loads(text)
+    assert [family.name for family in FAMILIES if family.name not in text] == []
+
+
+def test_every_alert_is_tested_in_both_ways() -> None:
+    alerts = set(re.findall(r"- alert: (\w+)", ALERTS.read_text("utf-8")))
+    text = TESTS.read_text("utf-8")
+    silent = set(re.findall(r"alertname: (\w+), exp_alerts: \[\]", text))
+    raised = set(re.findall(r"alertname: (\w+)\n\s+exp_alerts:\n", text))
+    assert silent == raised == alerts
+
+
+def test_promtool_agrees() -> None:
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    for command in (("check", "rules", ALERTS.name), ("test", "rules", TESTS.name)):
+        ran = subprocess.run([tool, *command], cwd=ALERTS.parent, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
