@@ -13,7 +13,18 @@ from orderbridge.model import ActionState
 from orderbridge.rules.health import Code
 from orderbridge.texts import LANGUAGES, SAME, SENTENCES, VERDICTS, language_of, problem_text, say, text
 
-PARTS = ("arguments.", "status.", "check.", "label.", "mark.", "config.", "day.", "story.")  # of a sentence or a line
+PARTS = (
+    "arguments.",
+    "status.",
+    "check.",
+    "label.",
+    "mark.",
+    "config.",
+    "day.",
+    "story.",
+    "states.",
+    "lights.",
+)  # of a sentence or a line
 TURKISH = re.compile(r"[çğıöşüÇĞİÖŞÜ]")
 TEXTS = [file.read_text("utf-8") for file in Path(orderbridge.__file__).parent.rglob("*.py")]
 SOURCE = [ast.parse(text) for text in TEXTS]

@@ -125,7 +125,9 @@ def test_the_status_counts_what_waits(run, pos):
     assert told["orders"] == {"new": 1, "changed": 1, "open": 2}
     assert (told["actions_unfinished"], told["quarantined"]) == (1, 1)
     lines = run("status").out.splitlines()
-    assert {"orders new: 1", "orders open: 2", "actions unfinished: 1", "quarantined: 1"} <= set(lines)
+    assert "orders: 1 new, 1 changed, 2 open: RECEIVED 2" in lines
+    assert "quarantine: 1" in lines
+    assert any(line.startswith("actions: 1 waiting, 0 failed within a day, the oldest") for line in lines)
 
 
 def test_times_are_shown_as_the_columns_write_them(run, pos):

@@ -100,10 +100,11 @@ def show_rows(rows: Iterable[Mapping[str, Any]], *, machine: bool, empty: str) -
     elif not listed:
         click.echo(empty, err=True)
     else:
-        click.echo("\n".join(_table(listed)))
+        click.echo("\n".join(table(listed)))
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Columns under their names, of rows that all have the same ones."""
     names = list(rows[0])
     cells = [[_cell(row[name]) for name in names] for row in rows]
     widths = [max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)]

@@ -1,112 +1,12 @@
-"""Looking: status, orders, order KEY, quarantine."""
-
-from typing import Any
+"""Looking: orders, order KEY, quarantine."""
 
 import click
 
 from orderbridge.cli.common import Context, as_json, plain, show_json, show_rows
-from orderbridge.texts import say
 
 ALL = "See `orderbridge orders --all`."
 
 pass_context = click.make_pass_decorator(Context)
-
-MOST_LINES = 5  # of one code; --json has them all
-MOST_ACCOUNTS = 20  # on one screen; of more, only those with a problem
-LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
-
-
-@click.command()
-@as_json
-@pass_context
-def status(context: Context, as_json: bool) -> None:
-    """How it stands: problems, accounts, orders, outbox. Exit code 1 when something is wrong."""
-    facts = _status(context)
-    found = facts["problems"]
-    if as_json:
-        show_json(facts)
-    else:
-        _show_problems(found)
-        _show_accounts(facts["accounts"])
-        if any(one["code"] == "not_polling" for one in found):
-            click.echo(f"An account above is not being polled. {say('command.is_it_running')}", err=True)
-        for name, value in {
-            **{f"orders {key}": number for key, number in facts["orders"].items()},
-            "actions unfinished": facts["actions_unfinished"],
-            "quarantined": facts["quarantined"],
-        }.items():
-            click.echo(f"{name}: {value}")
-    raise SystemExit(1 if found else 0)
-
-
-def _status(context: Context) -> dict[str, Any]:
-    from orderbridge.clock import SystemClock
-    from orderbridge.jobs.health import described, open_problems
-    from orderbridge.store import accounts, orders, quarantine, schema, unfinished
-
-    settings = context.settings
-    database = context.database()
-    try:
-        database.read_now(schema.check)
-        unsafe = database.check_durability()
-        listed, counts, waiting, kept, found = database.read_now(
-            lambda tx: (
-                accounts.overview(tx, [account.fingerprint for account in settings.accounts]),
-                orders.counts(tx),
-                unfinished.count_unfinished(tx),
-                quarantine.count_unresolved(tx),
-                open_problems(tx, settings, SystemClock().now(), unsafe=unsafe),
-            )
-        )
-    finally:
-        database.close()
-    ill = {one.subject for one in found}
-    return {
-        "healthy": not found,
-        "light": LIGHTS[found[0].severity if found else "healthy"],
-        "problems": [described(one, settings.language) for one in found],
-        "accounts": [account | {"healthy": account["name"] not in ill} for account in listed],
-        "orders": counts,
-        "actions_unfinished": waiting,
-        "quarantined": kept,
-    }
-
-
-def _show_problems(found: list[dict[str, Any]]) -> None:
-    """The light, then each problem with since when, why and what to do."""
-    if not found:
-        click.echo(click.style("healthy", fg="green"))
-        return
-    light = LIGHTS[found[0]["severity"]]
-    click.echo(click.style(f"NEEDS A LOOK ({light})", fg=light))
-    for code in dict.fromkeys(one["code"] for one in found):
-        alike = [one for one in found if one["code"] == code]
-        for one in alike[:MOST_LINES]:
-            click.echo(f"  {_problem_line(one)}")
-        if len(alike) > MOST_LINES:
-            click.echo(f"  … {code}: {len(alike) - MOST_LINES} more, see --json")
-        click.echo(f"    {alike[0]['cause']} {alike[0]['remedy']}")
-
-
-def _show_accounts(listed: list[dict[str, Any]]) -> None:
-    shown = listed
-    if len(listed) > MOST_ACCOUNTS:
-        ill = [account for account in listed if not account["healthy"]]
-        shown = ill[:MOST_ACCOUNTS]
-        click.echo(f"accounts: {len(listed)}, with a problem: {len(ill)}")
-    if shown or not listed:
-        show_rows(shown, machine=False, empty=f"No account has polled yet. {say('command.is_it_running')}")
-
-
-def _problem_line(one: dict[str, Any]) -> str:
-    parts = [
-        one["code"],
-        *([one["subject"]] if one["subject"] else []),
-        *([f"({one['count']})"] if one["count"] > 1 else []),
-        *([f"since {str(plain(one['since']))[:19]} UTC"] if one["since"] else []),
-        *([f"[{' '.join(one['detail'].split())}]"] if one["detail"] else []),
-    ]
-    return click.style(" ".join(parts), fg=LIGHTS[one["severity"]])
 
 
 @click.command()
@@ -217,4 +117,4 @@ def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> N
     raise SystemExit(any(one.outcome in {Outcome.KEPT, Outcome.WAITS, Outcome.FOREIGN} for one in done))
 
 
-COMMANDS = (status, orders, order, quarantine)
+COMMANDS = (orders, order, quarantine)

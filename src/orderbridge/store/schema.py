@@ -123,6 +123,14 @@ def check(connection: Connection) -> None:
         raise StoreError(say("schema.not_current"))
 
 
+def check_known(connection: Connection) -> None:
+    """Refuse a database that has none of our tables, or those of a newer program. An older schema can be looked at."""
+    found = current(connection)
+    if found is None:
+        check(connection)
+    _refuse_unknown(found)
+
+
 def migrate(connection: Connection, revision: str = "head") -> None:
     """Run the migrations up to `revision`, inside the caller's transaction."""
     from alembic import command  # noqa: PLC0415 - half a second, and only needed when there is something to do

@@ -1,0 +1,252 @@
+"""`orderbridge status`: how it stands, on one screen, the worst first.
+
+It says what it can: without a daemon, on a file that cannot be written, on the schema of another version. What could not
+be read is named, and is a problem by itself.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import click
+
+from orderbridge.cli.common import Context, as_json, show_json, table
+from orderbridge.cli.times import ago, local
+from orderbridge.texts import say
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from orderbridge.config import Settings
+    from orderbridge.store.database import Database
+
+pass_context = click.make_pass_decorator(Context)
+
+MOST_LINES = 5  # of one code; --json has them all
+MOST_ACCOUNTS = 20  # on one screen; of more, only the first of those with a problem
+WORST_ACCOUNTS = 8
+MOST_DETAIL = 300  # characters: an error may quote a page
+LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
+
+
+@click.command()
+@click.option("--watch", is_flag=True, help="Show it again every 2 seconds, until Ctrl-C.")
+@as_json
+@pass_context
+def status(context: Context, watch: bool, as_json: bool) -> None:
+    """How it stands: problems, accounts, orders, outbox. Exit code 1 when something is wrong."""
+    if watch and not as_json:
+        from orderbridge.cli.watching import watch as keep_watching
+
+        raise SystemExit(keep_watching(lambda: _look(context)))
+    facts = look(context)
+    if as_json:
+        show_json(facts)
+    else:
+        for line in lines(facts):
+            click.echo(line)
+        if any(one["code"] == "not_polling" for one in facts["problems"]):
+            click.echo(say("status.not_polled", running=say("command.is_it_running")), err=True)
+    raise SystemExit(0 if facts["healthy"] else 1)
+
+
+def _look(context: Context) -> tuple[bool, list[str]]:
+    """For --watch: also while the database is away."""
+    from sqlalchemy.exc import DBAPIError
+
+    from orderbridge.errors import OrderbridgeError
+
+    try:
+        facts = look(context)
+    except (OrderbridgeError, DBAPIError) as error:
+        said = str(getattr(error, "orig", error))
+        return False, [click.style(f"{say('status.red')}: {said}", fg="red")]
+    return facts["healthy"], list(lines(facts))
+
+
+# ---- the facts -------------------------------------------------------------------------------------------------------
+
+
+def look(context: Context) -> dict[str, Any]:
+    """Everything that `--json` shows. Raises StoreError when the database cannot be opened at all."""
+    from orderbridge.clock import SystemClock
+    from orderbridge.store import schema
+
+    settings = context.settings
+    now = SystemClock().now()
+    database = context.database()
+    try:
+        database.read_now(schema.check_known)
+        parts, unread = _parts(database, settings, now)
+    finally:
+        database.close()
+    problems = parts["problems"]
+    ill = {one["subject"] for one in problems}
+    listed = [one | {"healthy": one["name"] not in ill} for one in _accounts(parts)]
+    is_well = not problems and not unread
+    worst = problems[0]["severity"] if problems else "severe" if unread else "healthy"
+    return {
+        "healthy": is_well,
+        "light": LIGHTS[worst],
+        "at_utc": now,
+        "timezone": settings.marketplace.timezone,
+        "problems": problems,
+        "unread": unread,
+        "accounts": sorted(listed, key=lambda one: (one["healthy"], one["name"])),
+        "orders": parts["counts"],
+        "open_orders": parts["open_orders"],
+        "outbox": parts["outbox"],
+        "actions_unfinished": (parts["outbox"] or {}).get("waiting"),
+        "quarantined": None if parts["quarantined"] is None else sum(parts["quarantined"].values()),
+        "pos_seen_utc": parts["pos_seen"],
+    }
+
+
+def _parts(database: "Database", settings: "Settings", now: datetime) -> tuple[dict[str, Any], dict[str, str]]:
+    """By name; and why one could not be read, which is none then."""
+    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+    from orderbridge.errors import FileLost, StoreError
+    from orderbridge.jobs.health import described, open_problems
+    from orderbridge.store import accounts, orders, overview, schema
+
+    def problems(tx: "Connection") -> list[dict[str, Any]]:
+        found = open_problems(tx, settings, now, unsafe=database.durability.judge(tx))
+        return [described(one, settings.language) for one in found]
+
+    fingerprints = [account.fingerprint for account in settings.accounts]
+    readers: dict[str, Callable[[Connection], Any]] = {
+        "schema": schema.check,
+        "problems": problems,
+        "accounts": lambda tx: accounts.overview(tx, fingerprints),
+        "counts": orders.counts,
+        "open_orders": overview.open_orders,
+        "outbox": lambda tx: overview.outbox(tx, now),
+        "quarantined": overview.quarantined,
+        "pos_seen": overview.pos_seen,
+    }
+    parts: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    for name, read in readers.items():
+        try:
+            parts[name] = database.read_now(read)
+        except FileLost:
+            raise
+        except (StoreError, SQLAlchemyError) as error:
+            parts[name] = None
+            unread[name] = " ".join(str(error.orig if isinstance(error, DBAPIError) else error).split())
+    return parts | {"problems": parts["problems"] or [], "accounts": parts["accounts"] or []}, unread
+
+
+def _accounts(parts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each with what it has."""
+    mine: dict[str, list[dict[str, Any]]] = {}
+    for one in parts["open_orders"] or []:
+        mine.setdefault(one["account"], []).append(one)
+    for account in parts["accounts"]:
+        name = account["name"]
+        counted = mine.get(name, [])
+        yield account | {
+            "open": {one["status"]: one["count"] for one in counted},
+            "oldest_unanswered_utc": next((one["oldest"] for one in counted if one["status"] == "RECEIVED"), None),
+            "quarantined": (parts["quarantined"] or {}).get(name, 0),
+        }
+
+
+# ---- for people ------------------------------------------------------------------------------------------------------
+
+
+def lines(facts: dict[str, Any]) -> Iterator[str]:
+    """The screen, from top to bottom."""
+    now, zone = facts["at_utc"], ZoneInfo(facts["timezone"])
+    yield _head(facts)
+    yield from _problems(facts["problems"], now, zone)
+    for name, why in facts["unread"].items():
+        yield click.style("  " + say("status.unread", what=name, why=why[:MOST_DETAIL]), fg="red")
+    yield ""
+    yield from _account_lines(facts["accounts"], now, zone)
+    yield from _sums(facts, now, zone)
+
+
+def _head(facts: dict[str, Any]) -> str:
+    light = facts["light"]
+    if facts["healthy"]:
+        return click.style(say("status.healthy"), fg=light)
+    return click.style(say("status.needs_a_look", light=say(f"lights.{light}")), fg=light)
+
+
+def _problems(found: list[dict[str, Any]], now: datetime, zone: ZoneInfo) -> Iterator[str]:
+    """Each with since when, why and what to do; of many alike a few."""
+    for code in dict.fromkeys(one["code"] for one in found):
+        alike = [one for one in found if one["code"] == code]
+        for one in alike[:MOST_LINES]:
+            yield "  " + _problem(one, now, zone)
+        if len(alike) > MOST_LINES:
+            yield "  … " + say("status.more", code=code, count=len(alike) - MOST_LINES)
+        yield f"    {alike[0]['cause']} {alike[0]['remedy']}"
+
+
+def _problem(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> str:
+    since = one["since"]
+    parts = [
+        one["code"],
+        *([one["subject"]] if one["subject"] else []),
+        *([f"({one['count']})"] if one["count"] > 1 else []),
+        *([say("status.since_when", time=local(since, zone, now), ago=ago(since, now))] if since else []),
+        *([f"[{' '.join(one['detail'].split())[:MOST_DETAIL]}]"] if one["detail"] else []),
+    ]
+    return click.style(" ".join(parts), fg=LIGHTS[one["severity"]])
+
+
+def _account_lines(listed: list[dict[str, Any]], now: datetime, zone: ZoneInfo) -> Iterator[str]:
+    shown = listed
+    if len(listed) > MOST_ACCOUNTS:
+        ill = [account for account in listed if not account["healthy"]]
+        shown = ill[:WORST_ACCOUNTS]
+        yield say("status.many_accounts", count=len(listed), ill=len(ill))
+    if shown:
+        yield from table([_account(one, now, zone) for one in shown])
+        yield ""
+    elif not listed:
+        yield say("status.no_account", running=say("command.is_it_running"))
+
+
+def _account(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> dict[str, str]:
+    waits, token = one["oldest_unanswered_utc"], one["token_expires_utc"]
+    good = one["last_poll_ok_utc"]
+    return {
+        say("status.account"): one["name"][:24],
+        say("status.state"): say(f"states.{one['state']}") if one["state"] in STATES else one["state"],
+        say("status.good_poll"): ago(good, now) if good else "-",
+        say("status.token_until"): local(token, zone, now) if token and token > now else "-",
+        say("status.open"): str(sum(one["open"].values())),
+        say("status.unanswered"): ago(waits, now) if waits else "-",
+        say("status.quarantine"): str(one["quarantined"]),
+    }
+
+
+STATES = frozenset({"new", "ok", "failing", "unreachable", "login_refused"})
+
+
+def _sums(facts: dict[str, Any], now: datetime, zone: ZoneInfo) -> Iterator[str]:
+    counts, outbox, seen = facts["orders"], facts["outbox"], facts["pos_seen_utc"]
+    if counts is not None:
+        by_status: dict[str, int] = {}
+        for one in facts["open_orders"] or []:
+            by_status[one["status"]] = by_status.get(one["status"], 0) + one["count"]
+        listed = ", ".join(f"{status} {count}" for status, count in sorted(by_status.items()))
+        yield say("status.orders", **counts) + (f": {listed}" if listed else "")
+    if outbox is not None:
+        oldest = outbox["oldest_utc"]
+        waits = say("status.oldest", ago=ago(oldest, now)) if oldest else ""
+        yield say("status.actions", waiting=outbox["waiting"], failed=outbox["failed_last_day"]) + waits
+    if facts["quarantined"] is not None:
+        yield say("status.in_quarantine", count=facts["quarantined"])
+    if seen is not None:
+        yield say("status.pos_seen", time=local(seen, zone, now), ago=ago(seen, now))
+    elif "pos_seen" not in facts["unread"]:
+        yield say("status.pos_never_seen")
+
+
+COMMANDS = (status,)

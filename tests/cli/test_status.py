@@ -1,0 +1,183 @@
+"""`orderbridge status` as a screen: local times, what each account has, bounded, and what it can say when little works."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from tests.cli.shell import account, document
+from tests.cli.test_looking import ago, put_account
+from tests.store.samples import NOW_TEXT, key, put, put_action, put_order
+
+from orderbridge.cli import times
+from orderbridge.cli.watching import watch
+
+ISTANBUL = ZoneInfo("Europe/Istanbul")
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "back, said",
+    [
+        (0, "0 s ago"),
+        (119, "119 s ago"),
+        (120, "2 min ago"),
+        (7200, "2 h ago"),
+        (172_800, "2 d ago"),
+        (-1, "0 s ago"),
+        (-300, "5 min ahead, a clock was set"),
+    ],
+)
+def test_how_long_ago(back, said):
+    assert times.ago(NOW - timedelta(seconds=back), NOW) == said
+
+
+def test_times_are_those_of_the_restaurant():
+    assert times.local(NOW, ISTANBUL, NOW) == "15:00:00"
+    assert times.local(NOW - timedelta(days=1), ISTANBUL, NOW) == "2026-02-28 15:00"
+
+
+def test_an_account_is_told_with_what_it_has(run, pos):
+    put_account(pos, token_expires_utc=ago(-3600))
+    put_order(pos, key(1), status_id=1, received_utc=ago(60), changed_utc=ago(60))
+    put_order(pos, key(2), status="CONFIRMED", status_id=2, pos_revision=1, received_utc=ago(60), changed_utc=ago(40))
+    told = run("status", "--json").json
+    (one,) = told["accounts"]
+    assert one["open"] == {"RECEIVED": 1, "CONFIRMED": 1}
+    assert one["oldest_unanswered_utc"][:16] == ago(60)[:16]
+    out = run("status").out
+    head, line = next(
+        (head, line)
+        for head, line in zip(out.splitlines(), out.splitlines()[1:], strict=False)
+        if head.startswith("account")
+    )
+    assert head.split("  ")[0] == "account"
+    assert re.search(r"kadikoy +ok +\d+ s ago +\d\d:\d\d:\d\d +2 +\d+ s ago +0", line)
+    assert max(map(len, out.splitlines())) <= 80
+    assert re.search(r"POS last seen writing: \d\d:\d\d:\d\d or later \(\d+ s ago\)", out)
+
+
+@pytest.mark.parametrize(
+    "hand, seen",
+    [
+        ({"created_by": None}, True),
+        ({"created_by": "command line"}, False),
+        ({"request_id": "auto:x"}, False),
+    ],
+)
+def test_only_a_tills_own_hand_counts_as_the_pos(hand, seen, run, pos):
+    put_account(pos)
+    put_action(pos, "activate_food", state="done", **hand)
+    assert (run("status", "--json").json["pos_seen_utc"] is not None) == seen
+    assert ("POS was never seen writing" in run("status").out) != seen
+
+
+def test_a_till_that_has_read_a_revision_wrote_after_it_was_made(run, pos):
+    put_account(pos)
+    put_order(pos, pos_revision=1, revision=1, ended_utc=NOW_TEXT, changed_utc="2026-03-01 11:00:00.000")
+    assert run("status", "--json").json["pos_seen_utc"] == "2026-03-01 11:00:00.000"
+
+
+def test_a_problem_is_told_in_local_time(run, pos):
+    since = ago(200)
+    put_account(pos, state="login_refused", last_poll_ok_utc=since)
+    local = datetime.fromisoformat(since).replace(tzinfo=UTC).astimezone(ISTANBUL)
+    assert f"since {local:%H:%M:%S} (3 min ago)" in run("status").out
+
+
+def test_thousands_of_accounts_are_one_screen_the_worst_first(run, configure, pos):
+    names = [f"b{number:04}" for number in range(1000)]
+    configure(document(accounts="".join(account(name, f"secret-of-{name}") for name in names)))
+    for name in names:
+        put_account(
+            pos, name, f"secret-of-{name}", state="failing" if name > "b0100" else "ok", last_poll_ok_utc=ago(500)
+        )
+    out = run("status").out
+    assert len(out.splitlines()) <= 40
+    assert not run("status", "--json").json["accounts"][0]["healthy"]
+
+
+def test_everything_is_said_in_turkish(run, configure, pos):
+    configure(document().replace('language = "en"', 'language = "tr"'))
+    put_account(pos, state="login_refused")
+    put(
+        pos,
+        "delivery_quarantine",
+        account="kadikoy",
+        payload="?",
+        payload_hash="d",
+        reason="not_json",
+        first_seen_utc=NOW_TEXT,
+        last_seen_utc=NOW_TEXT,
+    )
+    out = run("status").out
+    assert "BAKILMASI GEREK (kırmızı)" in out
+    english = {"account", "good", "poll", "since", "ago", "orders", "actions", "waiting", "never", "seen", "open"}
+    assert english & set(re.findall(r"[a-z]+", out)) == set()
+
+
+def test_of_an_older_schema_it_says_what_it_can(run, pos):
+    put_account(pos)
+    put_order(pos, key(1), received_utc=ago(5), changed_utc=ago(5))
+    pos.execute("UPDATE delivery_schema_version SET version_num = '0001'")
+    pos.execute("DROP TABLE delivery_quarantine")
+    ended = run("status")
+    assert ended.code == 1
+    assert "could not be read: schema" in ended.out
+    assert "could not be read: quarantined" in ended.out
+    assert "kadikoy" in ended.out
+    assert "1 open" in ended.out
+    assert run("status", "--json").json["light"] == "red"
+
+
+def test_a_file_that_cannot_be_written_can_be_looked_at(run, pos, path):
+    put_account(pos)
+    path.chmod(0o400)
+    assert "kadikoy" in run("status").out
+
+
+def test_a_writer_that_holds_the_file_holds_nobody_up_who_looks(run, pos):
+    put_account(pos)
+    pos.execute("BEGIN IMMEDIATE")
+    assert run("status").code == 0
+    pos.execute("ROLLBACK")
+
+
+# ---- --watch ---------------------------------------------------------------------------------------------------------
+
+
+def test_watching_without_a_terminal_tells_changes_and_ends_with_ctrl_c(capsys):
+    screens = iter([(True, ["healthy", "5 s ago"]), (True, ["healthy", "7 s ago"]), (False, ["RED", "9 s ago"])])
+
+    def pause(_: float) -> None:
+        if shown == 3:
+            raise KeyboardInterrupt
+
+    shown = 0
+
+    def look() -> tuple[bool, list[str]]:
+        nonlocal shown
+        shown += 1
+        return next(screens)
+
+    assert watch(look, pause) == 1
+    out = capsys.readouterr().out
+    assert (out.count("---"), out.count("healthy"), out.count("RED")) == (2, 1, 1)
+
+
+def test_watching_goes_on_while_the_database_is_away(run, monkeypatch, pos, path):
+    looks = 0
+
+    def pause(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            path.rename(f"{path}.away")
+        elif looks == 2:
+            raise KeyboardInterrupt
+
+    put_account(pos)
+    monkeypatch.setattr(watch, "__defaults__", (pause,))
+    ended = run("status", "--watch")
+    assert ended.code == 1
+    assert ended.out.index("healthy") < ended.out.index("pos.db is not there")
