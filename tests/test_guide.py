@@ -21,7 +21,7 @@ TEXTS = {code: path.read_text("utf-8") for code, path in build.GUIDES.items()}
 BLOCK = re.compile(r"```sql\n(.*?)```", re.DOTALL)
 INLINE = re.compile(r"`((?:SELECT|UPDATE) [^`]*)`")
 LINK = re.compile(r"\]\(([^)]+)\)")
-VIEWS = {"delivery_new_orders", "delivery_changed_orders", "delivery_open_orders"}
+VIEWS = {name for name, table in tables.metadata.tables.items() if table.is_view}
 
 each_guide = pytest.mark.parametrize("code", TEXTS)
 

@@ -7,12 +7,18 @@ Revises: 0002
 import sqlalchemy as sa
 from alembic import op
 
-from orderbridge.store.columns import money
+from orderbridge.store.columns import code, foreign_code, money, text, utc, utc_now
 
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
+
+MYSQL = {
+    f"{dialect}_{option}": value
+    for dialect in ("mysql", "mariadb")
+    for option, value in {"charset": "utf8mb4", "collate": "utf8mb4_bin", "engine": "InnoDB"}.items()
+}
 
 
 def here() -> str:
@@ -84,8 +90,51 @@ def find_by_time() -> None:
     )
 
 
+def tell_problems() -> None:
+    """What is wrong, for a till to read."""
+    text_columns = ("cause", "remedy", "facts")
+    op.create_table(
+        "delivery_problems",
+        sa.Column("code", code(), nullable=False),
+        sa.Column("subject", foreign_code(), nullable=False),
+        sa.Column("account", code()),
+        sa.Column("severity", code(), nullable=False),
+        sa.Column("level", sa.Integer, nullable=False),
+        sa.Column("since_utc", utc()),
+        sa.Column("how_many", sa.Integer, nullable=False),
+        *(sa.Column(name, text(), nullable=False) for name in text_columns),
+        sa.Column("told", sa.Integer, nullable=False),
+        sa.Column("noted_utc", utc(), nullable=False),
+        sa.PrimaryKeyConstraint("code", "subject", name=op.f("delivery_problems_pk")),
+        **MYSQL,
+    )
+    op.create_table(
+        "delivery_daemon",
+        sa.Column("id", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("seen_utc", utc(), nullable=False),
+        sa.Column("silent_from_utc", utc(), nullable=False),
+        *(sa.Column(name, text(), nullable=False) for name in ("cause", "remedy")),
+        sa.PrimaryKeyConstraint("id", name=op.f("delivery_daemon_pk")),
+        **MYSQL,
+    )
+    make_alarms()
+
+
+def make_alarms() -> None:
+    """Once the daemon's sign of life is overdue, by the database's own clock, nobody polls, and that is all it says."""
+    shown = "code subject account severity level since_utc how_many cause remedy".split()  # noqa: SIM905
+    problems = sa.table("delivery_problems", *map(sa.column, shown))
+    daemon = sa.table("delivery_daemon", *map(sa.column, ("id", "seen_utc", "silent_from_utc", "cause", "remedy")))
+    lives = sa.select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
+    words = (sa.literal_column(word) for word in ("'not_polling'", "''", "NULL", "'severe'", "1"))
+    silence = sa.select(*words, daemon.c.seen_utc, sa.literal_column("1"), daemon.c.cause, daemon.c.remedy)
+    told = sa.union_all(sa.select(problems).where(lives), silence.where(daemon.c.silent_from_utc < utc_now()))
+    op.execute(sa.CreateView(told, "delivery_alarms"))
+
+
 def upgrade() -> None:
     """From 0002 to 0003."""
+    tell_problems()
     compare_sums()
     find_by_time()
     show_more()
@@ -93,6 +142,9 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """From 0003 back to 0002: what only 0003 knows is dropped. The views are made anew: grant them anew."""
+    op.execute("DROP VIEW delivery_alarms")
+    op.drop_table("delivery_daemon")
+    op.drop_table("delivery_problems")
     drop_views()
     op.drop_index("delivery_orders_ended_ix", "delivery_orders")
     op.drop_index("delivery_actions_finished_ix", "delivery_actions")

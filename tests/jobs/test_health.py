@@ -1,7 +1,9 @@
 """Problems while the daemon's jobs run: seen within the minutes that are configured, told once, over when it is over."""
 
 import asyncio
+import os
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -249,3 +251,86 @@ def test_all_of_it_in_one_line_is_the_light_and_the_worst(language: str, lines: 
     refused = Problem(Code.LOGIN_REFUSED, "kadikoy", datetime(2026, 11, 21, 18, 2, tzinfo=UTC), Severity.SEVERE)
     for found, line in zip([[], [kept], [refused, kept]], lines, strict=True):
         assert headline(found, 12, ZoneInfo("Europe/Istanbul"), language) == line
+
+
+# ---- what others read ------------------------------------------------------------------------------------------------
+
+
+def shown(shop: Shop) -> list[tuple[str, str, int]]:
+    rows = shop.rows("SELECT code, subject, level FROM delivery_alarms ORDER BY code, subject")
+    return [(row["code"], row["subject"], row["level"]) for row in rows]
+
+
+async def test_a_till_and_other_programs_read_what_the_daemon_has_found(shop: Shop):
+    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    order = await shop.taken_in()
+    take_over(shop)
+    checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
+    await asyncio.sleep(32)
+    await shop.poll()
+    await checkup.look()
+    assert shown(shop) == [("clock_wrong", "", 1), ("unanswered", order.key, 1)]
+    assert ("clock_wrong", "") in open_codes(shop)
+    said = shop.one("SELECT cause FROM delivery_alarms WHERE code = 'clock_wrong'")["cause"]
+    assert "+120 seconds" in said
+    await asyncio.sleep(60)
+    await shop.poll()
+    await checkup.look()
+    assert shown(shop)[1] == ("unanswered", order.key, 2)
+    checkup.known.end(Code.CLOCK_WRONG)
+    shop.act("accept", order)
+    await shop.drain()
+    await checkup.look()
+    assert (shown(shop), open_codes(shop)) == ([], [])
+
+
+async def test_once_the_daemon_is_dead_they_read_that_nobody_polls(shop: Shop):
+    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    await shop.poll()
+    checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
+    await checkup.look()
+    await asyncio.sleep(91)
+    assert shown(shop) == [("not_polling", "", 1)]
+    assert open_codes(shop) == [("not_polling", "kadikoy")]
+
+
+async def test_nothing_is_written_while_nothing_changes_but_a_sign_of_life(shop: Shop):
+    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    seen = []
+    for _ in range(13):
+        before = shop.till.execute("PRAGMA data_version").fetchone()[0]
+        await checkup.look()
+        seen.append(shop.till.execute("PRAGMA data_version").fetchone()[0] != before)
+        await asyncio.sleep(5)
+    assert seen == [True, *[False] * 5, True, *[False] * 5, True]
+
+
+async def test_a_database_that_takes_no_notes_costs_nobody_anything(shop: Shop):
+    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    await shop.poll()
+    shop.till.execute("DROP VIEW delivery_alarms")
+    shop.till.execute("DROP TABLE delivery_problems")
+    checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
+    assert [one.code for one in await checkup.look()] == ["clock_wrong"]
+
+
+@pytest.mark.parametrize("room, found", [(10**9, []), (4096, [("database_full", "")])])
+async def test_a_full_disk_is_seen_by_who_only_reads(room: int, found: list[Any], shop: Shop, monkeypatch: Any):
+    await shop.poll()
+    real = os.statvfs(shop.path.parent)
+    fake = SimpleNamespace(f_flag=real.f_flag, f_bavail=room // 4096, f_frsize=4096)
+    monkeypatch.setattr("os.statvfs", lambda _: fake)
+    assert open_codes(shop) == found
+
+
+async def test_a_start_neither_ends_nor_begins_what_only_time_shows(shop: Shop):
+    before = Checkup(shop.settings, shop.database, shop.clock)
+    before.be_unsure()
+    await shop.poll()
+    await asyncio.sleep(200)
+    assert [one.code for one in await before.look()] == ["not_polling"]
+    before.be_unsure()
+    assert await before.look() == []
+    assert (Code.NOT_POLLING, "kadikoy") in before.watch.open

@@ -12,7 +12,8 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.jobs.known import Known, Login
+from orderbridge.jobs.known import OF_TROUBLE, Known, Login
+from orderbridge.jobs.told import Told, of_the_daemon
 from orderbridge.model import ActionState
 from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, Kind, alike
 from orderbridge.rules.health import (
@@ -31,7 +32,7 @@ from orderbridge.rules.health import (
 )
 from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON
 from orderbridge.store import health
-from orderbridge.store.database import Database
+from orderbridge.store.database import Database, database_disk
 from orderbridge.texts import problem_text, say
 
 CLOCK_JUMP_S = 2.0
@@ -45,13 +46,23 @@ def open_problems(
     now: datetime,
     *,
     unsafe: str | None = None,
-    known: tuple[Problem, ...] = (),
+    known: tuple[Problem, ...] | None = None,
 ) -> list[Problem]:
     """Everything that is wrong now. `unsafe`: why a commit is not on disk, as the database says it.
 
-    `known`: what only the daemon knows.
+    `known`: what only the daemon knows; None: another program asks, and takes what the daemon has written down.
     """
+    known = _from_outside(connection) if known is None else known
     return [one for one in looked(connection, settings, now, unsafe, known) if one.behind is None]
+
+
+def _from_outside(connection: Connection) -> tuple[Problem, ...]:
+    """What the daemon has written down, and what it could not write: of a disk that is full or read-only."""
+    written = of_the_daemon(connection)
+    found = database_disk(connection)
+    if found is None or any(one.code in NO_DATABASE for one in written):
+        return written
+    return (*written, Problem(OF_TROUBLE[found], "", None, Severity.SEVERE))
 
 
 def looked(
@@ -192,6 +203,7 @@ class Checkup:
         logins: Iterable[tuple[str, Login]] = (),
     ) -> None:
         self.known = Known(database, clock, logins)
+        self.told = Told(database, clock, settings.language)
         self.watch = Watch(settings.language)
         self._settings = settings
         self._database = database
@@ -213,9 +225,11 @@ class Checkup:
         if abs(self._wall_ahead() - self._ahead) > CLOCK_JUMP_S:  # only now: it may have been set while we read
             self.be_unsure()
         if self._clock.monotonic() < self._unsure_until:
-            found = [one for one in found if one.code not in BY_TIME_ALONE]
+            found = [replace(one, behind=one.code) if one.code in BY_TIME_ALONE else one for one in found]
         self.watch.see(found, self._clock.monotonic())
-        return [one for one in found if one.behind is None]
+        visible = [one for one in found if one.behind is None]
+        await self.told.note(visible, {})
+        return visible
 
     async def _found(self) -> list[Problem]:
         """What stands in the database, and what is known besides. One that cannot be read leaves what was open as it is."""

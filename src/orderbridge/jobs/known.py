@@ -19,7 +19,7 @@ DATE_EVERY_S = 10.0  # between two looks at the service's Date: thousands of ans
 MOST_DEAD = 3  # tokens of an account that died young within the hour
 BUSY_S = 10.0  # a till may hold the database for a moment
 
-_OF_TROUBLE: Mapping[Kind, Code] = {
+OF_TROUBLE: Mapping[Kind, Code] = {
     Kind.FULL: Code.DATABASE_FULL,
     Kind.READ_ONLY: Code.DATABASE_READ_ONLY,
     Kind.BUSY: Code.DATABASE_BUSY,
@@ -95,7 +95,7 @@ class Known:
     def _of_database(self) -> Iterable[Problem]:
         trouble = self._database.trouble
         if (kind := trouble.kind) is not None:
-            yield _problem(_OF_TROUBLE[kind])
+            yield _problem(OF_TROUBLE[kind])
         if (seconds := trouble.slowest(self._clock.monotonic())) is not None:
             yield _problem(Code.DATABASE_SLOW, seconds=f"{seconds:.0f}")
 

@@ -20,7 +20,7 @@ from orderbridge.store.dialects import of
 from orderbridge.store.durability import Durability
 from orderbridge.store.failures import is_busy, is_denied, is_refusal, kind, remedy
 from orderbridge.store.tables import metadata
-from orderbridge.store.trouble import Trouble
+from orderbridge.store.trouble import Kind, Trouble
 from orderbridge.store.workers import Workers
 from orderbridge.texts import say
 
@@ -192,3 +192,8 @@ def open_database(
             said = said.replace(secret, "***")
         raise kind(say("database.no_answer", url=without_password(url), said=said, remedy=remedy(error))) from None
     return database
+
+
+def database_disk(connection: Connection) -> Kind | None:
+    """Whether there is no room for it, or nothing may be written, as far as one who only reads can see; None: neither."""
+    return of(connection.dialect.name).disk(connection)

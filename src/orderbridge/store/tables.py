@@ -31,6 +31,7 @@ from sqlalchemy import (
     literal_column,
     select,
     text,
+    union_all,
 )
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -477,6 +478,34 @@ class _Quarantine(TypedColumns):
 
 quarantine = Table("delivery_quarantine", metadata, _Quarantine, UniqueConstraint("account", "payload_hash"))
 
+problems = Table(
+    "delivery_problems",
+    metadata,
+    Column("code", code(), primary_key=True),
+    Column("subject", foreign_code(), primary_key=True),
+    Column("account", code()),
+    Column("severity", code(), nullable=False),
+    Column("level", Integer, nullable=False),
+    Column("since_utc", utc()),
+    Column("how_many", Integer, nullable=False),
+    Column("cause", long_text(), nullable=False),
+    Column("remedy", long_text(), nullable=False),
+    Column("facts", long_text(), nullable=False),
+    Column("told", Integer, nullable=False),
+    Column("noted_utc", utc(), nullable=False),
+)
+
+
+class _Daemon(TypedColumns):
+    id = Column(Integer, primary_key=True, autoincrement=False)
+    seen_utc = Column(utc(), nullable=False)
+    silent_from_utc = Column(utc(), nullable=False)
+    cause = Column(long_text(), nullable=False)
+    remedy = Column(long_text(), nullable=False)
+
+
+daemon = Table("delivery_daemon", metadata, _Daemon)
+
 # The three questions a till asks, each served by an index that holds only the rows it asks for.
 NEW = "pos_revision = 0 AND ended_utc IS NULL"
 CHANGED = "pos_revision > 0 AND pos_revision < revision"
@@ -528,3 +557,22 @@ def _view(label: str, condition: ColumnElement[bool]) -> CreateView:
 new_orders = _view("delivery_new_orders", literal_column(NEW)).table
 changed_orders = _view("delivery_changed_orders", changed).table
 open_orders = _view("delivery_open_orders", literal_column(OPEN)).table
+
+# What is wrong now. Once the daemon's sign of life is overdue, what it wrote says nothing: nobody polls, and that is all.
+_SHOWN = ("code", "subject", "account", "severity", "level", "since_utc", "how_many", "cause", "remedy")
+_lives = select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
+_silence: list[ColumnElement[Any]] = [
+    *(literal_column(word) for word in ("'not_polling'", "''", "NULL", "'severe'", "1")),
+    daemon.c.seen_utc,
+    literal_column("1"),
+    daemon.c.cause,
+    daemon.c.remedy,
+]
+alarms = CreateView(
+    union_all(
+        select(*(problems.c[name] for name in _SHOWN)).where(_lives),
+        select(*_silence).where(daemon.c.silent_from_utc < utc_now()),
+    ),
+    "delivery_alarms",
+    metadata=metadata,
+).table

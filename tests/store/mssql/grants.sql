@@ -2,8 +2,10 @@
 GRANT SELECT ON delivery_accounts TO [pos];
 GRANT SELECT ON delivery_action_attempts TO [pos];
 GRANT SELECT ON delivery_actions TO [pos];
+GRANT SELECT ON delivery_alarms TO [pos];
 GRANT SELECT ON delivery_cancel_reasons TO [pos];
 GRANT SELECT ON delivery_changed_orders TO [pos];
+GRANT SELECT ON delivery_daemon TO [pos];
 GRANT SELECT ON delivery_new_orders TO [pos];
 GRANT SELECT ON delivery_open_orders TO [pos];
 GRANT SELECT ON delivery_order_events TO [pos];
@@ -11,6 +13,7 @@ GRANT SELECT ON delivery_order_item_options TO [pos];
 GRANT SELECT ON delivery_order_items TO [pos];
 GRANT SELECT ON delivery_orders TO [pos];
 GRANT SELECT ON delivery_payment_methods TO [pos];
+GRANT SELECT ON delivery_problems TO [pos];
 GRANT SELECT ON delivery_quarantine TO [pos];
 GRANT SELECT ON delivery_restaurants TO [pos];
 GRANT SELECT ON delivery_shipping_methods TO [pos];

@@ -357,6 +357,45 @@ GO
 
 -- Running upgrade 0002 -> 0003
 
+CREATE TABLE delivery_problems (
+    code NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    subject NVARCHAR(255) COLLATE Latin1_General_BIN2 NOT NULL, 
+    account NVARCHAR(64) COLLATE Latin1_General_BIN2 NULL, 
+    severity NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    level INTEGER NOT NULL, 
+    since_utc DATETIME2(3) NULL, 
+    how_many INTEGER NOT NULL, 
+    cause NVARCHAR(max) NOT NULL, 
+    remedy NVARCHAR(max) NOT NULL, 
+    facts NVARCHAR(max) NOT NULL, 
+    told INTEGER NOT NULL, 
+    noted_utc DATETIME2(3) NOT NULL, 
+    CONSTRAINT delivery_problems_pk PRIMARY KEY (code, subject)
+);
+
+GO
+
+CREATE TABLE delivery_daemon (
+    id INTEGER NOT NULL, 
+    seen_utc DATETIME2(3) NOT NULL, 
+    silent_from_utc DATETIME2(3) NOT NULL, 
+    cause NVARCHAR(max) NOT NULL, 
+    remedy NVARCHAR(max) NOT NULL, 
+    CONSTRAINT delivery_daemon_pk PRIMARY KEY (id)
+);
+
+GO
+
+CREATE VIEW delivery_alarms AS SELECT delivery_problems.code, delivery_problems.subject, delivery_problems.account, delivery_problems.severity, delivery_problems.level, delivery_problems.since_utc, delivery_problems.how_many, delivery_problems.cause, delivery_problems.remedy 
+FROM delivery_problems 
+WHERE EXISTS (SELECT delivery_daemon.id 
+FROM delivery_daemon 
+WHERE delivery_daemon.silent_from_utc >= SYSUTCDATETIME()) UNION ALL SELECT 'not_polling', '', NULL, 'severe', 1, delivery_daemon.seen_utc, 1, delivery_daemon.cause, delivery_daemon.remedy 
+FROM delivery_daemon 
+WHERE delivery_daemon.silent_from_utc < SYSUTCDATETIME();
+
+GO
+
 ALTER TABLE delivery_orders ADD pos_total NUMERIC(14, 4) NULL;
 
 GO

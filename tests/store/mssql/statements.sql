@@ -352,7 +352,7 @@ SELECT delivery_accounts.fingerprint, delivery_accounts.state, delivery_accounts
 FROM delivery_accounts;
 
 -- health.received
-SELECT TOP 1000 delivery_orders.payment_key, delivery_orders.received_utc, delivery_orders.pos_revision, delivery_orders.scheduled_for
+SELECT TOP 1000 delivery_orders.payment_key, delivery_orders.received_utc, delivery_orders.pos_revision, delivery_orders.scheduled_for, delivery_orders.account
 FROM delivery_orders
 WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND delivery_orders.status_id = :status_id_1 ORDER BY delivery_orders.changed_utc;
 

@@ -13,6 +13,7 @@ from sqlalchemy import Dialect as Driver
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.store.dialects.sqlite_file import SqliteFile
+from orderbridge.store.trouble import Kind
 
 Ring = Callable[[], None]
 Read = Callable[[Callable[[Connection], Any]], Any]  # a unit of work that writes nothing, done
@@ -84,6 +85,8 @@ class Dialect:
     read_only: Signs = frozenset()  # it can be read, and nothing can be written
     denied: Signs = frozenset()  # the user lacks a right, or the password is wrong
     remedies: Mapping[int | str, str]  # the sentence of what a technician can do, by a sign or any words of the error
+
+    disk: Callable[[Connection], Kind | None] = nothing  # what can be seen without writing: it is full, or read-only
 
     # ---- promises
     durability: Callable[[Connection], Durable]

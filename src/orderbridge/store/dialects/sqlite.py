@@ -29,9 +29,11 @@ from orderbridge.store.dialects.sqlite_file import SqliteFile, refuse_orphaned_w
 from orderbridge.store.dialects.sqlite_locks import daemon_of
 from orderbridge.store.dialects.sqlite_mounts import network_kind
 from orderbridge.store.dialects.sqlite_watch import watch
+from orderbridge.store.trouble import Kind
 from orderbridge.texts import say
 
 LOOK_MS = 20  # SQLite looks after 1, 3 and 8 ms, and then we let it begin anew
+LEAST_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
 SYNCHRONOUS_FULL = 2
 WAL = "database.wal_off"
@@ -154,6 +156,17 @@ def _damage(tables: frozenset[str], connection: Connection) -> str | None:
     return None
 
 
+def _disk(connection: Connection) -> Kind | None:
+    path = connection.engine.url.database or ""
+    if path in {"", ":memory:"} or path.startswith("file:"):
+        return None
+    here = Path(path)
+    found = os.statvfs(here.parent)
+    if found.f_flag & os.ST_RDONLY or not all(os.access(one, os.W_OK) for one in (here, here.parent)):
+        return Kind.READ_ONLY
+    return Kind.FULL if found.f_bavail * found.f_frsize < LEAST_ROOM else None
+
+
 BUSY = frozenset({"database is locked", "database table is locked"})
 REMEDIES: Mapping[int | str, str] = {
     "disk is full": "database.disk_full",
@@ -268,6 +281,7 @@ DIALECT = Dialect(
     file=_file,
     check_intact=_check_intact,
     may_not_write=_may_not_write,
+    disk=_disk,
     busy=BUSY,
     full=frozenset({"disk is full"}),
     read_only=frozenset({"readonly database"}),

@@ -1,0 +1,110 @@
+"""The open problems in the database, for the till and for other programs; written only when something has changed.
+
+It is best effort: where the database takes nothing, that is a problem of its own, and the log and the alarms tell it.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge.clock import Clock
+from orderbridge.rules.edges import Rank
+from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
+from orderbridge.store import problems
+from orderbridge.store.columns import as_stored
+from orderbridge.store.database import Database
+from orderbridge.store.problems import Key, as_subject
+from orderbridge.texts import problem_text
+
+SIGN_S = 30.0  # between two signs of life
+SILENT = timedelta(seconds=90)  # without one, nobody polls
+SEVERE_RANK = 100  # is added to the level
+
+
+class Told:
+    """What stands in delivery_problems."""
+
+    def __init__(self, database: Database, clock: Clock, language: str) -> None:
+        self._database = database
+        self._clock = clock
+        self._language = language
+        self._rows: dict[Key, dict[str, Any]] | None = None  # None: not read yet
+        self._next_sign = float("-inf")
+
+    async def begin(self) -> list[Problem]:
+        """What the daemon before this one had told by its alarms, and may be over or not."""
+        if self._rows is None:
+            rows = await self._database.read(problems.written)
+            self._rows = {(row["code"], row["subject"]): {**row, "noted_utc": None} for row in rows}
+        return [_problem(row) for row in self._rows.values() if row["told"] and row["code"] in set(Code)]
+
+    async def note(self, found: Iterable[Problem], told: Mapping[tuple[Code, str], Rank]) -> None:
+        """What is so now. `told`: how bad each was when the alarms last told of it."""
+        with contextlib.suppress(DBAPIError):
+            await self.begin()
+            rows = {row_key(one): self._row(one, told.get(one.key)) for one in found}
+            await self._write(rows)
+
+    async def _write(self, rows: dict[Key, dict[str, Any]]) -> None:
+        before = self._rows or {}
+        gone = [key for key in before if rows.get(key) != before[key]]
+        fresh = [row for key, row in rows.items() if before.get(key) != row]
+        now = self._clock.monotonic()
+        is_due = now >= self._next_sign
+        if gone or fresh or is_due:
+            await self._database.run(partial(self._note, gone, fresh))
+            self._rows, self._next_sign = rows, now + SIGN_S
+
+    def _note(self, gone: Sequence[Key], fresh: Sequence[dict[str, Any]], connection: Connection) -> None:
+        now = self._clock.now()
+        problems.rewrite(connection, gone, [{**row, "noted_utc": now} for row in fresh])
+        problems.sign(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language))
+
+    def _row(self, one: Problem, told: Rank | None) -> dict[str, Any]:
+        cause, remedy = problem_text(one.code, self._language, **one.facts)
+        return {
+            "code": str(one.code),
+            "subject": as_subject(one.subject),
+            "account": one.account,
+            "severity": str(one.severity),
+            "level": one.level,
+            "since_utc": None if one.since is None else as_stored(one.since),
+            "how_many": one.count,
+            "cause": cause,
+            "remedy": remedy,
+            "facts": json.dumps(one.facts, ensure_ascii=False, sort_keys=True),
+            "told": 0 if told is None else told[0] * SEVERE_RANK + told[1],
+            "noted_utc": None,
+        }
+
+
+def row_key(one: Problem) -> Key:
+    """The key of its row."""
+    return str(one.code), as_subject(one.subject)
+
+
+def of_the_daemon(connection: Connection) -> tuple[Problem, ...]:
+    """What only the daemon knows, as it has written it down: for other programs."""
+    return tuple(_problem(row) for row in problems.of_codes(connection, sorted(OF_THE_DAEMON)))
+
+
+def _problem(row: Mapping[str, Any]) -> Problem:
+    severe, level = (
+        divmod(row["told"], SEVERE_RANK) if row["told"] else (row["severity"] == Severity.SEVERE, row["level"])
+    )
+    return Problem(
+        Code(row["code"]),
+        row["subject"],
+        row["since_utc"],
+        Severity.SEVERE if severe else Severity.WARNING,
+        row["how_many"],
+        level=level,
+        account=row["account"],
+        facts=json.loads(row["facts"]),
+    )

@@ -1,0 +1,110 @@
+"""The alarms as a till reads them, with plain SQL: what the daemon wrote while it lives, and that nobody polls when not."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+from tests.store.samples import Pos, rows
+
+from orderbridge.store import problems
+from orderbridge.store.columns import NAME_LENGTH
+from orderbridge.store.database import Database
+
+SINCE = datetime(2026, 3, 1, 12, tzinfo=UTC)
+VIEW = "SELECT * FROM delivery_alarms ORDER BY code, subject"
+
+
+def row(code: str = "login_refused", subject: str = "kadıköy", **changes: Any) -> dict[str, Any]:
+    return {
+        "code": code,
+        "subject": subject,
+        "account": subject or None,
+        "severity": "severe",
+        "level": 1,
+        "since_utc": SINCE,
+        "how_many": 3,
+        "cause": "Platform 'ğüşiöç' demiyor.",
+        "remedy": "Bakın.",
+        "facts": "{}",
+        "told": 0,
+        "noted_utc": SINCE,
+    } | changes
+
+
+def write(database: Database, *some: dict[str, Any], gone: tuple[problems.Key, ...] = ()) -> None:
+    database.write_now(lambda tx: problems.rewrite(tx, gone, some))
+
+
+def sign(database: Database, seconds: float = 90) -> None:
+    database.write_now(lambda tx: problems.sign(tx, timedelta(seconds=seconds), "Kimse sorgulamıyor.", "Başlatın."))
+
+
+def test_before_the_daemon_ran_there_is_no_alarm(pos: Pos):
+    assert rows(pos, VIEW) == []
+
+
+def test_a_till_reads_what_is_wrong(database: Database, pos: Pos):
+    write(database, row(), row("quarantined", "", since_utc=None, severity="warning"))
+    sign(database)
+    first, second = rows(pos, VIEW)
+    assert (first["code"], first["subject"], first["account"]) == ("login_refused", "kadıköy", "kadıköy")
+    assert (first["severity"], first["level"], first["how_many"]) == ("severe", 1, 3)
+    assert (first["cause"], first["remedy"]) == ("Platform 'ğüşiöç' demiyor.", "Bakın.")
+    assert str(first["since_utc"]).startswith("2026-03-01 12:00:00")
+    assert (second["code"], second["since_utc"], second["account"]) == ("quarantined", None, None)
+
+
+@pytest.mark.parametrize("seconds, polled", [(90, True), (-1, False)])
+def test_without_a_sign_of_life_nobody_polls_and_that_is_all(
+    seconds: float, polled: bool, database: Database, pos: Pos
+):
+    write(database, row())
+    sign(database)
+    sign(database, seconds)
+    (only,) = rows(pos, VIEW)
+    if polled:
+        assert only["code"] == "login_refused"
+        return
+    assert (only["code"], only["subject"], only["account"], only["severity"]) == ("not_polling", "", None, "severe")
+    assert (only["cause"], only["remedy"], only["level"], only["how_many"]) == (
+        "Kimse sorgulamıyor.",
+        "Başlatın.",
+        1,
+        1,
+    )
+    assert only["since_utc"] is not None
+
+
+def test_what_changes_is_written_anew_and_what_is_over_goes(database: Database, pos: Pos):
+    sign(database)
+    write(database, row(), row("quarantined", ""))
+    write(database, row(how_many=7), gone=(("login_refused", "kadıköy"), ("quarantined", "")))
+    (only,) = rows(pos, VIEW)
+    assert (only["code"], only["how_many"]) == ("login_refused", 7)
+
+
+def test_another_program_takes_over_what_the_daemon_alone_knows_while_it_lives(database: Database):
+    write(database, row(), row("clock_wrong", ""))
+
+    def seen(connection: Connection) -> list[str]:
+        return [one["code"] for one in problems.of_codes(connection, ["clock_wrong", "database_full"])]
+
+    assert database.read_now(seen) == [], "no sign of life"
+    sign(database)
+    assert database.read_now(seen) == ["clock_wrong"]
+
+
+def test_a_subject_is_cut_to_its_column(database: Database, pos: Pos):
+    sign(database)
+    long = problems.as_subject("ş" * 3000)
+    assert len(long) == NAME_LENGTH
+    write(database, row(subject=long, account=None))
+    assert rows(pos, VIEW)[0]["subject"] == long
+
+
+def test_the_view_shows_what_it_shows_to_us(database: Database):
+    write(database, row())
+    sign(database)
+    (only,) = database.read_now(problems.shown)
+    assert only["since_utc"] == SINCE
