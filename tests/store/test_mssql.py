@@ -40,6 +40,7 @@ from orderbridge.store import (
     health,
     locks,
     orders,
+    problems,
     quarantine,
     reference,
     retention,
@@ -62,6 +63,21 @@ CHANGE = Change(
     last_change=LastChange.STATUS,
 )
 DOCUMENT = Document(raw=b"{}", digest="0" * 64, payment_key=KEY, status_id=None, reason="not_json")
+
+PROBLEM = {
+    "code": "unreachable",
+    "subject": "kadikoy",
+    "account": "kadikoy",
+    "severity": "severe",
+    "level": 1,
+    "since_utc": NOW,
+    "how_many": 1,
+    "cause": "Platforma ulaşılamıyor.",
+    "remedy": "Bağlantıyı kontrol edin.",
+    "facts": "{}",
+    "told": 0,
+    "noted_utc": NOW,
+}
 
 
 def known(tx: Connection) -> Any:
@@ -176,6 +192,13 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     "health.outdated": lambda tx: health.outdated(tx, NOW),
     "health.unknown_outcomes": health_of_unknown,
     "health.quarantined": health.quarantined,
+    "health.unacknowledged": lambda tx: health.unacknowledged(tx, NOW, NOW),
+    "problems.rewrite": lambda tx: problems.rewrite(tx, [("unreachable", "kadikoy")], [PROBLEM]),
+    "problems.written": problems.written,
+    "problems.of_codes": lambda tx: problems.of_codes(tx, ["clock_wrong", "database_full"]),
+    "problems.sign": lambda tx: problems.sign(tx, timedelta(seconds=90), "Kimse sorgulamıyor.", "Başlatın."),
+    "problems.shown": problems.shown,
+    "problems.as_subject": lambda _: problems.as_subject("kadikoy"),
     "quarantine.count_unresolved": quarantine.count_unresolved,
     "retention.with_old_contents": lambda tx: retention.with_old_contents(tx, NOW + 2 * DAY),
     "retention.blank_old": lambda tx: retention.blank_old(tx, [KEY], before=NOW + 2 * DAY),
