@@ -397,6 +397,38 @@ FROM (SELECT TOP 1000 delivery_quarantine.first_seen_utc AS since
 FROM delivery_quarantine
 WHERE resolved_utc IS NULL ORDER BY delivery_quarantine.first_seen_utc) AS anon_1;
 
+-- health.unacknowledged
+SELECT anon_1.account, count(*) AS count_1, min(anon_1.received_utc) AS min_1
+FROM (SELECT TOP 1000 delivery_orders.account AS account, delivery_orders.received_utc AS received_utc
+FROM delivery_orders
+WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND delivery_orders.acknowledged_utc IS NULL AND delivery_orders.received_utc < :border ORDER BY delivery_orders.changed_utc) AS anon_1 GROUP BY anon_1.account;
+
+-- problems.rewrite
+DELETE FROM delivery_problems WHERE delivery_problems.code = :gone AND delivery_problems.subject = :whose;
+INSERT INTO delivery_problems (code, subject, account, severity, level, since_utc, how_many, cause, remedy, facts, told, noted_utc) VALUES (:code, :subject, :account, :severity, :level, :since_utc, :how_many, :cause, :remedy, :facts, :told, :noted_utc);
+
+-- problems.written
+SELECT delivery_problems.code, delivery_problems.subject, delivery_problems.account, delivery_problems.severity, delivery_problems.level, delivery_problems.since_utc, delivery_problems.how_many, delivery_problems.cause, delivery_problems.remedy, delivery_problems.facts, delivery_problems.told, delivery_problems.noted_utc
+FROM delivery_problems;
+
+-- problems.of_codes
+SELECT delivery_problems.code, delivery_problems.subject, delivery_problems.account, delivery_problems.severity, delivery_problems.level, delivery_problems.since_utc, delivery_problems.how_many, delivery_problems.cause, delivery_problems.remedy, delivery_problems.facts, delivery_problems.told, delivery_problems.noted_utc
+FROM delivery_problems
+WHERE delivery_problems.code IN (:code_1_1, :code_1_2) AND (EXISTS (SELECT delivery_daemon.id
+FROM delivery_daemon
+WHERE delivery_daemon.silent_from_utc >= SYSUTCDATETIME()));
+
+-- problems.sign
+SELECT SYSUTCDATETIME() AS utc_now_1;
+UPDATE delivery_daemon SET seen_utc=:seen_utc, silent_from_utc=:silent_from_utc, cause=:cause, remedy=:remedy WHERE delivery_daemon.id = :id_1;
+INSERT INTO delivery_daemon (id, seen_utc, silent_from_utc, cause, remedy) VALUES (:id, :seen_utc, :silent_from_utc, :cause, :remedy);
+
+-- problems.shown
+SELECT delivery_alarms.code, delivery_alarms.subject, delivery_alarms.account, delivery_alarms.severity, delivery_alarms.level, delivery_alarms.since_utc, delivery_alarms.how_many, delivery_alarms.cause, delivery_alarms.remedy
+FROM delivery_alarms;
+
+-- problems.as_subject
+
 -- quarantine.count_unresolved
 SELECT count(*) AS count_1
 FROM delivery_quarantine
