@@ -15,6 +15,8 @@ from orderbridge.texts import LANGUAGES, SAME, SENTENCES, VERDICTS, language_of,
 
 PARTS = (
     "arguments.",
+    "listing.",
+    "bundle.",
     "status.",
     "check.",
     "label.",

@@ -15,7 +15,6 @@ from orderbridge.texts import say
 pass_context = click.make_pass_decorator(Context)
 
 WAIT_STEP_S = 0.1
-WHOLE = "an order's key as `orderbridge orders` shows it, a restaurant's id as delivery_restaurants does."
 FINAL = frozenset(ActionState) - {ActionState.PENDING, ActionState.SENDING}
 
 
@@ -35,7 +34,7 @@ def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **val
     try:
         row_id = context.write(lambda tx: actions.add(tx, created_by="command line", **values))
     except IntegrityError as error:
-        raise click.UsageError(f"The outbox refuses this row: {error.orig}. Name it whole: {WHOLE}") from error
+        raise click.UsageError(say("outbox.row_refused", error=error.orig)) from error
     row = _row(context, row_id)
     for _ in range(round(timeout / WAIT_STEP_S) if wait else 0):
         if row["state"] in FINAL:
@@ -49,7 +48,8 @@ def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **val
         if row["error_text"]:
             click.echo(f"{row['error_code']}: {row['error_text']}", err=True)
     if wait and row["state"] not in FINAL and not row["error_code"]:
-        click.echo(f"No verdict after {timeout:g} seconds. {say('command.is_it_running')} The row waits on.", err=True)
+        running = say("command.is_it_running")
+        click.echo(say("outbox.no_verdict", seconds=f"{timeout:g}", running=running), err=True)
     if wait:
         raise SystemExit(0 if row["state"] == "done" else 1)
 
@@ -138,7 +138,7 @@ def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) 
     if unfinished:
         query = query.where(tables.unfinished)
     rows = context.read(lambda tx: [dict(row) for row in tx.execute(query).mappings()])
-    show_rows(rows, machine=as_json, empty="The outbox is empty.")
+    show_rows(rows, machine=as_json, empty=say("listing.no_actions"))
 
 
 @actions.command("retry")
@@ -154,7 +154,7 @@ def actions_retry(context: Context, action_id: int) -> None:
     usual = chosen.accept_valid_minutes if ACTIONS[row["action"]].answers_customer else chosen.valid_minutes
     expires = SystemClock().now() + timedelta(minutes=row["valid_minutes"] or usual)
     if not context.write(lambda tx: outbox.retry(tx, action_id, expires)):
-        raise click.ClickException(f"Row {action_id} is {row['state']}; only a failed one can be retried.")
+        raise click.ClickException(say("outbox.not_failed", id=action_id, state=row["state"]))
     click.echo(f"{action_id} {row['action']}: pending")
 
 
@@ -167,8 +167,8 @@ def actions_withdraw(context: Context, action_id: int) -> None:
 
     row = _row_or_fail(context, action_id)
     if not context.write(lambda tx: outbox.ask_back(tx, action_id)):
-        raise click.ClickException(f"Row {action_id} is {row['state']} already.")
-    click.echo(f"{action_id} {row['action']}: asked back")
+        raise click.ClickException(say("outbox.is_over", id=action_id, state=row["state"]))
+    click.echo(f"{action_id} {row['action']}: {say('listing.asked_back')}")
 
 
 def _row_or_fail(context: Context, action_id: int) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _row_or_fail(context: Context, action_id: int) -> dict[str, Any]:
     try:
         return _row(context, action_id)
     except NoResultFound:
-        raise click.ClickException(f"There is no row {action_id}. See `orderbridge actions list`.") from None
+        raise click.ClickException(say("outbox.no_row", id=action_id)) from None
 
 
 COMMANDS = (*_commands(), actions)

@@ -1,10 +1,14 @@
 """Looking: orders, order KEY, quarantine."""
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from orderbridge.cli.common import Context, as_json, plain, show_json, show_rows
+from orderbridge.texts import say
 
-ALL = "See `orderbridge orders --all`."
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -41,7 +45,7 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
     )
     query = select(*(table.c[name] for name in names)).order_by(table.c.received_utc.desc()).limit(limit)
     rows = context.read(lambda tx: [dict(row) for row in tx.execute(query).mappings()])
-    show_rows(rows, machine=as_json, empty="No orders.")
+    show_rows(rows, machine=as_json, empty=say("listing.no_orders"))
 
 
 @click.command()
@@ -53,25 +57,46 @@ def order(context: Context, key: str, as_json: bool) -> None:
 
     Exit code 1 when it means no order or several, which are listed.
     """
+    from zoneinfo import ZoneInfo
+
+    from orderbridge.cli import timeline
     from orderbridge.store import story as stories
 
     found = context.read(lambda tx: stories.find(tx, key))
     if not found:
-        raise click.ClickException(f"No order has the number, payment_key or reference {key}. {ALL}")
+        raise click.ClickException(say("story.none", wanted=key))
     if len(found) > 1:
         show_rows(found, machine=as_json, empty="")
-        raise click.ClickException(f"{key} means {len(found)} orders. Name one of them by its payment_key.")
+        raise click.ClickException(say("story.several", wanted=key, count=len(found)))
     story = context.read(lambda tx: stories.tell(tx, found[0]["payment_key"]))
+    story["story"], story["waits_for"] = timeline.entries(story), timeline.waits_for(story)
     if as_json:
         show_json(story)
-        return
+    else:
+        _show_story(story, ZoneInfo(context.settings.marketplace.timezone))
+
+
+def _show_story(story: dict[str, Any], zone: "ZoneInfo") -> None:
+    """The order, its lines, what happened in local time, and what it waits for."""
     for name, value in story["order"].items():
         if value is not None and name != "payload":
             click.echo(f"{name}: {plain(value)}")
-    for name in ("items", "options", "events", "actions", "attempts"):
-        click.echo(f"\n{name}")
-        rows = [{k: v for k, v in row.items() if k != "payment_key"} for row in story[name]]
-        show_rows(rows, machine=False, empty="  none")
+    for name in ("items", "options"):
+        if story[name]:
+            click.echo(f"\n{say(f'story.{name}')}")
+            rows = [{k: v for k, v in row.items() if k != "payment_key"} for row in story[name]]
+            show_rows(rows, machine=False, empty="")
+    click.echo(f"\n{say('story.title', zone=zone.key)}")
+    day = ""
+    for entry in story["story"]:
+        at = entry["at_utc"].astimezone(zone)
+        if f"{at:%Y-%m-%d}" != day:
+            day = f"{at:%Y-%m-%d}"
+            click.echo(day)
+        click.echo(f"  {at:%H:%M:%S}.{at.microsecond // 1000:03d}  {entry['text']}")
+    click.echo(f"\n{say('story.waits_for')}")
+    for sentence in story["waits_for"] or [say("story.wait_nothing")]:
+        click.echo(f"  {sentence}")
 
 
 @click.group()
@@ -86,7 +111,7 @@ def quarantine_list(context: Context, as_json: bool) -> None:
     """What is kept, with the reason."""
     from orderbridge.store import quarantine as kept
 
-    show_rows(context.read(kept.unresolved), machine=as_json, empty="Nothing is in quarantine.")
+    show_rows(context.read(kept.unresolved), machine=as_json, empty=say("listing.no_quarantine"))
 
 
 @quarantine.command("retry")
@@ -101,7 +126,7 @@ def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> N
 
     waiting = [row["id"] for row in context.read(kept.unresolved)]
     if unknown := sorted(set(ids) - set(waiting)):
-        raise click.ClickException(f"Not in quarantine: {unknown}. See `orderbridge quarantine list`.")
+        raise click.ClickException(say("listing.not_in_quarantine", ids=unknown))
     needs_payment_id = context.settings.marketplace.needs_payment_status_id
     done = []
     database = context.database()
@@ -113,7 +138,7 @@ def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> N
     finally:
         database.close()
     rows = [{name: getattr(one, name) for name in one.__slots__} for one in done]
-    show_rows(rows, machine=as_json, empty="Nothing is in quarantine.")
+    show_rows(rows, machine=as_json, empty=say("listing.no_quarantine"))
     raise SystemExit(any(one.outcome in {Outcome.KEPT, Outcome.WAITS, Outcome.FOREIGN} for one in done))
 
 

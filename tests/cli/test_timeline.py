@@ -1,0 +1,99 @@
+"""`orderbridge order`: in order of time, with each request, its answer and how long it took; and what comes next."""
+
+import pytest
+from tests.cli.shell import document
+from tests.store.samples import KEY, put, put_action, put_order
+
+CALM = {"acknowledged_utc": "2026-03-01 12:00:02.000", "acknowledged_status_id": 1, "service_status_id": 1}
+
+
+def at(second: float) -> str:
+    return f"2026-03-01 12:00:{second:06.3f}"
+
+
+@pytest.fixture
+def whole(pos):
+    """Received, acknowledged, taken over, accepted at the second try."""
+    put_order(
+        pos,
+        **CALM,
+        status="CONFIRMED",
+        received_utc=at(1),
+        changed_utc=at(9),
+        pos_revision=1,
+        revision=2,
+        last_change="status",
+    )
+    for second, event in ((1, "received"), (2, "acknowledged"), (9, "accept.done")):
+        put(pos, "delivery_order_events", payment_key=KEY, at_utc=at(second), event=event, status="RECEIVED")
+    row = put_action(
+        pos, created_by="kasa 2", created_utc=at(3), state="done", known_by="answer", finished_utc=at(9), attempts=2
+    )
+    tries = [
+        {"started_utc": at(4), "finished_utc": at(5.25), "http_status": 503, "outcome": "service_failed"},
+        {"started_utc": at(8), "finished_utc": at(8.1), "http_status": 200, "outcome": "ok"},
+    ]
+    for number, values in enumerate(tries, start=1):
+        put(pos, "delivery_action_attempts", action_id=row, attempt=number, **values)
+    return row
+
+
+def test_the_story_is_told_in_order_of_time(run, whole):
+    told = run("order", KEY, "--json").json["story"]
+    assert [entry["what"] for entry in told] == [
+        "received",
+        "acknowledged",
+        "action.asked",
+        "request",
+        "request",
+        "action.ended",
+    ]
+    out = run("order", KEY).out.partition("story (Europe/Istanbul)\n")[2].splitlines()
+    assert out[:7] == [
+        "2026-03-01",
+        "  15:00:01.000  the order came in: RECEIVED",
+        "  15:00:02.000  acknowledged to the service: RECEIVED",
+        f"  15:00:03.000  asked for: accept 25 (row {whole}) by kasa 2",
+        f"  15:00:04.000  request 1 of accept (row {whole}): HTTP 503 service_failed, 1.2 s",
+        f"  15:00:08.000  request 2 of accept (row {whole}): HTTP 200 ok, 0.1 s",
+        f"  15:00:09.000  accept ended (row {whole}): done, known by answer",
+    ]
+    assert out[-1] == "  A till that reads revision 2 (status)."
+
+
+def test_the_story_in_turkish(run, configure, whole):
+    configure(document().replace('language = "en"', 'language = "tr"'))
+    out = run("order", KEY).out
+    assert f"accept için 1. istek (satır {whole}): HTTP 503 service_failed, 1.2 sn" in out
+    assert "Kasanın 2. revizyonu okuması" in out
+    assert "sipariş yok" in run("order", "no such").err
+
+
+@pytest.mark.parametrize(
+    "order, action, sentence",
+    [
+        ({"acknowledged_status_id": None}, None, "Its acknowledgement"),
+        ({"pos_revision": 0}, None, "A till that takes it over"),
+        ({}, None, "An accept or a cancel: the customer waits."),
+        ({"status": "CONFIRMED"}, None, "The till's next action"),
+        ({}, {"state": "pending", "error_text": "Line down."}, "accept to be sent (row 1). Line down."),
+        ({}, {"state": "sending"}, "The outcome of accept (row 1)."),
+        ({"problem": "missing:foods"}, None, "A person who looks at it: missing:foods."),
+        ({"ended_utc": at(5), "pos_revision": 0}, None, "nothing"),
+    ],
+)
+def test_what_it_waits_for(order, action, sentence, run, pos):
+    put_order(pos, **CALM | {"pos_revision": 1} | order)
+    if action:
+        put_action(pos, **action)
+    assert sentence in run("order", KEY).out.partition("waits for\n")[2]
+
+
+def test_a_request_without_an_answer_and_a_clock_that_was_set_back(run, pos):
+    put_order(pos)
+    row = put_action(pos, state="sending")
+    put(pos, "delivery_action_attempts", action_id=row, attempt=1, started_utc=at(4))
+    put(pos, "delivery_action_attempts", action_id=row, attempt=2, started_utc=at(5), finished_utc=at(3))
+    out = run("order", KEY).out
+    assert "request 1 of accept (row 1): no answer noted" in out
+    assert "request 2 of accept (row 1): -, ? s" in out
