@@ -1,6 +1,6 @@
-"""Writes what the tables and the rules say into the two POS guides.
+"""Writes what the tables and the rules say into the two POS guides, and the alarms and metrics into operations.
 
-    .venv/bin/python docs/build.py            # writes docs/pos-guide.md and docs/pos-rehberi.md anew
+    .venv/bin/python docs/build.py            # writes pos-guide.md, operations.md and their Turkish twins anew
 
 The guides are written by hand; between `<!-- made by docs/build.py: NAME -->` and `<!-- end -->` stands what is made here.
 The tables and constraints come from store/tables.py, the pictures from the rules themselves, which are asked what they
@@ -30,6 +30,7 @@ from orderbridge.model import (
     Stored,
     Verdict,
 )
+from orderbridge.observe.metrics import FAMILIES
 from orderbridge.rules.lifecycle import (
     ENDS,
     STATUS_NAMES,
@@ -40,13 +41,15 @@ from orderbridge.rules.lifecycle import (
     status_name,
 )
 from orderbridge.rules.outbox import Directory, View, unsent_end
+from orderbridge.rules.problems import Code, Severity, severity_of
 from orderbridge.rules.retry import MOST_RESENDS, Proof, RetryPolicy, decide, is_uncertain, proof
 from orderbridge.store import tables
 from orderbridge.store.columns import Key, LongText, Money, Utc
-from orderbridge.texts import SAME, VERDICTS
+from orderbridge.texts import SAME, SENTENCES, VERDICTS
 
 HERE = Path(__file__).parent
 GUIDES = {"en": HERE / "pos-guide.md", "tr": HERE / "pos-rehberi.md"}
+OPERATIONS = {"en": HERE / "operations.md", "tr": HERE / "isletme.md"}
 WORDS = tomllib.loads((HERE / "words.toml").read_text("utf-8"))
 NEEDS_PAYMENT_ID = 17  # any id that is no other: the service has not told it
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -63,6 +66,10 @@ _HEADS = {
         "| `error_code` | kasiyerin okuduğu | siz |\n|---|---|---|",
     ),
     "problems": ("| code | what to do |\n|---|---|", "| kod | ne yapmalı |\n|---|---|"),
+    "alarms": ("| code | what is wrong | what to do |\n|---|---|---|", "| kod | sorun | yapılacak |\n|---|---|---|"),
+    "metrics": ("| metric | kind | labels |\n|---|---|---|", "| ölçüm | tür | etiketler |\n|---|---|---|"),
+    "severe": ("severe", "ağır"),
+    "warning": ("warning", "uyarı"),
 }
 
 Arrow = tuple[str, str, str]  # from, to, the key of its words or an action
@@ -148,6 +155,28 @@ def make_problems(language: Language) -> Iterator[str]:
     yield language(_HEADS["problems"])
     for code, said in WORDS["problems"].items():
         yield f"| `{code}` | {language(said)} |"
+
+
+# ---- operations ------------------------------------------------------------------------------------------------------
+
+
+def make_alarms(language: Language) -> Iterator[str]:
+    """Every code with its sentences, the severe ones first; a fact in them is an ellipsis."""
+    yield language(_HEADS["alarms"])
+    for code in sorted(Code, key=lambda one: severity_of(one) != Severity.SEVERE):
+        cause, remedy = (re.sub(r"\{\w*\}", "…", said) for said in _sentences(code, language))
+        yield f"| `{code}`, {language(_HEADS[severity_of(code)])} | {cause} | {remedy} |"
+
+
+def _sentences(code: Code, language: Language) -> tuple[str, str]:
+    return tuple(SENTENCES[f"health.{code}.{part}"][language.code] for part in ("cause", "remedy"))  # type: ignore[return-value]
+
+
+def make_metrics(language: Language) -> Iterator[str]:
+    yield language(_HEADS["metrics"])
+    for family in FAMILIES:
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        yield f"| `{family.name}` | {family.kind} | {labels} |"
 
 
 # ---- pictures --------------------------------------------------------------------------------------------------------
@@ -262,14 +291,17 @@ MAKERS: dict[str, Callable[[Language], Iterator[str]]] = {
     "problems": make_problems,
     "tables": make_tables,
 }
+OPERATIONS_MAKERS: dict[str, Callable[[Language], Iterator[str]]] = {"alarms": make_alarms, "metrics": make_metrics}
 
 
 def built(text: str, code: str) -> str:
     """A guide with everything between its marks made anew."""
     language = Language(code)
-    return _MADE.sub(lambda part: part[1] + "\n".join(MAKERS[part[2]](language)) + "\n" + part[3], text)
+    return _MADE.sub(
+        lambda part: part[1] + "\n".join((MAKERS | OPERATIONS_MAKERS)[part[2]](language)) + "\n" + part[3], text
+    )
 
 
 if __name__ == "__main__":
-    for language_code, path in GUIDES.items():
+    for language_code, path in [*GUIDES.items(), *OPERATIONS.items()]:
         path.write_text(built(path.read_text("utf-8"), language_code), "utf-8")

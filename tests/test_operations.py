@@ -1,0 +1,109 @@
+"""The pages for operations say what there is: every code, command, option, key and file, in both languages alike."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from docs import build
+from pydantic import BaseModel
+
+from orderbridge.cli.main import program
+from orderbridge.config import Settings
+from orderbridge.rules.health import Code
+
+ROOT = Path(__file__).parents[1]
+TEXTS = {code: path.read_text("utf-8") for code, path in build.OPERATIONS.items()}
+MADE = re.compile(r"<!-- made by docs/build\.py: (\w+) -->.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+COMMAND = re.compile(r"(?:^|[ /`])orderbridge((?: +[^`#&|\n]+)?)")
+OF_A_TABLE = r"marketplace|database|actions|orders|alarms|web|log"
+KEY = re.compile(rf"`((?:{OF_A_TABLE})\.\w+)`")
+FILE = re.compile(r"`((?:deploy|docs)/[\w./-]+)`")
+EVENTS = {"web.not_listening"}  # of the log, and no key
+LINK = re.compile(r"\]\(([^)]+)\)")
+
+each = pytest.mark.parametrize("code", TEXTS)
+
+
+@each
+def test_what_is_made_is_as_it_would_be_made(code: str):
+    assert build.built(TEXTS[code], code) == TEXTS[code], "run: .venv/bin/python docs/build.py"
+    assert sorted(MADE.findall(TEXTS[code])) == sorted(build.OPERATIONS_MAKERS)
+
+
+@each
+def test_every_code_is_there_with_what_to_do(code: str):
+    rows = re.findall(r"(?m)^\| `(\w+)`, \w+ \| ([^|]+) \| ([^|]+) \|$", TEXTS[code])
+    assert sorted(row[0] for row in rows) == sorted(Code)
+
+
+def spoken(text: str) -> Iterator[str]:
+    """What stands behind `orderbridge` in a span of code or at the beginning of a shell's line."""
+    for line in "\n".join(BLOCK.findall(text)).splitlines():
+        if "pip" not in line and "systemctl" not in line and "journalctl" not in line:
+            yield from COMMAND.findall(line.partition("#")[0])
+    for span in re.findall(r"`([^`\n]+)`", BLOCK.sub("", text)):
+        if span.startswith("orderbridge "):
+            yield from COMMAND.findall(span)
+
+
+def followed(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that these words name, and the words that are left."""
+    command: click.Command = program
+    while words and isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), words[0])
+        assert found is not None, words
+        command, words = found, words[1:]
+    return command, words
+
+
+@each
+def test_every_command_and_option_exists(code: str):
+    said = [words.split() for words in spoken(MADE.sub("", TEXTS[code])) if words.split()]
+    assert len(said) > 15
+    for words in said:
+        if words[0].startswith(("-", ".", "/")) or words[0] == "orderbridge":
+            continue
+        command, rest = followed(words)
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert {word for word in rest if word.startswith("--")} <= options, words
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, info in model.model_fields.items():
+        yield prefix + name
+        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
+            yield from keys(info.annotation, f"{prefix}{name}.")
+
+
+@each
+def test_every_key_exists(code: str):
+    named = set(KEY.findall(MADE.sub("", TEXTS[code]))) - EVENTS
+    assert len(named) > 5
+    assert named <= set(keys(Settings))
+
+
+@each
+def test_every_file_and_every_link_leads_somewhere(code: str):
+    for name in FILE.findall(TEXTS[code]):
+        assert (ROOT / name).exists(), name
+    heads = {
+        "#" + re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-")
+        for head in re.findall(r"(?m)^#+ (.+)$", TEXTS[code].replace("İ", "i"))
+    }
+    for link in LINK.findall(TEXTS[code]):
+        assert link in heads if link.startswith("#") else (ROOT / "docs" / link).exists(), link
+
+
+def test_both_say_the_same() -> None:
+    """Of what can be compared without reading: sections, commands, keys, files."""
+    for pattern in (r"(?m)^## (\d+)\.", KEY.pattern, FILE.pattern):
+        both = [sorted(re.findall(pattern, MADE.sub("", text))) for text in TEXTS.values()]
+        assert both[0] == both[1]
+    commands = [
+        [line.partition("#")[0].strip() for block in BLOCK.findall(text) for line in block.splitlines()]
+        for text in TEXTS.values()
+    ]
+    assert commands[0] == commands[1]
