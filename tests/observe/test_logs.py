@@ -28,6 +28,14 @@ def test_an_event_is_one_json_object_with_its_facts(start: Started, log: Any) ->
     assert "Kadıköy" in stream.getvalue()
 
 
+def test_a_fact_of_the_same_name_does_not_hide_how_bad_a_line_is_nor_when_it_was(start: Started, log: Any) -> None:
+    stream = start()
+    log.error("problem.began", level=1, time="19:02")
+    event = only(stream)
+    assert (event["level"], event["level_"], event["time_"]) == ("error", 1, "19:02")
+    assert event["time"].endswith("Z")
+
+
 def test_the_time_is_utc_in_iso_form_with_milliseconds(start: Started, time_of: Callable[[float], None]) -> None:
     stream = start()
     time_of(1_700_000_000.5)

@@ -188,7 +188,7 @@ class Watch:
         since = None if problem.since is None else problem.since.isoformat()
         cause, remedy = problem_text(problem.code, self._language, **problem.facts)
         # Its detail is not for the log: an answer's own words may hold a customer's name.
-        facts |= {"level": problem.level, "since": since, "cause": cause, "remedy": remedy}
+        facts |= {"problem_level": problem.level, "since": since, "cause": cause, "remedy": remedy}
         told(f"problem.{event.kind}", code=problem.code, **facts)
 
 

@@ -95,7 +95,7 @@ def _plain(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     if not ours:
         line["logger"] = record.name
     error = _exception(event.pop("exc_info", None))
-    line.update(event)
+    line.update({f"{key}_" if key in line else key: value for key, value in event.items()})  # a fact is no level
     if error:
         line["error"] = "".join(traceback.format_exception_only(error)).strip()
         line["traceback"] = "".join(traceback.format_exception(error)).strip()
