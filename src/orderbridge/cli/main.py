@@ -25,6 +25,7 @@ MODULES = {
     "healthcheck": ("healthcheck",),
     "day": ("day",),
     "erase": ("erase",),
+    "bundle": ("support-bundle",),
     "status": ("status",),
     "orders": ("orders", "order", "quarantine"),
     "actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),

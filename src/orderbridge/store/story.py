@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, or_, select
+from sqlalchemy import ColumnElement, Connection, literal_column, or_, select
 
-from orderbridge.store.tables import actions, attempts, events, items, options, orders
+from orderbridge.store.tables import FAILED, OPEN, actions, attempts, events, items, options, orders
 
 MOST_FOUND = 50
+MOST_TROUBLED = 10  # of each kind
 _LARGEST_NUMBER, _MOST_DIGITS = 2**63 - 1, 19
 SHOWN = ("payment_key", "order_number", "pos_reference", "account", "status", "restaurant_name", "received_utc")
 
@@ -44,3 +45,13 @@ def tell(connection: Connection, payment_key: str) -> dict[str, Any]:
     query = select(attempts).where(attempts.c.action_id.in_(ours)).order_by(*attempts.primary_key)
     parts["attempts"] = [dict(row) for row in connection.execute(query).mappings()]
     return parts
+
+
+def troubled(connection: Connection) -> list[str]:
+    """The payment_keys of open orders with a problem and of the last rows that failed, without those of no order."""
+    problem = select(orders.c.payment_key).where(literal_column(OPEN), orders.c.problem.is_not(None))
+    failed = select(actions.c.payment_key).where(literal_column(FAILED), actions.c.payment_key.is_not(None))
+    queries = (problem.order_by(orders.c.changed_utc.desc()), failed.order_by(actions.c.finished_utc.desc()))
+    keys = [key for query in queries for key in connection.execute(query.limit(MOST_TROUBLED)).scalars()]
+    there = set(connection.execute(select(orders.c.payment_key).where(orders.c.payment_key.in_(keys))).scalars())
+    return [key for key in dict.fromkeys(keys) if key in there]

@@ -1,0 +1,263 @@
+"""`orderbridge support-bundle`: everything that somebody who helps from afar needs, and no customer in it.
+
+Each part is made alone: what cannot be had, without a daemon, a database or a configuration, is named in about.json.
+What is masked, masking.py decides. The archive is made in memory: a full disk is found out before anything is written.
+"""
+
+import io
+import json
+import os
+import sys
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orderbridge import __version__
+from orderbridge.cli import masking
+from orderbridge.cli.common import Context, plain
+from orderbridge.texts import say
+
+if TYPE_CHECKING:
+    from orderbridge.store.database import Database
+
+pass_context = click.make_pass_decorator(Context)
+
+LOG_LINES = 3000
+LOG_BYTES = 4 * 1024 * 1024
+LOG_S = 20.0  # for journalctl
+MOST_STORIES = 20
+METRICS_S = 3.0
+README = """orderbridge support-bundle
+
+Secrets, names, telephone numbers, addresses and notes are masked: ***(12) is a text of 12 characters. Documents show
+their structure and no value. Only our own words, times, order keys, amounts and short numbers stand here as they were.
+about.json says what could not be had, and why. Look through it before you hand it on.
+"""
+
+
+@click.command("support-bundle")
+@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--order", "wanted", multiple=True, help="Tell this order's story, too; may be repeated.")
+@click.option("--log", "log_file", type=click.Path(path_type=Path), help="The log, where it is no journal's.")
+@click.option("--unit", default="orderbridge", show_default=True, help="The systemd unit whose journal to take.")
+@pass_context
+def support_bundle(
+    context: Context, file: Path | None, wanted: tuple[str, ...], log_file: Path | None, unit: str
+) -> None:
+    """Everything for whoever helps, in one ZIP, customers and secrets masked. FILE: `-` is stdout.
+
+    It works while the daemon is dead. Mode 0600; a file that is there is never overwritten.
+    """
+    from orderbridge.clock import SystemClock
+
+    bundle = _Bundle()
+    _fill(bundle, context, wanted, log_file, unit)
+    data = bundle.packed()
+    if str(file) == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    chosen = file or Path(f"orderbridge-support-{SystemClock().now():%Y%m%d-%H%M%S}.zip")
+    _write(chosen, data)
+    click.echo(say("bundle.done", file=chosen, size=f"{len(data) / 1024:.0f}"))
+    if bundle.missing:
+        click.echo(say("bundle.missing", what=", ".join(bundle.missing)), err=True)
+
+
+class _Bundle:
+    """The parts so far, and what could not be had."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, str] = {"README.txt": README}
+        self.missing: dict[str, str] = {}
+
+    def add(self, name: str, make: Callable[[], Any]) -> Any:
+        """Make a part; its value, or None when it could not be had. Texts stand as they are, all else as JSON."""
+        try:
+            made = make()
+            text = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False, indent=1, default=plain)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the other parts help all the same
+            self.missing[name] = f"{type(error).__name__}: {masking.text(' '.join(str(error).split()))[:500]}"
+            return None
+        self.parts[name] = text
+        return made
+
+    def packed(self) -> bytes:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in self.parts.items():
+                archive.writestr(name, text)
+        return out.getvalue()
+
+
+def _fill(bundle: _Bundle, context: Context, wanted: tuple[str, ...], log_file: Path | None, unit: str) -> None:
+    settings = bundle.add("configuration.json", lambda: _configuration(context))
+    accounts = frozenset(one["name"] for one in (settings or {}).get("accounts", ()))
+    if settings is not None:
+        bundle.add("status.json", lambda: _status(context, accounts))
+        bundle.add("metrics.txt", lambda: _metrics(context))
+        database = _opened(bundle, context)
+        if database is not None:
+            try:
+                bundle.add("schema.json", lambda: database.read_now(_schema))
+                _stories(bundle, database, wanted, accounts)
+            finally:
+                database.close()
+    bundle.add("log.txt", lambda: _log(log_file, unit))
+    bundle.add("about.json", lambda: _about() | {"missing": bundle.missing})
+
+
+def _about() -> dict[str, Any]:
+    import platform
+    import sqlite3
+
+    import sqlalchemy
+
+    from orderbridge.clock import SystemClock
+    from orderbridge.observe import liveness
+    from orderbridge.store import schema
+
+    return {
+        "made_utc": SystemClock().now(),
+        "orderbridge": __version__,
+        "schema": schema.HEAD,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "sqlalchemy": sqlalchemy.__version__,
+        "sqlite": sqlite3.sqlite_version,
+        "daemons": {masking.mask(name): masking.text(liveness.ask(name)) for name in liveness.daemons()},
+    }
+
+
+def _configuration(context: Context) -> dict[str, Any]:
+    from orderbridge.config import shown
+    from orderbridge.hiding import hide
+
+    settings = context.settings
+    for account in settings.accounts:
+        hide(account.app_secret_key.get_secret_value())
+        hide(account.rest_secret_key.get_secret_value())
+    values = shown(settings)
+    alarms = values.get("alarms", {})
+    for name in set(alarms) & {"command", "ping_url"}:  # either may hold somebody's token
+        alarms[name] = masking.mask(str(alarms[name])) if alarms[name] else alarms[name]
+    return values
+
+
+def _status(context: Context, accounts: frozenset[str]) -> Any:
+    from orderbridge.cli.status import look
+
+    return masking.anything(json.loads(json.dumps(look(context), default=plain)), accounts)
+
+
+def _metrics(context: Context) -> str:
+    from urllib.request import ProxyHandler, build_opener
+
+    listen = context.settings.web.listen
+    if not listen:
+        return "web.listen is empty\n"
+    with build_opener(ProxyHandler({})).open(f"http://{listen}/metrics", timeout=METRICS_S) as answer:
+        return str(answer.read(LOG_BYTES).decode("utf-8", "replace"))
+
+
+def _opened(bundle: _Bundle, context: Context) -> "Database | None":
+    made: list[Database] = []
+
+    def ask() -> str:
+        made.append(context.database())
+        return "it answers\n"
+
+    bundle.add("database.txt", ask)
+    return made[0] if made else None
+
+
+def _schema(tx: Any) -> dict[str, Any]:
+    from sqlalchemy import inspect
+
+    from orderbridge.store import schema
+
+    found = inspect(tx)
+    ours = [name for name in (*found.get_table_names(), *found.get_view_names()) if name.startswith("delivery_")]
+    return {
+        "database": tx.dialect.name,
+        "server": ".".join(map(str, tx.dialect.server_version_info or ())),
+        "revision": schema.current(tx),
+        "tables": {name: [column["name"] for column in found.get_columns(name)] for name in sorted(ours)},
+    }
+
+
+def _stories(bundle: _Bundle, database: "Database", wanted: tuple[str, ...], accounts: frozenset[str]) -> None:
+    from orderbridge.store import story
+
+    keys: dict[str, None] = {}
+    for one in wanted:
+        found = bundle.add("orders/named.txt", lambda one=one: database.read_now(lambda tx: _named(tx, one)))  # type: ignore[misc]
+        keys.update(dict.fromkeys((found or "").split()))
+    troubled = bundle.add("orders/troubled.txt", lambda: "\n".join(database.read_now(story.troubled)))
+    keys.update(dict.fromkeys((troubled or "").split()[:MOST_STORIES]))
+    for key in keys:
+        bundle.add(f"orders/{key}.json", partial(_story, database, key, accounts))
+
+
+def _named(tx: Any, wanted: str) -> str:
+    from orderbridge.store import story
+
+    return "\n".join(row["payment_key"] for row in story.find(tx, wanted)) or "none"
+
+
+def _story(database: "Database", key: str, accounts: frozenset[str]) -> dict[str, Any]:
+    from orderbridge.store import story
+
+    told = database.read_now(lambda tx: story.tell(tx, key))
+    shown: dict[str, Any] = {"order": masking.row(told["order"], accounts)}
+    return shown | {
+        name: [masking.row(row, accounts) for row in told[name]]
+        for name in ("items", "options", "events", "actions", "attempts")
+    }
+
+
+def _log(log_file: Path | None, unit: str) -> str:
+    """The last lines, masked: of the file, else of the unit's journal."""
+    if log_file is not None:
+        with log_file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - LOG_BYTES, 0))
+            raw = file.read()
+    else:
+        import shutil
+        import subprocess
+
+        journalctl = shutil.which("journalctl")
+        if journalctl is None:
+            raise FileNotFoundError("journalctl; --log FILE")
+        command = [journalctl, "--unit", unit, "--no-pager", "--output", "short-iso", "--lines", str(LOG_LINES)]
+        raw = subprocess.run(command, capture_output=True, timeout=LOG_S, check=True).stdout[-LOG_BYTES:]  # noqa: S603
+    lines = raw.decode("utf-8", "replace").splitlines()[-LOG_LINES:]
+    return "\n".join(masking.text(line) for line in lines) + "\n"
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Raises ClickException; then no half file is left."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise click.ClickException(say("bundle.exists", file=file)) from None
+    except OSError as error:
+        raise click.ClickException(say("bundle.not_written", file=file, error=error.strerror)) from error
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        with suppress(OSError):
+            file.unlink()
+        raise click.ClickException(say("bundle.not_written", file=file, error=error.strerror)) from error
+
+
+COMMANDS = (support_bundle,)

@@ -1,0 +1,187 @@
+"""The support bundle: whatever is planted, in whatever column or log line, does not leave; and it works when nothing else does."""
+
+import io
+import itertools
+import json
+import zipfile
+from urllib.parse import quote
+
+import pytest
+from tests.cli.shell import APP, REST, document
+from tests.cli.test_looking import put_account
+from tests.store.samples import KEY, NOW_TEXT, put, put_action, put_order
+
+from orderbridge.cli import masking
+from orderbridge.store import tables
+
+PERSONS = (
+    "Canan Kanarya",
+    "05551234567",
+    "+90 555 123 45 67",
+    "Serçe Sokak",
+    "zili çalmayın",
+    "sakaadres@posta.example",
+)
+PARTS = ("Canan", "Kanarya", "5551234567", "555 123", "Serçe", "Sokak", "çalmayın", "sakaadres")
+
+
+def forms(word: str) -> set[str]:
+    return {word, word.lower(), word.upper(), quote(word), json.dumps(word)[1:-1], word.encode("utf-8").hex()}
+
+
+def leaked(data: bytes) -> list[str]:
+    texts = {
+        name: archive.read(name).decode()
+        for archive in [zipfile.ZipFile(io.BytesIO(data))]
+        for name in archive.namelist()
+    }
+    whole = "\n".join([*texts, *texts.values()]).casefold()
+    wanted = {form.casefold() for word in (*PARTS, APP, REST) for form in forms(word)}
+    return sorted(form for form in wanted if form in whole)
+
+
+@pytest.fixture
+def planted(pos):
+    """Persons in every text of every table that takes one."""
+    put_account(pos)
+    words = itertools.cycle(PERSONS)
+    payload = json.dumps(
+        {"customer": {"name": PERSONS[0], "phone": PERSONS[1]}, PERSONS[3]: [PERSONS[4]], "note": PERSONS[2]}
+    )
+    put_order(pos, KEY, problem="missing:foods", payload=payload)
+    put(pos, "delivery_order_items", payment_key=KEY, line_no=1)
+    put(pos, "delivery_order_item_options", payment_key=KEY, line_no=1, option_no=1)
+    put(pos, "delivery_order_events", payment_key=KEY, at_utc=NOW_TEXT, event="received")
+    row = put_action(pos, state="failed", finished_utc=NOW_TEXT)
+    put(pos, "delivery_action_attempts", action_id=row, attempt=1, started_utc=NOW_TEXT)
+    times = {"first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT}
+    put(pos, "delivery_quarantine", account="kadikoy", payload=payload, payload_hash="d", reason="not_json", **times)
+    for trigger in [
+        row["name"] for row in pos.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    ]:
+        pos.execute(f"DROP TRIGGER {trigger}")
+    pos.execute("PRAGMA ignore_check_constraints = ON")
+    kept = {
+        "payment_key",
+        "fingerprint",
+        "payload",
+        "payload_hash",
+        "state",
+        "reason",
+        "request_id",
+        "problem",
+        "account",
+    }
+    for table in (t for t in tables.metadata.sorted_tables if not t.is_view):
+        for column in table.columns:
+            is_text = column.type.python_type is str and column.name not in kept
+            if is_text and not column.name.endswith("_utc") and not column.primary_key:
+                pos.execute(f"UPDATE {table.name} SET {column.name} = ?", (next(words),))
+    pos.execute("UPDATE delivery_actions SET state = 'failed', request_id = ?", (PERSONS[0],))
+
+
+@pytest.fixture
+def log(tmp_path):
+    file = tmp_path / "log.txt"
+    lines = [f"2026-03-01T12:00:00Z [error] orders.polled account=kadikoy new=3 note={word}" for word in PERSONS]
+    lines += [json.dumps({"event": "x", "phone": word, "deep": [word], word: 1}) for word in PERSONS]
+    lines += [f"RuntimeError: {word} was not taken {APP} {REST}" for word in PERSONS]
+    lines += [f'  File "/home/canan/{word}/orderbridge/cli/main.py", line 7, in main' for word in PERSONS]
+    lines += ["canan.kanarya canan_kanarya Canan"]
+    file.write_text("\n".join(lines), "utf-8")
+    return file
+
+
+def made(run, tmp_path, *arguments: object) -> bytes:
+    file = tmp_path / "bundle.zip"
+    ended = run("support-bundle", file, *arguments)
+    assert ended.code == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    return file.read_bytes()
+
+
+def test_no_customer_and_no_secret_is_in_it(run, configure, tmp_path, planted, log, pos):
+    data = made(run, tmp_path, "--order", KEY, "--log", log)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = set(archive.namelist())
+        told = json.loads(archive.read(f"orders/{KEY}.json"))
+        log_text = archive.read("log.txt").decode()
+    assert {"about.json", "configuration.json", "status.json", "schema.json", "log.txt"} <= names
+    assert leaked(data) == []
+    assert told["order"]["payload"]["customer"] == {"name": "text(13)", "phone": "text(11)"}
+    assert told["order"]["problem"] == "missing:foods"
+    assert told["actions"][0]["action"] == "accept"
+    assert "2026-03-01T12:00:00Z [error] orders.polled account=*** new=3 note=***" in log_text
+
+
+def test_the_planted_words_would_be_found(planted, log):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("log.txt", log.read_text("utf-8"))
+    assert len(leaked(data.getvalue())) > len(PARTS)
+
+
+def test_it_is_made_without_a_database_and_says_so(run, tmp_path, log):
+    data = made(run, tmp_path, "--log", log)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        about = json.loads(archive.read("about.json"))
+        assert {"log.txt", "configuration.json"} <= set(archive.namelist())
+    assert {"status.json", "database.txt"} <= set(about["missing"])
+
+
+def test_it_is_made_of_rubbish_in_place_of_a_database(run, tmp_path, path, log):
+    path.write_bytes(b"Canan Kanarya" * 1000)
+    assert leaked(made(run, tmp_path, "--log", log)) == []
+
+
+def test_it_is_made_without_a_configuration(command, tmp_path, log):
+    file = tmp_path / "bundle.zip"
+    assert command("support-bundle", file, "--log", log, "--config", tmp_path / "none.toml").code == 0
+    assert "configuration.json" in json.loads(zipfile.ZipFile(file).read("about.json"))["missing"]
+
+
+def test_a_file_that_is_there_is_never_overwritten(run, tmp_path, pos):
+    (tmp_path / "bundle.zip").write_text("mine")
+    ended = run("support-bundle", tmp_path / "bundle.zip")
+    assert (ended.code, "not overwritten" in ended.err) == (1, True)
+    assert (tmp_path / "bundle.zip").read_text() == "mine"
+    (tmp_path / "link.zip").symlink_to(tmp_path / "elsewhere")
+    assert run("support-bundle", tmp_path / "link.zip").code == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_on_a_full_disk_it_says_so_and_leaves_no_half_file(run, tmp_path, monkeypatch, pos):
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("orderbridge.cli.bundle.os.fsync", full)
+    ended = run("support-bundle", tmp_path / "bundle.zip")
+    assert (ended.code, "No space left on device" in ended.err, "`-`" in ended.err) == (1, True, True)
+    assert not (tmp_path / "bundle.zip").exists()
+
+
+def test_a_secret_of_the_configuration_is_masked_wherever_it_is_quoted(run, configure, tmp_path, pos, log):
+    configure(document(more='[log]\nlevel = "info"'))
+    log.write_text(f"database is locked {APP}\n")
+    data = made(run, tmp_path, "--log", log)
+    assert leaked(data) == []
+    assert "database is" in zipfile.ZipFile(io.BytesIO(data)).read("log.txt").decode()
+
+
+@pytest.mark.parametrize("said", ["0555 123 45 67", "daire 7", "Canan", "call=05551234567", "x=Canan", "canan.kanarya"])
+def test_what_is_not_known_is_masked(said):
+    assert not set(said.replace("=", " ").split()[1:]) & set(masking.text(said).split())
+    assert "***" in masking.text(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["The database is full.", "2026-03-01 12:00:00.250 [warning] orders.swept code=login_refused count=3", KEY],
+)
+def test_our_own_words_stay(said):
+    assert masking.text(said) == said
+
+
+def test_the_columns_of_the_mask_are_there():
+    known = {column.name for table in tables.metadata.tables.values() for column in table.columns}
+    assert masking.OURS - known <= {"code", "light", "severity", "subject"}
