@@ -132,9 +132,24 @@ def make_alarms() -> None:
     op.execute(sa.CreateView(told, "delivery_alarms"))
 
 
+def know_the_books() -> None:
+    """One row, by which an older copy that was put back is known. The daemon writes it."""
+    op.create_table(
+        "delivery_books",
+        sa.Column("id", code(), nullable=False),
+        sa.Column("older_since_utc", utc()),
+        sa.Column("last_known_utc", utc()),
+        sa.Column("missing", sa.Integer),
+        sa.Column("missing_numbers", code()),
+        sa.PrimaryKeyConstraint("id", name=op.f("delivery_books_pk")),
+        **MYSQL,
+    )
+
+
 def upgrade() -> None:
     """From 0002 to 0003."""
     tell_problems()
+    know_the_books()
     compare_sums()
     find_by_time()
     show_more()
@@ -145,6 +160,7 @@ def downgrade() -> None:
     op.execute("DROP VIEW delivery_alarms")
     op.drop_table("delivery_daemon")
     op.drop_table("delivery_problems")
+    op.drop_table("delivery_books")
     drop_views()
     op.drop_index("delivery_orders_ended_ix", "delivery_orders")
     op.drop_index("delivery_actions_finished_ix", "delivery_actions")

@@ -16,6 +16,7 @@ from orderbridge import __version__, config
 from orderbridge.clock import Clock, SystemClock
 from orderbridge.errors import FileLost, StoreError
 from orderbridge.jobs.account import Account, start_accounts
+from orderbridge.jobs.books import Books
 from orderbridge.jobs.health import Checkup, headline
 from orderbridge.jobs.journal import journal_of
 from orderbridge.jobs.lanes import Lanes
@@ -94,6 +95,7 @@ class Daemon:
         self.pulse = Pulse()
         self.timetable = self._timetable()
         self.health = self._checkup()
+        self._books = Books(settings, self.database, self._clock, self.health.known)
         self.shown = self._shown()
         self.status = ""  # the line for systemd
         self._recurring: dict[str, Recurring] = {}  # of the accounts that have started
@@ -202,6 +204,7 @@ class Daemon:
         await asyncio.to_thread(self.database.check_intact)
         await self._upgrade()
         await self.database.read(self.database.durability.ask)
+        await self._books.start()
         await self.outbox.recover()
         await self._start_accounts()
         self.health.be_unsure()
@@ -252,6 +255,9 @@ class Daemon:
         return SWEEP_S
 
     async def _look_at_health(self) -> float:
+        await self._books.look()
+        if self.journal is not None:
+            self.journal.tell(self.health.known)
         found = await self.health.look()
         self.shown.saw(found)
         status = headline(found, len(self.accounts), self._zone, self._settings.language)
@@ -307,7 +313,7 @@ class Daemon:
 
     async def _note_rest(self) -> None:
         """What polls could not note before. A database that says nothing is not waited for."""
-        rest = asyncio.create_task(self._pollers.note_rest())
+        rest = asyncio.gather(self._pollers.note_rest(), self._books.look())
         await asyncio.wait([rest], timeout=NOTE_S)
         rest.cancel()
         await asyncio.gather(rest, return_exceptions=True)

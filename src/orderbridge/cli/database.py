@@ -5,6 +5,7 @@ from typing import NoReturn
 
 import click
 
+from orderbridge.cli import restore
 from orderbridge.cli.common import Context
 from orderbridge.texts import say
 
@@ -97,5 +98,8 @@ def _say_commands(url: str, file: Path) -> NoReturn:
     click.echo("\n".join(commands or ()))
     raise SystemExit(1)
 
+
+for command in restore.COMMANDS:
+    db.add_command(command)
 
 COMMANDS = (db,)

@@ -18,7 +18,9 @@ import structlog
 
 from orderbridge import config
 from orderbridge.clock import Clock
+from orderbridge.jobs.known import Known
 from orderbridge.model import Document
+from orderbridge.rules.problems import Code
 from orderbridge.store import journal
 from orderbridge.store.workers import Workers
 
@@ -142,6 +144,13 @@ class Journal:
             self.since, lost, self._lost = None, self._lost, 0
             told = _log.error if lost else _log.info
             told("journal.written_again", folder=str(self._folder), documents_missing=lost)
+
+    def tell(self, known: Known) -> None:
+        """To who says what is wrong."""
+        if self.since is None:
+            known.end(Code.JOURNAL_NOT_WRITTEN)
+        else:
+            known.begin(Code.JOURNAL_NOT_WRITTEN, since=self.since, folder=self._folder, error=self.error)
 
     # ---- now and then ------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,11 @@ def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]
 
 def read_stored(payload: str) -> Document:
     """A document that was kept as text, as the element of a list that it was."""
-    raw = payload.encode("utf-8", "surrogatepass")
+    return read_raw(payload.encode("utf-8", "surrogatepass"))
+
+
+def read_raw(raw: bytes) -> Document:
+    """The same of the bytes that were received."""
     try:
         value = decode(utf8(raw))
     except BrokenText:

@@ -147,10 +147,11 @@ def _locked(path: Path, how: int) -> Iterator[int]:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def files(folder: Path) -> list[Path]:
-    """The journal's files, oldest first; none where there is no folder."""
+def files(folder: Path, since: date | None = None) -> list[Path]:
+    """The journal's files, oldest first, of that day or later; none where there is no folder."""
     try:
-        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and _day(path) != date.min]
+        named = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and _day(path) != date.min]
+        found = [path for path in named if since is None or _day(path) >= since]
     except FileNotFoundError:
         return []
     return sorted(found, key=lambda path: path.name)

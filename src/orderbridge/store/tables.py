@@ -506,6 +506,17 @@ class _Daemon(TypedColumns):
 
 daemon = Table("delivery_daemon", metadata, _Daemon)
 
+
+class _Books(TypedColumns):
+    id = Column(code(), primary_key=True)
+    older_since_utc = Column(utc())
+    last_known_utc = Column(utc())
+    missing = Column(Integer)
+    missing_numbers = Column(code())
+
+
+books = Table("delivery_books", metadata, _Books)
+
 # The three questions a till asks, each served by an index that holds only the rows it asks for.
 NEW = "pos_revision = 0 AND ended_utc IS NULL"
 CHANGED = "pos_revision > 0 AND pos_revision < revision"

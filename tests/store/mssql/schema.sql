@@ -396,6 +396,17 @@ WHERE delivery_daemon.silent_from_utc < SYSUTCDATETIME();
 
 GO
 
+CREATE TABLE delivery_books (
+    id NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    older_since_utc DATETIME2(3) NULL, 
+    last_known_utc DATETIME2(3) NULL, 
+    missing INTEGER NULL, 
+    missing_numbers NVARCHAR(64) COLLATE Latin1_General_BIN2 NULL, 
+    CONSTRAINT delivery_books_pk PRIMARY KEY (id)
+);
+
+GO
+
 ALTER TABLE delivery_orders ADD pos_total NUMERIC(14, 4) NULL;
 
 GO

@@ -1,0 +1,158 @@
+"""After a restore, and back to an older version: db replay, db confirm-restore, db downgrade."""
+
+from collections import Counter
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.errors import StoreError
+from orderbridge.texts import say
+
+if TYPE_CHECKING:
+    from orderbridge.jobs.replay import Found, Replayed
+    from orderbridge.store.database import Database
+
+pass_context = click.make_pass_decorator(Context)
+
+MARGIN = timedelta(days=1)  # before the last thing that the copy knows
+
+
+@click.command("replay")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Orders delivered on that day (UTC) or later.")
+@as_json
+@pass_context
+def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as_json: bool) -> None:
+    """Take the journal's documents in again, after an older copy of the database was put back.
+
+    Without FILES: those of [orders] journal; without --since: from a day before the end of the copy. What the tables
+    know is left alone, so it can be run twice, and beside the daemon. Nothing is sent to the service.
+    Exit code 1 when an order could not be taken in.
+    """
+    from orderbridge.clock import SystemClock
+    from orderbridge.jobs.replay import Replay
+    from orderbridge.rules.replay import UNFINISHED
+    from orderbridge.store import books, schema
+
+    paths = list(files) or _files(context)
+    database = context.database()
+    try:
+        database.read_now(schema.check)
+        seen = database.read_now(books.older)
+        found = _find(paths, _border(since, seen.last_known if seen and not files else None))
+        done = list(Replay(database, context.settings, SystemClock().now()).run(found))
+        left = [one for one in done if one.fate in UNFINISHED]
+        settled = not left and database.write_now(books.settle)
+    finally:
+        database.close()
+    _show(found, done, machine=as_json)
+    for key, is_so in (("replay.again", bool(left)), ("replay.settled", settled)):
+        if is_so:
+            click.echo(say(key), err=True)
+    raise SystemExit(bool(left))
+
+
+def _files(context: Context) -> list[Path]:
+    from orderbridge.store import journal
+
+    folder = context.settings.journal
+    if folder is None:
+        raise StoreError(say("replay.no_journal"))
+    try:
+        found = journal.files(folder)
+    except OSError as error:
+        raise StoreError(say("replay.not_readable", file=folder, error=error.strerror)) from None
+    if not found:
+        raise StoreError(say("replay.no_files", folder=folder))
+    return found
+
+
+def _border(day: datetime | None, end: datetime | None) -> datetime | None:
+    if day is not None:
+        return datetime.combine(day.date(), time(), UTC)
+    return None if end is None else end - MARGIN
+
+
+def _find(paths: list[Path], since: datetime | None) -> "Found":
+    from orderbridge.jobs.replay import find
+
+    try:
+        return find(paths, since)
+    except OSError as error:
+        raise StoreError(say("replay.not_readable", file=error.filename, error=error.strerror)) from None
+
+
+def _show(found: "Found", done: "list[Replayed]", *, machine: bool) -> None:
+    """What is known already is counted, and not listed."""
+    from orderbridge.rules.replay import UNFINISHED, Fate
+
+    fates = Counter(one.fate for one in done)
+    sums: dict[str, Any] = {
+        "orders": len(done),
+        "new": fates[Fate.TAKEN_IN],
+        "ended": fates[Fate.TAKEN_IN_ENDED],
+        "updated": fates[Fate.UPDATED],
+        "known": sum(fates[fate] for fate in (Fate.KNOWN, Fate.NEWER_HERE, Fate.ENDED_HERE)),
+        "left": sum(fates[fate] for fate in (*UNFINISHED, Fate.OTHER_ACCOUNT, Fate.BLANKED)),
+        "torn": found.torn,
+    }
+    rows = [{name: getattr(one, name) for name in one.__slots__} for one in done if one.fate != Fate.KNOWN]
+    if machine:
+        show_json({"orders": rows, "sums": sums})
+        return
+    if rows:
+        show_rows(rows, machine=False, empty="")
+    click.echo(say("replay.sum", **sums))
+    if sums["new"]:
+        click.echo(say("replay.look", new=sums["new"]))
+
+
+@click.command("confirm-restore")
+@pass_context
+def confirm_restore(context: Context) -> None:
+    """Close the alarm about an older copy of the database: somebody has compared it with the service's panel."""
+    from orderbridge.store import books
+
+    click.echo(say("replay.settled" if context.write(books.settle) else "replay.nothing_to_settle"))
+
+
+@click.command("downgrade")
+@click.argument("revision")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_context
+def downgrade(context: Context, revision: str, yes: bool) -> None:
+    """Bring the tables back to REVISION, for an older orderbridge. What only the newer schema has is dropped."""
+    from orderbridge.store import schema
+    from orderbridge.store.leader import LeaderLock
+
+    database = context.database()
+    leader = LeaderLock(database)
+    try:
+        found = _downgradable(database, revision)
+        if not leader.take():
+            raise StoreError(say("downgrade.at_work"))
+        if not yes:
+            click.confirm(say("downgrade.ask", found=found, revision=revision), abort=True)
+        database.write_now(lambda tx: schema.downgrade(tx, revision))
+    finally:
+        leader.close()
+        database.close()
+    click.echo(say("downgrade.done", revision=revision))
+
+
+def _downgradable(database: "Database", revision: str) -> str:
+    """The present schema. Raises StoreError when that one is none to go back to."""
+    from orderbridge.store import schema
+
+    found = database.read_now(schema.known)
+    possible = [known for known in schema.KNOWN if found is not None and known < found]
+    if revision not in possible:
+        words = ", ".join(possible) or "-"
+        raise StoreError(say("downgrade.not_older", revision=revision, found=found or "-", possible=words))
+    return str(found)
+
+
+COMMANDS = (replay, confirm_restore, downgrade)

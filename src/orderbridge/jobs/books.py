@@ -1,0 +1,151 @@
+"""Whether the tables are what they were: an older copy that was put back is seen, and says so until somebody has looked.
+
+decide: store.books.is_older, by what the tables say and by the last word beside them
+write: store.books; what the copy had still to send is not sent, because it may have been
+Nothing is held up by it: orders come in meanwhile.
+"""
+
+import os
+import uuid
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge import config
+from orderbridge.clock import Clock
+from orderbridge.jobs.known import Known
+from orderbridge.rules.problems import Code
+from orderbridge.store import books, journal
+from orderbridge.store.books import Older, Word
+from orderbridge.store.database import Database
+from orderbridge.texts import text
+
+MARGIN = timedelta(minutes=1)  # a document is in the journal a moment after its order is in the tables
+
+_log = structlog.get_logger(__name__)
+
+
+class Books:
+    """Of one daemon."""
+
+    def __init__(self, settings: config.Settings, database: Database, clock: Clock, known: Known) -> None:
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+        self._known = known
+        self._path = word_path(settings, database)
+        self._last: Word | None = None
+        self._told = False  # that the word cannot be written
+
+    async def start(self) -> None:
+        """Before anything is sent."""
+        await self._database.run(lambda tx: books.begin(tx, uuid.uuid4().hex))
+        self._last = None if self._path is None else await self._database.apart(partial(books.read_word, self._path))
+        await self._look(strictly=False)
+
+    async def look(self) -> None:
+        """Now and then, and at the end."""
+        try:
+            await self._look(strictly=True)
+        except DBAPIError:  # others tell it
+            return
+
+    async def _look(self, *, strictly: bool) -> None:
+        now = self._clock.now()
+        word, older = await self._database.read(lambda tx: (books.goes(tx, now), books.older(tx)))
+        if word is None:  # a copy from before there was this table, or none of ours
+            return
+        before = self._last
+        if before is not None and await self._is_older(word, before, strictly=strictly):
+            older = await self._note(before)
+        if before is None or (before.books, before.event) != (word.books, word.event):
+            await self._write(_with_highest(word, before))
+        self._tell(older)
+
+    async def _is_older(self, word: Word, before: Word, *, strictly: bool) -> bool:
+        """At a start the journal is asked, too: the word is some seconds old when a machine dies."""
+        if books.is_older(word, before, strictly=strictly):
+            return True
+        if strictly or word.books != before.books:
+            return False
+        return bool(await self._missing(before.at))
+
+    async def _note(self, before: Word) -> Older:
+        now = self._clock.now()
+        at, number = await self._database.read(books.last_known)
+        missing = await self._missing(None if at is None else at - MARGIN)
+        numbers = None
+        if number is not None and before.order_number is not None and before.order_number > number:
+            numbers = f"{number + 1}-{before.order_number}"
+        seen = Older(now, at, missing, numbers)
+        said = text("outcome_unknown", self._settings.language)
+        doubted = await self._database.run(lambda tx: _note(tx, seen, before.at, said))
+        facts = {"last_known": None if at is None else at.isoformat(), "missing": missing, "numbers": numbers}
+        _log.error("database.older_copy", **facts, last_seen=before.at.isoformat(), rows_not_sent=doubted)
+        return seen
+
+    async def _missing(self, since: datetime | None) -> int | None:
+        """How many orders the journal has since then and the tables do not; None: there is no journal."""
+        folder = self._settings.journal
+        if folder is None:
+            return None
+        try:
+            names = {account.name for account in self._settings.accounts}
+            keys = await self._database.apart(partial(_since, folder, since, names))
+        except OSError:
+            return None
+        return len(await self._database.read(lambda tx: books.unknown(tx, keys))) if keys else None
+
+    async def _write(self, word: Word) -> None:
+        self._last = word
+        if self._path is not None:
+            try:
+                await self._database.apart(partial(books.write_word, self._path, word))
+            except OSError as error:
+                if not self._told:
+                    _log.warning("database.last_word_not_written", file=str(self._path), error=error.strerror)
+                self._told = True
+            else:
+                self._told = False
+
+    def _tell(self, older: Older | None) -> None:
+        if older is None:
+            self._known.end(Code.DATABASE_RESTORED)
+            return
+        at = "?" if older.last_known is None else f"{older.last_known:%Y-%m-%d %H:%M} UTC"
+        missing = "?" if older.missing is None else str(older.missing)
+        facts = {"last_known": at, "missing": missing, "numbers": older.numbers or "?"}
+        self._known.begin(Code.DATABASE_RESTORED, since=older.since, count=older.missing or 1, **facts)
+
+
+def word_path(settings: config.Settings, database: Database) -> Path | None:
+    """Beside a SQLite file; of a server in the journal's folder, or in systemd's state directory; None: nowhere."""
+    if database.file is not None:
+        return Path(f"{database.file.path}.last-word")
+    folder = settings.journal or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    return Path(folder, "last-word.json") if folder else None
+
+
+def _note(connection: Connection, seen: Older, written: datetime, said: str) -> int:
+    books.note_older(connection, seen)
+    return books.doubt_rows(connection, written, seen.since, said)
+
+
+def _since(folder: Path, since: datetime | None, accounts: Collection[str]) -> set[str]:
+    """The orders of these accounts that were delivered after that, by the journal."""
+    found = journal.entries(journal.files(folder, None if since is None else since.date()))
+    ours = (entry for entry in found if entry is not None and entry.account in accounts)
+    return {entry.payment_key for entry in ours if since is None or entry.at > since}
+
+
+def _with_highest(word: Word, before: Word | None) -> Word:
+    """With the highest order number of all that were the newest."""
+    if before is None or before.books != word.books or before.order_number is None:
+        return word
+    highest = max(word.order_number or 0, before.order_number)
+    return Word(word.books, word.event, word.listened, highest, word.at)

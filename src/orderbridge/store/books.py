@@ -1,0 +1,149 @@
+"""How far the tables go, and the last word about it that stands beside them: so that an older copy put back is seen.
+
+The word names the books by an id that was made by chance and goes with every copy, so that a word that was left behind by
+another database says nothing.
+"""
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from orderbridge.model import ActionState
+from orderbridge.store.orders import batches
+from orderbridge.store.tables import accounts, actions, books, events, orders, quarantine, unfinished
+
+MODE = 0o600
+LONGEST = 4096  # bytes of a word
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """How far the books go. `event`: the newest line of a story. `listened`: seconds, which only grow."""
+
+    books: str
+    event: int
+    listened: int
+    order_number: int | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Older:
+    """That the tables are an older copy. `missing`: orders that were acknowledged after it; None: nobody knows."""
+
+    since: datetime
+    last_known: datetime | None
+    missing: int | None = None
+    numbers: str | None = None
+
+
+def goes(connection: Connection, now: datetime) -> Word | None:
+    """How far these tables go; None before `begin`."""
+    name = connection.execute(select(books.c.id)).scalars().first()
+    if name is None:
+        return None
+    newest = select(events.c.id, orders.c.order_number).select_from(
+        events.outerjoin(orders, orders.c.payment_key == events.c.payment_key)
+    )
+    found = connection.execute(newest.order_by(events.c.id.desc()).limit(1)).first()
+    listened = connection.execute(select(func.sum(accounts.c.listened_seconds))).scalar()
+    event, number = (found.id, found.order_number) if found else (0, None)
+    return Word(name, event, int(listened or 0), number, now)
+
+
+def begin(connection: Connection, name: str) -> None:
+    """Give the books their id, unless they have one."""
+    if connection.execute(select(books.c.id)).first() is None:
+        connection.execute(insert(books).values(id=name))
+
+
+def is_older(now: Word, before: Word, *, strictly: bool = False) -> bool:
+    """Whether books that went so far `before` are put back to where they are `now`.
+
+    Lines of stories are deleted, too, when they have been kept for long enough; but meanwhile polls were made. At a start
+    that need not be so: `strictly` is for what is compared within one run.
+    """
+    listened = now.listened < before.listened if strictly else now.listened <= before.listened
+    return now.books == before.books and now.event < before.event and listened
+
+
+def last_known(connection: Connection) -> tuple[datetime | None, int | None]:
+    """The time of the newest line of a story, and the highest order number."""
+    at = connection.execute(select(events.c.at_utc).order_by(events.c.id.desc()).limit(1)).scalar()
+    return at, connection.execute(select(func.max(orders.c.order_number))).scalar()
+
+
+def unknown(connection: Connection, keys: Iterable[str]) -> set[str]:
+    """Of these orders, the ones that neither the tables nor quarantine have."""
+    wanted = set(keys)
+    for batch in batches(sorted(wanted)):
+        for column in (orders.c.payment_key, quarantine.c.payment_key):
+            wanted.difference_update(connection.execute(select(column).where(column.in_(batch))).scalars())
+    return wanted
+
+
+def older(connection: Connection) -> Older | None:
+    """Whether it stands there that they are an older copy."""
+    row = connection.execute(select(books).where(books.c.older_since_utc.is_not(None))).first()
+    return None if row is None else Older(row.older_since_utc, row.last_known_utc, row.missing, row.missing_numbers)
+
+
+def note_older(connection: Connection, seen: Older) -> None:
+    """It stands there until `settle`."""
+    values = {"missing": seen.missing, "missing_numbers": seen.numbers, "last_known_utc": seen.last_known}
+    connection.execute(update(books).values(older_since_utc=seen.since, **values))
+
+
+def settle(connection: Connection) -> bool:
+    """What was missing was taken in, or a person has looked. Whether there was anything to settle."""
+    settled = update(books).where(books.c.older_since_utc.is_not(None)).values(older_since_utc=None)
+    return connection.execute(settled).rowcount > 0
+
+
+def doubt_rows(connection: Connection, written: datetime, now: datetime, said: str) -> int:
+    """End the unfinished outbox rows of the copy: they may have been sent after it was made, and are not sent again."""
+    ended = {"state": ActionState.FAILED, "error_code": "outcome_unknown", "error_text": said, "finished_utc": now}
+    return connection.execute(
+        update(actions).where(unfinished, actions.c.created_utc <= written).values(**ended)
+    ).rowcount
+
+
+# ---- the word beside them --------------------------------------------------------------------------------------------
+
+
+def read_word(path: Path) -> Word | None:
+    """None where there is none that can be read: it is a help, and no reason not to work."""
+    try:
+        with path.open("rb") as file:
+            said = json.loads(file.read(LONGEST))
+        at = datetime.fromisoformat(said["at"])
+        number = said["order_number"]
+        return Word(
+            str(said["books"]), int(said["event"]), int(said["listened"]), number and int(number), at.astimezone(UTC)
+        )
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write_word(path: Path, word: Word) -> None:
+    """In one step: whoever reads it finds the last one or this one. Raises OSError."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    beside = path.with_name(f"{path.name}.new")
+    with suppress(FileNotFoundError):
+        beside.unlink()
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
+    try:
+        os.write(descriptor, json.dumps(asdict(word), default=lambda moment: moment.isoformat()).encode())
+        os.fsync(descriptor)
+        if os.geteuid() == 0:
+            folder = path.parent.stat()
+            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+    finally:
+        os.close(descriptor)
+    beside.replace(path)

@@ -1,0 +1,139 @@
+"""db replay, db confirm-restore, db downgrade: what a technician sees, and what becomes of the database."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+import pytest
+
+from orderbridge.model import Document
+from orderbridge.store import journal, schema
+from orderbridge.store.database import Database
+from orderbridge.store.leader import LeaderLock
+
+KEYS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
+NOW = datetime.now(UTC)
+
+
+def put(folder, key, at=NOW, **more):
+    raw = json.dumps({"id": 7, "payment_key": key, "status_id": 1, "foods": []} | more).encode()
+    document = Document(raw=raw, digest=sha256(raw).hexdigest(), payment_key=key, status_id=1)
+    journal.append(folder, [journal.line("kadikoy", document, at)], at)
+
+
+@pytest.fixture
+def folder(path):
+    return path.with_name("pos.db.documents")
+
+
+def make_older(pos):
+    pos.execute(
+        "INSERT INTO delivery_books (id, older_since_utc, last_known_utc, missing) VALUES ('a', ?, ?, 2)",
+        (f"{NOW:%Y-%m-%d %H:%M:%S}.000", f"{NOW - timedelta(hours=1):%Y-%m-%d %H:%M:%S}.000"),
+    )
+
+
+def one(pos, sql):
+    return tuple(pos.execute(sql).fetchone())
+
+
+def is_older(pos):
+    return pos.execute("SELECT older_since_utc FROM delivery_books").fetchone()[0] is not None
+
+
+def test_a_replay_says_what_became_of_each_order_and_closes_the_alarm(run, pos, folder):
+    make_older(pos)
+    put(folder, KEYS[0])
+    put(folder, KEYS[1], at=NOW - timedelta(days=9))
+    ended = run("db", "replay")
+    assert ended.code == 0
+    assert "taken_in" in ended.out
+    assert "may have been printed" in ended.out
+    assert "closed" in ended.err
+    assert not is_older(pos)
+    found = pos.execute("SELECT payment_key, pos_revision FROM delivery_new_orders").fetchall()
+    assert [tuple(row) for row in found] == [(KEYS[0], 0)]
+    assert one(pos, "SELECT count(*) FROM delivery_orders") == (1,), "a day before the copy's end, no more"
+    again = run("db", "replay", "--since", "2020-01-01", "--json")
+    assert again.json["sums"] == {
+        "orders": 2, "new": 0, "ended": 1, "updated": 0, "known": 1, "left": 0, "torn": 0
+    }  # fmt: skip
+    assert [one["fate"] for one in again.json["orders"]] == ["taken_in_ended"]
+
+
+def test_of_a_file_that_is_named_all_is_taken_in(run, pos, folder, tmp_path):
+    put(folder, KEYS[0])
+    (file,) = journal.files(folder)
+    elsewhere = file.rename(tmp_path / "from a backup.jsonl")
+    assert run("db", "replay", elsewhere).code == 0
+    assert one(pos, "SELECT count(*) FROM delivery_orders") == (1,)
+
+
+def test_what_is_not_taken_in_keeps_the_alarm_open(run, pos, folder):
+    make_older(pos)
+    put(folder, KEYS[0])
+    pos.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'not mine'); END")
+    ended = run("db", "replay")
+    assert ended.code == 1
+    assert "refused" in ended.out
+    assert "once more" in ended.err
+    assert is_older(pos)
+
+
+def test_without_a_journal_the_remedy_is_said(run, pos, configure, folder):
+    ended = run("db", "replay")
+    assert (ended.code, ended.out) == (1, "")
+    assert str(folder) in ended.err
+    folder.write_text("no folder")
+    assert "cannot be read" in run("db", "replay").err
+    missing = run("db", "replay", folder.with_name("no.jsonl"))
+    assert (missing.code, "cannot be read" in missing.err) == (1, True)
+
+
+def test_a_person_who_has_looked_closes_the_alarm(run, pos):
+    make_older(pos)
+    assert "closed" in run("db", "confirm-restore").out
+    assert not is_older(pos)
+    ended = run("db", "confirm-restore")
+    assert (ended.code, "nothing to do" in ended.out) == (0, True)
+
+
+# ---- back to an older version ----------------------------------------------------------------------------------------
+
+
+def test_the_tables_go_back_and_up_again_and_keep_the_orders(run, pos, folder):
+    put(folder, KEYS[0])
+    assert run("db", "replay").code == 0
+    before = schema.KNOWN[-2]
+    ended = run("db", "downgrade", before, "--yes")
+    assert (ended.code, ended.err) == (0, "")
+    assert one(pos, "SELECT version_num FROM delivery_schema_version") == (before,)
+    assert one(pos, "SELECT payment_key FROM delivery_new_orders") == (KEYS[0],)
+    assert run("orders").code == 1, "this program needs the newer one"
+    assert run("db", "upgrade").code == 0
+    assert run("orders", "--all").code == 0
+
+
+@pytest.mark.parametrize("revision", ["0009", schema.HEAD, "base"])
+def test_it_goes_back_to_what_is_older_and_known(run, pos, revision):
+    ended = run("db", "downgrade", revision)
+    assert ended.code == 1
+    assert ", ".join(schema.KNOWN[:-1]) in ended.err
+    assert one(pos, "SELECT version_num FROM delivery_schema_version") == (schema.HEAD,)
+
+
+def test_it_does_not_go_back_under_a_daemon_that_works(run, pos, path):
+    database = Database(f"sqlite:///{path}", inline=True)
+    leader = LeaderLock(database)
+    assert leader.take()
+    try:
+        ended = run("db", "downgrade", schema.KNOWN[-2], "--yes")
+    finally:
+        leader.close()
+        database.close()
+    assert (ended.code, "Stop it first" in ended.err) == (1, True)
+
+
+def test_it_asks_before_it_drops_anything(run, pos):
+    assert run("db", "downgrade", schema.KNOWN[-2]).code == 1
+    assert one(pos, "SELECT version_num FROM delivery_schema_version") == (schema.HEAD,)

@@ -1,0 +1,219 @@
+"""The journal taken in again over an older copy: everything is back, nothing is sent, nothing newer is lost."""
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import FakeClock, Shop, listing
+
+from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.replay import Replay, Replayed, find
+from orderbridge.rules.replay import Fate
+from orderbridge.store import journal
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "pos.db.documents"
+
+
+Restore = Callable[[], object]
+
+
+@pytest.fixture
+def kept(clock: FakeClock, folder: Path) -> Callable[[Shop], None]:
+    """Gives a shop its journal."""
+
+    def give(shop: Shop) -> None:
+        for poller in shop.pollers.values():
+            poller._intake.acknowledger._journal = Journal(folder, clock=clock, inline=True)
+
+    return give
+
+
+@pytest.fixture
+async def shop(open_shop: OpenShop, kept) -> Shop:
+    shop = await open_shop(auto_accept_minutes=20)
+    kept(shop)
+    return shop
+
+
+def back_up(shop: Shop) -> None:
+    with sqlite3.connect(shop.path.with_name("backup.db")) as copy:
+        shop.till.backup(copy)
+    copy.close()
+
+
+@pytest.fixture
+def restored(open_shop: OpenShop, kept):
+    """The copy put back, and the daemon started on it."""
+
+    async def restored(shop: Shop) -> Shop:
+        await shop.crash()
+        for beside in ("-wal", "-shm"):
+            shop.path.with_name(shop.path.name + beside).unlink(missing_ok=True)
+        shutil.copy(shop.path.with_name("backup.db"), shop.path)
+        again = await open_shop(auto_accept_minutes=20)
+        kept(again)
+        return again
+
+    return restored
+
+
+def replay(shop: Shop, folder: Path) -> dict[str, Replayed]:
+    run = Replay(shop.database, shop.settings, shop.clock.now())
+    return {one.payment_key: one for one in run.run(find(journal.files(folder)))}
+
+
+def fates(shop: Shop, folder: Path) -> dict[str, Fate]:
+    return {key: one.fate for key, one in replay(shop, folder).items()}
+
+
+async def test_what_came_after_the_copy_is_back_as_it_was_and_the_till_sees_it(shop: Shop, folder: Path, restored):
+    known = await shop.taken_in()
+    back_up(shop)
+    lost = [await shop.taken_in(note="soğansız"), await shop.taken_in()]
+    before = {order.key: shop.order(order) for order in lost}
+    again = await restored(shop)
+    assert fates(again, folder) == {known.key: Fate.KNOWN} | {order.key: Fate.TAKEN_IN for order in lost}
+    for order in lost:
+        row = again.order(order)
+        told = {"changed_utc", "acknowledged_utc", "acknowledged_status_id"}
+        assert {name: row[name] for name in row.keys() - told} == {
+            name: before[order.key][name] for name in row.keys() - told
+        }
+        assert (row["pos_revision"], again.story(order)) == (0, ["received", "replayed"])
+        lines = again.rows("SELECT name, price FROM delivery_order_items WHERE payment_key = ?", order.key)
+        assert len(lines) == len(order.document["foods"])
+    new = again.rows("SELECT payment_key FROM delivery_new_orders ORDER BY received_utc")
+    assert [row["payment_key"] for row in new][-2:] == [order.key for order in lost]
+
+
+async def test_nothing_is_sent_and_nothing_is_accepted_twice(shop: Shop, folder: Path, restored):
+    back_up(shop)
+    order = await shop.taken_in()
+    await shop.drain()
+    assert (order.status_id, len(shop.calls("accept"))) == (2, 1)
+    again = await restored(shop)
+    asked = len(again.world.calls())
+    assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
+    await again.drain()
+    assert len(again.world.calls()) == asked
+    assert again.count("delivery_actions") == 0
+    await again.poll()  # the copy knows nothing of the last poll: one 429
+    await again.poll()
+    await again.drain()
+    assert (again.order(order)["status"], len(again.calls("accept"))) == ("CONFIRMED", 1)
+
+
+async def test_a_second_time_changes_nothing(shop: Shop, folder: Path, restored):
+    back_up(shop)
+    order = await shop.taken_in()
+    again = await restored(shop)
+    fates(again, folder)
+    row, story = again.order(order), again.story(order)
+    assert fates(again, folder) == {order.key: Fate.KNOWN}
+    assert (again.order(order), again.story(order)) == (row, story)
+
+
+async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path, restored):
+    order = await shop.taken_in(note="acılı")
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    await shop.drain()
+    back_up(shop)
+    shop.world.faults.add(listing(order.document | {"payment_key": order.key, "status_id": 6, "note": "acısız"}))
+    await shop.poll()
+    again = await restored(shop)
+    assert fates(again, folder) == {order.key: Fate.UPDATED}
+    row = again.order(order)
+    assert (row["status"], row["note"], row["ended_by"], row["last_change"]) == (
+        "CANCELED",
+        "acısız",
+        "cancelled",
+        "cancelled",
+    )
+    assert row["pos_revision"] < row["revision"]
+
+
+async def test_what_is_newer_here_and_what_has_ended_stays(shop: Shop, folder: Path):
+    """Without a restore: the journal is behind, or level."""
+    accepted, ended = await shop.taken_in(), await shop.taken_in()
+    await shop.drain()
+    row = shop.act("cancel", ended)
+    await shop.drain()
+    assert shop.row(row)["state"] == "done"
+    before = [shop.order(order) for order in (accepted, ended)]
+    for file in journal.files(folder):  # of a status that went on since
+        file.write_bytes(file.read_bytes().replace(b'"digest":"', b'"digest":"', 1))
+    assert set(fates(shop, folder).values()) <= {Fate.KNOWN, Fate.NEWER_HERE, Fate.ENDED_HERE}
+    assert [shop.order(order) for order in (accepted, ended)] == before
+
+
+async def test_an_order_of_long_ago_is_taken_in_as_over(shop: Shop, folder: Path, clock: FakeClock, restored):
+    back_up(shop)
+    order = await shop.taken_in()
+    clock.ahead += timedelta(days=3)
+    again = await restored(shop)
+    assert fates(again, folder) == {order.key: Fate.TAKEN_IN_ENDED}
+    assert again.order(order)["ended_by"] == "silence"
+    assert again.rows("SELECT 1 FROM delivery_new_orders") == []
+
+
+async def test_with_an_action_without_a_verdict_it_waits(shop: Shop, folder: Path, restored):
+    order = await shop.taken_in()
+    await shop.drain()
+    back_up(shop)
+    await shop.poll()
+    again = await restored(shop)
+    again.till.execute("UPDATE delivery_actions SET state = 'sending'")
+    assert fates(again, folder) == {order.key: Fate.WAITS}
+    again.till.execute("UPDATE delivery_actions SET state = 'done'")
+
+
+async def test_what_was_blanked_or_damaged_is_said_and_an_older_document_serves(shop: Shop, folder: Path, restored):
+    back_up(shop)
+    blanked = await shop.taken_in()
+    changed = await shop.taken_in()
+    await shop.drain()
+    await shop.poll()
+    (file,) = journal.files(folder)
+    journal.blank(folder, [blanked.key])
+    lines = file.read_bytes().splitlines(keepends=True)
+    lines[-1] = lines[-1].replace(b'"status_id\\":', b'"status_xx\\":')
+    lines.append(b'{"payment_key":"torn')
+    file.write_bytes(b"".join(lines))
+    again = await restored(shop)
+    done = replay(again, folder)
+    assert (done[blanked.key].fate, done[changed.key].fate) == (Fate.BLANKED, Fate.TAKEN_IN)
+    assert find(journal.files(folder)).torn == 1
+
+
+async def test_what_the_database_refuses_is_in_quarantine(shop: Shop, folder: Path, restored):
+    back_up(shop)
+    order = await shop.taken_in()
+    again = await restored(shop)
+    again.till.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'not mine'); END")
+    assert fates(again, folder) == {order.key: Fate.REFUSED}
+    assert again.one("SELECT payment_key, reason FROM delivery_quarantine") == {
+        "payment_key": order.key,
+        "reason": "database_refused",
+    }
+    again.till.execute("DROP TRIGGER no")
+    assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
+    await again.poll()
+
+
+async def test_a_delivery_after_it_is_a_delivery_as_ever(shop: Shop, folder: Path, restored):
+    back_up(shop)
+    order = await shop.taken_in()
+    again = await restored(shop)
+    fates(again, folder)
+    row = again.act("accept", order)
+    assert (await again.verdict(row))["state"] == "done"
+    await again.poll()
+    await again.poll()
+    assert again.order(order)["acknowledged_status_id"] == 2

@@ -1,0 +1,91 @@
+"""An older copy is put back under a daemon that works: what was acknowledged after it is all back, nothing is sent twice."""
+
+import asyncio
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from tests.live.test_file_lost import stored
+from tests.test_daemon import COMMAND, Till, ended, log_of, process, told, until
+
+from orderbridge.sandbox import World
+from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge.store import journal
+
+
+async def command(configuration: Path, *arguments: object) -> tuple[int, str]:
+    done = await asyncio.create_subprocess_exec(
+        COMMAND,
+        *map(str, arguments),
+        "--config",
+        configuration,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await done.communicate()
+    return done.returncode or 0, out.decode()
+
+
+def in_journal(path: Path) -> set[str]:
+    files = journal.files(path.with_name("pos.db.documents"))
+    return {entry.payment_key for entry in journal.entries(files) if entry is not None}
+
+
+async def test_a_restore_of_an_older_copy_under_load_loses_nothing(configuration: Path, till: Till, world: World):
+    placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(10)]
+    copy = till.path.with_name("backup.db")
+    async with process(configuration) as daemon:
+        await until(lambda: all(order.acknowledged for order in placed))
+        assert (await command(configuration, "db", "backup", copy))[0] == 0
+        placed += [world.place_order(restaurant_id=KADIKOY) for _ in range(30)]
+        await until(lambda: sum(order.acknowledged for order in placed) > 20)
+        late = next(order for order in placed[10:] if order.acknowledged)
+        row = till.accept(late)
+        await until(lambda: till.state(row) == "done")
+        await ended(daemon, signal.SIGKILL)
+    acknowledged = {order.key for order in placed if order.acknowledged}
+    assert acknowledged <= in_journal(till.path)
+    for beside in ("-wal", "-shm"):
+        till.path.with_name(f"pos.db{beside}").unlink()
+    shutil.copy(copy, till.path)
+    assert not acknowledged <= stored(till.path)
+    async with process(configuration) as daemon:
+        await until(lambda: "database_restored" in log_of(configuration))
+        new = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: new.acknowledged)  # nothing is held up
+        code, said = await command(configuration, "db", "replay")
+        assert code == 0, said
+        assert acknowledged <= stored(till.path)
+        await until(lambda: any(line["code"] == "database_restored" for line in told(configuration, "problem.ended")))
+        await until(lambda: all(order.acknowledged for order in placed))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert len(world.calls("accept")) == 1
+    taken_over = till.rows("SELECT payment_key FROM delivery_orders WHERE pos_revision > 0")
+    assert taken_over == [], "all of them are shown to the till"
+
+
+@pytest.mark.parametrize("pause", [0.05, 0.3])
+async def test_whatever_was_acknowledged_before_a_kill_is_in_the_journal(
+    pause: float, configuration: Path, till: Till, world: World
+):
+    placed = [world.place_order(restaurant_id=KADIKOY) for _ in range(120)]
+    async with process(configuration) as daemon:
+        await until(lambda: any(order.acknowledged for order in placed))
+        await asyncio.sleep(pause)  # the moment is the point
+        await ended(daemon, signal.SIGKILL)
+    assert {order.key for order in placed if order.acknowledged} <= in_journal(till.path)
+    async with process(configuration) as daemon:
+        await until(lambda: all(order.acknowledged for order in placed))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert {order.key for order in placed} <= in_journal(till.path)
+
+
+async def test_a_folder_that_cannot_be_made_is_told_and_orders_go_on(configuration: Path, till: Till, world: World):
+    till.path.with_name("pos.db.documents").write_text("in the way")
+    order = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: order.acknowledged)
+        await until(lambda: any(line["code"] == "journal_not_written" for line in told(configuration, "problem.began")))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert len(told(configuration, "journal.failed")) == 1
