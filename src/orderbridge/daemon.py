@@ -161,8 +161,10 @@ class Daemon:
             polled=self._polled,
         )
 
-    def _polled(self, account: str, delivered: int) -> None:
+    def _polled(self, account: str, delivered: int, *, ok: bool = False) -> None:
         """Lanes are free again, polls have shown what they can: it concerns an account's own rows."""
+        if ok and self.health.ping is not None:
+            self.health.ping.polled()
         if delivered or self.outbox.queue.size(account):
             self.outbox.wake()
 
@@ -181,6 +183,7 @@ class Daemon:
             failed = next((task for task in background if task.done()), None)
             if failed is not None and isinstance(error := failed.exception(), FileLost):
                 _log.error("database.file_lost", remedy=str(error))
+                await self.health.lost()
         finally:
             self.stop()
             starting.cancel()
@@ -308,6 +311,7 @@ class Daemon:
         for account in self.accounts.values():
             await account.close()
         await self._wire.close()
+        await self.health.close()
         self.database.close()
         _log.info("daemon.stopped")
 

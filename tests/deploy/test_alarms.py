@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 ALARMS = Path(__file__).parents[2] / "deploy" / "alarms"
-PROBLEM = {
+PROBLEM: dict[str, Any] = {
+    "event": "began",
     "code": "login_refused",
     "subject": "kadıköy",
     "since": None,
@@ -61,10 +62,10 @@ def receiver() -> Iterator[Receiver]:
 
 
 def alarm(script: str, event: str = "began", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Called with the code, the subject, since when and the event; the problem as JSON on stdin."""
+    """As jobs.alarms calls it; a test of that holds the two together."""
     return subprocess.run(
-        [ALARMS / script, "login_refused", "kadıköy", "2026-11-21T18:02:00Z", event],
-        input=json.dumps(PROBLEM, ensure_ascii=False),
+        [ALARMS / script, event, "login_refused", "kadıköy", "2026-11-21T18:02:00Z", "severe", "1"],
+        input=json.dumps(PROBLEM | {"event": event}, ensure_ascii=False),
         env={"PATH": "/usr/bin:/bin", **environment},
         capture_output=True,
         encoding="utf-8",
@@ -79,7 +80,7 @@ def test_a_webhook_gets_the_event_and_the_whole_problem(receiver: Receiver, even
     assert alarm("webhook", event, ALARM_URL=receiver.address).returncode == 0
     ((headers, body),) = receiver.heard
     assert headers["content-type"] == "application/json"
-    assert json.loads(body) == {"event": event, "problem": PROBLEM}
+    assert json.loads(body) == PROBLEM | {"event": event}
 
 
 @needs_curl
@@ -118,5 +119,20 @@ def test_a_mail_has_the_code_in_its_subject_and_the_remedy_in_its_body(tmp_path:
     assert (tmp_path / "arguments").read_text() == "-t -i\n"
     mail = email.message_from_bytes((tmp_path / "mail").read_bytes(), policy=email.policy.default)
     assert (mail["To"], mail["From"]) == ("chef@example.org", "till@example.org")
-    assert "login_refused" in mail["Subject"]
+    assert mail["Subject"] == "orderbridge: login_refused kadıköy (began)"
+    assert (tmp_path / "mail").read_bytes().isascii(), "also a mail server of the nineties takes it"
     assert f"remedy: {PROBLEM['remedy']}" in mail.get_content()
+
+
+def test_the_unit_that_tells_of_a_failed_service_calls_the_example_as_the_daemon_does(tmp_path: Path):
+    (line,) = [one for one in (ALARMS / "orderbridge-alarm.service").read_text().splitlines() if "ExecStart=" in one]
+    alarm = tmp_path / "alarm"
+    alarm.write_text(f'#!/bin/sh\nprintf "%s|" "$@" >{tmp_path}/arguments\ncat >{tmp_path}/document\n')
+    alarm.chmod(0o755)
+    script = line.partition("-c '")[2].removesuffix("'")
+    script = script.replace("$$", "$").replace("%%", "%").replace("/etc/orderbridge/alarm", str(alarm))
+    subprocess.run(["/bin/sh", "-c", script.replace("\\\\", "\\")], check=True, timeout=60)
+    event, code, subject, since, severity, level, _ = (tmp_path / "arguments").read_text().split("|")
+    document = json.loads((tmp_path / "document").read_text())
+    assert (event, code, subject, severity, level) == ("began", "daemon_failed", "orderbridge", "severe", "1")
+    assert [document[name] for name in ("event", "code", "subject", "since")] == [event, code, subject, since]

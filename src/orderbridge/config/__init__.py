@@ -4,6 +4,7 @@ from orderbridge.config.addresses import fingerprint
 from orderbridge.config.keys import (
     Account,
     Actions,
+    Alarms,
     Database,
     Log,
     Marketplace,
@@ -19,6 +20,7 @@ from orderbridge.config.loading import find, load
 __all__ = [
     "Account",
     "Actions",
+    "Alarms",
     "Database",
     "Log",
     "Marketplace",

@@ -85,6 +85,15 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+def is_private(address: str) -> bool:
+    """Whether nobody on the way can read what is asked for there: https, or this machine."""
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(address)))
+    except ValueError:
+        return False
+
+
 def database_address(value: str) -> str:
     """A SQLAlchemy address with the driver that we ship for it, unless it names one."""
     scheme, separator, rest = value.partition("://")

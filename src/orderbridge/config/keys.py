@@ -30,6 +30,7 @@ from orderbridge.config.addresses import (
     fingerprint,
     https_address,
     is_loopback,
+    is_private,
     listen_address,
     sqlite_file,
     without_password,
@@ -164,11 +165,22 @@ class Orders(_Table):
 
 
 class Alarms(_Table):
-    """For how many minutes something may last before `status` and the log call it a problem. 0: never."""
+    """For how many minutes something may last before it is a problem (0: never), and who is told of problems."""
 
     unanswered_minutes: Minutes = 3
     not_taken_over_minutes: Minutes = 3
     cancellation_unseen_minutes: Minutes = 2
+    command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    command_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 30
+    command_severity: Literal["warning", "severe"] = "warning"
+    ping_url: SecretStr | None = None  # whoever has it can say that all is well
+
+    @field_validator("ping_url")
+    @classmethod
+    def _check_ping_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not is_private(value.get_secret_value()):
+            raise ValueError(say("config.ping_url"))
+        return value
 
 
 class RestaurantRule(_Table):
@@ -373,6 +385,8 @@ def shown(settings: Settings) -> dict[str, Any]:
     for account in values["accounts"]:
         account.update(dict.fromkeys(SECRETS, "***"))
     values["database"]["url"] = without_password(settings.database.url)
+    if settings.alarms.ping_url is not None:
+        values["alarms"]["ping_url"] = "***"
     return values
 
 

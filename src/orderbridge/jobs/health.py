@@ -1,9 +1,10 @@
 """Health: the facts are read, rules.health decides, and the log hears of the beginning and the end of each problem."""
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -34,6 +35,10 @@ from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON
 from orderbridge.store import health
 from orderbridge.store.database import Database, database_disk
 from orderbridge.texts import problem_text, say
+
+if TYPE_CHECKING:
+    from orderbridge.jobs.alarms import Alarms
+    from orderbridge.jobs.ping import Ping
 
 CLOCK_JUMP_S = 2.0
 
@@ -204,6 +209,10 @@ class Checkup:
     ) -> None:
         self.known = Known(database, clock, logins)
         self.told = Told(database, clock, settings.language)
+        self.alarms = _alarms(settings)
+        self.ping = _ping(settings, clock)
+        self._remembered = False
+        self._seen: list[Problem] = []
         self.watch = Watch(settings.language)
         self._settings = settings
         self._database = database
@@ -228,8 +237,37 @@ class Checkup:
             found = [replace(one, behind=one.code) if one.code in BY_TIME_ALONE else one for one in found]
         self.watch.see(found, self._clock.monotonic())
         visible = [one for one in found if one.behind is None]
-        await self.told.note(visible, {})
+        self._seen = visible
+        await self._tell(found)
+        await self.told.note(visible, self.alarms.told() if self.alarms is not None else {})
         return visible
+
+    async def _tell(self, found: Sequence[Problem]) -> None:
+        """Who is outside. What the daemon before this one has told is not told again."""
+        monotonic = self._clock.monotonic()
+        if self.alarms is not None:
+            if not self._remembered:
+                self._remembered = True
+                with contextlib.suppress(DBAPIError):
+                    self.alarms.remember(await self.told.begin(), monotonic)
+            self.alarms.see(found, monotonic)
+        if self.ping is not None:
+            self.ping.saw(any(one.severity == Severity.SEVERE and one.behind is None for one in found))
+
+    async def lost(self) -> None:
+        """The database's file is gone, and with it this daemon: nobody else is left to tell."""
+        lost = Problem(Code.DATABASE_LOST, "", self._clock.now(), Severity.SEVERE)
+        open_ones = [replace(one, behind=lost.code) for one in self.watch.open.values()]
+        self.watch.see([lost, *open_ones], self._clock.monotonic())
+        await self._tell([lost, *open_ones])
+
+    async def close(self) -> None:
+        """What is being told gets a moment, and is noted, so that the next daemon does not tell it again."""
+        if self.alarms is not None:
+            await self.alarms.close()
+            await self.told.note(self._seen, self.alarms.told())
+        if self.ping is not None:
+            await self.ping.close()
 
     async def _found(self) -> list[Problem]:
         """What stands in the database, and what is known besides. One that cannot be read leaves what was open as it is."""
@@ -242,3 +280,21 @@ class Checkup:
             before = (one for key, one in self.watch.open.items() if key not in {new.key for new in known})
             cause = next((one.code for one in known if one.code in NO_DATABASE), Code.DATABASE_FAILING)
             return [*known, *(replace(one, behind=cause) for one in before if one.code not in OF_THE_DAEMON)]
+
+
+def _alarms(settings: config.Settings) -> "Alarms | None":
+    """Who is not told costs nothing."""
+    if not settings.alarms.command:
+        return None
+    from orderbridge.jobs.alarms import Alarms  # noqa: PLC0415 - only where it is wanted
+
+    return Alarms(settings.alarms, settings.language)
+
+
+def _ping(settings: config.Settings, clock: Clock) -> "Ping | None":
+    if settings.alarms.ping_url is None:
+        return None
+    from orderbridge.jobs.ping import Ping  # noqa: PLC0415 - as above
+
+    url = settings.alarms.ping_url.get_secret_value()
+    return Ping(url, clock=clock, ca_file=settings.marketplace.ca_file)

@@ -4,11 +4,13 @@ It comes onto the timetable with the account, and goes with it. Only a poll has 
 rest is read again at the next start.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
+from typing import Protocol
 
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
+from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.poll import Poller
 from orderbridge.jobs.reference import Common, read_lists, read_statuses
 from orderbridge.jobs.timetable import Timetable
@@ -21,6 +23,12 @@ STATUSES_S = 300.0
 STATUS_AGAIN_S = 1.0  # after a restaurant was opened or closed
 LISTS_LATER_S, STATUSES_LATER_S = 0.5, 2.0  # than the first poll: the orders come first
 RENEW_LEAST_S = 1.0
+
+
+class Heard(Protocol):
+    """Who hears of each poll."""
+
+    def __call__(self, account: str, delivered: int, /, *, ok: bool) -> None: ...
 
 
 class Recurring:
@@ -36,9 +44,9 @@ class Recurring:
         clock: Clock,
         configured: Collection[str],
         common: Common,
-        polled: Callable[[str, int], None],
+        polled: "Heard",
     ) -> None:
-        """`polled` is called after each poll, with the account's name and how many orders were delivered."""
+        """`polled` is called after each poll, with the account's name, how many orders came, and whether it was good."""
         self._account = account
         self._poller = poller
         self._timetable = timetable
@@ -70,13 +78,12 @@ class Recurring:
         self._timetable.take(self._name("renew"), wait, self._renew)
 
     async def _poll(self) -> float:
-        delivered = 0
+        counts = Polled()
         try:
             counts = await self._poller.tick()
-            delivered = counts.delivered
             return counts.again_in
         finally:
-            self._polled(self._account.name, delivered)
+            self._polled(self._account.name, counts.delivered, ok=counts.ok)
 
     async def _lists(self) -> float:
         came = await read_lists(self._account, self._database, self._configured, self._common)

@@ -75,6 +75,10 @@ class Edges:
         """What was told and is not over."""
         return [story.problem for story in self._stories.values() if story.told != NOT_OPEN]
 
+    def told(self) -> dict[Key, Rank]:
+        """How bad each of them was when it was last told."""
+        return {key: story.told for key, story in self._stories.items() if story.told != NOT_OPEN}
+
     def _of_open(self, problem: Problem, now: float) -> Event | None:
         story = self._stories.setdefault(problem.key, _Story(problem, now))
         story.flapped += story.told == NOT_OPEN and not story.seen and bool(story.messages)

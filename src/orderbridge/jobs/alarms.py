@@ -1,0 +1,127 @@
+"""Somebody is told: the command of `[alarms]`, at the beginning of each problem, when it gets worse, and at its end.
+
+It never holds anything up: it runs beside the daemon, one at a time, and what happens meanwhile waits in a queue of
+bounded length. What many have in common is one message. At a stop it is waited for a moment, and then killed.
+"""
+
+import asyncio
+import json
+import socket
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import structlog
+
+from orderbridge import __version__, config
+from orderbridge.hiding import without_secrets
+from orderbridge.jobs.command import Command
+from orderbridge.rules.edges import MOST_ALIKE, Edges, Event, Key, Rank, alike
+from orderbridge.rules.problems import OF_THE_DAEMON, Problem, Severity
+from orderbridge.store.workers import detached
+from orderbridge.texts import problem_text
+
+MOST_WAITING = 200  # events; of more the oldest go, and that is told
+CLOSE_S = 1.5
+
+_log = structlog.get_logger(__name__)
+
+
+class Alarms:
+    """Hears of each look at health, and tells what has changed."""
+
+    def __init__(self, chosen: config.Alarms, language: str) -> None:
+        self._command = Command(chosen.command, chosen.command_timeout_seconds)
+        self._severe_only = chosen.command_severity == "severe"
+        self._language = language
+        self._edges = Edges()
+        self._waiting: deque[Event] = deque()
+        self._teller: asyncio.Task[None] | None = None
+        self._failed = False
+
+    def remember(self, told: Iterable[Problem], monotonic: float) -> None:
+        """What the daemon before this one has told. What only it could know is told anew."""
+        for problem in told:
+            if problem.code not in OF_THE_DAEMON:
+                self._edges.remember(problem, monotonic)
+
+    def see(self, found: Iterable[Problem], monotonic: float) -> None:
+        """What is so now; returns at once."""
+        chosen = [one for one in found if one.severity == Severity.SEVERE or not self._severe_only]
+        self._waiting += self._edges.see(chosen, monotonic)
+        if (lost := len(self._waiting) - MOST_WAITING) > 0:
+            for _ in range(lost):
+                self._waiting.popleft()
+            _log.error("alarm.dropped", count=lost, reason="the command of [alarms] is slower than the events")
+        if self._waiting and self._teller is None:
+            self._teller = asyncio.create_task(self._tell())
+
+    def told(self) -> dict[Key, Rank]:
+        """How bad each open problem was when it was last told."""
+        waiting = {event.problem.key for event in self._waiting}
+        return {key: rank for key, rank in self._edges.told().items() if key not in waiting}
+
+    async def close(self) -> None:
+        """What is under way gets a moment; then it is killed, and what waits is not told any more."""
+        if (teller := self._teller) is None:
+            return
+        _, late = await asyncio.wait([teller], timeout=CLOSE_S)
+        if late:
+            _log.warning("alarm.given_up", waiting=len(self._waiting))
+            self._waiting.clear()
+            self._command.end()
+            await asyncio.wait([teller], timeout=CLOSE_S)
+            teller.cancel()
+            await asyncio.gather(teller, return_exceptions=True)
+
+    async def _tell(self) -> None:
+        try:
+            while self._waiting:
+                some = alike(self._waiting)[0]
+                for event in some:
+                    self._waiting.remove(event)
+                await self._run(some)
+        finally:
+            self._teller = None
+
+    async def _run(self, some: Sequence[Event]) -> None:
+        document = document_of(some, self._language)
+        arguments = [str(document[name] or "") for name in ("event", "code", "subject", "since", "severity", "level")]
+        body = json.dumps(document, ensure_ascii=False).encode()
+        failure = await detached(partial(self._command.run, arguments, body))
+        if failure is not None:
+            _log.error("alarm.failed", code=document["code"], reason=failure)
+        elif self._failed:
+            _log.info("alarm.recovered")
+        self._failed = failure is not None
+
+
+def document_of(some: Sequence[Event], language: str) -> dict[str, Any]:
+    """What the command reads on stdin. No customer's data: an answer's own words (`detail`) are not in it."""
+    event, problem = some[0], some[0].problem
+    cause, remedy = problem_text(problem.code, language, **problem.facts)
+    subjects = [one.problem.subject for one in some[:MOST_ALIKE]]
+    document: dict[str, Any] = {
+        "event": str(event.kind),
+        "code": str(problem.code),
+        "subject": ", ".join(subjects) + (" …" if len(some) > len(subjects) else ""),
+        "subjects": subjects,
+        "account": problem.account,
+        "since": _iso(problem.since),
+        "severity": str(problem.severity),
+        "level": problem.level,
+        "count": problem.count if len(some) == 1 else len(some),
+        "cause": without_secrets(cause),
+        "remedy": without_secrets(remedy),
+        "seconds": round(max(one.seconds for one in some)),
+        "flapped": max(one.flapped for one in some),
+        "host": socket.gethostname(),
+        "version": __version__,
+    }
+    return document
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,72 @@
+"""A daemon that tells: its command and its ping, over a restart too, against the sandbox over TLS."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.test_alarms import Listener
+from tests.test_daemon import Till, ended, log_of, process, until
+
+from orderbridge.sandbox import World
+
+
+@pytest.fixture
+def heard(configuration: Path) -> Callable[[], list[list[str]]]:
+    """What the command was told: event, code, subject."""
+    folder = configuration.parent
+    alarm = folder / "alarm"
+    alarm.write_text(
+        f"#!{sys.executable} -S\nimport json, sys\n"
+        f"open({str(folder / 'heard')!r}, 'a').write(json.dumps(sys.argv[1:4]) + '\\n')\n"
+    )
+    alarm.chmod(0o755)
+    configuration.write_text(f'{configuration.read_text()}\n[alarms]\ncommand = ["{alarm}"]\n')
+
+    def lines() -> list[list[str]]:
+        path = folder / "heard"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    return lines
+
+
+async def test_a_problem_is_told_once_over_a_restart_and_so_is_its_end(
+    configuration: Path, heard: Callable[[], list[list[str]]], till: Till
+):
+    secret = configuration.with_name("rest")
+    right = secret.read_text()
+    secret.write_text("another")
+    began = ["began", "login_refused", "kadikoy"]
+    async with process(configuration) as daemon:
+        await until(
+            lambda: began in heard() and till.rows("SELECT 1 FROM delivery_alarms WHERE code = 'login_refused'")
+        )
+        assert await ended(daemon, signal.SIGTERM) == 0
+    looks = log_of(configuration).count("problem.began")
+    async with process(configuration) as daemon:
+        await until(lambda: log_of(configuration).count("problem.began") > looks)
+        await asyncio.to_thread(secret.write_text, right)
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: ["ended", "login_refused", "kadikoy"] in heard())
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert heard().count(began) == 1
+
+
+async def test_good_polls_are_pinged_and_a_refused_login_is_not(configuration: Path, world: World):
+    listener = Listener()
+    server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hush-7c1"
+    with configuration.open("a") as text:
+        text.write(f'\n[alarms]\nping_url = "{url}"\n')
+    async with process(configuration) as daemon:
+        await until(lambda: "/hush-7c1" in listener.heard)
+        assert "/hush-7c1/fail" not in listener.heard
+        world.refuse_account("kadikoy")
+        world.end_tokens("kadikoy")
+        await until(lambda: "/hush-7c1/fail" in listener.heard)
+        assert await ended(daemon, signal.SIGTERM) == 0
+    server.close()
+    assert "hush" not in log_of(configuration)

@@ -1,0 +1,394 @@
+"""Who is told: the command of [alarms] and its ping, with all that such a program may do wrong; nothing waits for them."""
+
+import ast
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from orderbridge import config
+from orderbridge.clock import SystemClock
+from orderbridge.jobs import ping as ping_module
+from orderbridge.jobs.alarms import MOST_WAITING, Alarms
+from orderbridge.jobs.command import Command
+from orderbridge.jobs.ping import FAIL_EVERY_S, WELL_EVERY_S, Ping
+from orderbridge.rules.problems import Code, Problem, Severity
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ONE = Problem(Code.CLOCK_WRONG, "", NOON, Severity.WARNING, detail="Ayşe Yılmaz", facts={"offset": "+120"})
+SEVERE = Problem(Code.LOGIN_REFUSED, "kadıköy", NOON, Severity.SEVERE, account="kadıköy", detail="Ayşe Yılmaz")
+LONG_S = 60.0  # what a busy machine may take
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Write:
+    """A program of the restaurant's, which notes in `heard` what it was told."""
+
+    def write(then: str = "") -> Path:
+        path = tmp_path / "alarm"
+        path.write_text(
+            f"#!{sys.executable} -S\nimport json, os, signal, subprocess, sys, time\n"
+            "heard = {'arguments': sys.argv[1:], 'stdin': sys.stdin.buffer.read().decode(), 'environ': dict(os.environ)}\n"
+            f"open({str(tmp_path / 'heard')!r}, 'a').write(json.dumps(heard) + '\\n')\n{then}\n"
+        )
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def heard(program: Path) -> list[dict[str, Any]]:
+    path = program.with_name("heard")
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def alarms_of(*command: object, **changes: Any) -> Alarms:
+    return Alarms(config.Alarms(command=tuple(map(str, command)), **changes), "en")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(LONG_S):
+        while not condition():  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0.01)
+
+
+async def quiet(alarms: Alarms) -> None:
+    await until(lambda: alarms._teller is None)
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+async def test_it_is_told_the_beginning_the_escalation_and_the_end(program: Write, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ORDERBRIDGE_ACCOUNTS__0__APP_SECRET_KEY", "hush")
+    monkeypatch.setenv("ALARM_TO", "chef@example.org")
+    path = program("")
+    alarms = alarms_of(path, "--loud")
+    for at, found in enumerate(([replace(SEVERE, severity=Severity.WARNING)], [SEVERE], [SEVERE], [])):
+        alarms.see(found, float(at))
+        await quiet(alarms)
+    told = heard(path)
+    since = "2026-03-01T12:00:00Z"
+    assert [one["arguments"] for one in told] == [
+        ["--loud", "began", "login_refused", "kadıköy", since, "warning", "1"],
+        ["--loud", "escalated", "login_refused", "kadıköy", since, "severe", "1"],
+        ["--loud", "ended", "login_refused", "kadıköy", since, "severe", "1"],
+    ]
+    document = json.loads(told[2]["stdin"])
+    assert {name: document[name] for name in ("event", "code", "subject", "account", "since", "count", "seconds")} == {
+        "event": "ended",
+        "code": "login_refused",
+        "subject": "kadıköy",
+        "account": "kadıköy",
+        "since": since,
+        "count": 1,
+        "seconds": 3,
+    }
+    assert document["cause"].startswith("The service does not accept")
+    assert "Ayşe" not in str(told), "what an answer said is nobody's business"
+    assert told[0]["environ"]["ALARM_TO"] == "chef@example.org"
+    assert "hush" not in str(told)
+
+
+async def test_who_wants_to_hear_of_severe_ones_only_does(program: Write):
+    path = program("")
+    alarms = alarms_of(path, command_severity="severe")
+    alarms.see([ONE, SEVERE], 0.0)
+    await quiet(alarms)
+    assert [one["arguments"][1] for one in heard(path)] == ["login_refused"]
+
+
+async def test_many_alike_are_one_message(program: Write):
+    path = program("")
+    alarms = alarms_of(path)
+    alarms.see([replace(SEVERE, subject=f"a{number}") for number in range(1000)][:150], 0.0)
+    await quiet(alarms)
+    ((event, _, subject, *_),) = [one["arguments"] for one in heard(path)]
+    assert (event, subject) == ("began", "a0, a1, a2, a3, a4 …")
+    assert json.loads(heard(path)[0]["stdin"])["count"] == 150
+
+
+HANGS = "subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(1000)'])"
+NOTES = f"child = {HANGS}; open(os.path.dirname(sys.argv[0]) + '/child', 'w').write(str(child.pid))"
+
+
+@pytest.mark.parametrize(
+    "then, reason",
+    [
+        ("sys.exit(1)", "exit code 1"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "ended by signal 11"),
+        ("os.close(0); time.sleep(1000)", "killed: not done after 2 s"),
+        (f"{NOTES}; time.sleep(1000)", "killed: not done after 2 s"),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)", "killed: not done after 2 s"),
+    ],
+    ids=["fails", "dies", "hangs", "hangs with a child", "does not want to end"],
+)
+async def test_one_that_fails_is_told_and_holds_nothing_up(then: str, reason: str, program: Write):
+    path = program(then)
+    alarms = alarms_of(path, command_timeout_seconds=2 if "1000" in then else 300)
+    with capture_logs() as lines:
+        alarms.see([ONE], 0.0)
+        await quiet(alarms)
+    assert [(one["event"], one["code"], one["reason"]) for one in lines] == [("alarm.failed", "clock_wrong", reason)]
+    if child_of(path):
+        await gone(child_of(path))
+
+
+async def test_what_it_leaves_behind_goes_with_it(program: Write):
+    path = program(NOTES)
+    alarms = alarms_of(path)
+    alarms.see([ONE], 0.0)
+    await quiet(alarms)
+    await gone(child_of(path))
+
+
+async def gone(process: int) -> None:
+    await until(lambda: state_of(process) in {"Z", "X", ""})
+
+
+def state_of(process: int) -> str:
+    """As the system has it: it may wait to be buried by init. Empty: it is no more."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def child_of(program: Path) -> int:
+    """What it has started; 0: nothing yet."""
+    noted = program.with_name("child")
+    return int(noted.read_text() or 0) if noted.exists() else 0
+
+
+async def test_a_flood_of_output_goes_nowhere(program: Write, capfd: pytest.CaptureFixture[str]):
+    path = program("for _ in range(3000): print('hush' * 1000); print('hush' * 1000, file=sys.stderr)")
+    alarms = alarms_of(path)
+    with capture_logs() as lines:
+        alarms.see([ONE], 0.0)
+        await quiet(alarms)
+    assert lines == []
+    assert "hush" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("mode, words", [(0o644, "Permission denied"), (None, "No such file or directory")])
+async def test_one_that_cannot_be_started_is_told(mode: int | None, words: str, program: Write):
+    path = program("")
+    if mode is None:
+        path.unlink()
+    else:
+        path.chmod(mode)
+    alarms = alarms_of(path)
+    with capture_logs() as lines:
+        alarms.see([ONE], 0.0)
+        await quiet(alarms)
+    assert [one["reason"] for one in lines] == [f"not started: {words}"]
+
+
+async def test_what_happens_meanwhile_waits_and_not_without_end(program: Write):
+    path = program("time.sleep(0.2)")
+    alarms = alarms_of(path)
+    began = time.monotonic()
+    with capture_logs() as lines:
+        for number in range(2 * MOST_WAITING):
+            alarms.see([replace(SEVERE, subject=f"{number}")], float(number))
+    assert len(alarms._waiting) <= MOST_WAITING
+    assert [one["event"] for one in lines][:1] == ["alarm.dropped"]
+    assert time.monotonic() - began < LONG_S
+    await alarms.close()
+
+
+async def test_a_stop_waits_for_a_moment_and_leaves_nothing(program: Write):
+    path = program(f"{NOTES}; time.sleep(1000)")
+    alarms = alarms_of(path, command_timeout_seconds=300)
+    alarms.see([ONE], 0.0)
+    await until(lambda: child_of(path))
+    alarms.see([], 1.0)
+    assert alarms.told() == {}, "its end still waits, so it counts as not told"
+    async with asyncio.timeout(LONG_S):
+        await alarms.close()
+    await gone(child_of(path))
+    assert len(heard(path)) == 1
+
+
+async def test_what_was_told_by_the_daemon_before_is_not_told_again(program: Write):
+    path = program("")
+    alarms = alarms_of(path)
+    alarms.remember([SEVERE, replace(ONE, severity=Severity.WARNING)], 0.0)
+    alarms.see([SEVERE, ONE], 1.0)
+    await quiet(alarms)
+    assert [one["arguments"][:2] for one in heard(path)] == [["began", "clock_wrong"]], "only the daemon can know that"
+    alarms.see([], 2.0)
+    await quiet(alarms)
+    assert ["ended", "login_refused"] in [one["arguments"][:2] for one in heard(path)]
+    assert alarms.told() == {}
+
+
+def test_after_the_end_nothing_is_started(program: Write):
+    path = program("")
+    command = Command([str(path)], 30)
+    command.end()
+    assert command.run([], b"{}") == "not started: the program ends"
+    assert not heard(path)
+
+
+# ---- the ping --------------------------------------------------------------------------------------------------------
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK"
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            self.heard.append((await reader.readline()).decode().split()[1])
+            if self.answer:
+                writer.write(self.answer)
+                await writer.drain()
+            else:
+                await reader.read()  # says nothing until the other side gives up
+        writer.close()
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[Listener]:
+    listener = Listener()
+    server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
+    listener.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hush-7c1?x=1"
+    yield listener
+    server.close()
+
+
+class Clock(SystemClock):
+    at = 1000.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+async def done(ping: Ping) -> None:
+    if ping._task is not None:
+        async with asyncio.timeout(LONG_S):
+            await ping._task
+
+
+async def test_good_polls_are_pinged_now_and_then_and_a_severe_problem_at_once(listener: Listener):
+    clock = Clock()
+    ping = Ping(listener.url, clock=clock)
+    for _ in range(100):  # of a thousand accounts
+        ping.polled()
+        await done(ping)
+    assert listener.heard == ["/hush-7c1?x=1"]
+    clock.at += WELL_EVERY_S
+    ping.saw(severe=False)
+    ping.polled()
+    await done(ping)
+    assert len(listener.heard) == 2
+    for _ in range(10):
+        clock.at += FAIL_EVERY_S / 10
+        ping.saw(severe=True)
+        ping.polled()
+        await done(ping)
+    assert listener.heard[2:] == ["/hush-7c1/fail?x=1"]
+    clock.at += FAIL_EVERY_S
+    ping.saw(severe=True)
+    await done(ping)
+    assert listener.heard[3:] == ["/hush-7c1/fail?x=1"]
+    await ping.close()
+
+
+@pytest.mark.parametrize(
+    "answer, reason",
+    [
+        (b"HTTP/1.1 500 No\r\n\r\n", "HTTP 500"),
+        (b"SSH-2.0\r\n", "ValueError"),
+        (b"x" * 5000, "ValueError"),
+        (b"", "TimeoutError"),
+    ],
+    ids=["error", "no HTTP", "no end", "silence"],
+)
+async def test_a_ping_that_fails_is_one_line_of_the_log(
+    answer: bytes, reason: str, listener: Listener, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ping_module, "TIMEOUT_S", 1.0)
+    listener.answer = answer
+    clock = Clock()
+    ping = Ping(listener.url, clock=clock)
+    with capture_logs() as lines:
+        for _ in range(2):
+            ping.polled()
+            await done(ping)
+            clock.at += WELL_EVERY_S
+        listener.answer = b"HTTP/1.1 204 Well\r\n\r\n"
+        ping.polled()
+        await done(ping)
+    assert [(one["event"], one.get("reason")) for one in lines] == [("ping.failed", reason), ("ping.recovered", None)]
+    assert "hush" not in str(lines)
+    await ping.close()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/hush", "https://127.0.0.1:9/hush"])
+async def test_an_address_where_nobody_is(url: str):
+    ping = Ping(url, clock=Clock())
+    with capture_logs() as lines:
+        ping.polled()
+        await done(ping)
+    assert [one["event"] for one in lines] == ["ping.failed"]
+    assert "hush" not in str(lines)
+    await ping.close()
+
+
+async def test_one_that_hangs_holds_nothing_up_not_even_the_end(listener: Listener):
+    listener.answer = b""
+    ping = Ping(listener.url, clock=Clock())
+    ping.polled()
+    await until(lambda: listener.heard)
+    async with asyncio.timeout(LONG_S):
+        ping.saw(severe=True)  # one at a time
+        await ping.close()
+    assert len(listener.heard) == 1
+
+
+# ---- the configuration -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value, right",
+    [
+        ("https://pings.example/a", True),
+        ("http://127.0.0.1:8000/a", True),
+        ("http://localhost/a", True),
+        ("http://pings.example/a", False),
+        ("pings.example", False),
+        ("https://", False),
+        ("https://[", False),
+    ],
+)
+def test_a_ping_goes_where_nobody_can_read_it(value: str, right: bool):
+    if right:
+        assert "example/a" not in repr(config.Alarms(ping_url=value))
+        return
+    with pytest.raises(ValueError, match="https://"):
+        config.Alarms(ping_url=value)
+
+
+def test_who_is_not_told_costs_nothing():
+    code = "import sys; import orderbridge.daemon; print([one for one in sys.modules if one.startswith('orderbridge.jobs.')])"
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+    assert "orderbridge.jobs.health" in listed
+    assert not {"orderbridge.jobs.alarms", "orderbridge.jobs.ping", "orderbridge.jobs.command"} & set(
+        ast.literal_eval(listed)
+    )
