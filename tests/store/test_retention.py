@@ -48,6 +48,14 @@ def test_what_is_open_or_has_an_unfinished_row_stays(state, database, pos):
     assert (orders_deleted(database), actions_deleted(database)) == ([key(2)], [row])
 
 
+def test_the_order_of_the_newest_line_stays_for_how_far_the_books_go_is_known_by_it(database, pos):
+    for one in (key(1), key(2)):
+        put_order(pos, one, ended_utc=NOW_TEXT)
+        put(pos, "delivery_order_events", payment_key=one, at_utc=NOW_TEXT, event="received")
+    assert orders_deleted(database) == [key(1)]
+    assert orders_deleted(database) == []
+
+
 def test_an_order_that_was_taken_up_again_in_between_stays(database, pos):
     put_order(pos, ended_utc=NOW_TEXT)
     keys = database.read_now(lambda tx: retention.old_orders(tx, BEFORE))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, exists, literal_column, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, exists, func, literal_column, select, update
 
 from orderbridge.document import Facts, Item, columns_of
 from orderbridge.store.columns import Utc
@@ -101,8 +101,16 @@ def _date(text: str | None, zone: ZoneInfo) -> datetime | None:
 
 
 def _is_over(before: datetime) -> ColumnElement[bool]:
+    """The order of the newest line of all stories stays: how far the books go is known by it (store.books)."""
+    newest = select(events.c.payment_key).order_by(events.c.id.desc()).limit(1).scalar_subquery()
     waits = exists().where(actions.c.payment_key == orders.c.payment_key, unfinished)
-    return and_(literal_column(ENDED), orders.c.received_utc < before, orders.c.ended_utc < before, ~waits)
+    return and_(
+        literal_column(ENDED),
+        orders.c.received_utc < before,
+        orders.c.ended_utc < before,
+        ~waits,
+        orders.c.payment_key != func.coalesce(newest, ""),
+    )
 
 
 def old_orders(connection: Connection, before: datetime) -> list[str]:
