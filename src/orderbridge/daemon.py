@@ -302,7 +302,7 @@ class Daemon:
             _log.error("daemon.stopped_early", unfinished=len(late))
             for task in late:
                 task.cancel()
-        else:
+        elif background:  # else it never began, and the tables may not even be there
             await self._note_rest()
         if self.journal is not None:
             await self.journal.close()

@@ -152,7 +152,7 @@ class Service:
                     raise
             if not waiting:
                 waiting = True
-                _log.warning("daemon.waiting", reason="another daemon works on this database")
+                _log.warning("daemon.waiting", reason=say("daemon.waiting"), by=await detached(leader.holder) or "?")
                 systemd.notify(f"{systemd.READY}\nSTATUS={say('status.waiting', self._settings.language)}")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ASK_S):

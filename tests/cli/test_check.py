@@ -226,7 +226,7 @@ def test_a_certificate_that_is_not_trusted_ends_with_69(run, configure, sandbox)
     ended = run("check", "--json")
     assert ended.code == 69
     said = said_of(ended, "tls")
-    assert said.startswith("tls_failed: issued by CN=orderbridge sandbox CA")
+    assert said.startswith("tls_untrusted: issued by CN=orderbridge sandbox CA")
     assert "marketplace.ca_file" in said
 
 

@@ -56,7 +56,7 @@ def place() -> Iterator[Path]:
 def file(place: Path) -> Path:
     """A configuration that could be used."""
     file = place / "orderbridge.toml"
-    file.write_text(document(database=f'url = "sqlite:///{place}/pos.db"'))
+    file.write_text(document(database=f'url = "sqlite:///{place}/pos.db"', more='[web]\nlisten = ""'))
     return file
 
 

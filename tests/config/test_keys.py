@@ -62,7 +62,7 @@ CASES = {
     "endless number": (document(more=f"[actions]\nmax_in_flight = '{'9' * 5000}'"), "max_in_flight", "maximum size"),
     "no address": ("[marketplace]\n" + account(), "marketplace.base_url", "is missing"),
     "no marketplace": (account(), "marketplace", "is missing"),
-    "no accounts": (document(accounts=""), "accounts", "is missing"),
+    "no accounts": (document(accounts=""), "accounts", "needs one account at least"),
     "empty accounts": (document(top="accounts = []", accounts=""), "accounts", "[[accounts]]"),
     "accounts that are a table": (document(accounts="[accounts]\nname = 'a'"), "accounts", "must be a list"),
     "marketplace that is a text": ('marketplace = "x"\n' + account(), "marketplace", "must be a table"),

@@ -45,7 +45,11 @@ def _check(context: Context, report: Report) -> int:
 
     check_files(settings, report)
     with check_database(context, report) as database:
-        reached = asyncio.run(check_line(settings.marketplace, report))
+        try:
+            reached = asyncio.run(check_line(settings.marketplace, report))
+        except ConfigError as error:  # its file of certificates
+            report.bad("certificates", str(error))
+            return CONFIGURATION
         if reached:
             asyncio.run(check_accounts(context, database, report))
     if not reached:

@@ -16,10 +16,13 @@ def check_files(settings: Settings, report: Report) -> None:
     """The configuration was read and is right; what about who else may read it, and who has to?"""
     where = str(settings.source.file or say("check.environment"))
     report.good("configuration", say("check.accounts", file=where, count=len(settings.accounts)))
+    secret_files = list(dict.fromkeys(_secret_files(settings)))
+    told_below = {say("config.open_secret", file=path) for path in secret_files}
     for sentence in settings.warnings:
-        report.look("configuration", sentence)
+        if sentence not in told_below:
+            report.look("configuration", sentence)
     worker = _worker(settings)
-    for path in dict.fromkeys(_secret_files(settings)):
+    for path in secret_files:
         _check_secret(path, worker, report)
 
 

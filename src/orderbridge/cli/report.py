@@ -29,10 +29,10 @@ class Report:
         self._add(FAILED, what, subject, detail, remedy)
 
     def failed(self, what: str, error: MarketplaceError, *, subject: str = "") -> None:
-        """A request that did not end well: its code and what is known of it, then the cause and the remedy."""
+        """A request that did not end well: why in a word and what is known of it, then the cause and the remedy."""
         status = f"HTTP {error.http_status}" if error.http_status is not None else ""
         facts = [
-            error.code,
+            error.reason,
             *([status] if status and status not in error.detail else []),
             *filter(None, [error.detail]),
         ]

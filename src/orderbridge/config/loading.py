@@ -264,6 +264,8 @@ def in_words(error: ValidationError) -> str:
 def _in_words(details: ErrorDetails, place: Place) -> str:
     context = details.get("ctx", {})
     match details["type"]:
+        case "missing" if place == ("accounts",):
+            return say("config.no_account")
         case "extra_forbidden":
             return _unknown_key(place)
         case "value_error":

@@ -12,9 +12,10 @@ from typing import Final
 import httpx
 
 from orderbridge.errors import ConfigError, NotSent
-from orderbridge.net.connection import Connection, Trail
+from orderbridge.net.connection import Connection, Trail, describe
 from orderbridge.net.connector import connect
 from orderbridge.net.proxies import HTTPS_PORT, proxy_for
+from orderbridge.texts import say
 
 # Servers close idle connections after 2, 5, 30 or 60 seconds. A request that crosses with that has an unknown outcome,
 # and a poll a lost slot: dearer than a handshake. So only what comes thick and fast shares connections.
@@ -129,5 +130,5 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
         try:
             context.load_verify_locations(cafile=ca_file)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"ca_file: {ca_file} is no readable file of PEM certificates ({error})") from error
+            raise ConfigError(say("config.no_pem", file=ca_file, reason=describe(error))) from error
     return context

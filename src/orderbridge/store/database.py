@@ -190,6 +190,7 @@ def open_database(
         said = str(error.orig)
         for secret in secrets_of(url):
             said = said.replace(secret, "***")
+        said = " ".join(said.split()).rstrip(".?")
         raise kind(say("database.no_answer", url=without_password(url), said=said, remedy=remedy(error))) from None
     return database
 

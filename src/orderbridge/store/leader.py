@@ -22,6 +22,7 @@ class LeaderLock:
     def __init__(self, database: Database) -> None:
         self._engine = database.engine
         self._lead = database.dialect.lead
+        self._worker = database.dialect.worker
         self._file = database.file
         self._connection: Connection | None = None
         self._has_file = False
@@ -43,6 +44,14 @@ class LeaderLock:
         if self._given_back.is_set():  # meanwhile, by another thread
             self._drop()
         return not taken
+
+    def holder(self) -> str | None:
+        """Who has it, as far as that is known: host and process."""
+        try:
+            with self._engine.connect() as connection:
+                return self._worker(connection)
+        except DBAPIError:
+            return None
 
     def serves(self, database: Database) -> bool:
         """Whether it is the right to work on that database."""

@@ -268,6 +268,7 @@ DIALECT = Dialect(
     denied=frozenset({1044, 1045, 1142, 1227, 1698}),
     remedies={
         PACKET_TOO_LARGE: TOO_LARGE,
+        1049: "database.none_there",
         1021: servers.FULL,
         1114: servers.FULL,
         1040: servers.TOO_MANY,

@@ -1,0 +1,711 @@
+"""Broken set-ups, planted for real: each puts one thing wrong into a place where all else is right.
+
+docs/set-ups.md and docs/kurulumlar.md list them with what is printed; tests/cli/test_setups.py plants them.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from tests.cli.shell import APP, REST
+
+from orderbridge.clock import SystemClock
+from orderbridge.config import load
+from orderbridge.errors import ConfigError
+from orderbridge.sandbox import Sandbox
+from orderbridge.store.database import open_database
+from orderbridge.store.dialects import sqlite_mounts
+
+LANGUAGES = ("en", "tr")
+
+
+@dataclass
+class Place:
+    """A folder with a configuration, its secrets, a database, and a service that runs. `parts` make the configuration."""
+
+    folder: Path
+    sandbox: Sandbox
+    language: str
+    patch: pytest.MonkeyPatch
+    template: Path
+    stack: ExitStack
+    market: dict[str, object] = field(default_factory=dict)
+    database: dict[str, object] = field(default_factory=dict)
+    accounts: list[tuple[str, str, str]] = field(default_factory=list)
+    more: str = ""
+    config: Path | None = None
+    is_written: bool = False
+
+    def __post_init__(self) -> None:
+        self.market = {
+            "base_url": self.sandbox.base_url,
+            "ca_file": "sandbox-ca.pem",
+            "cooldown_seconds": 1,
+            "timeout_seconds": 60,
+        }
+        self.database = {"url": f"sqlite:///{self.folder}/pos.db"}
+        self.accounts = [("kadikoy", self.secret("app", APP), self.secret("rest", REST))]
+        self.config = self.folder / "orderbridge.toml"
+        shutil.copy(self.template, self.file)
+        shutil.copy(self.sandbox.ca_file, self.folder / "sandbox-ca.pem")
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "pos.db"
+
+    def secret(self, name: str, text: str | bytes) -> str:
+        path = self.folder / f"{name}.secret"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        path.chmod(0o600)
+        return path.name
+
+    def write(self) -> None:
+        """The configuration, unless what was planted is one itself."""
+        if self.config is None or self.is_written or self.config.exists():
+            return
+        tables = [
+            ("marketplace", self.market),
+            ("database", self.database),
+            ("web", {"listen": ""}),
+            ("log", {"format": "json"}),
+        ]
+        lines = [f'language = "{self.language}"', self.more]
+        for name, keys in tables:
+            if f"[{name}]" not in self.more:
+                lines += [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in keys.items())]
+        for name, app, rest in self.accounts:
+            lines += [
+                "[[accounts]]",
+                f'name = "{name}"',
+                f'app_secret_key_file = "{app}"',
+                f'rest_secret_key_file = "{rest}"',
+            ]
+        self.config.write_text("\n".join([*lines, ""]), "utf-8")
+        self.config.chmod(0o600)
+
+
+def _toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SetUp:
+    """`says`: what check has to name, in English; `log`: what the log has to name, None: nothing of it is there to see."""
+
+    title: tuple[str, str]
+    plant: Callable[[Place], None]
+    says: tuple[str, ...]
+    code: int = 1
+    log: tuple[str, ...] | None = ()  # empty: the same
+
+
+SETUPS: list[SetUp] = []
+
+
+def setup(
+    en: str, tr: str, *says: str, code: int = 1, log: tuple[str, ...] | None = ()
+) -> Callable[..., Callable[[Place], None]]:
+    def take(plant: Callable[[Place], None]) -> Callable[[Place], None]:
+        SETUPS.append(SetUp((en, tr), plant, says, code, log))
+        return plant
+
+    return take
+
+
+# ---- the configuration -----------------------------------------------------------------------------------------------
+
+
+@setup("no configuration at all", "ayar dosyası hiç yok", "No configuration file found", "orderbridge init", code=78)
+def _(place: Place) -> None:
+    place.config = None
+
+
+@setup("the named file is not there", "gösterilen dosya yok", "there is no such file", "orderbridge init", code=78)
+def _(place: Place) -> None:
+    place.config = place.folder / "missing.toml"
+    place.is_written = True
+
+
+@setup("the named file is a folder", "gösterilen dosya bir klasör", "is a folder", "Name the file in it", code=78)
+def _(place: Place) -> None:
+    assert place.config
+    place.config.mkdir()
+
+
+@setup("a line is no TOML", "bir satır TOML değil", "is not valid TOML", "line 2", "Correct that line", code=78)
+def _(place: Place) -> None:
+    assert place.config
+    place.config.write_text(f'language = "{place.language}"\nbase_url = https://api.example.com\n')
+
+
+@setup("the file was saved as UTF-16", "dosya UTF-16 olarak kaydedilmiş", "is not UTF-8", "Save it as UTF-8", code=78)
+def _(place: Place) -> None:
+    assert place.config
+    place.config.write_text('language = "en"\n', "utf-16")
+
+
+@setup(
+    "a key is misspelt",
+    "bir anahtar yanlış yazılmış",
+    "marketplace.cooldown_second ",
+    "did you mean cooldown_seconds?",
+    code=78,
+)
+def _(place: Place) -> None:
+    place.market["cooldown_second"] = 30
+
+
+@setup("a number is in words", "sayı yerine yazı", "marketplace.timeout_seconds ", "must be a number", code=78)
+def _(place: Place) -> None:
+    place.market["timeout_seconds"] = "twenty"
+
+
+@setup(
+    "http:// in base_url", "base_url http:// ile başlıyor", "marketplace.base_url ", "must begin with https://", code=78
+)
+def _(place: Place) -> None:
+    place.market["base_url"] = "http://api.example.com"
+
+
+@setup(
+    "no scheme in base_url",
+    "base_url içinde https:// yok",
+    "marketplace.base_url ",
+    "must begin with https://",
+    code=78,
+)
+def _(place: Place) -> None:
+    place.market["base_url"] = "api.example.com"
+
+
+@setup("a space in base_url", "base_url içinde boşluk", "marketplace.base_url ", "holds a space", code=78)
+def _(place: Place) -> None:
+    place.market["base_url"] = "https://api.example. com"
+
+
+@setup("a time zone that is none", "olmayan bir saat dilimi", "marketplace.timezone ", "Europe/Istanbul", code=78)
+def _(place: Place) -> None:
+    place.market["timezone"] = "Türkiye"
+
+
+@setup(
+    "a cooldown that is too short",
+    "çok kısa bekleme süresi",
+    "marketplace.cooldown_seconds ",
+    "use 30 or more",
+    code=78,
+)
+def _(place: Place) -> None:
+    place.market |= {"base_url": "https://api.example.com", "cooldown_seconds": 5}
+
+
+@setup("an account's name with a Turkish letter", "hesap adında Türkçe harf", "accounts[0].name ", "a-z, 0-9", code=78)
+def _(place: Place) -> None:
+    place.accounts = [("kadıköy", *place.accounts[0][1:])]
+
+
+@setup("no account", "hesap yok", "accounts ", "add an [[accounts]] table", code=78)
+def _(place: Place) -> None:
+    place.accounts = []
+
+
+@setup(
+    "the sandbox has not made its certificate yet",
+    "sandbox sertifikası henüz yok",
+    "marketplace.ca_file ",
+    "start `orderbridge sandbox` first",
+    code=78,
+)
+def _(place: Place) -> None:
+    place.market["ca_file"] = "sandbox-data/ca.pem"
+
+
+@setup(
+    "ca_file is no certificate",
+    "ca_file bir sertifika değil",
+    "no readable file of PEM certificates",
+    "BEGIN CERTIFICATE",
+    code=78,
+)
+def _(place: Place) -> None:
+    (place.folder / "ca.pem").write_text("a menu")
+    place.market["ca_file"] = "ca.pem"
+
+
+@setup(
+    "the user may not read the configuration",
+    "kullanıcı ayar dosyasını okuyamıyor",
+    "cannot be read (Permission denied)",
+    "Check its owner and mode",
+    code=78,
+)
+def _(place: Place) -> None:
+    place.write()
+    _as_nobody(place)
+
+
+# ---- the secrets -----------------------------------------------------------------------------------------------------
+
+
+@setup(
+    "a secret's file is missing",
+    "gizli anahtar dosyası yok",
+    "app.secret cannot be read (No such file",
+    "check app_secret_key_file",
+    code=78,
+)
+def _(place: Place) -> None:
+    (place.folder / "app.secret").unlink()
+
+
+@setup("a secret's file is empty", "gizli anahtar dosyası boş", "app_secret_key ", "is empty", code=78)
+def _(place: Place) -> None:
+    place.secret("app", "\n")
+
+
+@setup("both secrets in one file", "iki anahtar tek dosyada", "app_secret_key ", "holds a line break", code=78)
+def _(place: Place) -> None:
+    place.secret("app", f"{APP}\n{REST}\n")
+
+
+@setup("a secret in quotation marks", "gizli anahtar tırnak içinde", "app_secret_key ", "quotation marks", code=78)
+def _(place: Place) -> None:
+    place.secret("app", f'"{APP}"')
+
+
+@setup("a secret saved as UTF-16", "gizli anahtar UTF-16 olarak kaydedilmiş", "app_secret_key ", "not UTF-8", code=78)
+def _(place: Place) -> None:
+    place.secret("app", APP.encode("utf-16"))
+
+
+@setup(
+    "everybody may read a secret",
+    "gizli anahtarı herkes okuyabiliyor",
+    "mode 0644",
+    "chmod 0600",
+    code=69,
+    log=("chmod 0600",),
+)
+def _(place: Place) -> None:
+    (place.folder / "app.secret").chmod(0o644)
+    place.market["base_url"] = f"https://127.0.0.1:{_free_port()}"
+
+
+_LOGGED = ("login.refused", "Compare app_secret_key and rest_secret_key")
+_LOGIN = ("login_refused", "Compare app_secret_key and rest_secret_key")
+
+
+@setup("a secret is wrong", "gizli anahtar yanlış", *_LOGIN, log=_LOGGED)
+def _(place: Place) -> None:
+    place.secret("rest", "wrong-secret-of-the-test")
+
+
+@setup("the secrets have changed places", "anahtarlar yer değiştirmiş", *_LOGIN, "changed places", log=_LOGGED)
+def _(place: Place) -> None:
+    name, app, rest = place.accounts[0]
+    place.accounts = [(name, rest, app)]
+
+
+@setup("one account is right, one is wrong", "bir hesap doğru, biri yanlış", "account moda", *_LOGIN, log=_LOGGED)
+def _(place: Place) -> None:
+    place.accounts.append(("moda", place.accounts[0][1], place.secret("moda", "wrong-secret-of-the-test")))
+
+
+@setup(
+    "two accounts with the same secrets",
+    "iki hesapta aynı anahtarlar",
+    "'kadikoy' and 'moda' have the same secrets",
+    "remove one",
+    code=78,
+)
+def _(place: Place) -> None:
+    place.accounts.append(("moda", *place.accounts[0][1:]))
+
+
+# ---- the line --------------------------------------------------------------------------------------------------------
+
+
+@setup("the host's name is wrong", "sunucu adı yanlış", "dns_failed", "Check its spelling", code=69)
+def _(place: Place) -> None:
+    _names(place, socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
+
+
+@setup("no DNS server answers", "DNS sunucusu yanıt vermiyor", "dns_silent", "resolv.conf", code=69)
+def _(place: Place) -> None:
+    _names(place, socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"))
+
+
+@setup(
+    "the port is wrong, or the service is down",
+    "port yanlış ya da platform kapalı",
+    "connection_refused",
+    "Nothing listens at that address and port",
+    code=69,
+)
+def _(place: Place) -> None:
+    place.market["base_url"] = f"https://127.0.0.1:{_free_port()}"
+
+
+@setup("a firewall swallows everything", "güvenlik duvarı her şeyi yutuyor", "connect_timeout", "the firewall", code=69)
+def _(place: Place) -> None:
+    silent = place.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    place.market |= {"base_url": f"https://127.0.0.1:{silent.getsockname()[1]}", "timeout_seconds": 0.3}
+
+
+@setup(
+    "the proxy is not there",
+    "vekil sunucu yok",
+    "proxy_unreachable",
+    "from HTTPS_PROXY",
+    "Correct HTTPS_PROXY",
+    code=69,
+)
+def _(place: Place) -> None:
+    place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{_free_port()}")
+
+
+@setup(
+    "the proxy wants a password",
+    "vekil sunucu parola istiyor",
+    "proxy_password",
+    "407",
+    "http://user:password@host:port",
+    code=69,
+)
+def _(place: Place) -> None:
+    port = place.stack.enter_context(_answering(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n"))
+    place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+
+
+@setup(
+    "the proxy does not let us through",
+    "vekil sunucu geçirmiyor",
+    "proxy_refused",
+    "403",
+    "Correct HTTPS_PROXY",
+    code=69,
+)
+def _(place: Place) -> None:
+    port = place.stack.enter_context(_answering(b"HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n"))
+    place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+
+
+@setup("a SOCKS proxy", "SOCKS vekil sunucu", "proxy_invalid", "http://host:port", code=69)
+def _(place: Place) -> None:
+    place.patch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
+
+
+@setup(
+    "the certificate's issuer is not trusted",
+    "sertifikayı verene güvenilmiyor",
+    "tls_untrusted",
+    "issued by CN=orderbridge sandbox CA",
+    "marketplace.ca_file",
+    code=69,
+)
+def _(place: Place) -> None:
+    del place.market["ca_file"]
+
+
+@setup("the certificate has expired", "sertifikanın süresi dolmuş", "tls_expired", "valid from", "has expired", code=69)
+def _(place: Place) -> None:
+    expired = Sandbox(place.sandbox.world, directory=place.folder / "expired", expired=True)
+    running = place.stack.enter_context(expired)
+    place.market |= {"base_url": running.base_url, "ca_file": str(running.ca_file)}
+
+
+@setup(
+    "the certificate is for another name",
+    "sertifika başka bir ad için",
+    "tls_wrong_name",
+    "for localhost",
+    "is for another name",
+    code=69,
+)
+def _(place: Place) -> None:
+    real = socket.getaddrinfo
+    place.patch.setattr(socket, "getaddrinfo", lambda _, *more, **named: real("127.0.0.1", *more, **named))
+    place.market |= {"base_url": place.sandbox.base_url.replace("127.0.0.1", "pos.example"), "cooldown_seconds": 30}
+
+
+@setup("an http server on that port", "o portta http sunucusu var", "tls_none", "does not speak TLS", code=69)
+def _(place: Place) -> None:
+    port = place.stack.enter_context(_answering(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    place.market["base_url"] = f"https://127.0.0.1:{port}"
+
+
+@setup("the path of base_url is wrong", "base_url yolu yanlış", "HTTP 404", "not the service at that path", code=69)
+def _(place: Place) -> None:
+    place.market["base_url"] = f"{place.sandbox.base_url}/v2"
+
+
+@setup("the clock is wrong by an hour", "saat bir saat yanlış", "+360", "timedatectl", log=None)
+def _(place: Place) -> None:
+    real = SystemClock.now
+
+    def late(self: SystemClock) -> datetime:
+        return real(self) + timedelta(hours=1)
+
+    place.patch.setattr(SystemClock, "now", late)
+
+
+# ---- the database ----------------------------------------------------------------------------------------------------
+
+
+@setup("the database's folder is missing", "veritabanının klasörü yok", "Make the folder", log=("Make the folder",))
+def _(place: Place) -> None:
+    place.database["url"] = f"sqlite:///{place.folder}/missing/pos.db"
+
+
+@setup(
+    "the user may not write to the database's folder",
+    "kullanıcı veritabanının klasörüne yazamıyor",
+    "Let this user write",
+    log=("this user write",),
+)
+def _(place: Place) -> None:
+    _needs_root()
+    _open_for_nobody(place)
+    place.file.unlink()
+    os.chown(place.folder, 0, 0)
+    _as_nobody(place)
+
+
+@setup("the user may not write to the database's file", "kullanıcı veritabanı dosyasına yazamıyor", "this user write")
+def _(place: Place) -> None:
+    _needs_root()
+    _open_for_nobody(place)
+    os.chown(place.file, 0, 0)
+    place.file.chmod(0o640)
+    _as_nobody(place)
+
+
+@setup("the file is no database", "dosya bir veritabanı değil", "no SQLite file", "put a backup in its place")
+def _(place: Place) -> None:
+    place.file.write_bytes(b"a menu, no database" * 100)
+
+
+@setup(
+    "another program holds the file",
+    "dosyayı başka bir program tutuyor",
+    "locked",
+    "Another program holds the database",
+    "PID",
+    log=("Another program holds",),
+)
+def _(place: Place) -> None:
+    place.database["busy_timeout_seconds"] = 0.1
+    place.stack.enter_context(_program(HOLD, place.file))
+
+
+@setup(
+    "another orderbridge works on it",
+    "başka bir orderbridge çalışıyor",
+    "PID",
+    code=1,
+    log=("Another daemon works on this database", "PID"),
+)
+def _(place: Place) -> None:
+    place.market["base_url"] = f"{place.sandbox.base_url}"
+    place.secret("rest", "wrong-secret-of-the-test")
+    place.stack.enter_context(_program(LEAD, place.file))
+
+
+@setup(
+    "the tables are of a newer version",
+    "tablolar daha yeni bir sürümün",
+    "schema 0099",
+    "Install the newer orderbridge",
+)
+def _(place: Place) -> None:
+    _say_sql(place.file, "UPDATE delivery_schema_version SET version_num = '0099'")
+
+
+@setup("the tables are unfinished", "tablolar yarım kalmış", "unfinished", "drop these tables")
+def _(place: Place) -> None:
+    place.file.unlink()
+    _say_sql(place.file, "CREATE TABLE delivery_orders (payment_key TEXT)")
+
+
+@setup(
+    "the file is gone and its -wal is not", "dosya yok, -wal dosyası duruyor", "and its -wal is", "Put the file back"
+)
+def _(place: Place) -> None:
+    place.file.unlink()
+    place.file.with_name("pos.db-wal").write_bytes(b"x" * 100)
+
+
+@setup("a network file system", "ağ dosya sistemi", "network file system (nfs4)", "local disk")
+def _(place: Place) -> None:
+    mounts = place.folder / "mountinfo"
+    mounts.write_text(f"31 1 0:31 / {place.folder} rw - nfs4 server:/pos rw\n")
+    place.patch.setattr(sqlite_mounts, "MOUNTS", mounts)
+
+
+@setup("the database's server is away", "veritabanı sunucusu kapalı", "does not answer", "that the server runs")
+def _(place: Place) -> None:
+    place.database["url"] = f"postgresql://pos:hunter22@127.0.0.1:{_free_port()}/pos"
+
+
+@setup(
+    "the driver is not installed",
+    "sürücü yüklü değil",
+    "The driver for mssql is missing",
+    "pip install 'orderbridge[mssql]'",
+)
+def _(place: Place) -> None:
+    place.patch.setitem(sys.modules, "pymssql", None)
+    place.database["url"] = "mssql://pos:hunter22@db.example/pos"
+
+
+@setup("no address of a database", "veritabanı adresi değil", "database.url ", "begin with one of", code=78)
+def _(place: Place) -> None:
+    place.database["url"] = "C:/pos/orders.db"
+
+
+@setup("the disk is full", "disk dolu", "0 MB free", "Make room", log=None)
+def _(place: Place) -> None:
+    usage = shutil.disk_usage
+    full = usage(place.folder)._replace(free=0)
+    place.patch.setattr(shutil, "disk_usage", lambda _: full)
+
+
+@setup(
+    "the port of [web] is taken", "[web] portu dolu", "Another program has that address", "change web.listen", log=None
+)
+def _(place: Place) -> None:
+    taken = place.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    place.more = f'[web]\nlisten = "127.0.0.1:{taken.getsockname()[1]}"\n'
+
+
+# ---- how they are planted --------------------------------------------------------------------------------------------
+
+HOLD = """
+import sqlite3, sys
+till = sqlite3.connect(sys.argv[1], isolation_level=None)
+till.execute("BEGIN IMMEDIATE")
+print(flush=True)
+sys.stdin.read()
+"""
+LEAD = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.flock(file, fcntl.LOCK_EX)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+NOBODY = 65534
+LATER = (
+    "concurrent.futures.thread",
+    "email.utils",
+    "orderbridge.cli.check_accounts",
+    "orderbridge.cli.check_database",
+    "orderbridge.cli.check_line",
+    "orderbridge.service",
+    "encodings.idna",
+    "sqlalchemy.dialects.sqlite",
+    "orderbridge.store.dialects.sqlite",
+    "cryptography.x509",
+)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def _names(place: Place, error: OSError) -> None:
+    """As a machine's DNS says it; one that has none may say it only after a while."""
+
+    def look_up(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    place.patch.setattr(socket, "getaddrinfo", look_up)
+    place.market |= {"base_url": "https://api.example.com", "cooldown_seconds": 30}
+
+
+@contextmanager
+def _answering(answer: bytes) -> Iterator[int]:
+    """A server that says the same to everybody."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                line, _ = server.accept()
+            except OSError:
+                return
+            with line:
+                line.recv(4096)
+                line.sendall(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield int(server.getsockname()[1])
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join()
+
+
+@contextmanager
+def _program(source: str, *arguments: object) -> Iterator[None]:
+    """Another program, at it until the end."""
+    command = [sys.executable, "-c", source, *map(str, arguments)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdin
+        assert other.stdout
+        other.stdout.readline()
+        try:
+            yield
+        finally:
+            other.stdin.close()
+
+
+def _say_sql(file: Path, statement: str) -> None:
+    with sqlite3.connect(file) as pos:
+        pos.execute(statement)
+    pos.close()
+    file.chmod(0o600)
+
+
+def _open_for_nobody(place: Place) -> None:
+    """All but what is planted is his."""
+    place.write()
+    for path in [place.folder, *place.folder.iterdir()]:
+        os.chown(path, NOBODY, NOBODY)
+
+
+def _needs_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+
+
+def _as_nobody(place: Place) -> None:
+    _needs_root()
+    # Root's own interpreter may lie where nobody else can read it: what is imported later is imported before.
+    for name in LATER:
+        import_module(name)
+    with contextlib.suppress(ConfigError):
+        load(place.config, environ={})
+    with tempfile.TemporaryDirectory(prefix="obs-") as folder:
+        open_database(f"sqlite:///{folder}/pos.db", inline=True).close()
+    os.seteuid(NOBODY)
+    place.stack.callback(os.seteuid, 0)

@@ -1,0 +1,194 @@
+"""Every broken set-up of docs/set-ups.md, planted: check names the cause and the remedy, and so does the log of `run`.
+
+ORDERBRIDGE_TEST_REWRITE=1 writes what was printed into docs/set-ups.md and docs/kurulumlar.md.
+"""
+
+import contextlib
+import io
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.setups import LANGUAGES, SETUPS, Place, SetUp
+from tests.cli.shell import Ended, Run
+
+from orderbridge.sandbox import Options, Sandbox, World
+from orderbridge.texts import speak
+
+DOCS = Path(__file__).parents[2] / "docs"
+BOOKS = {"en": DOCS / "set-ups.md", "tr": DOCS / "kurulumlar.md"}
+REWRITE = "ORDERBRIDGE_TEST_REWRITE" in os.environ
+HEADS = {
+    "en": """# Broken set-ups
+
+What is printed when something is not right: by `orderbridge check`, only the line that matters, and by `orderbridge run`
+in its log, the first line that matters. Each says what is wrong and what to do. tests/cli/test_setups.py plants all of
+them. Exit codes: 78 for what no restart heals, 69 where the service cannot be reached, 1 for the rest.
+""",
+    "tr": """# Hatalı kurulumlar
+
+Bir şey yanlış olduğunda ne yazılır: `orderbridge check` komutunun yalnızca ilgili satırı ve `orderbridge run` günlüğünün
+ilgili ilk satırı. Her biri nedeni ve yapılacak işi söyler. Hepsini tests/cli/test_setups.py kurup dener. Çıkış kodları:
+yeniden başlatmanın düzeltemeyeceği hatalarda 78, platforma ulaşılamazsa 69, diğerlerinde 1.
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    world = World.default(options=Options(cooldown_seconds=1))
+    with Sandbox(world, directory=tmp_path_factory.mktemp("sandbox")) as sandbox:
+        yield sandbox
+
+
+Plant = Callable[[SetUp, str], Any]
+
+
+@pytest.fixture
+def plant(running: Sandbox, monkeypatch: pytest.MonkeyPatch, template: Path) -> Iterator[Plant]:
+    # pytest's own folders are root's alone, and some of these are somebody else's.
+    with tempfile.TemporaryDirectory(prefix="obs-") as folder, ExitStack() as stack:
+        Path(folder).chmod(0o755)
+
+        def plant(planted: SetUp, language: str) -> Place:
+            place = Place(Path(folder), running, language, monkeypatch, template, stack)
+            speak(language)
+            planted.plant(place)
+            place.write()
+            return place
+
+        yield plant
+
+
+def checked(command: Run, place: Place) -> Ended:
+    return command("check", *(["--config", place.config] if place.config else []))
+
+
+class Listening(io.StringIO):
+    """The log. The first line of an account, or of anything worse than news, ends the daemon in order."""
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        is_worse = '"level": "warning"' in text or '"level": "error"' in text
+        if is_worse and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return written
+
+
+def logged(command: Run, place: Place, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The first relevant line of `run`: what it ends with, or the first warning of its log."""
+    log = Listening()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", log)
+        with contextlib.suppress(AssertionError):
+            command("run", *(["--config", place.config] if place.config else []))
+    lines = [_plain(line) for line in log.getvalue().splitlines()]
+    said = [line for line in lines if line]
+    is_whole = bool(said) and said[0].startswith("orderbridge: ")  # what ends it may take several lines
+    return "\n".join([*said[:1], *(line for line in said[1:] if is_whole and line.startswith("  "))])
+
+
+def _plain(line: str) -> str:
+    """A line of the log in the words that a person sees; news are left out."""
+    if not line.startswith("{"):
+        return line
+    event = json.loads(line)
+    if event["level"] not in {"warning", "error", "critical"}:
+        return ""
+    facts = [f"{key}={value}" for key, value in event.items() if key not in {"time", "level", "event"}]
+    return " ".join([event["event"], *facts])
+
+
+IDS = [planted.title[0] for planted in SETUPS]
+
+
+@pytest.mark.parametrize("planted", SETUPS, ids=IDS)
+def test_check_names_the_cause_and_the_remedy(planted: SetUp, command: Run, plant: Plant):
+    ended = checked(command, plant(planted, "en"))
+    assert ended.code == planted.code, ended.out + ended.err
+    shown = "\n".join(line for line in ended.out.splitlines() if not line.startswith("ok"))
+    if "working daemon" in ended.out:
+        shown += "".join(line for line in ended.out.splitlines() if "working daemon" in line)
+    assert [words for words in planted.says if words not in shown] == [], ended.out + ended.err
+    assert "Traceback" not in ended.out + ended.err
+
+
+@pytest.mark.parametrize("planted", [one for one in SETUPS if one.log is not None], ids=lambda one: one.title[0])
+def test_the_log_names_the_cause_and_the_remedy(
+    planted: SetUp, command: Run, plant: Plant, monkeypatch: pytest.MonkeyPatch
+):
+    place = plant(planted, "en")
+    said = logged(command, place, monkeypatch)
+    wanted = planted.log or [words for words in planted.says if not words.startswith(("PID", "HTTP", "FAIL"))]
+    assert [words for words in wanted if words not in said] == [], said
+    assert "Traceback" not in said
+
+
+def test_there_are_as_many_as_promised():
+    assert len(SETUPS) >= 44
+    assert len(set(IDS)) == len(SETUPS)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_book_lists_every_one(language: str):
+    book = BOOKS[language].read_text("utf-8")
+    assert [one.title for one in SETUPS if f"## {one.title[LANGUAGES.index(language)]}\n" not in book] == []
+    assert book.count("\n## ") == len(SETUPS)
+
+
+@pytest.mark.skipif(not REWRITE, reason="only writes the books")
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_write_the_book(language: str, request: pytest.FixtureRequest):
+    parts = [HEADS[language]]
+    running, template = request.getfixturevalue("running"), request.getfixturevalue("template")
+    command = request.getfixturevalue("command")
+    for planted in SETUPS:
+        shown = []
+        for look in ("check", "run"):
+            patch = pytest.MonkeyPatch()
+            temporary = tempfile.TemporaryDirectory(prefix="obs-")
+            with temporary as folder, ExitStack() as stack, patch.context() as inner:
+                Path(folder).chmod(0o755)
+                place = Place(Path(folder), running, language, inner, template, stack)
+                speak(language)
+                inner.setenv("LC_ALL", "tr_TR.UTF-8" if language == "tr" else "C.UTF-8")
+                planted.plant(place)
+                place.write()
+                said = _relevant(checked(command, place)) if look == "check" else ""
+                if look == "run" and planted.log is not None:
+                    said = logged(command, place, inner)
+            shown.append(_masked(said, place))
+        lines = [f"$ orderbridge check\n{shown[0]}", *([f"$ orderbridge run\n{shown[1]}"] if shown[1] else [])]
+        parts.append(f"## {planted.title[LANGUAGES.index(language)]}\n\n```\n" + "\n\n".join(lines) + "\n```\n")
+    BOOKS[language].write_text("\n".join(parts), "utf-8")
+
+
+def _relevant(ended: Ended) -> str:
+    lines = ended.out.splitlines()
+    bad = [line for line in lines if line.startswith(("FAIL", "HATA"))]
+    look = [line for line in lines if line.startswith(("look", "bakın")) and "PID" in line]
+    daemon = [line for line in lines if "PID" in line and line not in look]
+    rest = [line for line in lines if not re.match(r"ok|look|tamam|bakın|FAIL|HATA", line)]
+    return "\n".join([*daemon, *bad, *rest, *look])
+
+
+def _masked(said: str, place: Place) -> str:
+    """Without what is another one each time."""
+    said = said.replace(str(place.folder), "/etc/orderbridge").replace(
+        str(place.sandbox.ca_file.parent), "sandbox-data"
+    )
+    said = re.sub(r"/tmp/[\w/.-]*?/(?=[\w.-]+( |:|;|$))", "/etc/orderbridge/", said)
+    said = re.sub(r"127\.0\.0\.1(:|', )\d+", r"127.0.0.1\g<1>8443", said)
+    said = re.sub(r"port \d+", "port 5432", said)
+    said = re.sub(r"(pos\.example:)\d+", r"\g<1>8443", said)
+    said = re.sub(r"PID \d+ \([^)]*\)", "PID 1234 (python3)", said)
+    said = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(?= )", "2026-11-01 12:00", said)
+    return re.sub(r"\d\d:\d\d:\d\d", "12:00:00", said)
