@@ -61,6 +61,21 @@ def test_a_replay_says_what_became_of_each_order_and_closes_the_alarm(run, pos, 
     assert [one["fate"] for one in again.json["orders"]] == ["taken_in_ended"]
 
 
+def test_before_the_daemon_starts_it_sees_what_the_daemon_would(run, pos, path, folder):
+    """What the copy had still to send may have been sent: afterwards nobody could tell."""
+    word = {"books": "a", "event": 9, "listened": 9, "order_number": 9, "at": NOW.isoformat()}
+    path.with_name("pos.db.last-word").write_text(json.dumps(word))
+    pos.execute("INSERT INTO delivery_books (id) VALUES ('a')")
+    columns = "action, payment_key, preparing_time, created_utc"
+    pos.execute(
+        f"INSERT INTO delivery_actions ({columns}) VALUES ('accept', ?, 20, '2026-01-01 00:00:00.000')", KEYS[:1]
+    )
+    put(folder, KEYS[0])
+    ended = run("db", "replay")
+    assert (ended.code, "closed" in ended.err) == (0, True)
+    assert one(pos, "SELECT state, error_code FROM delivery_actions") == ("failed", "outcome_unknown")
+
+
 def test_of_a_file_that_is_named_all_is_taken_in(run, pos, folder, tmp_path):
     put(folder, KEYS[0])
     (file,) = journal.files(folder)

@@ -41,6 +41,7 @@ def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as
     database = context.database()
     try:
         database.read_now(schema.check)
+        _look(context, database)
         seen = database.read_now(books.older)
         found = _find(paths, _border(since, seen.last_known if seen and not files else None))
         done = list(Replay(database, context.settings, SystemClock().now()).run(found))
@@ -53,6 +54,25 @@ def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as
         if is_so:
             click.echo(say(key), err=True)
     raise SystemExit(bool(left))
+
+
+def _look(context: Context, database: "Database") -> None:
+    """What the daemon sees at its start, where none works: after a replay nobody could see it any more."""
+    import asyncio
+
+    from orderbridge.clock import SystemClock
+    from orderbridge.jobs.books import Books
+    from orderbridge.jobs.known import Known
+    from orderbridge.observe import logs
+    from orderbridge.store.leader import LeaderLock
+
+    logs.configure(level="critical")  # what matters is printed by the command itself
+    clock, leader = SystemClock(), LeaderLock(database)
+    try:
+        if leader.take():
+            asyncio.run(Books(context.settings, database, clock, Known(database, clock)).start())
+    finally:
+        leader.close()
 
 
 def _files(context: Context) -> list[Path]:
