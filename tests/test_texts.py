@@ -2,13 +2,16 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
 
+import click
 import pytest
 
 import orderbridge
 from orderbridge import texts
+from orderbridge.cli.main import program
 from orderbridge.model import ActionState
 from orderbridge.rules.health import Code
 from orderbridge.texts import LANGUAGES, SAME, SENTENCES, VERDICTS, language_of, problem_text, say, text
@@ -53,6 +56,39 @@ def placeholders(sentence: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(sentence) if name}
 
 
+def _helped(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
+    yield f"help.{path.replace(' ', '_').replace('-', '_')}", command.help or ""
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from _helped(inner, f"{path} {name}")
+
+
+_context = click.Context(program)
+HELP = {
+    key: text
+    for name in program.list_commands(_context)
+    for key, text in _helped(program.get_command(_context, name) or program, name)
+}
+
+
+@pytest.mark.parametrize("key", HELP)
+def test_every_command_has_its_help_in_both_languages(key: str) -> None:
+    first = " ".join(HELP[key].split("\n\n")[0].split())
+    assert SENTENCES[key]["en"] == first
+
+
+def test_help_is_in_the_language_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "_spoken", "tr")
+    command = program.get_command(_context, "db")
+    assert isinstance(command, click.Group)
+    assert command.help == SENTENCES["help.db"]["tr"]
+    assert command.commands["upgrade"].help == SENTENCES["help.db_upgrade"]["tr"]
+    monkeypatch.setattr(texts, "_spoken", "en")
+    command = program.get_command(_context, "db")
+    assert command is not None
+    assert command.help == HELP["help.db"]
+
+
 @pytest.mark.parametrize("said", SENTENCES.values(), ids=SENTENCES)
 def test_a_sentence_says_the_same_in_both_languages(said: dict[str, str]) -> None:
     assert said.keys() == set(LANGUAGES)
@@ -75,7 +111,7 @@ def test_a_whole_sentence_ends_and_turkish_looks_like_it(key: str) -> None:
 def test_a_sentence_is_used(key: str) -> None:
     """By its key, or by the code in it."""
     code = key.split(".")[1] if "." in key else key
-    assert key in SAID or key in WRITTEN or code in WRITTEN
+    assert key in SAID or key in WRITTEN or code in WRITTEN or key in HELP
 
 
 def test_what_is_said_has_a_sentence() -> None:

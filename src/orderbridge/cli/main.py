@@ -12,7 +12,7 @@ from orderbridge.actions import ACTIONS
 from orderbridge.cli.common import Context
 from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
 from orderbridge.observe import systemd
-from orderbridge.texts import language_of, say, speak
+from orderbridge.texts import SENTENCES, language_of, say, speak, spoken
 
 EXIT_FAILED = 1
 EXIT_UNREACHABLE = 69
@@ -47,7 +47,23 @@ class _Program(click.Group):
             for command in import_module(f"orderbridge.cli.{module}").COMMANDS:
                 _offer_config(command)
                 self.add_command(command)
-        return super().get_command(context, name)
+        found = super().get_command(context, name)
+        if found is not None:
+            _translate(found, name)
+        return found
+
+
+_ENGLISH: dict[str, str | None] = {}  # a command's help as it is written in the program
+
+
+def _translate(command: click.Command, path: str) -> None:
+    """Its help in the language of the process, and that of the commands in it."""
+    english = _ENGLISH.setdefault(path, command.help)
+    key = f"help.{path.replace(' ', '_').replace('-', '_')}"
+    command.help = english if spoken() == "en" or key not in SENTENCES else say(key)
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            _translate(inner, f"{path} {name}")
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
