@@ -148,7 +148,7 @@ class Hanging:
 async def test_a_disk_that_hangs_costs_one_answer_three_seconds_and_the_next_ones_nothing(
     shop: Shop, kept: Journal, folder: Path, clock: FakeClock
 ):
-    kept._workers = Hanging()  # type: ignore[assignment]
+    kept._inline, kept._workers = False, Hanging()  # type: ignore[assignment]
     orders = [shop.place()]
     before = clock.monotonic()
     assert (await shop.poll()).acknowledged == 1

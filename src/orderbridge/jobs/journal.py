@@ -50,7 +50,8 @@ class Journal:
     def __init__(self, folder: Path, *, clock: Clock, inline: bool = False) -> None:
         self._folder = folder
         self._clock = clock
-        self._workers = None if inline else Workers(1, "journal")
+        self._inline = inline
+        self._workers: Workers | None = None  # from the first write on: one that is made ready may never work
         self._waiting: deque[_Batch] = deque()
         self._known: dict[str, None] = {}
         self._writing: asyncio.Task[None] | None = None
@@ -115,10 +116,11 @@ class Journal:
             self._writing = None
 
     async def _run(self, call: Callable[[], object]) -> None:
-        if self._workers is None:
+        if self._inline:
             call()
-        else:
-            await self._workers.submit(call, urgent=False)
+            return
+        self._workers = self._workers or Workers(1, "journal")
+        await self._workers.submit(call, urgent=False)
 
     def _give_up(self, batch: _Batch) -> None:
         if not batch.done.done():
