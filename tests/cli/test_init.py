@@ -198,9 +198,9 @@ def test_for_the_unit_systemd_hands_the_secrets_over(command, given, tmp_path, m
     folder = tmp_path / "etc"
     folder.mkdir()
     monkeypatch.setattr(draft, "SYSTEM_FILE", folder / "config.toml")
-    where = tmp_path / "pos.db"
-    ended = command("init", "--yes", *given, "--config", folder / "config.toml", "--database", f"sqlite:///{where}")
-    assert ended.code == 0, ended.err
+    ended = command("init", "--yes", *given, "--config", folder / "config.toml")
+    assert ended.code == 0, ended.err  # although nobody has made /var/lib/orderbridge yet
+    assert 'url = "sqlite:////var/lib/orderbridge/orderbridge.db"' in (folder / "config.toml").read_text()
     assert files(folder) == {"config.toml": 0o644, "secrets": 0o700}
     assert set(files(folder / "secrets").values()) == {0o600}
     assert f"LoadCredential=kadikoy.app_secret_key:{folder}/secrets/kadikoy.app_secret_key" in ended.out

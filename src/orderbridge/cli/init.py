@@ -230,6 +230,8 @@ def _try_database(draft: Draft) -> None:
     from orderbridge.errors import NoFile
 
     context = _checked(draft)
+    if draft.is_for_systemd and draft.database == STATE_FILE:
+        return  # systemd makes that folder at the first start
     with contextlib.suppress(NoFile):  # the daemon makes it
         context.database().close()
     click.echo(say("init.database_works"), err=True)
