@@ -14,6 +14,7 @@ import platform
 import signal
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -53,6 +54,7 @@ class Service:
         self._called = asyncio.Event()  # by a reload: the one that waits or works has to give way
         self._ending = False
         self._serving: asyncio.Task[None] | None = None
+        self._shown: asyncio.Task[None] | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._reload_wanted = False
         self._metrics = Metrics(codes=Code, severities=Severity, build=(__version__, platform.python_version()))
@@ -65,7 +67,7 @@ class Service:
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)
         systemd.hear_reloads()
-        alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._say), self._listening.run())
+        alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._say))
         self._serving = asyncio.create_task(self._serve())
         try:
             await self._serving
@@ -74,10 +76,13 @@ class Service:
                 raise
         finally:
             systemd.notify(systemd.STOPPING)
-            alive.cancel()
-            if self._reloading is not None:
-                self._reloading.cancel()
-            await asyncio.gather(alive, self._reloading or alive, return_exceptions=True)
+            others: list[asyncio.Future[Any]] = [
+                alive,
+                *(task for task in (self._reloading, self._shown) if task is not None),
+            ]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
             self._drop_next()
             if self._leader is not None:
                 self._leader.close()
@@ -124,6 +129,8 @@ class Service:
         while not self._ending:
             daemon, self._next = self._next, None
             daemon = daemon or await _make_ready(self._settings, self._cooldowns, self._metrics)
+            if self._shown is None:  # not before: of a start that ends here, the log's first line is the reason
+                self._shown = asyncio.create_task(self._listening.run())
             if self._next is None:  # else a reload was quicker: this one gives way before it begins
                 self._called.clear()
             try:

@@ -197,7 +197,9 @@ async def test_what_happens_is_counted_once(sandbox: Sandbox, till: Till, world:
     assert polls == len(world.calls("get_current")) == seen(metrics, names.POLL_SECONDS)
     assert seen(metrics, names.POLL_LATE_SECONDS) >= polls
     assert value(metrics, names.LOGINS, "ok") == len(world.calls("login")) == 1
-    assert value(metrics, names.REQUESTS, "ok") == len(world.calls())
+    finished = ("login", "get_current", "acknowledge", "accept", "on_the_way")  # a list is given up at the end
+    least = sum(len(world.calls(operation)) for operation in finished)
+    assert least <= value(metrics, names.REQUESTS, "ok") <= len(world.calls())
     assert seen(metrics, names.ACTION_WAIT_SECONDS) == 2
     assert min(seen(metrics, names.DATABASE_SECONDS, work) for work in names.WORK) > 0
 

@@ -289,6 +289,7 @@ async def test_an_address_that_is_taken_is_told_once_and_tried_again(process: Pr
         await until(lambda: len(tries) > 5)
         told = [line for line in lines if line["event"] == "web.not_listening"]
         assert [(line["log_level"], bool(line["remedy"])) for line in told] == [("error", True)]
+        assert told[0]["listen"] == f"{host}:{port}"
         other.close()
         await until(lambda: listening.addresses)
     assert (await asked((host, port), "/livez"))[0] == 200

@@ -85,7 +85,7 @@ class Listening:
             host = host.strip("[]")
             await server.start(await _addresses(host, int(port)), int(port), host=host)
             self._server, self._served, self._failed = server, wanted.listen, None
-            _log.info("web.listening", address=wanted.listen)
+            _log.info("web.listening", listen=wanted.listen)
         if self._server is not None:
             self._server.names = frozenset(wanted.names)
 
@@ -96,7 +96,7 @@ class Listening:
 
     def _tell(self, error: str) -> None:
         if error != self._failed:
-            _log.error("web.not_listening", address=self._wanted.listen, error=error, remedy=say("web.not_listening"))
+            _log.error("web.not_listening", listen=self._wanted.listen, error=error, remedy=say("web.not_listening"))
         self._failed = error
 
 
