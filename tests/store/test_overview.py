@@ -1,0 +1,51 @@
+"""What the screens ask, on every database."""
+
+from datetime import timedelta
+
+from tests.store.samples import LATER_TEXT, NOW, NOW_TEXT, key, put, put_action, put_order
+
+from orderbridge.rules.day import Sold, counted
+from orderbridge.store import day, overview, story
+
+OVER = {"status": "COMPLETE_WITH_PAYMENT", "ended_utc": LATER_TEXT}
+CASH = {"payment_code": "CASH", "amount_due": "0.10", "total": "0.10", "pos_total": "0.20"}
+
+
+def test_a_days_orders_are_read_open_and_ended_with_exact_amounts(database, pos):
+    for number in range(30):
+        put_order(pos, key(number), **CASH, **(OVER if number else {}))
+    put_order(pos, key(99), received_utc=LATER_TEXT, **OVER)
+    rows = database.read_now(lambda tx: list(day.received(tx, NOW, NOW + timedelta(minutes=1))))
+    total = counted(Sold(*row) for row in rows).total
+    assert (total.orders, str(total.cash), str(total.cash_unfinished)) == (30, "2.9000", "0.1000")
+    assert str(total.difference) == "3.00"
+
+
+def test_what_the_status_counts(database, pos):
+    put_order(pos, key(1), status_id=1)
+    put_order(pos, key(2), status="CONFIRMED", received_utc=LATER_TEXT, pos_revision=1)
+    put_order(pos, key(3), **OVER)
+    put_action(pos, state="sending", request_id="a")
+    put_action(pos, request_id="b", created_by="command line")
+    put_action(pos, state="failed", finished_utc=NOW_TEXT, request_id="auto:c")
+    times = {"first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT}
+    put(pos, "delivery_quarantine", account="k", payload="x", payload_hash="d", reason="not_json", **times)
+    counts = database.read_now(overview.open_orders)
+    assert sorted((one["status"], one["count"], one["oldest"]) for one in counts) == [
+        ("CONFIRMED", 1, NOW + timedelta(minutes=5)),
+        ("RECEIVED", 1, NOW),
+    ]
+    outbox = database.read_now(lambda tx: overview.outbox(tx, NOW))
+    assert (outbox["waiting"], outbox["sending"], outbox["failed_last_day"]) == (2, 1, 1)
+    assert outbox["oldest_utc"] is not None
+    assert database.read_now(overview.quarantined) == {"k": 1}
+    assert database.read_now(overview.pos_seen) is not None
+
+
+def test_the_orders_with_a_problem_and_of_failed_rows_are_found(database, pos):
+    put_order(pos, key(1), problem="missing:foods")
+    put_order(pos, key(2), **OVER)
+    put_order(pos, key(3))
+    for number in (2, 9):
+        put_action(pos, payment_key=key(number), state="failed", finished_utc=NOW_TEXT, request_id=f"r{number}")
+    assert database.read_now(story.troubled) == [key(1), key(2)]
