@@ -36,6 +36,7 @@ from orderbridge.model import (
 from orderbridge.store import (
     accounts,
     actions,
+    books,
     grants,
     health,
     locks,
@@ -160,6 +161,14 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     "orders.has_news_since": lambda tx: orders.has_news_since(tx, KEY, NOW),
     "quarantine.read": lambda tx: quarantine.read(tx, 1),
     "quarantine.blank_old": lambda tx: quarantine.blank_old(tx, NOW, LATER),
+    "books.begin": lambda tx: books.begin(tx, "a"),
+    "books.goes": lambda tx: books.goes(tx, NOW),
+    "books.last_known": books.last_known,
+    "books.unknown": lambda tx: books.unknown(tx, [KEY, OTHER]),
+    "books.note_older": lambda tx: books.note_older(tx, books.Older(NOW, NOW, 1, "1-2")),
+    "books.older": books.older,
+    "books.settle": books.settle,
+    "books.doubt_rows": lambda tx: books.doubt_rows(tx, NOW, NOW, "x"),
     "quarantine.keep": lambda tx: quarantine.keep(tx, "kadikoy", DOCUMENT, "not_json", NOW),
     "quarantine.unresolved": quarantine.unresolved,
     "quarantine.resolve": lambda tx: quarantine.resolve(tx, "kadikoy", [KEY, OTHER], NOW),
@@ -209,7 +218,7 @@ def functions() -> set[str]:
     """The functions of the store that take a connection."""
     return {
         f"{module.__name__.rpartition('.')[2]}.{name}"
-        for module in (accounts, actions, orders, quarantine, reference, retention, unfinished)
+        for module in (accounts, actions, books, orders, quarantine, reference, retention, unfinished)
         for name, thing in vars(module).items()
         if not name.startswith("_")
         and getattr(thing, "__module__", "") == module.__name__

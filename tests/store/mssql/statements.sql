@@ -268,6 +268,47 @@ WHERE delivery_quarantine.id = :id_1 AND delivery_quarantine.resolved_utc IS NUL
 -- quarantine.blank_old
 UPDATE delivery_quarantine SET payload=:payload, resolved_utc=coalesce(delivery_quarantine.resolved_utc, :param_1) WHERE delivery_quarantine.last_seen_utc < :last_seen_utc_1 AND delivery_quarantine.payload != :payload_1;
 
+-- books.begin
+SELECT delivery_books.id
+FROM delivery_books;
+INSERT INTO delivery_books (id) VALUES (:id);
+
+-- books.goes
+SELECT delivery_books.id
+FROM delivery_books;
+SELECT TOP 1 delivery_order_events.id, delivery_orders.order_number
+FROM delivery_order_events LEFT OUTER JOIN delivery_orders ON delivery_orders.payment_key = delivery_order_events.payment_key ORDER BY delivery_order_events.id DESC;
+SELECT sum(delivery_accounts.listened_seconds) AS sum_1
+FROM delivery_accounts;
+
+-- books.last_known
+SELECT TOP 1 delivery_order_events.at_utc
+FROM delivery_order_events ORDER BY delivery_order_events.id DESC;
+SELECT max(delivery_orders.order_number) AS max_1
+FROM delivery_orders;
+
+-- books.unknown
+SELECT delivery_orders.payment_key
+FROM delivery_orders
+WHERE delivery_orders.payment_key IN (:payment_key_1_1, :payment_key_1_2);
+SELECT delivery_quarantine.payment_key
+FROM delivery_quarantine
+WHERE delivery_quarantine.payment_key IN (:payment_key_1_1, :payment_key_1_2);
+
+-- books.note_older
+UPDATE delivery_books SET older_since_utc=:older_since_utc, last_known_utc=:last_known_utc, missing=:missing, missing_numbers=:missing_numbers;
+
+-- books.older
+SELECT delivery_books.id, delivery_books.older_since_utc, delivery_books.last_known_utc, delivery_books.missing, delivery_books.missing_numbers
+FROM delivery_books
+WHERE delivery_books.older_since_utc IS NOT NULL;
+
+-- books.settle
+UPDATE delivery_books SET older_since_utc=:older_since_utc WHERE delivery_books.older_since_utc IS NOT NULL;
+
+-- books.doubt_rows
+UPDATE delivery_actions SET state=:state, error_code=:error_code, error_text=:error_text, finished_utc=:finished_utc WHERE state IN ('pending', 'sending') AND delivery_actions.created_utc <= :created_utc_1;
+
 -- quarantine.keep
 UPDATE delivery_quarantine SET payload=:payload, reason=:reason, last_seen_utc=:last_seen_utc, times_seen=(delivery_quarantine.times_seen + :times_seen_1), resolved_utc=:resolved_utc WHERE delivery_quarantine.account = :owner AND delivery_quarantine.payload_hash = :hash;
 INSERT INTO delivery_quarantine (account, payment_key, payload, payload_hash, reason, first_seen_utc, last_seen_utc) OUTPUT inserted.id VALUES (:account, :payment_key, :payload, :payload_hash, :reason, :first_seen_utc, :last_seen_utc);
