@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from structlog.testing import capture_logs
 from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.jobs import ping as ping_module
-from orderbridge.jobs.alarms import MOST_WAITING, Alarms
+from orderbridge.jobs.alarms import LONGEST_S, MOST_WAITING, Alarms
 from orderbridge.jobs.command import Command
 from orderbridge.jobs.ping import FAIL_EVERY_S, WELL_EVERY_S, Ping
 from orderbridge.rules.problems import Code, Problem, Severity
@@ -144,6 +145,62 @@ async def test_one_that_fails_is_told_and_holds_nothing_up(then: str, reason: st
     assert [(one["event"], one["code"], one["reason"]) for one in lines] == [("alarm.failed", "clock_wrong", reason)]
     if child_of(path):
         await gone(child_of(path))
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What the command was called with. It fails as long as `works` is not in there."""
+    called: list[tuple[str, str]] = []
+
+    def run(_: Command, arguments: list[str], __: bytes) -> str | None:
+        called.append((arguments[0], arguments[1]))
+        return None if ("works", "") in called else "exit code 1"
+
+    monkeypatch.setattr(Command, "run", run)
+    return called
+
+
+async def _look(alarms: Alarms, found: list[Problem], monotonic: float) -> None:
+    alarms.see(found, monotonic)
+    await alarms.close()  # until all that waits is told
+
+
+async def test_what_could_not_be_told_is_told_again_less_and_less_often(commands: list[tuple[str, str]]):
+    alarms = alarms_of("x")
+    await _look(alarms, [SEVERE], 0.0)
+    assert alarms.told() == {}  # after a restart it is told anew
+    tries = []
+    for second in range(1, 20_000, 5):
+        before = len(commands)
+        await _look(alarms, [SEVERE], float(second))
+        tries += [second] * (len(commands) - before)
+    assert tries[:3] == [61, 181, 421]
+    assert max(later - sooner for sooner, later in pairwise(tries)) <= LONGEST_S + 5
+    assert set(commands) == {("began", "login_refused")}
+    commands.append(("works", ""))
+    await _look(alarms, [SEVERE], 30_000.0)
+    assert alarms.told() == {SEVERE.key: SEVERE.rank}
+    before = len(commands)
+    await _look(alarms, [SEVERE], 60_000.0)
+    assert len(commands) == before
+
+
+async def test_what_is_over_is_not_told_again_as_its_beginning(commands: list[tuple[str, str]]):
+    alarms = alarms_of("x")
+    await _look(alarms, [SEVERE], 0.0)
+    commands.append(("works", ""))
+    await _look(alarms, [], 30.0)
+    await _look(alarms, [], 600.0)
+    assert commands == [("began", "login_refused"), ("works", ""), ("ended", "login_refused")]
+
+
+async def test_when_one_works_again_the_others_are_told_at_the_next_look(commands: list[tuple[str, str]]):
+    alarms = alarms_of("x")
+    await _look(alarms, [SEVERE], 0.0)
+    commands.append(("works", ""))
+    await _look(alarms, [SEVERE, ONE], 10.0)
+    await _look(alarms, [SEVERE, ONE], 15.0)
+    assert commands[2:] == [("began", "clock_wrong"), ("began", "login_refused")]
 
 
 async def test_what_it_leaves_behind_goes_with_it(program: Write):

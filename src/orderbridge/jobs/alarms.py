@@ -1,11 +1,13 @@
 """Somebody is told: the command of `[alarms]`, at the beginning of each problem, when it gets worse, and at its end.
 
 It never holds anything up: it runs beside the daemon, one at a time, and what happens meanwhile waits in a queue of
-bounded length. What many have in common is one message. At a stop it is waited for a moment, and then killed.
+bounded length. What many have in common is one message. One that fails is told again, less and less often: the mail may
+take the same dead line as the orders. At a stop it is waited for a moment, and then killed.
 """
 
 import asyncio
 import json
+import math
 import socket
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -24,6 +26,7 @@ from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text
 
 MOST_WAITING = 200  # events; of more the oldest go, and that is told
+AGAIN_S, LONGEST_S = 60.0, 3600.0  # after one that failed; it doubles
 CLOSE_S = 1.5
 
 _log = structlog.get_logger(__name__)
@@ -40,6 +43,8 @@ class Alarms:
         self._waiting: deque[Event] = deque()
         self._teller: asyncio.Task[None] | None = None
         self._failed = False
+        self._untold: dict[Key, Event] = {}  # by a command that failed: the newest of each problem
+        self._now, self._again_at, self._wait_s = 0.0, math.inf, AGAIN_S
 
     def remember(self, told: Iterable[Problem], monotonic: float) -> None:
         """What the daemon before this one has told. What only it could know is told anew."""
@@ -50,7 +55,13 @@ class Alarms:
     def see(self, found: Iterable[Problem], monotonic: float) -> None:
         """What is so now; returns at once."""
         chosen = [one for one in found if one.severity == Severity.SEVERE or not self._severe_only]
-        self._waiting += self._edges.see(chosen, monotonic)
+        events, self._now = self._edges.see(chosen, monotonic), monotonic
+        for event in events:
+            self._untold.pop(event.problem.key, None)
+        if monotonic >= self._again_at:
+            self._waiting += self._untold.values()
+            self._untold, self._again_at = {}, math.inf
+        self._waiting += events
         if (lost := len(self._waiting) - MOST_WAITING) > 0:
             for _ in range(lost):
                 self._waiting.popleft()
@@ -60,7 +71,7 @@ class Alarms:
 
     def told(self) -> dict[Key, Rank]:
         """How bad each open problem was when it was last told."""
-        waiting = {event.problem.key for event in self._waiting}
+        waiting = {event.problem.key for event in self._waiting} | self._untold.keys()
         return {key: rank for key, rank in self._edges.told().items() if key not in waiting}
 
     async def close(self) -> None:
@@ -96,6 +107,11 @@ class Alarms:
         elif self._failed:
             _log.info("alarm.recovered")
         self._failed = failure is not None
+        if self._failed:
+            self._untold |= {event.problem.key: event for event in some}
+            self._again_at, self._wait_s = self._now + self._wait_s, min(2 * self._wait_s, LONGEST_S)
+        else:
+            self._again_at, self._wait_s = self._now if self._untold else math.inf, AGAIN_S
 
 
 def document_of(some: Sequence[Event], language: str) -> dict[str, Any]:
