@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import Connection, Select, event
@@ -211,6 +212,14 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     "quarantine.count_unresolved": quarantine.count_unresolved,
     "retention.with_old_contents": lambda tx: retention.with_old_contents(tx, NOW + 2 * DAY),
     "retention.blank_old": lambda tx: retention.blank_old(tx, [KEY], before=NOW + 2 * DAY),
+    "retention.blank_around": lambda tx: retention.blank_around(tx, [KEY, OTHER]),
+    "retention.blank_order": lambda tx: retention.blank_order(tx, KEY),
+    "retention.believed": lambda tx: retention.believed(tx, NOW, ZoneInfo("Europe/Istanbul")),
+    "retention.old_orders": lambda tx: retention.old_orders(tx, NOW + 2 * DAY),
+    "retention.delete_orders": lambda tx: retention.delete_orders(tx, [KEY, OTHER], before=NOW + 2 * DAY),
+    "retention.old_actions": lambda tx: retention.old_actions(tx, NOW + 2 * DAY),
+    "retention.delete_actions": lambda tx: retention.delete_actions(tx, [1, 2], before=NOW + 2 * DAY),
+    "retention.delete_documents": lambda tx: retention.delete_documents(tx, NOW + 2 * DAY),
 }
 
 

@@ -482,3 +482,64 @@ WHERE contents_ended_utc < :before AND delivery_orders.payload IS NOT NULL;
 
 -- retention.blank_old
 UPDATE delivery_orders SET note=:note, customer_name=:customer_name, customer_phone=:customer_phone, address=:address, address_description=:address_description, apartment_no=:apartment_no, building_no=:building_no, neighborhood_name=:neighborhood_name, district_name=:district_name, city_name=:city_name, payload=:payload, payload_hash=:payload_hash WHERE delivery_orders.payment_key = :payment_key_1 AND contents_ended_utc < :before AND delivery_orders.payload IS NOT NULL;
+
+-- retention.blank_around
+UPDATE delivery_order_items SET note=:note WHERE delivery_order_items.payment_key IN (%(payment_key_1_1)s);
+SELECT delivery_actions.id
+FROM delivery_actions
+WHERE delivery_actions.payment_key IN (:payment_key_1_1, :payment_key_1_2);
+UPDATE delivery_action_attempts SET detail=:detail WHERE delivery_action_attempts.action_id IN (%(action_id_1_1)s);
+
+-- retention.blank_order
+UPDATE delivery_orders SET note=:note, customer_name=:customer_name, customer_phone=:customer_phone, address=:address, address_description=:address_description, apartment_no=:apartment_no, building_no=:building_no, neighborhood_name=:neighborhood_name, district_name=:district_name, city_name=:city_name, payload=:payload, payload_hash=:payload_hash WHERE delivery_orders.payment_key = :payment_key_1;
+UPDATE delivery_order_events SET detail=:detail WHERE delivery_order_events.payment_key = :payment_key_1;
+UPDATE delivery_order_items SET note=:note WHERE delivery_order_items.payment_key IN (%(payment_key_1_1)s);
+SELECT delivery_actions.id
+FROM delivery_actions
+WHERE delivery_actions.payment_key IN (:payment_key_1_1);
+UPDATE delivery_action_attempts SET detail=:detail WHERE delivery_action_attempts.action_id IN (%(action_id_1_1)s);
+
+-- retention.believed
+SELECT TOP 49 delivery_order_events.payment_key
+FROM delivery_order_events ORDER BY delivery_order_events.id DESC;
+SELECT delivery_orders.ordered_at
+FROM delivery_orders
+WHERE delivery_orders.payment_key IN (:payment_key_1_1, :payment_key_1_2);
+
+-- retention.old_orders
+SELECT TOP 200 delivery_orders.payment_key
+FROM delivery_orders
+WHERE ended_utc IS NOT NULL AND delivery_orders.received_utc < :received_utc_1 AND delivery_orders.ended_utc < :ended_utc_1 AND NOT (EXISTS (SELECT *
+FROM delivery_actions
+WHERE delivery_actions.payment_key = delivery_orders.payment_key AND state IN ('pending', 'sending'))) AND delivery_orders.payment_key != coalesce((SELECT TOP 1 delivery_order_events.payment_key
+FROM delivery_order_events ORDER BY delivery_order_events.id DESC), :coalesce_1);
+
+-- retention.delete_orders
+SELECT delivery_orders.payment_key
+FROM delivery_orders
+WHERE delivery_orders.payment_key IN (:payment_key_1_1, :payment_key_1_2) AND ended_utc IS NOT NULL AND delivery_orders.received_utc < :received_utc_1 AND delivery_orders.ended_utc < :ended_utc_1 AND NOT (EXISTS (SELECT *
+FROM delivery_actions
+WHERE delivery_actions.payment_key = delivery_orders.payment_key AND state IN ('pending', 'sending'))) AND delivery_orders.payment_key != coalesce((SELECT TOP 1 delivery_order_events.payment_key
+FROM delivery_order_events ORDER BY delivery_order_events.id DESC), :coalesce_1);
+DELETE FROM delivery_order_item_options WHERE delivery_order_item_options.payment_key IN (%(payment_key_1_1)s);
+DELETE FROM delivery_order_items WHERE delivery_order_items.payment_key IN (%(payment_key_1_1)s);
+DELETE FROM delivery_order_events WHERE delivery_order_events.payment_key IN (%(payment_key_1_1)s);
+DELETE FROM delivery_orders WHERE delivery_orders.payment_key IN (%(payment_key_1_1)s);
+
+-- retention.old_actions
+SELECT TOP 200 delivery_actions.id
+FROM delivery_actions
+WHERE delivery_actions.finished_utc < :finished_utc_1 AND NOT state IN ('pending', 'sending') ORDER BY delivery_actions.finished_utc;
+
+-- retention.delete_actions
+SELECT delivery_actions.id
+FROM delivery_actions
+WHERE delivery_actions.id IN (:id_1_1, :id_1_2) AND delivery_actions.finished_utc < :finished_utc_1 AND NOT state IN ('pending', 'sending');
+DELETE FROM delivery_action_attempts WHERE delivery_action_attempts.action_id IN (%(action_id_1_1)s);
+DELETE FROM delivery_actions WHERE delivery_actions.id IN (%(id_1_1)s);
+
+-- retention.delete_documents
+SELECT TOP 200 delivery_quarantine.id
+FROM delivery_quarantine
+WHERE delivery_quarantine.resolved_utc < :resolved_utc_1 AND delivery_quarantine.last_seen_utc < :last_seen_utc_1 ORDER BY delivery_quarantine.id;
+DELETE FROM delivery_quarantine WHERE delivery_quarantine.id IN (%(id_1_1)s);
