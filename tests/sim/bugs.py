@@ -200,7 +200,7 @@ def acknowledged_while_unresolved(plant: Planting) -> None:
     plant.instead(orders.with_unresolved_rows, always(set()))
 
 
-@bug("2")
+@bug("2", corner="a_list_longer_than_one_question_shows_orders_in_doubt")
 def of_a_long_list_only_the_last_unresolved_rows_are_seen(plant: Planting) -> None:
     plant.instead(orders.with_unresolved_rows, lambda true: lambda tx, keys: true(tx, list(keys)[-orders.BATCH :]))
 

@@ -34,12 +34,19 @@ class Script:
 
     async def order(self) -> str:
         """A customer orders; the key of the order, as soon as it is acknowledged."""
+        (key,) = await self.orders(1)
+        return key
+
+    async def orders(self, count: int) -> list[str]:
+        """So many customers order at one moment; the keys of their orders, as soon as they are acknowledged."""
         document = {"scheduled_date": "", "courier_type": "restaurant"}
-        order = self._sim.world.place_order(restaurant_id=KADIKOY, document=document)
-        self._sim.trace.note("customer", "orders", key=order.key, number=order.number)
-        self._sim.orders_at[order.key] = self._sim.now()
-        await self.acknowledged(order.key)
-        return order.key
+        orders = [self._sim.world.place_order(restaurant_id=KADIKOY, document=document) for _ in range(count)]
+        for order in orders:
+            self._sim.trace.note("customer", "orders", key=order.key, number=order.number)
+            self._sim.orders_at[order.key] = self._sim.now()
+        for order in orders:
+            await self.acknowledged(order.key)
+        return [order.key for order in orders]
 
     def act(self, action: str, **columns: object) -> int:
         """The till writes a row; its id."""
@@ -143,6 +150,7 @@ class Corner:
     accounts: tuple[str, ...] = ("kadikoy",)
     hangs: tuple[tuple[float, float, str], ...] = ()  # from, to, and whose requests nobody answers
     jumps: tuple[tuple[float, float], ...] = ()
+    batch: int = 0  # orders and rows in one question; 0: hundreds, as it is
 
 
 CORNERS: dict[str, Corner] = {}
@@ -153,9 +161,10 @@ def corner(
     accounts: tuple[str, ...] = ("kadikoy",),
     hangs: tuple[tuple[float, float, str], ...] = (),
     jumps: tuple[tuple[float, float], ...] = (),
+    batch: int = 0,
 ) -> Callable[[Callable[[Script], Awaitable[None]]], None]:
     def enter(play: Callable[[Script], Awaitable[None]]) -> None:
-        CORNERS[play.__name__] = Corner(play, seconds, accounts, hangs, jumps)
+        CORNERS[play.__name__] = Corner(play, seconds, accounts, hangs, jumps, batch)
 
     return enter
 
@@ -271,3 +280,17 @@ async def rows_are_written_while_an_accept_waits(script: Script) -> None:
     await script.ended(script.act("cancel", payment_key=second, reason_id=3))
     await script.ended(accept)
     await script.ended(on_the_way)
+
+
+@corner(batch=2)
+async def a_list_longer_than_one_question_shows_orders_in_doubt(script: Script) -> None:
+    """Their accepts never came, and may have: the list shows that, but until they are answered nothing is told of it."""
+    keys = await script.orders(5)
+    script.meets("accept", *["lost" for _ in keys])
+    rows = [script.act("accept", payment_key=key, preparing_time=20) for key in keys]
+    await script.answered("accept")
+    for key in keys:
+        for status in (16, 1):  # there and back, so that the list shows it again
+            script.panel(key, status)
+    for row in rows:
+        await script.ended(row)
