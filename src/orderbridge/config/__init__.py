@@ -10,12 +10,10 @@ from orderbridge.config.keys import (
     Marketplace,
     Orders,
     RestaurantRule,
-    Settings,
-    Source,
     Web,
-    shown,
 )
 from orderbridge.config.loading import find, load
+from orderbridge.config.settings import Settings, Source, shown
 
 __all__ = [
     "Account",

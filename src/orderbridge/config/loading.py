@@ -23,7 +23,8 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from orderbridge.config.addresses import sqlite_file, without_password
-from orderbridge.config.keys import PREFIX, SECRETS, Database, Settings, Source
+from orderbridge.config.keys import SECRETS, Database
+from orderbridge.config.settings import PREFIX, Settings, Source
 from orderbridge.errors import ConfigError
 from orderbridge.texts import LANGUAGES, say
 

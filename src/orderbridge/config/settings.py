@@ -1,0 +1,136 @@
+"""The whole configuration: what holds across its tables, where it came from, and how it is shown.
+
+Nothing here reads a secret's file or the environment: settings made by hand, as in a test, do not depend on the machine.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import PrivateAttr, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from orderbridge.config.addresses import fingerprint, sqlite_file, without_password
+from orderbridge.config.keys import (
+    SECRETS,
+    Account,
+    Actions,
+    Alarms,
+    Database,
+    Log,
+    Marketplace,
+    Orders,
+    Web,
+    first_repeated,
+)
+from orderbridge.texts import say
+
+PREFIX = "ORDERBRIDGE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a configuration came from: its file, the origin of each given key, and what a technician should know."""
+
+    file: Path | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class Settings(BaseSettings):
+    """The whole configuration, checked."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,  # for the tables inside, too
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+    )
+
+    language: Literal["tr", "en"] = "tr"
+    marketplace: Marketplace
+    database: Database = Database()
+    actions: Actions = Actions()
+    orders: Orders = Orders()
+    alarms: Alarms = Alarms()
+    accounts: tuple[Account, ...]
+    web: Web = Web()
+    log: Log = Log()
+    _source: Source = PrivateAttr(default=Source())
+
+    @property
+    def source(self) -> Source:
+        """Where it all came from; empty for settings made by hand."""
+        return self._source
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about what works but should be changed."""
+        return self._source.warnings
+
+    @property
+    def journal(self) -> Path | None:
+        """The folder of acknowledged documents; None: there is none. By itself it lies beside a SQLite file."""
+        match self.orders.journal:
+            case "off":
+                return None
+            case "auto":
+                file = sqlite_file(self.database.url)
+                return None if file is None else Path(f"{os.path.realpath(file)}.documents")
+            case folder:
+                return Path(folder)
+
+    @property
+    def default_account(self) -> Account | None:
+        """The account for actions that name none: the configured one, or the only one."""
+        chosen = [account for account in self.accounts if account.default or len(self.accounts) == 1]
+        return chosen[0] if chosen else None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the base class's signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what is handed over: `load` merges, and settings made by hand must not depend on the machine."""
+        return (init_settings,)
+
+    @field_validator("accounts")
+    @classmethod
+    def _check_accounts(cls, value: tuple[Account, ...]) -> tuple[Account, ...]:
+        if not value:
+            raise ValueError(say("config.no_account"))
+        if twice := first_repeated(account.name for account in value):
+            raise ValueError(say("config.name_twice", value=repr(twice)))
+        if len(defaults := [account.name for account in value if account.default]) > 1:
+            raise ValueError(say("config.two_defaults", names=", ".join(defaults)))
+        return value
+
+    @model_validator(mode="after")
+    def _tell_accounts_apart(self) -> Self:
+        """Two accounts with one fingerprint would share a cooldown and steal each other's orders."""
+        names: dict[str, str] = {}
+        for account in self.accounts:
+            secrets = (account.app_secret_key.get_secret_value(), account.rest_secret_key.get_secret_value())
+            account._fingerprint = fingerprint(self.marketplace.base_url, *secrets)  # noqa: SLF001 - only here is the address known
+            other = names.setdefault(account.fingerprint, account.name)
+            if other != account.name:
+                raise ValueError(say("config.same_secrets", one=repr(other), other=repr(account.name)))
+        return self
+
+
+def shown(settings: Settings) -> dict[str, Any]:
+    """The effective configuration as plain values, secrets as `***`. `settings.source.origins` says who set what."""
+    values: dict[str, Any] = settings.model_dump(mode="json")  # SecretStr comes out as asterisks
+    for account in values["accounts"]:
+        account.update(dict.fromkeys(SECRETS, "***"))
+    values["database"]["url"] = without_password(settings.database.url)
+    if settings.alarms.ping_url is not None:
+        values["alarms"]["ping_url"] = "***"
+    return values
