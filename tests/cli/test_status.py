@@ -146,6 +146,17 @@ def test_a_writer_that_holds_the_file_holds_nobody_up_who_looks(run, pos):
 # ---- --watch ---------------------------------------------------------------------------------------------------------
 
 
+def test_whoever_holds_the_file_for_minutes_is_named_and_not_that_nobody_polls(run, configure, pos):
+    configure(document(database='url = "sqlite:///pos.db"\nbusy_timeout_seconds = 0.1'))
+    put_account(pos, last_poll_utc=ago(300), last_poll_ok_utc=ago(300))
+    assert [one["code"] for one in run("status", "--json").json["problems"]] == ["not_polling"]
+    pos.execute("BEGIN IMMEDIATE")
+    try:
+        assert [one["code"] for one in run("status", "--json").json["problems"]] == ["database_busy"]
+    finally:
+        pos.execute("ROLLBACK")
+
+
 def test_watching_without_a_terminal_tells_changes_and_ends_with_ctrl_c(capsys):
     screens = iter([(True, ["healthy", "5 s ago"]), (True, ["healthy", "7 s ago"]), (False, ["RED", "9 s ago"])])
 

@@ -14,7 +14,8 @@ from tests.jobs.shop import Shop, listing
 
 from orderbridge.jobs.health import Checkup, Watch, headline, open_problems
 from orderbridge.rules.health import Code, Problem, Severity
-from orderbridge.sandbox import Fault
+from orderbridge.sandbox import Fault, FaultKind
+from orderbridge.store.trouble import Kind
 
 
 def open_codes(shop: Shop) -> list[tuple[str, str]]:
@@ -77,6 +78,15 @@ async def test_a_poll_that_is_answered_with_an_error_is_a_problem_until_the_next
     assert open_codes(shop) == [("poll_failing", "kadikoy")]
     await shop.poll()
     assert open_codes(shop) == []
+
+
+async def test_a_line_on_which_nothing_answers_is_one_problem_whoever_waits_behind_it(shop: Shop):
+    await shop.taken_in()
+    take_over(shop)
+    shop.world.faults.add(Fault(operation="get_current", kind=FaultKind.HANG, times=None))
+    for _ in range(5):
+        await shop.poll()
+    assert open_codes(shop) == [("line_timeout", "kadikoy")]
 
 
 async def test_a_refused_login_is_a_problem(shop: Shop):
@@ -334,3 +344,18 @@ async def test_a_start_neither_ends_nor_begins_what_only_time_shows(shop: Shop):
     before.be_unsure()
     assert await before.look() == []
     assert (Code.NOT_POLLING, "kadikoy") in before.watch.open
+
+
+async def test_a_database_that_took_nothing_for_minutes_is_told_and_not_that_nobody_polled_meanwhile(shop: Shop):
+    checkup, trouble = Checkup(shop.settings, shop.database, shop.clock), shop.database.trouble
+    await shop.poll()
+    assert await checkup.look() == []
+    trouble.failed("write", "locked", "a till holds it", Kind.BUSY)
+    seen = [{one.code for one in await checkup.look()}]
+    await asyncio.sleep(200)
+    seen.append({one.code for one in await checkup.look()})
+    trouble.worked("write")
+    seen.append({one.code for one in await checkup.look()})  # before the next poll is noted
+    await shop.poll()
+    seen.append({one.code for one in await checkup.look()})
+    assert seen == [set(), {Code.DATABASE_BUSY}, set(), set()]

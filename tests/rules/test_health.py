@@ -41,6 +41,15 @@ def received(**changes: Any) -> tuple[Received, ...]:
     return (replace(Received("k", OLD, taken_over=True, is_due=True), **changes),)
 
 
+def test_what_an_older_copy_had_still_to_send_is_behind_the_one_alarm_about_the_copy():
+    restored = Problem(Code.DATABASE_RESTORED, "", NOW, Severity.SEVERE)
+    with_it = received(accept=ActionState.FAILED, accept_ended_utc=NOW)
+    assert [code for code, *_ in found(received=with_it, known=(restored,))] == [Code.DATABASE_RESTORED]
+    before = received(accept=ActionState.FAILED, accept_ended_utc=NOW - timedelta(minutes=5))
+    assert len(found(received=before, known=(restored,))) == 2
+    assert [code for code, *_ in found(received=with_it)] == [Code.ACCEPT_FAILED]
+
+
 def test_nothing_is_wrong_when_all_is_well():
     assert found() == []
 
@@ -74,6 +83,7 @@ def test_an_account_whose_first_poll(first: datetime, expected: list[Code]):
         ({"state": None, "last_poll_utc": None, "last_poll_ok_utc": None}, Code.NOT_POLLING, Severity.SEVERE),
         ({"state": "failing"}, Code.POLL_FAILING, Severity.WARNING),
         ({"state": "failing", "last_poll_ok_utc": OLD}, Code.POLL_FAILING, Severity.SEVERE),
+        ({"state": "failing", "last_error": "timeout: after 20.0 s"}, Code.LINE_TIMEOUT, Severity.WARNING),
         ({"state": "unreachable"}, Code.UNREACHABLE, Severity.WARNING),
         ({"state": "unreachable", "last_poll_utc": OLD, "last_poll_ok_utc": OLD}, Code.UNREACHABLE, Severity.SEVERE),
         ({"state": "login_refused"}, Code.LOGIN_REFUSED, Severity.SEVERE),

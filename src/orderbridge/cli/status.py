@@ -71,6 +71,7 @@ def _look(context: Context) -> tuple[bool, list[str]]:
 def look(context: Context) -> dict[str, Any]:
     """Everything that `--json` shows. Raises StoreError when the database cannot be opened at all."""
     from orderbridge.clock import SystemClock
+    from orderbridge.rules.problems import Code
     from orderbridge.store import schema
 
     settings = context.settings
@@ -79,6 +80,8 @@ def look(context: Context) -> dict[str, Any]:
     try:
         database.read_now(schema.check_known)
         parts, unread = _parts(database, settings, now)
+        if any(one["code"] == Code.NOT_POLLING for one in parts["problems"]) and database.is_held():
+            parts, unread = _parts(database, settings, now, held=True)
     finally:
         database.close()
     problems = parts["problems"]
@@ -103,7 +106,9 @@ def look(context: Context) -> dict[str, Any]:
     }
 
 
-def _parts(database: "Database", settings: "Settings", now: datetime) -> tuple[dict[str, Any], dict[str, str]]:
+def _parts(
+    database: "Database", settings: "Settings", now: datetime, *, held: bool = False
+) -> tuple[dict[str, Any], dict[str, str]]:
     """By name; and why one could not be read, which is none then."""
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -112,7 +117,7 @@ def _parts(database: "Database", settings: "Settings", now: datetime) -> tuple[d
     from orderbridge.store import accounts, orders, overview, schema
 
     def problems(tx: "Connection") -> list[dict[str, Any]]:
-        found = open_problems(tx, settings, now, unsafe=database.durability.judge(tx))
+        found = open_problems(tx, settings, now, unsafe=database.durability.judge(tx), held=held)
         return [described(one, settings.language) for one in found]
 
     fingerprints = [account.fingerprint for account in settings.accounts]

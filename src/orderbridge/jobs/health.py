@@ -34,6 +34,7 @@ from orderbridge.rules.health import (
 from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON
 from orderbridge.store import health
 from orderbridge.store.database import Database, database_disk
+from orderbridge.store.trouble import Kind as Trouble
 from orderbridge.texts import problem_text, say
 
 if TYPE_CHECKING:
@@ -52,19 +53,21 @@ def open_problems(
     *,
     unsafe: str | None = None,
     known: tuple[Problem, ...] | None = None,
+    held: bool = False,
 ) -> list[Problem]:
     """Everything that is wrong now. `unsafe`: why a commit is not on disk, as the database says it.
 
-    `known`: what only the daemon knows; None: another program asks, and takes what the daemon has written down.
+    `known`: what only the daemon knows; None: another program asks, and takes what the daemon has written down. `held`:
+    it has found that somebody does not let go of the database, so that the daemon cannot write anything down.
     """
-    known = _from_outside(connection) if known is None else known
+    known = _from_outside(connection, held) if known is None else known
     return [one for one in looked(connection, settings, now, unsafe, known) if one.behind is None]
 
 
-def _from_outside(connection: Connection) -> tuple[Problem, ...]:
+def _from_outside(connection: Connection, held: bool) -> tuple[Problem, ...]:
     """What the daemon has written down, and what it could not write: of a disk that is full or read-only."""
     written = of_the_daemon(connection)
-    found = database_disk(connection)
+    found = database_disk(connection) or (Trouble.BUSY if held else None)
     if found is None or any(one.code in NO_DATABASE for one in written):
         return written
     return (*written, Problem(OF_TROUBLE[found], "", None, Severity.SEVERE))
@@ -220,7 +223,7 @@ class Checkup:
         self._unsure_until = self._ahead = 0.0
 
     def be_unsure(self) -> None:
-        """After a start, or when the clock was set: how long ago the last good poll was says nothing for a while."""
+        """After a start, a clock that was set or a database that took nothing: when the last good poll was says nothing yet."""
         late = late_after(self._settings.marketplace.cooldown_seconds)
         self._unsure_until = self._clock.monotonic() + late.total_seconds()
         self._ahead = self._wall_ahead()
@@ -231,7 +234,8 @@ class Checkup:
     async def look(self) -> list[Problem]:
         """One look, and what has changed is told. Returns what is wrong."""
         found = await self._found()
-        if abs(self._wall_ahead() - self._ahead) > CLOCK_JUMP_S:  # only now: it may have been set while we read
+        # Only now: the clock may have been set while we read. And what could not be noted, was perhaps no silence.
+        if abs(self._wall_ahead() - self._ahead) > CLOCK_JUMP_S or self._database.trouble:
             self.be_unsure()
         if self._clock.monotonic() < self._unsure_until:
             found = [replace(one, behind=one.code) if one.code in BY_TIME_ALONE else one for one in found]

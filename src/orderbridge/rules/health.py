@@ -49,6 +49,11 @@ LINES: Mapping[str, Code] = {
     "proxy_unreachable": Code.LINE_PROXY,
 }
 TLS = "tls_"  # all codes of it begin so
+# Of polls that left, by what came back; anything else is an answer that is none.
+FAILURES: Mapping[str, Code] = {
+    "rate_limited": Code.COOLDOWN_TAKEN,
+    "timeout": Code.LINE_TIMEOUT,  # the line takes the request, and nothing answers: no better than one that does not
+}
 _LINE = {*LINES.values(), Code.LINE_TLS}
 
 # What each of these is the reason for.
@@ -162,11 +167,11 @@ def _with_causes(found: list[Problem]) -> list[Problem]:
     codes = {one.code for one in found}
     database = next((code for code in Code if code in NO_DATABASE & codes), None)
     cut_off = {one.subject: one.code for one in found if one.code in CUT_OFF}
-    if database is None and not cut_off and Code.NOT_DURABLE not in codes:
+    if database is None and not cut_off and not {Code.NOT_DURABLE, Code.DATABASE_RESTORED} & codes:
         return found
-    return [
-        one if (cause := _cause(one, database, cut_off, codes)) is None else replace(one, behind=cause) for one in found
-    ]
+    restored = next((one.since for one in found if one.code == Code.DATABASE_RESTORED), None)
+    causes = [_cause(one, database, cut_off, codes) or _of_restore(one, restored) for one in found]
+    return [one if cause is None else replace(one, behind=cause) for one, cause in zip(found, causes, strict=True)]
 
 
 def _cause(one: Problem, database: Code | None, cut_off: Mapping[str, Code], codes: set[Code]) -> Code | None:
@@ -178,6 +183,13 @@ def _cause(one: Problem, database: Code | None, cut_off: Mapping[str, Code], cod
     if one.code == Code.NOT_ACKNOWLEDGED and Code.NOT_DURABLE in codes:
         return Code.NOT_DURABLE
     return None
+
+
+def _of_restore(one: Problem, restored: datetime | None) -> Code | None:
+    """What an older copy had still to send was ended when it was seen; whether it was sent, the look at the panel shows."""
+    if one.code != Code.ACCEPT_FAILED or restored is None or one.since is None:
+        return None
+    return Code.DATABASE_RESTORED if abs(one.since - restored) < timedelta(seconds=1) else None
 
 
 def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
@@ -239,7 +251,7 @@ def _polling(account: Polling, late: timedelta, now: datetime) -> Problem | None
         case "failing" if error == "unauthorized" and not is_late:
             return None  # the token was over; the next poll has another one
         case "failing":
-            code = Code.COOLDOWN_TAKEN if error == "rate_limited" else Code.POLL_FAILING
+            code = FAILURES.get(error, Code.POLL_FAILING)
         case "ok" if not is_late:
             return None
         case _:

@@ -114,6 +114,16 @@ class Database:
         self.check_file()
         return result
 
+    def is_held(self) -> bool:
+        """Whether another program does not let go of the one lock of a SQLite file. Nothing is written."""
+        if not self.dialect.one_writer:
+            return False
+        try:
+            self.write_now(lambda _: None)
+        except DBAPIError as error:
+            return kind(error) is Kind.BUSY
+        return False
+
     def check_file(self) -> None:
         """Raise FileLost when the SQLite file is no longer the one at its path."""
         if self.file is not None:
