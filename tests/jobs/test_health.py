@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
@@ -302,6 +304,101 @@ async def test_once_the_daemon_is_dead_they_read_that_nobody_polls(shop: Shop):
     await asyncio.sleep(91)
     assert shown(shop) == [("not_polling", "", 1)]
     assert open_codes(shop) == [("not_polling", "kadikoy")]
+
+
+@pytest.fixture
+def messages(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of which event the alarm's command was told, and it is done at once."""
+    told: list[str] = []
+    alarms = shop.settings.alarms.model_copy(update={"command": ("/bin/true",)})
+    shop.settings = shop.settings.model_copy(update={"alarms": alarms})
+
+    async def run(call: Any) -> None:
+        told.append(call.args[0][0])
+
+    monkeypatch.setattr("orderbridge.jobs.alarms.detached", run)
+    return told
+
+
+async def cut_off(checkup: Checkup, database: Any, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that a stop cancels in the middle of its last question or transaction, of so many."""
+    asked = 0
+
+    def cut(true: Any) -> Any:
+        async def ask(work: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            done = await true(work)  # it is done, and nobody hears of it
+            if asked == after:
+                raise asyncio.CancelledError
+            return done
+
+        return ask
+
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "read", cut(database.read))
+        patched.setattr(database, "run", cut(database.run))
+        with pytest.raises(asyncio.CancelledError):
+            await checkup.look()
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+async def test_a_daemon_that_is_stopped_in_its_first_look_leaves_what_was_told(
+    after: int, shop: Shop, messages: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    first = Checkup(shop.settings, shop.database, shop.clock)
+    await first.look()
+    await first.close()
+    second = Checkup(shop.settings, shop.database, shop.clock)
+    if after:
+        await cut_off(second, shop.database, after, monkeypatch)
+    await second.close()
+    third = Checkup(shop.settings, shop.database, shop.clock)
+    await third.look()
+    await third.close()
+    assert messages == ["began"]
+    shop.till.execute("UPDATE delivery_accounts SET state = 'ok', last_poll_ok_utc = datetime('now', '+1 day')")
+    fourth = Checkup(shop.settings, shop.database, shop.clock)
+    await fourth.look()
+    await fourth.close()
+    assert messages == ["began", "ended"]
+
+
+async def test_what_is_told_while_a_stop_cancels_its_note_is_not_told_again(
+    shop: Shop, messages: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    first = Checkup(shop.settings, shop.database, shop.clock)
+    await cut_off(first, shop.database, 3, monkeypatch)
+    await first.close()
+    second = Checkup(shop.settings, shop.database, shop.clock)
+    await second.look()
+    await second.close()
+    assert messages == ["began"]
+
+
+async def test_what_was_told_is_read_at_a_later_look_when_the_first_cannot(
+    shop: Shop, messages: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    first = Checkup(shop.settings, shop.database, shop.clock)
+    await first.look()
+    await first.close()
+    second = Checkup(shop.settings, shop.database, shop.clock)
+
+    async def broken(_: Any) -> Any:
+        raise OperationalError("SELECT", None, sqlite3.OperationalError("disk I/O error"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shop.database, "read", broken)
+        await second.look()
+    await second.look()
+    await second.close()
+    assert messages == ["began"]
 
 
 async def test_nothing_is_written_while_nothing_changes_but_a_sign_of_life(shop: Shop):

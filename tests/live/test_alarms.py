@@ -16,19 +16,20 @@ from orderbridge.sandbox import World
 
 @pytest.fixture
 def heard(configuration: Path) -> Callable[[], list[list[str]]]:
-    """What the command was told: event, code, subject."""
+    """What the command was told: event, code, subject. Of those that have ended: one that a stop kills has not told."""
     folder = configuration.parent
     alarm = folder / "alarm"
     alarm.write_text(
-        f"#!{sys.executable} -S\nimport json, sys\n"
-        f"open({str(folder / 'heard')!r}, 'a').write(json.dumps(sys.argv[1:4]) + '\\n')\n"
+        f"#!{sys.executable} -S\nimport json, os, sys\n"
+        f"open({str(folder / 'heard')!r}, 'a').write(json.dumps([os.getpid(), *sys.argv[1:4]]) + '\\n')\n"
     )
     alarm.chmod(0o755)
     configuration.write_text(f'{configuration.read_text()}\n[alarms]\ncommand = ["{alarm}"]\n')
 
     def lines() -> list[list[str]]:
         path = folder / "heard"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        told = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [words for process, *words in told if not Path(f"/proc/{process}").exists()]
 
     return lines
 

@@ -215,7 +215,7 @@ class Checkup:
         self.alarms = _alarms(settings)
         self.ping = _ping(settings, clock)
         self._remembered = False
-        self._seen: list[Problem] = []
+        self._seen: list[Problem] | None = None  # at the last look of which the alarms have heard
         self.watch = Watch(settings.language)
         self._settings = settings
         self._database = database
@@ -241,8 +241,8 @@ class Checkup:
             found = [replace(one, behind=one.code) if one.code in BY_TIME_ALONE else one for one in found]
         self.watch.see(found, self._clock.monotonic())
         visible = [one for one in found if one.behind is None]
-        self._seen = visible
         await self._tell(found)
+        self._seen = visible
         await self.told.note(visible, self.alarms.told() if self.alarms is not None else {})
         return visible
 
@@ -251,9 +251,9 @@ class Checkup:
         monotonic = self._clock.monotonic()
         if self.alarms is not None:
             if not self._remembered:
-                self._remembered = True
-                with contextlib.suppress(DBAPIError):
+                with contextlib.suppress(DBAPIError):  # the next look tries again
                     self.alarms.remember(await self.told.begin(), monotonic)
+                    self._remembered = True
             self.alarms.see(found, monotonic)
         if self.ping is not None:
             self.ping.saw(any(one.severity == Severity.SEVERE and one.behind is None for one in found))
@@ -266,10 +266,14 @@ class Checkup:
         await self._tell([lost, *open_ones])
 
     async def close(self) -> None:
-        """What is being told gets a moment, and is noted, so that the next daemon does not tell it again."""
+        """What is being told gets a moment, and is noted, so that the next daemon does not tell it again.
+
+        A daemon that ends before its first look is over knows nothing of what was told: it leaves that as it stands.
+        """
         if self.alarms is not None:
             await self.alarms.close()
-            await self.told.note(self._seen, self.alarms.told())
+            if self._seen is not None and self._remembered:
+                await self.told.note(self._seen, self.alarms.told())
         if self.ping is not None:
             await self.ping.close()
 

@@ -53,17 +53,16 @@ class Told:
 
     async def _write(self, rows: dict[Key, dict[str, Any]]) -> None:
         before = self._rows or {}
-        gone = [key for key in before if rows.get(key) != before[key]]
-        fresh = [row for key, row in rows.items() if before.get(key) != row]
+        # A key that is new is deleted, too: the writing before this one may have been cancelled, and done all the same.
+        changed = [key for key in before | rows if rows.get(key) != before.get(key)]
         now = self._clock.monotonic()
-        is_due = now >= self._next_sign
-        if gone or fresh or is_due:
-            await self._database.run(partial(self._note, gone, fresh))
+        if changed or now >= self._next_sign:
+            await self._database.run(partial(self._note, changed, [rows[key] for key in changed if key in rows]))
             self._rows, self._next_sign = rows, now + SIGN_S
 
-    def _note(self, gone: Sequence[Key], fresh: Sequence[dict[str, Any]], connection: Connection) -> None:
+    def _note(self, changed: Sequence[Key], fresh: Sequence[dict[str, Any]], connection: Connection) -> None:
         now = self._clock.now()
-        problems.rewrite(connection, gone, [{**row, "noted_utc": now} for row in fresh])
+        problems.rewrite(connection, changed, [{**row, "noted_utc": now} for row in fresh])
         problems.sign(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language))
 
     def _row(self, one: Problem, told: Rank | None) -> dict[str, Any]:
