@@ -24,7 +24,7 @@ from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.polling import Polling
 from orderbridge.jobs.recurring import Recurring
 from orderbridge.jobs.reference import Common
-from orderbridge.jobs.shown import Shown
+from orderbridge.jobs.self_report import SelfReport
 from orderbridge.jobs.sweep import sweep
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.jobs.verdicts import Verdicts
@@ -96,15 +96,15 @@ class Daemon:
         self.timetable = self._timetable()
         self.health = self._checkup()
         self._books = Books(settings, self.database, self._clock, self.health.known)
-        self.shown = self._shown()
+        self.report = self._self_report()
         self.status = ""  # the line for systemd
         self._recurring: dict[str, Recurring] = {}  # of the accounts that have started
         self._stopping = asyncio.Event()
 
-    def _shown(self) -> Shown:
+    def _self_report(self) -> SelfReport:
         self._metrics.know(self.accounts)
         self.database.on_work = self._metrics.worked
-        return Shown(
+        return SelfReport(
             self._settings,
             self.accounts,
             self.outbox,
@@ -211,7 +211,7 @@ class Daemon:
         await self.outbox.recover()
         await self._start_accounts()
         self.health.be_unsure()
-        self.shown.saw(())  # the database has answered; what is wrong, the first look tells
+        self.report.saw(())  # the database has answered; what is wrong, the first look tells
         self.timetable.take("sweep", SWEEP_S, self._sweep)
         self.timetable.take("health", HEALTH_S, self._look_at_health)
         self.timetable.start()
@@ -262,7 +262,7 @@ class Daemon:
         if self.journal is not None:
             self.journal.tell(self.health.known)
         found = await self.health.look()
-        self.shown.saw(found)
+        self.report.saw(found)
         status = headline(found, len(self.accounts), self._zone, self._settings.language)
         if status != self.status:
             self.status = status

@@ -107,13 +107,13 @@ class Service:
 
     def readiness(self) -> Readiness:
         """Whether it works on the database, and how. One that waits for another is not ready."""
-        return Readiness() if self._daemon is None else self._daemon.shown.readiness()
+        return Readiness() if self._daemon is None else self._daemon.report.readiness()
 
     def measured(self) -> Metrics:
         """All numbers, those that are read included."""
         self._metrics.set(WORKING, to=0)
         if self._daemon is not None:
-            self._daemon.shown.measure()
+            self._daemon.report.measure()
         self._metrics.set(READY, to=self.readiness().is_ready)
         return self._metrics
 

@@ -14,8 +14,8 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop
 
 from orderbridge.jobs.books import Books
+from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.journal import Journal
-from orderbridge.jobs.known import Known
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import books
 
@@ -24,7 +24,7 @@ class Keeper:
     """A shop's books, as its daemon looks at them."""
 
     def __init__(self, shop: Shop) -> None:
-        self.known = Known(shop.database, shop.clock)
+        self.known = DaemonProblems(shop.database, shop.clock)
         self.books = Books(shop.settings, shop.database, shop.clock, self.known)
         self.word = shop.path.with_name("pos.db.last-word")
 

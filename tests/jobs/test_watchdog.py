@@ -125,7 +125,7 @@ async def test_a_marketplace_that_is_down_for_eight_hours_is_no_reason_to_start_
         while clock.monotonic() < until:
             assert daemon.hung() is None
             await asyncio.sleep(LOOK_S)
-        assert not daemon.shown.readiness().is_ready
+        assert not daemon.report.readiness().is_ready
     shop.world.faults.clear()
     order = shop.place()
     while not order.acknowledged:

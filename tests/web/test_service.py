@@ -172,7 +172,7 @@ def seen(metrics: Metrics, family: Family, *labels: str) -> int:
 
 async def test_what_happens_is_counted_once(sandbox: Sandbox, till: Till, world: World):
     async with running(settings_for(sandbox, till)) as daemon:
-        metrics = daemon.shown._metrics
+        metrics = daemon.report._metrics
         order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
         await until(lambda: order.acknowledged)
         await until(lambda: value(metrics, names.ACKNOWLEDGED, "acknowledged"))
@@ -187,7 +187,7 @@ async def test_what_happens_is_counted_once(sandbox: Sandbox, till: Till, world:
         await until(lambda: till.state(unknown) == "refused")
         await until(lambda: sum(one.value for one in metrics.readings(names.ACTIONS_ENDED)) == 3)
         ends = {one.labels: one.value for one in metrics.readings(names.ACTIONS_ENDED) if one.value}
-        daemon.shown.measure()
+        daemon.report.measure()
         assert value(metrics, names.WORKING) == 1
         assert value(metrics, names.TOKEN_EXPIRES, "kadikoy") > value(metrics, names.LAST_GOOD_POLL, "kadikoy") > 1.7e9
     assert ends == {("accept", "done"): 1, ("on_the_way", "done"): 1, ("accept", "refused"): 1}
@@ -208,7 +208,7 @@ async def test_failures_are_counted_by_what_they_were(sandbox: Sandbox, till: Ti
     world.faults.add(Fault(operation="get_current", status=500, times=1))
     world.faults.add(Fault(operation="login", status=500, times=1))
     async with running(settings_for(sandbox, till)) as daemon:
-        metrics = daemon.shown._metrics
+        metrics = daemon.report._metrics
         await until(lambda: value(metrics, names.POLLS, "kadikoy", "ok"))
         assert value(metrics, names.POLLS, "kadikoy", "service_failed") == 1
         assert value(metrics, names.LOGINS, "service_failed") == 1
@@ -227,11 +227,11 @@ async def test_open_problems_are_shown_and_go(
     world.refuse_account("kadikoy")
     daemon = Daemon(settings_for(sandbox, till), metrics=metrics)
     task = asyncio.create_task(daemon.run())
-    await until(lambda: Code.LOGIN_REFUSED in daemon.shown.readiness().severe)
-    daemon.shown.measure()
+    await until(lambda: Code.LOGIN_REFUSED in daemon.report.readiness().severe)
+    daemon.report.measure()
     assert value(metrics, names.PROBLEMS, Code.LOGIN_REFUSED, Severity.SEVERE) == 1
-    daemon.shown.saw([])
-    daemon.shown.measure()
+    daemon.report.saw([])
+    daemon.report.measure()
     assert sum(one.value for one in metrics.readings(names.PROBLEMS)) == 0
     daemon.stop()
     await task
@@ -262,14 +262,14 @@ async def test_one_that_has_only_begun_to_start_is_not_ready(sandbox: Sandbox, t
     metrics = Metrics()
     metrics.good_polls["kadikoy"] = 0.0  # of the daemon before a reload
     daemon = Daemon(settings_for(sandbox, till), metrics=metrics)
-    assert not daemon.shown.readiness().is_ready
+    assert not daemon.report.readiness().is_ready
     daemon.database.close()
 
 
 async def test_without_a_database_it_is_not_ready(sandbox: Sandbox, till: Till, world: World):
     async with running(settings_for(sandbox, till)) as daemon:
-        await until(lambda: daemon.shown.readiness().is_ready)
+        await until(lambda: daemon.report.readiness().is_ready)
         for code in NO_DATABASE:
-            daemon.shown.saw([Problem(code, "", None, Severity.SEVERE)])
-            readiness = daemon.shown.readiness()
+            daemon.report.saw([Problem(code, "", None, Severity.SEVERE)])
+            readiness = daemon.report.readiness()
             assert (readiness.is_ready, readiness.database_answers, readiness.is_polled) == (False, False, True)

@@ -62,7 +62,7 @@ def _look(context: Context, database: "Database") -> None:
 
     from orderbridge.clock import SystemClock
     from orderbridge.jobs.books import Books
-    from orderbridge.jobs.known import Known
+    from orderbridge.jobs.daemon_problems import DaemonProblems
     from orderbridge.observe import logs
     from orderbridge.store.leader import LeaderLock
 
@@ -70,7 +70,7 @@ def _look(context: Context, database: "Database") -> None:
     clock, leader = SystemClock(), LeaderLock(database)
     try:
         if leader.take():
-            asyncio.run(Books(context.settings, database, clock, Known(database, clock)).start())
+            asyncio.run(Books(context.settings, database, clock, DaemonProblems(database, clock)).start())
     finally:
         leader.close()
 

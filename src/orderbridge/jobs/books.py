@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.jobs.known import Known
+from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.rules.problems import Code
 from orderbridge.store import books, journal
 from orderbridge.store.books import Older, Word
@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 class Books:
     """Of one daemon."""
 
-    def __init__(self, settings: config.Settings, database: Database, clock: Clock, known: Known) -> None:
+    def __init__(self, settings: config.Settings, database: Database, clock: Clock, known: DaemonProblems) -> None:
         self._settings = settings
         self._database = database
         self._clock = clock

@@ -13,8 +13,8 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.jobs.known import OF_TROUBLE, Known, Login
-from orderbridge.jobs.told import Told, of_the_daemon
+from orderbridge.jobs.daemon_problems import OF_TROUBLE, DaemonProblems, Login
+from orderbridge.jobs.problem_table import ProblemTable, of_the_daemon
 from orderbridge.model import ActionState
 from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, Kind, alike
 from orderbridge.rules.health import (
@@ -210,8 +210,8 @@ class Checkup:
         clock: Clock,
         logins: Iterable[tuple[str, Login]] = (),
     ) -> None:
-        self.known = Known(database, clock, logins)
-        self.told = Told(database, clock, settings.language)
+        self.known = DaemonProblems(database, clock, logins)
+        self.table = ProblemTable(database, clock, settings.language)
         self.alarms = _alarms(settings)
         self.ping = _ping(settings, clock)
         self._remembered = False
@@ -243,7 +243,7 @@ class Checkup:
         visible = [one for one in found if one.behind is None]
         await self._tell(found)
         self._seen = visible
-        await self.told.note(visible, self.alarms.told() if self.alarms is not None else {})
+        await self.table.note(visible, self.alarms.told() if self.alarms is not None else {})
         return visible
 
     async def _tell(self, found: Sequence[Problem]) -> None:
@@ -252,7 +252,7 @@ class Checkup:
         if self.alarms is not None:
             if not self._remembered:
                 with contextlib.suppress(DBAPIError):  # the next look tries again
-                    self.alarms.remember(await self.told.begin(), monotonic)
+                    self.alarms.remember(await self.table.begin(), monotonic)
                     self._remembered = True
             self.alarms.see(found, monotonic)
         if self.ping is not None:
@@ -273,7 +273,7 @@ class Checkup:
         if self.alarms is not None:
             await self.alarms.close()
             if self._seen is not None and self._remembered:
-                await self.told.note(self._seen, self.alarms.told())
+                await self.table.note(self._seen, self.alarms.told())
         if self.ping is not None:
             await self.ping.close()
 

@@ -18,7 +18,7 @@ import structlog
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.jobs.known import Known
+from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.model import Document
 from orderbridge.rules.problems import Code
 from orderbridge.store import journal
@@ -147,7 +147,7 @@ class Journal:
             told = _log.error if lost else _log.info
             told("journal.written_again", folder=str(self._folder), documents_missing=lost)
 
-    def tell(self, known: Known) -> None:
+    def tell(self, known: DaemonProblems) -> None:
         """To who says what is wrong."""
         if self.since is None:
             known.end(Code.JOURNAL_NOT_WRITTEN)

@@ -35,7 +35,7 @@ class Login(Protocol):
         ...
 
 
-class Known:
+class DaemonProblems:
     """Says at each look what is so. `logins`: by account."""
 
     def __init__(self, database: Database, clock: Clock, logins: Iterable[tuple[str, Login]] = ()) -> None:

@@ -27,7 +27,7 @@ SILENT = timedelta(seconds=90)  # without one, nobody polls
 SEVERE_RANK = 100  # is added to the level
 
 
-class Told:
+class ProblemTable:
     """What stands in delivery_problems."""
 
     def __init__(self, database: Database, clock: Clock, language: str) -> None:

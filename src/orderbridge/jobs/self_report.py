@@ -18,7 +18,7 @@ from orderbridge.rules.readiness import Readiness, in_time
 LOOK_S = 15.0  # and the busy timeout: a look that is older has not ended, so the database does not answer
 
 
-class Shown:
+class SelfReport:
     """Of one daemon. `saw` hears of each look at health."""
 
     def __init__(

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from tests.jobs.shop import Shop
 
+from orderbridge.jobs.daemon_problems import DATE_EVERY_S
 from orderbridge.jobs.health import Checkup
-from orderbridge.jobs.known import DATE_EVERY_S
 from orderbridge.rules.health import Code, Problem
 from orderbridge.sandbox import Fault
 from orderbridge.store.trouble import SLOW_WITHIN_S
