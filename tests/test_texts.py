@@ -12,6 +12,7 @@ import pytest
 import orderbridge
 from orderbridge import texts
 from orderbridge.cli.main import program
+from orderbridge.cli.words import WordsContext
 from orderbridge.model import ActionState
 from orderbridge.rules.health import Code
 from orderbridge.texts import LANGUAGES, SAME, SENTENCES, VERDICTS, language_of, problem_text, say, text
@@ -25,6 +26,8 @@ PARTS = (
     "label.",
     "mark.",
     "config.",
+    "headings.",
+    "options.",
     "day.",
     "story.",
     "states.",
@@ -89,6 +92,62 @@ def test_help_is_in_the_language_of_the_environment(monkeypatch: pytest.MonkeyPa
     assert command.help == HELP["help.db"]
 
 
+def _parts(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from _parts(inner, f"{path} {name}".strip())
+
+
+for _name in program.list_commands(_context):
+    program.get_command(_context, _name)
+COMMANDS = dict(_parts(program, ""))
+CLICKS_OWN = ("usage", "options", "commands", "default", "required")
+OPTIONS = {
+    str(one.help).partition("  [")[0]
+    for command in COMMANDS.values()
+    for one in command.get_params(_context)
+    if isinstance(one, click.Option)
+}
+
+
+def test_every_option_has_its_help_in_both_languages() -> None:
+    known = {said["en"] for key, said in SENTENCES.items() if key.startswith("options.")}
+    options = [
+        (path, one) for path, command in COMMANDS.items() for one in command.params if isinstance(one, click.Option)
+    ]
+    lacking = [
+        (path, one.name) for path, one in options if one.help is not None and one.help.partition("  [")[0] not in known
+    ]
+    assert lacking == []
+
+
+def test_help_has_no_english_heading_in_turkish(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "_spoken", "tr")
+    accept = program.get_command(_context, "accept")
+    assert accept is not None
+    shown = accept.get_help(WordsContext(accept, info_name="accept"))
+    assert "Kullanım: accept" in shown
+    assert "Seçenekler:" in shown
+    assert "gerekli]" in shown
+    assert "[varsayılan: 60.0]" in shown
+    assert "Options:" not in shown
+
+
+def test_every_command_that_is_recommended_does_something() -> None:
+    named = {
+        named
+        for said in SENTENCES.values()
+        for text in said.values()
+        for named in re.findall(r"`orderbridge ([^`]*)`", text)
+    }
+    for words in named:
+        plain = [word for word in words.split() if re.fullmatch(r"[a-z-]+", word) and not word.startswith("-")]
+        path = next((" ".join(plain[:n]) for n in (2, 1) if " ".join(plain[:n]) in COMMANDS), None)
+        assert path is not None, words
+        assert not isinstance(COMMANDS[path], click.Group), words
+
+
 @pytest.mark.parametrize("said", SENTENCES.values(), ids=SENTENCES)
 def test_a_sentence_says_the_same_in_both_languages(said: dict[str, str]) -> None:
     assert said.keys() == set(LANGUAGES)
@@ -111,7 +170,8 @@ def test_a_whole_sentence_ends_and_turkish_looks_like_it(key: str) -> None:
 def test_a_sentence_is_used(key: str) -> None:
     """By its key, or by the code in it."""
     code = key.split(".")[1] if "." in key else key
-    assert key in SAID or key in WRITTEN or code in WRITTEN or key in HELP
+    helps = key in HELP or SENTENCES[key]["en"] in OPTIONS or key in {f"headings.{word}" for word in CLICKS_OWN}
+    assert key in SAID or key in WRITTEN or code in WRITTEN or helps
 
 
 def test_what_is_said_has_a_sentence() -> None:

@@ -466,6 +466,34 @@ def _(place: Place) -> None:
 # ---- the database ----------------------------------------------------------------------------------------------------
 
 
+@setup("[accounts] in one pair of brackets", "[accounts] tek köşeli ayraçla", "must be a list", "[[accounts]]", code=78)
+def _(place: Place) -> None:
+    place.write()
+    assert place.config
+    place.config.write_text(place.config.read_text("utf-8").replace("[[accounts]]", "[accounts]"), "utf-8")
+
+
+@setup("a Windows path", "Windows yolu", "holds a backslash", "written with slashes", code=78)
+def _(place: Place) -> None:
+    place.database["url"] = r"sqlite:///C:\\pos\\pos.db"
+
+
+@setup("~ in a path", "yolda ~", "database.url", "may not begin with ~", "write the whole path", code=78)
+def _(place: Place) -> None:
+    place.database["url"] = "sqlite:///~/pos.db"
+
+
+@setup("a server without a database's name", "veritabanının adı eksik", "names no database", "at the end", code=78)
+def _(place: Place) -> None:
+    place.database["url"] = "mysql://pos@127.0.0.1"
+
+
+@setup("a folder for a database", "veritabanı yerine klasör", "is a folder and no SQLite file", "Name the file in it")
+def _(place: Place) -> None:
+    place.file.unlink()
+    place.file.mkdir()
+
+
 @setup("the database's folder is missing", "veritabanının klasörü yok", "Make the folder", log=("Make the folder",))
 def _(place: Place) -> None:
     place.database["url"] = f"sqlite:///{place.folder}/missing/pos.db"

@@ -412,3 +412,23 @@ def test_a_service_that_does_not_run_ends_foods_with_69(run, configure, sandbox,
     ended = run("foods")
     assert (ended.code, ended.out) == (69, "")
     assert "connection_refused" in ended.err
+
+
+def test_the_port_is_looked_at_before_there_is_a_database(
+    command, configure: Configure, config_file: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.crt")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f'[web]\nlisten = "127.0.0.1:{taken.getsockname()[1]}"\n'
+        configure(
+            document(
+                base_url=sandbox.base_url,
+                marketplace=f'ca_file = "{sandbox.ca_file}"\ncooldown_seconds = 1',
+                database='url = "sqlite:///not-yet.db"',
+                more=listen,
+            )
+        )
+        ended = command("check", "--config", config_file)
+    assert "change web.listen" in ended.out
+    assert "SSL_CERT_FILE names what is not there: /nowhere/ca.crt" in ended.out
+    assert ended.code == 1

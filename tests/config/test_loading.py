@@ -45,6 +45,37 @@ def test_a_syntax_error_names_the_file_and_the_line(write: Write) -> None:
     assert "line 2" in said
 
 
+@pytest.mark.parametrize(
+    "line, hint",
+    [
+        ("language = tr", "straight quotation marks"),
+        ("language = “tr”", "straight quotation marks"),
+        (r'language = "C:\users"', "in single quotation marks"),
+        (r'language = "C:\pos"', "in single quotation marks"),
+        ('language: "tr"', "stands ="),
+        ("[log]\n[log]", "further up already"),
+        ('language = "tr"\nlanguage = "en"', "further up already"),
+        ("[log", "config.example.toml shows"),
+    ],
+)
+def test_a_syntax_error_says_what_to_write(line: str, hint: str, write: Write) -> None:
+    assert hint in problems(write(line))
+
+
+def test_a_key_under_the_wrong_heading_is_not_told_to_be_itself(write: Write) -> None:
+    said = problems(write(document() + '[log]\nlisten = ""\n'))
+    assert "log.listen" in said
+    assert "move it under the heading of its own" in said
+
+
+@pytest.mark.parametrize("key", ["ca_file = ", "journal = "])
+def test_a_home_is_no_path(key: str, write: Write) -> None:
+    table = {"ca_file = ": "marketplace", "journal = ": "orders"}[key]
+    text = document().replace(f"[{table}]", f'[{table}]\n{key}"~/x"') if f"[{table}]" in document() else None
+    said = problems(write(text or f'{document()}\n[{table}]\n{key}"~/x"\n'))
+    assert "may not begin with ~" in said
+
+
 def test_a_file_that_is_not_utf_8_is_said_so(write: Write) -> None:
     file = write()
     file.write_bytes('language = "ş"'.encode("iso-8859-9"))

@@ -35,6 +35,8 @@ def check_database(context: Context, report: Report) -> Iterator["Database | Non
         database = context.database()
     except NoFile as error:
         report.look("database", str(error))
+        if context.settings.web.listen:
+            check_port(context.settings.web.listen, report)
         yield None
         return
     except StoreError as error:

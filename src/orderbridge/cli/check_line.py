@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 
 from orderbridge import __version__
 from orderbridge.cli.report import Report
@@ -20,8 +21,7 @@ WRONG_S = 60.0  # by so much a clock may be off: an answer takes its time, and i
 
 async def check_line(market: Marketplace, report: Report) -> bool:
     """Whether the service answered. Everything on the way is told up to where it ends."""
-    for name, path in authorities().items():
-        report.look("certificates", say("check.authorities", name=name, path=path))
+    _name_authorities(report)
     steps = survey(market.base_url, ca_file=market.ca_file, timeout_s=market.timeout_seconds)
     async for step in steps:
         if step.error is not None:
@@ -36,6 +36,15 @@ async def check_line(market: Marketplace, report: Report) -> bool:
     reached = _check_path(market.base_url, answer, report)
     _check_clock(answer.date, report)
     return reached
+
+
+def _name_authorities(report: Report) -> None:
+    for name, path in authorities().items():
+        if Path(path).exists():
+            report.look("certificates", say("check.authorities", name=name, path=path))
+        else:
+            facts = say("check.authorities_away", name=name, path=path)
+            report.look("certificates", facts, say("check.authorities_remedy"))
 
 
 async def _ask(market: Marketplace) -> Answer:

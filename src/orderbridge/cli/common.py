@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orderbridge.texts import speak
+from orderbridge.texts import say, speak
 
 if TYPE_CHECKING:
     from orderbridge.config import Settings
@@ -19,6 +19,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+
+
+ANSWERS = {
+    **dict.fromkeys(("y", "yes", "e", "evet"), True),
+    **dict.fromkeys(("n", "no", "h", "hayır", "hayir"), False),
+}
 
 
 class Context:
@@ -76,6 +82,18 @@ class Context:
             return way(database)(work)
         finally:
             database.close()
+
+
+def confirm(question: str, *, default: bool = False) -> bool:
+    """Yes or no, in either language whichever is spoken: click knows y and n alone."""
+    yes, no = say("headings.answers").split("/")
+    choice = f"{yes.upper()}/{no}" if default else f"{yes}/{no.upper()}"
+    while True:
+        answer = click.prompt(f"{question} [{choice}]", default="", show_default=False, err=True)
+        if not answer:
+            return default
+        if answer.lower() in ANSWERS:
+            return ANSWERS[answer.lower()]
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orderbridge.cli.common import Context, as_json, show_json
+from orderbridge.cli.common import Context, as_json, confirm, show_json
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def erase(
             click.echo(say("erase.open_stay", count=len(found.open)), err=True)
         if not found.orders and not found.documents and not rewrite:
             raise SystemExit(1)
-        if not yes:
-            click.confirm(say("erase.sure"), abort=True, err=True)
+        if not yes and not confirm(say("erase.sure")):
+            raise click.Abort
         done = _erase(with_database, found, force=force)
         done["journal"] = _erase_in_journal(context, found, force=force)
         done["rewritten"] = _rewrite(with_database, rewrite)

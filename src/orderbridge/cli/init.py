@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from orderbridge.cli.common import Context
+from orderbridge.cli.common import Context, confirm
 from orderbridge.cli.draft import STATE_FILE, Draft
 from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, OrderbridgeError
 from orderbridge.texts import LANGUAGES, language_of, say, speak
@@ -147,7 +147,7 @@ class Asking:
                 if not self._asks:
                     raise
                 click.echo(click.style(said, fg="red"), err=True)
-                if not isinstance(error, ConfigError) and not click.confirm(say("init.again"), default=True, err=True):
+                if not isinstance(error, ConfigError) and not confirm(say("init.again"), default=True):
                     return
             else:
                 return

@@ -10,6 +10,7 @@ import click
 from orderbridge import __version__
 from orderbridge.actions import ACTIONS
 from orderbridge.cli.common import Context
+from orderbridge.cli.words import WordsContext
 from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
 from orderbridge.observe import systemd
 from orderbridge.texts import SENTENCES, language_of, say, speak, spoken
@@ -60,6 +61,7 @@ def _translate(command: click.Command, path: str) -> None:
     """Its help in the language of the process, and that of the commands in it."""
     english = _ENGLISH.setdefault(path, command.help)
     key = f"help.{path.replace(' ', '_').replace('-', '_')}"
+    command.context_class = WordsContext
     command.help = english if spoken() == "en" or key not in SENTENCES else say(key)
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
@@ -102,6 +104,7 @@ def _offer_config(command: click.Command) -> None:
 
 
 _offer_config(program)
+program.context_class = WordsContext
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.cli.common import Context, as_json, confirm, show_json, show_rows
 from orderbridge.errors import StoreError
 from orderbridge.texts import say
 
@@ -154,8 +154,8 @@ def downgrade(context: Context, revision: str, yes: bool) -> None:
         found = _downgradable(database, revision)
         if not leader.take():
             raise StoreError(say("downgrade.at_work"))
-        if not yes:
-            click.confirm(say("downgrade.ask", found=found, revision=revision), abort=True)
+        if not yes and not confirm(say("downgrade.ask", found=found, revision=revision)):
+            raise click.Abort
         database.write_now(lambda tx: schema.downgrade(tx, revision))
     finally:
         leader.close()

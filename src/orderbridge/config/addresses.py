@@ -101,8 +101,12 @@ def database_address(value: str) -> str:
     if not separator or back_end not in DRIVERS:
         known = ", ".join(f"{name}://" for name in DRIVERS)
         raise ValueError(say("config.database_kind", known=known))
+    if back_end == "sqlite" and "\\" in rest:
+        raise ValueError(say("config.database_windows"))
     if back_end == "sqlite" and NO_PLAIN_FILE.search(rest):
         raise ValueError(say("config.database_file"))
+    if back_end in {"mysql", "mariadb"} and "/" not in rest.rstrip("/"):
+        raise ValueError(say("config.database_name"))
     rest = rest if back_end == "sqlite" else _with_escaped_password(rest)
     return f"{scheme if driver else DRIVERS[back_end]}://{rest}"
 

@@ -144,16 +144,14 @@ class Orders(_Table):
         if isinstance(value, bool):
             return "auto" if value else "off"
         if isinstance(value, str) and not value.strip():
-            raise ValueError('is empty; write "auto", "off" or a folder')
+            raise ValueError(say("config.journal_empty"))
         return value
 
     @field_validator("records_days")
     @classmethod
     def _check_records_days(cls, value: int) -> int:
         if 0 < value < LEAST_RECORDS_DAYS:
-            raise ValueError(
-                f"{value} is too few: a till may repeat a request_id; use {LEAST_RECORDS_DAYS} or more, or 0"
-            )
+            raise ValueError(say("config.records_days", value=value, least=LEAST_RECORDS_DAYS))
         return value
 
 

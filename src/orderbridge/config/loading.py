@@ -12,18 +12,18 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from stat import S_IROTH
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource, SettingsError
 
-from orderbridge.config.addresses import sqlite_file, without_password
+from orderbridge.config.addresses import without_password
 from orderbridge.config.keys import SECRETS, Database
+from orderbridge.config.noticing import noticed
 from orderbridge.config.settings import PREFIX, Settings, Source
 from orderbridge.errors import ConfigError
 from orderbridge.texts import LANGUAGES, say
@@ -43,6 +43,22 @@ WORDS = {
     "tuple_type": "tuple",
     "model_type": "table",
 }
+
+HOME = re.compile(r"(sqlite(?:\+\w+)?:///)?~")  # a shell's, which nobody reads under systemd
+PATHS = {"ca_file", "journal", "url", "command", *(f"{key}_file" for key in SECRETS)}
+
+# What tomllib says, and the sentence of ours that says what is right.
+TOML_HINTS = {
+    "Invalid value": "config.toml_quotes",
+    "Illegal character": "config.toml_quotes",
+    "Unescaped '\\'": "config.toml_backslash",
+    "Invalid hex value": "config.toml_backslash",
+    "Expected '='": "config.toml_equals",
+    "Cannot declare": "config.toml_twice",
+    "Cannot overwrite": "config.toml_twice",
+    "Cannot mutate": "config.toml_twice",
+}
+LISTS = {("accounts",): "config.accounts_list", ("alarms", "command"): "config.command_list"}
 
 Tree = dict[str, Any]
 Place = tuple[str, ...]  # ("accounts", "0", "name")
@@ -97,7 +113,7 @@ def load(
     _settle(tree, file.parent if file else Path.cwd(), environ, found)
     settings = _validate(tree, found)
     origins = {_dotted(place): origin for place, origin in found.origins.items()}
-    warnings = tuple(_warnings(file, in_file, settings.database.url, found.secret_files))
+    warnings = tuple(noticed(settings, file if _holds_secret(in_file) else None, found.secret_files))
     settings._source = Source(file, origins, warnings)  # noqa: SLF001 - only `load` knows it
     return settings
 
@@ -125,7 +141,12 @@ def _read(file: Path) -> Tree:
     except UnicodeDecodeError:
         raise ConfigError(say("config.not_utf8", file=file)) from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(say("config.no_toml", file=file, reason=error)) from None
+        raise ConfigError(say("config.no_toml", file=file, reason=error, hint=_hint(str(error)))) from None
+
+
+def _hint(reason: str) -> str:
+    """What tomllib found, as what to write. The line itself is not shown: it may hold a secret."""
+    return say(next((key for words, key in TOML_HINTS.items() if words in reason), "config.toml_example"))
 
 
 def _from_environ(environ: Mapping[str, str], found: _Findings) -> Tree:
@@ -188,6 +209,9 @@ def _as_lists(tree: Any) -> Any:
 
 def _settle(tree: Tree, folder: Path, environ: Mapping[str, str], found: _Findings) -> None:
     """Relative paths hang on the configuration file's folder, the default database on systemd's state directory."""
+    for place, value in _leaves(tree):
+        if isinstance(value, str) and PATHS & set(place) and HOME.match(value):
+            found.problems[place] = say("config.home")
     marketplace = tree.get("marketplace")
     if isinstance(marketplace, dict) and isinstance(marketplace.get("ca_file"), str):
         marketplace["ca_file"] = str(folder / marketplace["ca_file"])
@@ -267,6 +291,8 @@ def _in_words(details: ErrorDetails, place: Place) -> str:
     match details["type"]:
         case "missing" if place == ("accounts",):
             return say("config.no_account")
+        case "tuple_type" if place in LISTS:
+            return say(LISTS[place])
         case "extra_forbidden":
             return _unknown_key(place)
         case "value_error":
@@ -279,6 +305,8 @@ def _in_words(details: ErrorDetails, place: Place) -> str:
 
 def _unknown_key(place: Place) -> str:
     near = difflib.get_close_matches(place[-1], _key_names(Settings), 1)
+    if near == [place[-1]]:
+        return say("config.unknown_here")
     return say("config.unknown_near", near=near[0]) if near else say("config.unknown")
 
 
@@ -292,24 +320,9 @@ def _key_names(model: type[BaseModel]) -> list[str]:
     return names
 
 
-def _warnings(file: Path | None, in_file: Tree, database: str, files: Iterable[Path]) -> Iterator[str]:
-    secret = any(place[-1] in SECRETS for place, _ in _leaves(in_file))
+def _holds_secret(in_file: Tree) -> bool:
     url = str(_at(in_file, ("database", "url")))
-    if file and (secret or without_password(url) != url) and file.stat().st_mode & S_IROTH:
-        yield say("config.open_file", file=file)
-    for secret_file in dict.fromkeys(files):
-        if _mode(secret_file) & S_IROTH:
-            yield say("config.open_secret", file=secret_file)
-    if (kept := sqlite_file(database)) and _mode(kept) & S_IROTH:
-        yield say("config.open_database", file=kept)
-
-
-def _mode(file: Path) -> int:
-    """0 for what is not there, or not to be looked at: opening it tells that."""
-    try:
-        return file.stat().st_mode
-    except OSError:
-        return 0
+    return without_password(url) != url or any(place[-1] in SECRETS for place, _ in _leaves(in_file))
 
 
 def _leaves(tree: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:

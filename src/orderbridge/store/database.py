@@ -14,7 +14,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
-from orderbridge.config.addresses import secrets_of, without_password
+from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store.dialects import of
 from orderbridge.store.durability import Durability
@@ -164,7 +164,7 @@ def _engine(url: str, busy_timeout_s: float) -> Engine:
         name = parsed.get_backend_name()
         if not dialect.extra:
             raise Unusable(say("database.no_url", reason=name)) from error
-        raise Unusable(say("database.no_driver", name=name, extra=dialect.extra)) from error
+        raise Unusable(say("database.no_driver", name=name, extra=dialect.extra, scheme=DRIVERS[name])) from error
     dialect.prepare(engine, busy_timeout_s)
     return engine
 

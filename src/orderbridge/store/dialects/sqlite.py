@@ -101,6 +101,8 @@ def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
     if (kind := network_kind(path)) is not None:
         raise Unusable(say("database.network", path=path, kind=kind))
     refuse_orphaned_wal(path)
+    if Path(path).is_dir():
+        raise Unusable(say("database.is_folder", path=path))
     if not makes_file and not Path(path).exists():
         if not Path(path).parent.is_dir():
             raise StoreError(say("database.no_folder", path=path, folder=Path(path).parent))

@@ -1,0 +1,69 @@
+"""What stops nothing and yet wants a look: files that everybody reads, an alarm command that cannot be run."""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from stat import S_IROTH
+from typing import TYPE_CHECKING
+
+from orderbridge.config.addresses import sqlite_file
+from orderbridge.texts import say
+
+if TYPE_CHECKING:
+    from orderbridge.config.settings import Settings
+
+LONGEST_SHEBANG = 256
+
+
+def noticed(settings: "Settings", with_secrets: Path | None, secret_files: Iterable[Path]) -> Iterator[str]:
+    """A sentence for each. `with_secrets` is the configuration file, if it holds secrets itself."""
+    if with_secrets and _mode(with_secrets) & S_IROTH:
+        yield say("config.open_file", file=with_secrets)
+    for secret_file in dict.fromkeys(secret_files):
+        if _mode(secret_file) & S_IROTH:
+            yield say("config.open_secret", file=secret_file)
+    if (kept := sqlite_file(settings.database.url)) and _mode(kept) & S_IROTH and not kept.is_dir():
+        yield say("config.open_database", file=kept)
+    if settings.alarms.command and (fault := _fault(settings.alarms.command[0])):
+        yield fault
+    if settings.orders.journal != "auto" and settings.journal and not _can_be_written(settings.journal):
+        yield say("config.journal_closed", folder=settings.journal)
+
+
+def _can_be_written(folder: Path) -> bool:
+    """A folder that is not there is made, and the one around it is not."""
+    here = folder if os.path.lexists(folder) else folder.parent
+    return os.access(here, os.W_OK | os.X_OK) and here.is_dir()
+
+
+def _fault(program: str) -> str | None:
+    """Why nobody would be told by it. Else that shows with the first alarm, at night."""
+    found = Path(program) if os.sep in program else Path(shutil.which(program) or "/nowhere")
+    if not found.exists():
+        return say("config.alarm_missing", program=program)
+    if found.is_dir() or not os.access(found, os.X_OK):
+        return say("config.alarm_closed", program=program)
+    named = _interpreter(found)
+    if named and not Path(named).exists():
+        return say("config.alarm_interpreter", program=program, named=named.strip())
+    return None
+
+
+def _interpreter(script: Path) -> str:
+    """What its first line names, with the carriage return of a file from Windows; "": it is no script."""
+    try:
+        with script.open("rb") as file:
+            first = file.readline(LONGEST_SHEBANG)
+    except OSError:  # may be run and not read
+        return ""
+    named = first.removeprefix(b"#!").rstrip(b"\n").strip(b" \t").partition(b" ")[0]
+    return named.decode(errors="replace") if first.startswith(b"#!") else ""
+
+
+def _mode(file: Path) -> int:
+    """0 for what is not there, or not to be looked at: opening it tells that."""
+    try:
+        return file.stat().st_mode
+    except OSError:
+        return 0

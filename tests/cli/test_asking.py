@@ -1,0 +1,48 @@
+"""Yes or no at the terminal, in both languages."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from orderbridge import texts
+from orderbridge.cli.common import confirm
+
+
+def asked(given: str, *, default: bool = False) -> tuple[bool | None, str]:
+    answers: list[bool] = []
+
+    @click.command()
+    def ask() -> None:
+        answers.append(confirm("?", default=default))
+
+    ended = CliRunner().invoke(ask, input=given)
+    return (answers[0] if answers else None), ended.output
+
+
+@pytest.mark.parametrize("language", ["tr", "en"])
+@pytest.mark.parametrize(
+    "given, meant",
+    [
+        ("e\n", True),
+        ("Evet\n", True),
+        ("y\n", True),
+        ("h\n", False),
+        ("hayır\n", False),
+        ("HAYIR\n", False),
+        ("n\n", False),
+    ],
+)
+def test_both_languages_are_understood_in_both(
+    language: str, given: str, meant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "_spoken", language)
+    said, shown = asked(given)
+    assert said is meant
+    assert ("[e/H]" if language == "tr" else "[y/N]") in shown
+
+
+def test_no_answer_is_the_default_and_another_one_is_asked_for_again() -> None:
+    assert asked("\n")[0] is False
+    assert asked("\n", default=True)[0] is True
+    assert asked("perhaps\ny\n")[0] is True
+    assert asked("perhaps\n")[0] is None

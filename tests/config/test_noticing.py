@@ -1,0 +1,52 @@
+"""What stops nothing and yet wants a look: an alarm that could reach nobody, a journal that cannot be written."""
+
+from pathlib import Path
+
+import pytest
+from tests.config.documents import Write, document
+
+from orderbridge.config import load
+
+
+def warned(write: Write, text: str) -> str:
+    return "\n".join(load(write(f"{document()}\n{text}\n"), environ={}).warnings)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "alarm"
+    file.write_text("#!/bin/sh\ntrue\n")
+    file.chmod(0o755)
+    return file
+
+
+def test_an_alarm_command_that_can_be_run_is_passed_over(write: Write, script: Path) -> None:
+    assert warned(write, f'[alarms]\ncommand = ["{script}"]') == ""
+    assert warned(write, '[alarms]\ncommand = ["sh", "-c", "true"]') == ""
+
+
+def test_one_that_is_not_there(write: Write, tmp_path: Path) -> None:
+    for name in (tmp_path / "missing", "no-such-program"):
+        said = warned(write, f'[alarms]\ncommand = ["{name}"]')
+        assert "is not there" in said
+        assert "deploy/alarms" in said
+
+
+def test_one_that_may_not_be_run(write: Write, script: Path, tmp_path: Path) -> None:
+    script.chmod(0o644)
+    assert f"chmod 0755 {script}" in warned(write, f'[alarms]\ncommand = ["{script}"]')
+    assert "cannot be run" in warned(write, f'[alarms]\ncommand = ["{tmp_path}"]')
+
+
+def test_one_from_windows(write: Write, script: Path) -> None:
+    script.write_bytes(b"#!/bin/sh\r\ntrue\r\n")
+    said = warned(write, f'[alarms]\ncommand = ["{script}"]')
+    assert "(#!/bin/sh)" in said
+    assert "sed -i" in said
+
+
+def test_a_journal_that_is_nowhere(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "missing" / "deeper", tmp_path / "file"):
+        assert f"may not write to the folder {folder}" in warned(write, f'[orders]\njournal = "{folder}"')
+    assert warned(write, f'[orders]\njournal = "{tmp_path}/new"') == ""
