@@ -35,6 +35,7 @@ class ProblemTable:
         self._clock = clock
         self._language = language
         self._rows: dict[Key, dict[str, Any]] | None = None  # None: not read yet
+        self._kept: dict[tuple[Code, str], tuple[Problem, Rank | None, dict[str, Any]]] = {}  # a thousand cost time
         self._next_sign = float("-inf")
 
     async def begin(self) -> list[Problem]:
@@ -48,8 +49,13 @@ class ProblemTable:
         """What is so now. `told`: how bad each was when the alarms last told of it."""
         with contextlib.suppress(DBAPIError):
             await self.begin()
-            rows = {row_key(one): self._row(one, told.get(one.key)) for one in found}
-            await self._write(rows)
+            kept, self._kept = self._kept, {}
+            for one in found:
+                rank = told.get(one.key)
+                same = kept.get(one.key)
+                row = same[2] if same is not None and same[:2] == (one, rank) else self._row(one, rank)
+                self._kept[one.key] = one, rank, row
+            await self._write({row_key(one): row for one, _, row in self._kept.values()})
 
     async def _write(self, rows: dict[Key, dict[str, Any]]) -> None:
         before = self._rows or {}
