@@ -14,6 +14,8 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
+from orderbridge import config
+from orderbridge.jobs.command import Command
 from orderbridge.jobs.health import Checkup, Watch, headline, open_problems
 from orderbridge.rules.health import Code, Problem, Severity
 from orderbridge.sandbox import Fault, FaultKind
@@ -456,3 +458,27 @@ async def test_a_database_that_took_nothing_for_minutes_is_told_and_not_that_nob
     await shop.poll()
     seen.append({one.code for one in await checkup.look()})
     assert seen == [set(), {Code.DATABASE_BUSY}, set(), set()]
+
+
+async def test_what_only_the_daemon_before_could_know_is_not_told_twice_and_its_end_is_told(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    heard: list[tuple[str, str]] = []
+    monkeypatch.setattr(Command, "run", lambda _, words, document: heard.append((words[0], words[1])))
+    settings = shop.settings.model_copy(update={"alarms": config.Alarms(command=("alarm",))})
+
+    async def daemon(*, sees: bool, seconds: int) -> None:
+        checkup = Checkup(settings, shop.database, shop.clock)
+        checkup.be_unsure()
+        for second in range(0, seconds, 30):
+            await shop.poll()
+            if sees and second:  # it takes a while to be known
+                checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
+            await checkup.look()
+        await checkup.close()
+
+    await daemon(sees=True, seconds=60)
+    await daemon(sees=True, seconds=60)
+    assert heard == [("began", "clock_wrong")]
+    await daemon(sees=False, seconds=240)
+    assert heard == [("began", "clock_wrong"), ("ended", "clock_wrong")]

@@ -10,7 +10,7 @@ import json
 import math
 import socket
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -20,8 +20,8 @@ import structlog
 from orderbridge import __version__, config
 from orderbridge.hiding import without_secrets
 from orderbridge.jobs.command import Command
-from orderbridge.rules.edges import MOST_ALIKE, Edges, Event, Key, Rank, alike
-from orderbridge.rules.problems import OF_THE_DAEMON, Problem, Severity
+from orderbridge.rules.edges import MOST_ALIKE, Edges, Event, Key, Kind, Rank, alike
+from orderbridge.rules.problems import Problem, Severity
 from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text
 
@@ -37,20 +37,22 @@ class Alarms:
 
     def __init__(self, chosen: config.Alarms, language: str) -> None:
         self._command = Command(chosen.command, chosen.command_timeout_seconds)
+        self.on_told: Callable[[], object] = bool  # what was told is written down at once
         self._severe_only = chosen.command_severity == "severe"
         self._language = language
         self._edges = Edges()
         self._waiting: deque[Event] = deque()
         self._teller: asyncio.Task[None] | None = None
         self._failed = False
+        self._heard: dict[Key, Rank] = {}
         self._untold: dict[Key, Event] = {}  # by a command that failed: the newest of each problem
         self._now, self._again_at, self._wait_s = 0.0, math.inf, AGAIN_S
 
     def remember(self, told: Iterable[Problem], monotonic: float) -> None:
-        """What the daemon before this one has told. What only it could know is told anew."""
+        """What the daemon before this one has told."""
         for problem in told:
-            if problem.code not in OF_THE_DAEMON:
-                self._edges.remember(problem, monotonic)
+            self._edges.remember(problem, monotonic)
+            self._heard[problem.key] = problem.rank
 
     def see(self, found: Iterable[Problem], monotonic: float) -> None:
         """What is so now; returns at once."""
@@ -70,9 +72,8 @@ class Alarms:
             self._teller = asyncio.create_task(self._tell())
 
     def told(self) -> dict[Key, Rank]:
-        """How bad each open problem was when it was last told."""
-        waiting = {event.problem.key for event in self._waiting} | self._untold.keys()
-        return {key: rank for key, rank in self._edges.told().items() if key not in waiting}
+        """How bad each problem was when the command last told of it, and told well; not the ones whose end it told."""
+        return dict(self._heard)
 
     async def close(self) -> None:
         """What is under way gets a moment; then it is killed, and what waits is not told any more."""
@@ -112,6 +113,15 @@ class Alarms:
             self._again_at, self._wait_s = self._now + self._wait_s, min(2 * self._wait_s, LONGEST_S)
         else:
             self._again_at, self._wait_s = self._now if self._untold else math.inf, AGAIN_S
+            self._note(some)
+            self.on_told()
+
+    def _note(self, some: Sequence[Event]) -> None:
+        for event in some:
+            if event.kind == Kind.ENDED:
+                self._heard.pop(event.problem.key, None)
+            else:
+                self._heard[event.problem.key] = event.problem.rank
 
 
 def document_of(some: Sequence[Event], language: str) -> dict[str, Any]:

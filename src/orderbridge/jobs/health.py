@@ -1,5 +1,6 @@
 """Health: the facts are read, rules.health decides, and the log hears of the beginning and the end of each problem."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
@@ -213,8 +214,12 @@ class Checkup:
         self.known = DaemonProblems(database, clock, logins)
         self.table = ProblemTable(database, clock, settings.language)
         self.alarms = _alarms(settings)
+        if self.alarms is not None:
+            self.alarms.on_told = self._note_soon
         self.ping = _ping(settings, clock)
         self._remembered = False
+        self._noting: asyncio.Task[None] | None = None
+        self._before: list[Problem] = []  # told by the daemon before, and not yet to be known by this one
         self._seen: list[Problem] | None = None  # at the last look of which the alarms have heard
         self.watch = Watch(settings.language)
         self._settings = settings
@@ -243,8 +248,13 @@ class Checkup:
         visible = [one for one in found if one.behind is None]
         await self._tell(found)
         self._seen = visible
-        await self.table.note(visible, self.alarms.told() if self.alarms is not None else {})
+        await self._note_told()
         return visible
+
+    async def _note_told(self) -> None:
+        """What is open, and what of it was told: a daemon that is killed a moment later has a successor who knows."""
+        if self._seen is not None:
+            await self.table.note(self._seen, self.alarms.told() if self.alarms is not None else {})
 
     async def _tell(self, found: Sequence[Problem]) -> None:
         """Who is outside. What the daemon before this one has told is not told again."""
@@ -252,11 +262,21 @@ class Checkup:
         if self.alarms is not None:
             if not self._remembered:
                 with contextlib.suppress(DBAPIError):  # the next look tries again
-                    self.alarms.remember(await self.table.begin(), monotonic)
+                    told = await self.table.begin()
+                    self.alarms.remember(told, monotonic)
+                    self._before = [replace(one, behind=one.code) for one in told if one.code in OF_THE_DAEMON]
                     self._remembered = True
-            self.alarms.see(found, monotonic)
+            if monotonic >= self._unsure_until:
+                self._before = []
+            seen = {one.key for one in found}
+            self.alarms.see([*found, *(one for one in self._before if one.key not in seen)], monotonic)
         if self.ping is not None:
             self.ping.saw(any(one.severity == Severity.SEVERE and one.behind is None for one in found))
+
+    def _note_soon(self) -> None:
+        """Beside the alarms: the next one does not wait for a database that hangs."""
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.create_task(self._note_told())
 
     async def lost(self) -> None:
         """The database's file is gone, and with it this daemon: nobody else is left to tell."""
@@ -272,8 +292,11 @@ class Checkup:
         """
         if self.alarms is not None:
             await self.alarms.close()
-            if self._seen is not None and self._remembered:
-                await self.table.note(self._seen, self.alarms.told())
+            if self._remembered:
+                await self._note_told()
+        if self._noting is not None:
+            self._noting.cancel()
+            await asyncio.gather(self._noting, return_exceptions=True)
         if self.ping is not None:
             await self.ping.close()
 

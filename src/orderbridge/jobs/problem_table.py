@@ -3,6 +3,7 @@
 It is best effort: where the database takes nothing, that is a problem of its own, and the log and the alarms tell it.
 """
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +38,7 @@ class ProblemTable:
         self._rows: dict[Key, dict[str, Any]] | None = None  # None: not read yet
         self._kept: dict[tuple[Code, str], tuple[Problem, Rank | None, dict[str, Any]]] = {}  # a thousand cost time
         self._next_sign = float("-inf")
+        self._one_at_a_time = asyncio.Lock()
 
     async def begin(self) -> list[Problem]:
         """What the daemon before this one had told by its alarms, and may be over or not."""
@@ -47,15 +49,21 @@ class ProblemTable:
 
     async def note(self, found: Iterable[Problem], told: Mapping[tuple[Code, str], Rank]) -> None:
         """What is so now. `told`: how bad each was when the alarms last told of it."""
-        with contextlib.suppress(DBAPIError):
-            await self.begin()
-            kept, self._kept = self._kept, {}
-            for one in found:
-                rank = told.get(one.key)
-                same = kept.get(one.key)
-                row = same[2] if same is not None and same[:2] == (one, rank) else self._row(one, rank)
-                self._kept[one.key] = one, rank, row
-            await self._write({row_key(one): row for one, _, row in self._kept.values()})
+        async with self._one_at_a_time:
+            with contextlib.suppress(DBAPIError):
+                await self.begin()
+                await self._write({row_key(one): row for one, row in self._rows_of(found, told)})
+
+    def _rows_of(
+        self, found: Iterable[Problem], told: Mapping[tuple[Code, str], Rank]
+    ) -> list[tuple[Problem, dict[str, Any]]]:
+        kept, self._kept = self._kept, {}
+        for one in found:
+            rank = told.get(one.key)
+            same = kept.get(one.key)
+            row = same[2] if same is not None and same[:2] == (one, rank) else self._row(one, rank)
+            self._kept[one.key] = one, rank, row
+        return [(one, row) for one, _, row in self._kept.values()]
 
     async def _write(self, rows: dict[Key, dict[str, Any]]) -> None:
         before = self._rows or {}

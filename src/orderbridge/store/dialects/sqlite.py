@@ -140,7 +140,7 @@ def _check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
     except DatabaseError as error:
         found = str(error.orig)
     if found is not None:
-        raise StoreError(say("database.damaged", path=path, found=found))
+        raise Unusable(say("database.damaged", path=path, found=found))
 
 
 def _damage(tables: frozenset[str], connection: Connection) -> str | None:
