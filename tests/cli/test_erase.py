@@ -59,6 +59,17 @@ def test_the_journal_of_documents_forgets_the_customer_too(run, customer, path):
     assert (ended.code, "copies in it are still there" in ended.err) == (1, True)
 
 
+def test_a_journal_that_cannot_be_written_leaves_all_as_it_is_so_that_it_can_be_run_again(run, customer, path):
+    folder = path.parent / "pos.db.documents"
+    folder.write_text("in the way")
+    assert run("erase", "--phone", "05551234567", "--yes").code == 1
+    folder.unlink()
+    document = read_stored(f'{{"payment_key": "{KEY}", "name": "Canan"}}')
+    journal.append(folder, [journal.line("kadikoy", document, NOW)], NOW)
+    assert run("erase", "--phone", "05551234567", "--yes", "--json").json["journal"] == 1
+    assert "Canan" not in b"".join(file.read_bytes() for file in folder.iterdir()).decode()
+
+
 def test_without_rewriting_the_file_it_says_that_bytes_may_be_left(run, customer):
     ended = run("erase", "--phone", "05551234567", "--yes", "--no-rewrite")
     assert ended.code == 0
