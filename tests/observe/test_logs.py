@@ -86,6 +86,16 @@ def test_what_a_driver_ignores_after_an_error_that_it_raises_is_no_line_of_its_o
     assert only(stream)["event"] == "error processing notice callback"
 
 
+@pytest.mark.parametrize("name", logs.RESETS)
+def test_that_a_connection_to_a_lost_server_is_not_given_back_clean_is_no_line_of_its_own(
+    name: str, start: Started
+) -> None:
+    """Seen where a MariaDB ended while a connection was in use: the line had the driver's traceback."""
+    stream = start(level="debug")
+    logging.getLogger(f"{name}.impl.QueuePool").error("Exception during reset or similar")
+    assert stream.getvalue() == ""
+
+
 def test_a_level_above_warning_holds_for_chatty_libraries_too(start: Started) -> None:
     stream = start(level="error")
     logging.getLogger("httpx").warning("trouble")

@@ -26,6 +26,7 @@ PRIVATE = re.compile(r"secret|token|password|authorization|phone|address|custome
 BREAKS_A_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # surrogates break the encoding
 CHATTY = ("httpcore", "httpx", "uvicorn.access")  # httpx logs addresses, the others every request
 ECHOES = ("apscheduler", "psycopg")  # what they warn of is told where it is met, or is no trouble
+RESETS = ("sqlalchemy.pool",)  # a connection that cannot be given back clean: its server is away, which is told anyway
 
 _logfmt = structlog.processors.LogfmtRenderer(bool_as_flag=False)
 
@@ -53,9 +54,10 @@ def configure(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)
-    for name in (*CHATTY, *ECHOES):
+    least = dict.fromkeys(CHATTY, logging.WARNING) | dict.fromkeys(ECHOES, logging.ERROR)
+    for name, level_of in (least | dict.fromkeys(RESETS, logging.CRITICAL)).items():
         chatty = logging.getLogger(name)
-        chatty.setLevel(max(number, logging.ERROR if name in ECHOES else logging.WARNING))
+        chatty.setLevel(max(number, level_of))
         chatty.propagate = True  # a server in this process may have cut it off
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
