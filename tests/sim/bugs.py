@@ -420,7 +420,7 @@ def a_cancel_replaces_nothing(plant: Planting) -> None:
     _ended(plant, lambda true, row, later, view: true(row, [n for n in later if n.action != Action.CANCEL], view))
 
 
-@bug("6", seed=1025)
+@bug("6", corner="the_service_hangs_for_one_of_two_accounts")
 def a_toggle_replaces_those_of_another_menu(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         return lambda row, account: ("food", str(row.food_id)) if row.food_id else true(row, account)
