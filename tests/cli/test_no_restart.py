@@ -134,8 +134,17 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("kind", databases.SERVERS)
-def test_a_user_of_a_server_who_lacks_rights(kind: str, file: Path, request: pytest.FixtureRequest):
+@pytest.mark.parametrize(
+    "kind, also",
+    [
+        pytest.param(databases.POSTGRESQL, "SELECT 1", marks=pytest.mark.postgresql),
+        pytest.param(  # it sees no schema at all
+            databases.POSTGRESQL, "REVOKE ALL ON SCHEMA public FROM PUBLIC", marks=pytest.mark.postgresql
+        ),
+        pytest.param(databases.MARIADB, "SELECT 1", marks=pytest.mark.mariadb),
+    ],
+)
+def test_a_user_of_a_server_who_lacks_rights(kind: str, also: str, file: Path, request: pytest.FixtureRequest):
     server, name = request.getfixturevalue(f"{kind}_server"), f"obs_poor_{os.getpid()}"
     make, drop = (statement.format(name=name) for statement in REFUSED[kind])
     with databases.own_database(server, name) as url:
@@ -143,6 +152,7 @@ def test_a_user_of_a_server_who_lacks_rights(kind: str, file: Path, request: pyt
         with engine.connect() as connection:
             connection.execute(text(drop))
             connection.execute(text(make))
+            connection.execute(text(also))
         poor = make_url(url).set(username=name, password="x").render_as_string(hide_password=False)
         file.write_text(document(database=f'url = "{poor}"'))
         try:

@@ -232,7 +232,9 @@ DIALECT = Dialect(
     read_only=frozenset({"25006"}),
     broken=frozenset({"42P01", "42703", "42883"}),
     # psycopg has no SQLSTATE for a connection that was refused, only the server's words.
-    denied=frozenset({"42501", "28P01", "28000", "password authentication failed", 'role "', "no pg_hba.conf entry"}),
+    denied=frozenset(
+        {"42501", "3F000", "28P01", "28000", "password authentication failed", 'role "', "no pg_hba.conf entry"}
+    ),
     remedies={
         "3D000": "database.none_there",
         " does not exist": "database.none_there",
