@@ -66,7 +66,7 @@ def _helped(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
             yield from _helped(inner, f"{path} {name}")
 
 
-_context = click.Context(program)
+_context = click.Context(program, **program.context_settings)  # else click keeps a help option without -h
 HELP = {
     key: text
     for name in program.list_commands(_context)

@@ -83,7 +83,7 @@ def planted(pos):
 @pytest.fixture
 def log(tmp_path):
     file = tmp_path / "log.txt"
-    lines = [f"2026-03-01T12:00:00Z [error] orders.polled account=kadikoy new=3 note={word}" for word in PERSONS]
+    lines = [f"2026-03-01T12:00:00Z [error] orders.polled account=cadde7 new=3 note={word}" for word in PERSONS]
     lines += [json.dumps({"event": "x", "phone": word, "deep": [word], word: 1}) for word in PERSONS]
     lines += [f"RuntimeError: {word} was not taken {APP} {REST}" for word in PERSONS]
     lines += [f'  File "/home/canan/{word}/orderbridge/cli/main.py", line 7, in main' for word in PERSONS]
