@@ -18,6 +18,7 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.journal import Journal
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import books
+from orderbridge.store.lost import Loss
 
 
 class Keeper:
@@ -180,16 +181,21 @@ async def test_lines_of_stories_that_were_deleted_are_no_older_copy(shop: Shop, 
     assert (await begun(shop)).problems() == []
 
 
-async def test_a_new_database_on_purpose_is_no_older_copy(shop: Shop, open_shop: OpenShop, empty_file: Path):
+@pytest.mark.parametrize("missing", [[], [1]], ids=["on purpose", "for one that was lost"])
+async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one_is(
+    missing: list[int], shop: Shop, open_shop: OpenShop, empty_file: Path
+):
     keeper = await begun(shop)
     await shop.taken_in()
     await keeper.books.look()
     await shop.crash()
+    if missing:
+        Loss(shop.database.file).write([])
     for beside in ("", "-wal", "-shm"):
         shop.path.with_name(shop.path.name + beside).unlink(missing_ok=True)
     shutil.copy(empty_file, shop.path)
     again = await open_shop(orders={"journal": "auto"})
-    assert (await begun(again)).problems() == []
+    assert [one.count for one in (await begun(again)).problems()] == missing
 
 
 async def test_the_word_is_written_when_there_is_news_and_is_for_its_owner_alone(shop: Shop, clock: FakeClock):

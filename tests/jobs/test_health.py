@@ -3,7 +3,9 @@
 import asyncio
 import os
 import sqlite3
+import stat
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -482,3 +484,88 @@ async def test_what_only_the_daemon_before_could_know_is_not_told_twice_and_its_
     assert heard == [("began", "clock_wrong")]
     await daemon(sees=False, seconds=240)
     assert heard == [("began", "clock_wrong"), ("ended", "clock_wrong")]
+
+
+# ---- a file that is taken away ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What the alarm's command was told: event and code."""
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(Command, "run", lambda _, words, document: told.append((words[0], words[1])))
+    return told
+
+
+def teller(shop: Shop) -> Checkup:
+    settings = shop.settings.model_copy(update={"alarms": config.Alarms(command=("alarm",))})
+    checkup = Checkup(settings, shop.database, shop.clock)
+    checkup.be_unsure()
+    return checkup
+
+
+async def looks(checkup: Checkup, times: int = 1) -> None:
+    for _ in range(times):
+        await checkup.look()
+    await checkup.close()
+
+
+BEGAN = [("began", "login_refused"), ("began", "database_lost")]
+
+
+async def lost(shop: Shop) -> Path:
+    """A daemon whose file is moved away; where it is now."""
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    daemon = teller(shop)
+    await daemon.look()
+    away = shop.path.with_name("away")
+    away.mkdir()
+    for suffix in ("", "-wal", "-shm"):
+        shop.path.with_name(f"{shop.path.name}{suffix}").rename(away / f"{shop.path.name}{suffix}")
+    await daemon.lost()
+    await daemon.close()
+    return away
+
+
+def put_back(away: Path) -> None:
+    for path in away.iterdir():
+        path.rename(away.with_name(path.name))
+
+
+@pytest.mark.parametrize("state", ["", "state"], ids=["beside the file", "in systemd's state directory"])
+async def test_the_end_of_a_loss_is_told_once_by_the_daemon_that_has_the_file_again(
+    state: str, shop: Shop, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+):
+    folder = shop.path.with_name(state) if state else shop.path.parent
+    monkeypatch.setenv("STATE_DIRECTORY", str(folder) if state else "")
+    put_back(await lost(shop))
+    assert heard == BEGAN
+    assert stat.S_IMODE((folder / "pos.db.lost").stat().st_mode) == 0o600
+    await looks(teller(shop), 2)
+    assert heard == [*BEGAN, ("ended", "database_lost")]
+    assert shown(shop) == [("login_refused", "kadikoy", 1)]
+    assert not (folder / "pos.db.lost").exists()
+    await looks(teller(shop))
+    assert len(heard) == 3
+
+
+async def test_as_long_as_nobody_could_be_told_of_its_end_it_is_told_again(
+    shop: Shop, heard: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+):
+    put_back(await lost(shop))
+    shop.till.execute("UPDATE delivery_accounts SET state = 'ok', last_poll_ok_utc = datetime('now', '+1 day')")
+    before = Command.run
+    with monkeypatch.context() as patched:
+        patched.setattr(Command, "run", lambda *call: "ended" if call[1][1] == "database_lost" else before(*call))
+        await looks(teller(shop))
+    await looks(teller(shop))
+    assert heard == [*BEGAN, ("ended", "login_refused"), ("ended", "database_lost")]
+
+
+async def test_what_an_older_copy_says_was_told_is_not_believed(shop: Shop, heard: list[tuple[str, str]]):
+    """A loss leaves what was told by then, and not by the time of the copy that is put back."""
+    put_back(await lost(shop))
+    shop.till.execute("UPDATE delivery_problems SET code = 'clock_wrong', subject = ''")
+    await looks(teller(shop))
+    assert heard == [*BEGAN, ("ended", "database_lost")]

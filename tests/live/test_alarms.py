@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.live.test_file_lost import move_all, stopped
 from tests.test_alarms import Listener
 from tests.test_daemon import Till, ended, log_of, process, until
 
 from orderbridge.sandbox import World
+from orderbridge.sandbox.scenery import KADIKOY
 
 
 @pytest.fixture
@@ -54,6 +56,24 @@ async def test_a_problem_is_told_once_over_a_restart_and_so_is_its_end(
         await until(lambda: ["ended", "login_refused", "kadikoy"] in heard())
         assert await ended(daemon, signal.SIGTERM) == 0
     assert heard().count(began) == 1
+
+
+async def test_a_file_that_was_taken_away_is_told_and_its_end_once_it_is_back(
+    configuration: Path, heard: Callable[[], list[list[str]]], till: Till, world: World
+):
+    order = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: order.acknowledged and "daemon.started" in log_of(configuration))
+        with stopped(daemon):
+            move_all(till.path)
+        assert await ended(daemon) == 1
+    assert heard() == [["began", "database_lost", ""]]
+    for path in (till.path.parent / "away").iterdir():
+        path.rename(till.path.with_name(path.name))
+    async with process(configuration) as daemon:
+        await until(lambda: ["ended", "database_lost", ""] in heard())
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert heard() == [["began", "database_lost", ""], ["ended", "database_lost", ""]]
 
 
 async def test_good_polls_are_pinged_and_a_refused_login_is_not(configuration: Path, world: World):

@@ -23,6 +23,7 @@ from orderbridge.rules.problems import Code
 from orderbridge.store import books, journal
 from orderbridge.store.books import Older, Word
 from orderbridge.store.database import Database
+from orderbridge.store.lost import Loss
 from orderbridge.texts import text
 
 MARGIN = timedelta(minutes=1)  # a document is in the journal a moment after its order is in the tables
@@ -40,12 +41,14 @@ class Books:
         self._known = known
         self._path = word_path(settings, database)
         self._last: Word | None = None
+        self._was_lost = False  # the file was taken away under the daemon before this one
         self._told = False  # that the word cannot be written
 
     async def start(self) -> None:
         """Before anything is sent."""
         await self._database.run(lambda tx: books.begin(tx, uuid.uuid4().hex))
         self._last = None if self._path is None else await self._database.apart(partial(books.read_word, self._path))
+        self._was_lost = await self._database.apart(Loss(self._database.file).read) is not None
         await self._look(strictly=False)
 
     async def look(self) -> None:
@@ -68,7 +71,12 @@ class Books:
         self._tell(older)
 
     async def _is_older(self, word: Word, before: Word, *, strictly: bool) -> bool:
-        """At a start the journal is asked, too: the word is some seconds old when a machine dies."""
+        """At a start the journal is asked, too: the word is some seconds old when a machine dies.
+
+        Other books are a new database on purpose, unless the ones before were taken away under a daemon.
+        """
+        if self._was_lost and word.books != before.books:
+            return before.event > 0
         if books.is_older(word, before, strictly=strictly):
             return True
         if strictly or word.books != before.books:

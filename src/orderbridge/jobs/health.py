@@ -14,8 +14,9 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
+from orderbridge.errors import FileLost
 from orderbridge.jobs.daemon_problems import OF_TROUBLE, DaemonProblems, Login
-from orderbridge.jobs.problem_table import ProblemTable, of_the_daemon
+from orderbridge.jobs.problem_table import LOST, ProblemTable, of_the_daemon
 from orderbridge.model import ActionState
 from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, Kind, alike
 from orderbridge.rules.health import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from orderbridge.jobs.ping import Ping
 
 CLOCK_JUMP_S = 2.0
+LATER_KNOWN = OF_THE_DAEMON - {Code.DATABASE_LOST}  # to a daemon that has just started; that its file is there it knows
 
 _log = structlog.get_logger(__name__)
 
@@ -261,10 +263,10 @@ class Checkup:
         monotonic = self._clock.monotonic()
         if self.alarms is not None:
             if not self._remembered:
-                with contextlib.suppress(DBAPIError):  # the next look tries again
+                with contextlib.suppress(DBAPIError, FileLost):  # the next look tries again
                     told = await self.table.begin()
                     self.alarms.remember(told, monotonic)
-                    self._before = [replace(one, behind=one.code) for one in told if one.code in OF_THE_DAEMON]
+                    self._before = [replace(one, behind=one.code) for one in told if one.code in LATER_KNOWN]
                     self._remembered = True
             if monotonic >= self._unsure_until:
                 self._before = []
@@ -279,11 +281,13 @@ class Checkup:
             self._noting = asyncio.create_task(self._note_told())
 
     async def lost(self) -> None:
-        """The database's file is gone, and with it this daemon: nobody else is left to tell."""
-        lost = Problem(Code.DATABASE_LOST, "", self._clock.now(), Severity.SEVERE)
+        """The database's file is gone, and with it this daemon: nobody else is left to tell, and the next one tells its end."""
+        lost = Problem(*LOST, self._clock.now(), Severity.SEVERE)
         open_ones = [replace(one, behind=lost.code) for one in self.watch.open.values()]
         self.watch.see([lost, *open_ones], self._clock.monotonic())
         await self._tell([lost, *open_ones])
+        self._seen, self._remembered = [lost, *open_ones], True
+        await self._note_told()
 
     async def close(self) -> None:
         """What is being told gets a moment, and is noted, so that the next daemon does not tell it again.

@@ -1,6 +1,7 @@
 """The open problems in the database, for the till and for other programs; written only when something has changed.
 
 It is best effort: where the database takes nothing, that is a problem of its own, and the log and the alarms tell it.
+Only of a file that is lost a file of its own remembers what was told (store.lost): the next daemon tells the end.
 """
 
 import asyncio
@@ -11,21 +12,27 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
+from orderbridge.errors import FileLost
 from orderbridge.rules.edges import Rank
 from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.store import problems
 from orderbridge.store.columns import as_stored
 from orderbridge.store.database import Database
+from orderbridge.store.lost import Loss
 from orderbridge.store.problems import Key, as_subject
 from orderbridge.texts import problem_text
 
 SIGN_S = 30.0  # between two signs of life
 SILENT = timedelta(seconds=90)  # without one, nobody polls
 SEVERE_RANK = 100  # is added to the level
+LOST = (Code.DATABASE_LOST, "")
+
+_log = structlog.get_logger(__name__)
 
 
 class ProblemTable:
@@ -36,23 +43,57 @@ class ProblemTable:
         self._clock = clock
         self._language = language
         self._rows: dict[Key, dict[str, Any]] | None = None  # None: not read yet
+        self._loss = Loss(database.file)
+        self._told_lost: list[dict[str, Any]] | None = None  # by a daemon that lost the file
         self._kept: dict[tuple[Code, str], tuple[Problem, Rank | None, dict[str, Any]]] = {}  # a thousand cost time
         self._next_sign = float("-inf")
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self) -> list[Problem]:
-        """What the daemon before this one had told by its alarms, and may be over or not."""
+        """What the daemon before this one had told by its alarms, and may be over or not.
+
+        One that lost its file knew better than the tables that are there now: they may be a copy of last week.
+        """
         if self._rows is None:
             rows = await self._database.read(problems.written)
+            self._told_lost = await self._database.apart(self._loss.read)
             self._rows = {(row["code"], row["subject"]): {**row, "noted_utc": None} for row in rows}
-        return [_problem(row) for row in self._rows.values() if row["told"] and row["code"] in set(Code)]
+        known = self._rows.values() if self._told_lost is None else self._told_lost
+        return [_problem(row) for row in known if row["told"] and row["code"] in set(Code)]
 
     async def note(self, found: Iterable[Problem], told: Mapping[tuple[Code, str], Rank]) -> None:
         """What is so now. `told`: how bad each was when the alarms last told of it."""
+        rows = self._rows_of(found, told)
         async with self._one_at_a_time:
-            with contextlib.suppress(DBAPIError):
+            try:
                 await self.begin()
-                await self._write({row_key(one): row for one, row in self._rows_of(found, told)})
+                await self._write({row_key(one): row for one, row in rows})
+            except DBAPIError:
+                return
+            except FileLost:
+                await self._leave([row for _, row in rows if row["told"]])
+            else:
+                await self._settle(told)
+
+    async def _leave(self, rows: list[dict[str, Any]]) -> None:
+        """To the daemon that works on the file when it is back."""
+        try:
+            await self._database.apart(partial(self._loss.write, rows))
+        except OSError as error:
+            _log.warning("database.loss_not_noted", error=error.strerror, reason="its end will not be told")
+
+    async def _settle(self, told: Mapping[tuple[Code, str], Rank]) -> None:
+        """The file is back: as long as that was not told, what else was told stays known."""
+        before = self._told_lost
+        if before is None:
+            return
+        self._told_lost = [row for row in before if (row["code"], row["subject"]) in told]
+        over = LOST not in told
+        if over or len(self._told_lost) < len(before):
+            with contextlib.suppress(OSError):
+                await self._database.apart(self._loss.end if over else partial(self._loss.write, self._told_lost))
+        if over:
+            self._told_lost = None
 
     def _rows_of(
         self, found: Iterable[Problem], told: Mapping[tuple[Code, str], Rank]

@@ -4,10 +4,7 @@ The word names the books by an id that was made by chance and goes with every co
 another database says nothing.
 """
 
-import json
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +12,9 @@ from pathlib import Path
 from sqlalchemy import Connection, func, insert, select, update
 
 from orderbridge.model import ActionState
+from orderbridge.store.beside import read_document, write_document
 from orderbridge.store.orders import batches
 from orderbridge.store.tables import accounts, actions, books, events, orders, quarantine, unfinished
-
-MODE = 0o600
-LONGEST = 4096  # bytes of a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,32 +113,18 @@ def doubt_rows(connection: Connection, written: datetime, now: datetime, said: s
 
 
 def read_word(path: Path) -> Word | None:
-    """None where there is none that can be read: it is a help, and no reason not to work."""
+    """None where there is none that can be read."""
+    said = read_document(path)
     try:
-        with path.open("rb") as file:
-            said = json.loads(file.read(LONGEST))
         at = datetime.fromisoformat(said["at"])
         number = said["order_number"]
         return Word(
             str(said["books"]), int(said["event"]), int(said["listened"]), number and int(number), at.astimezone(UTC)
         )
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError):
         return None
 
 
 def write_word(path: Path, word: Word) -> None:
-    """In one step: whoever reads it finds the last one or this one. Raises OSError."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    beside = path.with_name(f"{path.name}.new")
-    with suppress(FileNotFoundError):
-        beside.unlink()
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
-    try:
-        os.write(descriptor, json.dumps(asdict(word), default=lambda moment: moment.isoformat()).encode())
-        os.fsync(descriptor)
-        if os.geteuid() == 0:
-            folder = path.parent.stat()
-            os.fchown(descriptor, folder.st_uid, folder.st_gid)
-    finally:
-        os.close(descriptor)
-    beside.replace(path)
+    """Raises OSError."""
+    write_document(path, asdict(word))
