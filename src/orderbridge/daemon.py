@@ -37,6 +37,7 @@ from orderbridge.rules.turns import Member, names_of
 from orderbridge.store import schema, wake
 from orderbridge.store.accounts import Entry
 from orderbridge.store.database import Database, open_database
+from orderbridge.texts import say
 
 SWEEP_S = 60.0
 HEALTH_S = 5.0
@@ -171,7 +172,7 @@ class Daemon:
     async def run(self) -> None:
         """Until `stop`; what is in flight is finished first. A start that waits for the database is given up."""
         stopping = asyncio.create_task(self._stopping.wait())
-        self.pulse.expect("the start", self._clock.monotonic() + START_S)
+        self.pulse.expect("start", self._clock.monotonic() + START_S)
         starting = asyncio.create_task(self._start())
         background: list[asyncio.Task[None]] = []
         try:
@@ -215,7 +216,7 @@ class Daemon:
         self.timetable.take("sweep", SWEEP_S, self._sweep)
         self.timetable.take("health", HEALTH_S, self._look_at_health)
         self.timetable.start()
-        self.pulse.excuse("the start")
+        self.pulse.excuse("start")
         systemd.notify(systemd.READY)
         _log.info("daemon.started", version=__version__, accounts=len(self.accounts))
         watching = wake.watch(self.database.engine, self.outbox.wake)
@@ -227,7 +228,7 @@ class Daemon:
         while not await self.database.run(schema.try_upgrade):
             if until is None:
                 until = self._clock.monotonic() + schema.LOCK_WAIT_S
-                _log.warning("schema.waiting", reason="another program is changing the schema")
+                _log.warning("schema.waiting", reason=say("log.schema_waiting"))
             elif self._clock.monotonic() >= until:
                 raise StoreError(schema.locked())
             await asyncio.sleep(schema.LOCK_ASK_S)
@@ -280,7 +281,7 @@ class Daemon:
         """A thread that waits for the database for longer than a lock or a driver's own limit allows, hangs."""
         longest = ANSWER_EVERY_S + ANSWER_S + self._settings.database.busy_timeout_seconds
         while True:
-            self.pulse.expect("the database", self._clock.monotonic() + longest)
+            self.pulse.expect("database", self._clock.monotonic() + longest)
             await self.database.hear()
             await asyncio.sleep(ANSWER_EVERY_S)
 

@@ -15,6 +15,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.observe import logs
 from orderbridge.sandbox import Options, Sandbox, World
+from orderbridge.texts import say, spoken
 
 COOLDOWN_S = 2.0
 BETWEEN_ORDERS_S = 1.5
@@ -28,7 +29,7 @@ LOOK_AROUND = (
 )
 
 CONFIGURATION = """
-language = "en"
+language = "{language}"
 [marketplace]
 base_url = "{base_url}"
 ca_file = "{ca_file}"
@@ -44,7 +45,7 @@ listen = ""
 """
 
 
-def play(orders: int, database: Path, say: Callable[[str], None] = print) -> int:
+def play(orders: int, database: Path, tell: Callable[[str], None] = print) -> int:
     """Play that many orders through. Returns the exit code: 0 when every one of them came to its end."""
     logs.configure(level="warning", format="auto")
     with tempfile.TemporaryDirectory(prefix="orderbridge-demo-") as folder:
@@ -54,6 +55,7 @@ def play(orders: int, database: Path, say: Callable[[str], None] = print) -> int
             file = Path(folder) / "config.toml"
             file.write_text(
                 CONFIGURATION.format(
+                    language=spoken(),
                     base_url=sandbox.base_url,
                     ca_file=sandbox.ca_file.as_posix(),
                     cooldown=COOLDOWN_S,
@@ -61,15 +63,14 @@ def play(orders: int, database: Path, say: Callable[[str], None] = print) -> int
                 ),
                 encoding="utf-8",
             )
-            say(f"The marketplace (sandbox) listens at {sandbox.base_url}; the database is {database}.")
-            say("The daemon polls every two seconds here; against the real service every thirty.\n")
-            return asyncio.run(_play(config.load(file, environ={}), world, orders, database, say))
+            tell(say("demo.begins", base_url=sandbox.base_url, database=database) + "\n")
+            return asyncio.run(_play(config.load(file, environ={}), world, orders, database, tell))
 
 
 async def _play(
-    settings: config.Settings, world: World, orders: int, database: Path, say: Callable[[str], None]
+    settings: config.Settings, world: World, orders: int, database: Path, tell: Callable[[str], None]
 ) -> int:
-    till = Till(database, say)
+    till = Till(database, tell)
     till.skip()
     daemon = Daemon(settings)
     running = asyncio.create_task(daemon.run())
@@ -80,14 +81,14 @@ async def _play(
                 await asyncio.sleep(LOOK_S)
                 till.look()
     except TimeoutError:
-        say("Not everything came to its end in time.")
+        tell(say("demo.too_late"))
     customers.cancel()
     daemon.stop()
     await running
     till.look()
-    say(f"\n{till.finished} of {orders} orders came to their end. Look around:")
+    tell("\n" + say("demo.ends", finished=till.finished, orders=orders))
     for query in LOOK_AROUND:
-        say(f'  sqlite3 {database} "{query}"')
+        tell(f'  sqlite3 {database} "{query}"')
     return 0 if till.finished >= orders else 1
 
 
@@ -103,10 +104,10 @@ async def _place(world: World, orders: int) -> None:
 class Till:
     """A POS: reads the views, sets pos_revision, writes into the outbox. It knows no HTTP."""
 
-    def __init__(self, database: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, database: Path, tell: Callable[[str], None]) -> None:
         self.finished = 0
         self._database = database
-        self._say = say
+        self._tell = tell
         self._clock = SystemClock()
         self._taken: dict[str, int] = {}
         self._ready: dict[str, tuple[float, str]] = {}
@@ -146,9 +147,12 @@ class Till:
                 "UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ?",
                 (order["revision"], f"A-{number}", key),
             )
-            self._say(
-                f"  till: A-{number} is order {order['order_number']}, {order['total']:.2f} ({order['payment_method']})"
-            )
+            facts = {
+                "order": order["order_number"],
+                "total": f"{order['total']:.2f}",
+                "payment": order["payment_method"],
+            }
+            self._tell("  " + say("demo.takes", number=number, **facts))
             if number % CANCELLED == 0:
                 self._ask(connection, "cancel", key, reason_id=1)
             else:
@@ -181,7 +185,7 @@ class Till:
             (action, key, *arguments.values()),
         )
         told = "".join(f", {name} {value}" for name, value in arguments.items())
-        self._say(f"  till: {action} A-{self._taken[key]}{told}")
+        self._tell("  " + say("demo.asks", action=action, number=self._taken[key], arguments=told))
 
     def _tell_events(self, connection: sqlite3.Connection) -> None:
         rows = connection.execute(
@@ -191,4 +195,4 @@ class Till:
         ).fetchall()
         for row in rows:
             self._told = row["id"]
-            self._say(f"{row['at_utc'][11:19]} {row['event']:<18} {row['order_number']}  {row['status']}")
+            self._tell(f"{row['at_utc'][11:19]} {row['event']:<18} {row['order_number']}  {row['status']}")

@@ -95,7 +95,7 @@ class Service:
             if hung is None:
                 systemd.notify(systemd.ALIVE)
             elif told is None:
-                _log.error("daemon.hung", reason=hung, remedy="systemd's watchdog starts it anew within a minute.")
+                _log.error("daemon.hung", reason=hung, remedy=say("log.watchdog"))
             told = hung
             await asyncio.sleep(ALIVE_S)
 
@@ -180,7 +180,7 @@ class Service:
         """Stop in order when another daemon has taken our place while the server was away."""
         while not await detached(leader.is_lost):  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(GUARD_S)
-        _log.error("daemon.replaced", reason="the database's server was away, and another daemon was quicker")
+        _log.error("daemon.replaced", reason=say("log.replaced"))
         daemon.stop()
 
     # ---- signals -----------------------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class Service:
             except OrderbridgeError as error:
                 _log.error("config.reload_failed", error=str(error))
             except TimeoutError:
-                said = f"The database has not answered within {OPEN_WITHIN_S:.0f} s. Check it, then reload once more."
+                said = say("log.not_reloaded", seconds=f"{OPEN_WITHIN_S:.0f}")
                 _log.error("config.reload_failed", error=said)
             else:
                 _log.info("config.reloaded")

@@ -39,6 +39,13 @@ NAMED_IN_DESIGN = (
 )
 
 
+# Words that no Turkish sentence has, and that no English one does without.
+ENGLISH = re.compile(
+    r"(?<!-)\b(?:the|is|are|was|of|for|no|not|and|or|with|such|missing|invalid|error|try|got|requires|takes|choose|did|usage|options)\b",
+    re.IGNORECASE,
+)
+
+
 # ---- version, help, usage --------------------------------------------------------------------------------------------
 
 
@@ -54,7 +61,7 @@ def test_the_version_can_be_read_by_a_program(command):
 
 
 def test_the_usual_option_tells_the_version_too(command):
-    assert command("--version").out == f"orderbridge, version {__version__}\n"
+    assert command("--version").out == f"orderbridge {__version__}\n"
 
 
 @pytest.mark.parametrize("name", NAMED_IN_DESIGN)
@@ -72,38 +79,63 @@ def test_the_help_lists_the_commands(flag, command):
     assert [name for name in NAMED_IN_DESIGN if not re.search(rf"^  {name} ", ended.out, re.MULTILINE)] == []
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("dance",),
-        ("version", "--loud"),
-        ("order",),
-        ("accept", "KEY"),
-        ("accept", "KEY", "--minutes", "0"),
-        ("accept", "KEY", "--minutes", "1441"),
-        ("accept", "KEY", "--minutes", "soon"),
-        ("accept", "--minutes", "5"),
-        ("cancel", "KEY"),
-        ("cancel", "KEY", "--reason", "9"),
-        ("cancel", "KEY", "--reason", "0"),
-        ("on-the-way",),
-        ("complete", "KEY", "KEY"),
-        ("restaurant", "burn", "KEY"),
-        ("food", "on", "köfte"),
-        ("food", "maybe", "55"),
-        ("actions", "retry", "x"),
-        ("actions", "withdraw"),
-        ("orders", "--limit", "many"),
-        ("sandbox", "--listen", "8443"),
-        ("sandbox", "--listen", "localhost:https"),
-    ],
-    ids=" ".join,
-)
+MISTAKES = [
+    ("dance",),
+    ("version", "--loud"),
+    ("order",),
+    ("accept", "KEY"),
+    ("accept", "KEY", "--minutes", "0"),
+    ("accept", "KEY", "--minutes", "1441"),
+    ("accept", "KEY", "--minutes", "soon"),
+    ("accept", "--minutes", "5"),
+    ("cancel", "KEY"),
+    ("cancel", "KEY", "--reason", "9"),
+    ("cancel", "KEY", "--reason", "0"),
+    ("on-the-way",),
+    ("complete", "KEY", "KEY"),
+    ("restaurant", "burn", "KEY"),
+    ("food", "on", "köfte"),
+    ("food", "maybe", "55"),
+    ("actions", "retry", "x"),
+    ("actions", "withdraw"),
+    ("orders", "--limit", "many"),
+    ("sandbox", "--listen", "8443"),
+    ("sandbox", "--listen", "localhost:https"),
+]
+
+
+@pytest.mark.parametrize("arguments", MISTAKES, ids=" ".join)
 def test_wrong_usage_is_said_and_ends_with_2(arguments, run):
     ended = run(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert "Usage: orderbridge" in ended.err
     assert "Error: " in ended.err
+
+
+def test_of_wrong_usage_nothing_is_said_in_english_to_a_turk(command, monkeypatch):
+    monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
+    further = [
+        ("acceptt",),
+        ("orders", "--nev"),
+        ("accept", "KEY", "--minute", "5", "--minutess"),
+        ("orders", "--limit"),
+        ("orders", "--new=3"),
+        ("complete", "KEY", "KEY", "KEY"),
+        ("db",),
+        ("food",),
+        ("sandbox", "--cooldown", "long"),
+        ("sandbox", "--cooldown-scope", "all"),
+        ("sandbox", "--directory", "/dev/null"),
+        ("demo", "--database", "/"),
+        ("db", "replay", "--since", "yesterday"),
+        ("db", "replay", "/"),
+        ("init", "--language", "de"),
+        ("day", "yesterday"),
+        ("foods", "--account", "x", "--config", "FILE"),
+        ("erase",),
+    ]
+    english = {arguments: ENGLISH.findall(command(*arguments).err) for arguments in [*MISTAKES, *further]}
+    assert {arguments: words for arguments, words in english.items() if words} == {}
 
 
 @pytest.mark.parametrize(

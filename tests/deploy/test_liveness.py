@@ -57,17 +57,17 @@ def test_one_that_hangs_is_seen_behind_all_that_do_not() -> None:
     pulse = Pulse()
     for number in range(50):
         pulse.expect(f"poll {number}", 1000.0)
-    pulse.expect("the database", 10.0)
-    assert pulse.hung(20.0) == "the database is overdue by 10 s"
-    pulse.excuse("the database")
+    pulse.expect("database", 10.0)
+    assert pulse.hung(20.0) == "database is overdue by 10 s"
+    pulse.excuse("database")
     assert pulse.hung(20.0) is None
 
 
 def test_of_one_that_stops_nothing_is_expected() -> None:
     pulse = Pulse()
-    pulse.expect("the database", 10.0)
+    pulse.expect("database", 10.0)
     pulse.end()
-    pulse.expect("the database", 11.0)
+    pulse.expect("database", 11.0)
     assert pulse.hung(20.0) is None
 
 
@@ -126,9 +126,9 @@ async def test_a_writer_that_hangs_is_found(sandbox: Sandbox, till: Till, monkey
     monkeypatch.setattr(module, "ANSWER_EVERY_S", 0.01)
     go_on = threading.Event()
     async with running(settings_for(sandbox, till)) as daemon:
-        await until(lambda: "the database" in daemon.pulse._by)
+        await until(lambda: "database" in daemon.pulse._by)
         stuck = asyncio.create_task(daemon.database.run(lambda _: go_on.wait()))
-        await until(lambda: "the database" in (daemon.hung() or ""))
+        await until(lambda: "database" in (daemon.hung() or ""))
         go_on.set()
         await stuck
         await until(lambda: daemon.hung() is None)
@@ -153,7 +153,7 @@ async def test_a_marketplace_that_is_down_hangs_nothing(sandbox: Sandbox, till: 
     async with running(settings_for(sandbox, till)) as daemon:
         await until(lambda: len(world.calls("login")) > 1 or daemon.health.watch.open)
         armed = daemon.pulse._by
-        assert {"poll kadikoy", "the database"} <= armed.keys()
+        assert {"poll kadikoy", "database"} <= armed.keys()
         assert daemon.hung() is None
         # However late its next try is, it is not overdue before that.
         daemon.timetable.take("poll kadikoy", 8 * 3600.0, asyncio.Event().wait, vital=True)  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ async def test_a_lock_that_a_till_holds_hangs_nothing(
     settings = settings_for(sandbox, till)
     settings.database.__dict__["busy_timeout_seconds"] = 0.2
     async with running(settings) as daemon:
-        await until(lambda: "the database" in daemon.pulse._by and world.calls("get_current"))
+        await until(lambda: "database" in daemon.pulse._by and world.calls("get_current"))
         expect = daemon.pulse.expect
         monkeypatch.setattr(daemon.pulse, "expect", lambda part, by: (heard.append(by), expect(part, by)))
         with contextlib.closing(sqlite3.connect(till.path, isolation_level=None, timeout=WITHIN_S)) as pos:

@@ -9,6 +9,7 @@ import click
 from orderbridge import __version__
 from orderbridge.cli.common import Context
 from orderbridge.errors import StoreError
+from orderbridge.texts import say
 
 if TYPE_CHECKING:
     from orderbridge.jobs.account import Account
@@ -102,7 +103,7 @@ def foods(context: Context, name: str | None) -> None:
 
     names = [account.name for account in context.settings.accounts]
     if name is not None and name not in names:
-        raise click.UsageError(f"There is no account {name}; there are: {', '.join(names)}.")
+        raise click.UsageError(say("command.no_account", name=name, names=", ".join(names)))
     database = None
     try:
         database = context.database()

@@ -32,12 +32,6 @@ LOG_BYTES = 4 * 1024 * 1024
 LOG_S = 20.0  # for journalctl
 MOST_STORIES = 20
 METRICS_S = 3.0
-README = """orderbridge support-bundle
-
-Secrets, names, telephone numbers, addresses and notes are masked: ***(12) is a text of 12 characters. Documents show
-their structure and no value. Only our own words, times, order keys, amounts and short numbers stand here as they were.
-about.json says what could not be had, and why. Look through it before you hand it on.
-"""
 
 
 @click.command("support-bundle")
@@ -73,7 +67,7 @@ class _Bundle:
     """The parts so far, and what could not be had."""
 
     def __init__(self) -> None:
-        self.parts: dict[str, str] = {"README.txt": README}
+        self.parts: dict[str, str] = {"README.txt": f"orderbridge support-bundle\n\n{say('bundle.readme')}\n"}
         self.missing: dict[str, str] = {}
 
     def add(self, name: str, make: Callable[[], Any]) -> Any:
@@ -160,7 +154,7 @@ def _metrics(context: Context) -> str:
 
     listen = context.settings.web.listen
     if not listen:
-        return "web.listen is empty\n"
+        return say("bundle.no_metrics") + "\n"
     with build_opener(ProxyHandler({})).open(f"http://{listen}/metrics", timeout=METRICS_S) as answer:
         return str(answer.read(LOG_BYTES).decode("utf-8", "replace"))
 

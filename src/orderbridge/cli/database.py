@@ -28,7 +28,7 @@ def db_upgrade(context: Context) -> None:
         done = database.write_now(schema.upgrade)
     finally:
         database.close()
-    click.echo(f"schema {schema.HEAD}: {'upgraded' if done else 'was up to date'}")
+    click.echo(say("facts.upgraded" if done else "facts.up_to_date", schema=schema.HEAD))
 
 
 @db.command("sql")

@@ -6,6 +6,7 @@ import click
 
 from orderbridge import __version__
 from orderbridge.cli.common import Context, as_json, show_json
+from orderbridge.texts import say
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -27,7 +28,7 @@ def config_show(context: Context, as_json: bool) -> None:
     if as_json:
         show_json(values)
         return
-    click.echo(f"# from {settings.source.file or 'defaults and the environment'}")
+    click.echo("# " + say("facts.source", source=settings.source.file or say("facts.no_file")))
     for name, value in _flat(values):
         click.echo(f"{name} = {value}")
 
@@ -52,7 +53,7 @@ def version(as_json: bool) -> None:
     if as_json:
         show_json(facts)
     else:
-        click.echo(f"orderbridge {__version__} (schema {schema.HEAD}, Python {facts['python']})")
+        click.echo("orderbridge " + say("facts.version", **facts))
 
 
 COMMANDS = (config, version)

@@ -3,6 +3,7 @@
 import click
 
 from orderbridge.cli.common import Context
+from orderbridge.texts import say
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -26,7 +27,7 @@ def healthcheck(context: Context) -> None:
         verdict, *status = said.splitlines()
         click.echo(" | ".join([f"{name}: {verdict}", *status]))
     if not answers:
-        click.echo("dead: no daemon runs here")
+        click.echo(f"dead: {say('liveness.none')}")
     alive = [said.startswith(liveness.ALIVE) for said in answers.values()]
     raise SystemExit(0 if alive and all(alive) else 1)
 

@@ -4,13 +4,14 @@ import os
 import sys
 import traceback
 from importlib import import_module
+from typing import Any
 
 import click
 
 from orderbridge import __version__
 from orderbridge.actions import ACTIONS
 from orderbridge.cli.common import Context
-from orderbridge.cli.words import WordsContext
+from orderbridge.cli.words import WordsContext, in_words, show
 from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
 from orderbridge.observe import systemd
 from orderbridge.texts import SENTENCES, language_of, say, speak, spoken
@@ -42,6 +43,10 @@ class _Program(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
         return sorted(name for names in MODULES.values() for name in names)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        _translate(self, "")
+        return super().make_context(*args, **extra)
+
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         module = next((module for module, names in MODULES.items() if name in names), None)
         if module is not None and name not in self.commands:
@@ -58,18 +63,20 @@ _ENGLISH: dict[str, str | None] = {}  # a command's help as it is written in the
 
 
 def _translate(command: click.Command, path: str) -> None:
-    """Its help in the language of the process, and that of the commands in it."""
+    """Its help in the language of the process, and that of the commands in it. "": the program."""
     english = _ENGLISH.setdefault(path, command.help)
-    key = f"help.{path.replace(' ', '_').replace('-', '_')}"
+    key = f"help.{(path or 'orderbridge').replace(' ', '_').replace('-', '_')}"
     command.context_class = WordsContext
     command.help = english if spoken() == "en" or key not in SENTENCES else say(key)
+    command.options_metavar = in_words("[OPTIONS]")
     if isinstance(command, click.Group):
+        command.subcommand_metavar = in_words("COMMAND [ARGS]...")
         for name, inner in command.commands.items():
-            _translate(inner, f"{path} {name}")
+            _translate(inner, f"{path} {name}".strip())
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="orderbridge")
+@click.version_option(__version__, prog_name="orderbridge", message="%(prog)s %(version)s")
 def program() -> None:
     """Brings a delivery marketplace's orders into your database, and what you write there back to it.
 
@@ -104,7 +111,6 @@ def _offer_config(command: click.Command) -> None:
 
 
 _offer_config(program)
-program.context_class = WordsContext
 
 
 def main() -> None:
@@ -113,7 +119,12 @@ def main() -> None:
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     speak(language_of(os.environ))
     try:
-        program()
+        sys.exit(program(standalone_mode=False))  # what click raises is told here, in the language of the process
+    except click.ClickException as error:
+        show(error)
+        sys.exit(error.exit_code)
+    except click.Abort:
+        _end(say("click.aborted"), EXIT_FAILED)
     except ConfigError as error:
         _end(error, EXIT_CONFIGURATION)
     except LoginRefused as error:

@@ -1,11 +1,13 @@
 """What runs for long: run, demo, sandbox."""
 
 import asyncio
+import errno
 from pathlib import Path
 
 import click
 
 from orderbridge.cli.common import Context
+from orderbridge.texts import say
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -28,7 +30,6 @@ def run(context: Context) -> None:
     from orderbridge.observe import logs
     from orderbridge.service import Service
     from orderbridge.store.failures import is_denied, remedy
-    from orderbridge.texts import say
 
     def load() -> Settings:
         settings = context.reload()
@@ -68,7 +69,7 @@ def demo(order_count: int, database: Path) -> None:
     try:
         raise SystemExit(play(order_count, database))
     except sqlite3.OperationalError as error:
-        raise click.ClickException(f"{database}: {error}. Name a file that can be written with --database.") from error
+        raise click.ClickException(say("demo.not_written", file=database, error=error)) from error
 
 
 @click.command()
@@ -111,7 +112,7 @@ def sandbox(
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
-        raise click.UsageError("--listen takes ADDRESS:PORT, for example 127.0.0.1:8443")
+        raise click.UsageError(say("sandbox.listen"))
     options = Options(
         cooldown_seconds=cooldown,
         cooldown_scope=CooldownScope(cooldown_scope),
@@ -121,11 +122,12 @@ def sandbox(
     )
     world, host = World.default(seed=seed, options=options), host.strip("[]")
     try:
-        serve(world, directory=directory, host=host, port=int(port), names=names)
+        serve(world, directory=directory, host=host, port=int(port), names=names, over=say("sandbox.over"))
     except CannotListen as error:
-        raise click.ClickException(str(error)) from error
+        is_taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+        raise click.ClickException(say("sandbox.taken", address=listen) if is_taken else str(error)) from error
     except OSError as error:
-        raise click.ClickException(f"{error}. Name a folder that can be written with --directory.") from error
+        raise click.ClickException(say("sandbox.not_written", error=error)) from error
 
 
 COMMANDS = (run, demo, sandbox)

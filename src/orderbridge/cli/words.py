@@ -1,5 +1,10 @@
-"""`--help` in the language of the process: click's own words, and what each option is for."""
+"""What click says, in the language of the process: `--help`, what each option is for, and what was typed wrong.
 
+The words are found by click's English, which stands in sentences.toml as click writes it. What arguments are called
+(KEY, FILE) is a name, the same in both languages, as the options and the columns are.
+"""
+
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -8,11 +13,39 @@ import click
 from orderbridge.texts import SENTENCES, say, spoken
 
 _KEYS = {said["en"]: key for key, said in SENTENCES.items() if key.startswith(("options.", "headings."))}
+_TYPE = re.compile(r" ([A-Z ]+)$")  # behind an option's names: the kind of value that it takes
 
 
 def in_words(english: str) -> str:
     """The same in the language of the process; what has no sentence stays as it is."""
     return say(_KEYS[english]) if english in _KEYS else english
+
+
+def show(error: click.ClickException) -> None:
+    """Tell what was typed wrong."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()  # it is the help
+        return
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(error.ctx.get_usage(), err=True)
+        click.echo(say("click.help", command=error.ctx.command_path) + "\n", err=True)
+    click.echo(say("click.error", message=_mistake(error.format_message())), err=True)
+
+
+def _mistake(english: str) -> str:
+    """One of click's sentences, whose {message} may be another one. A sentence of ours comes as it should be read."""
+    if spoken() == "en":
+        return english
+    for key, said in SENTENCES.items():
+        if key.startswith("click.") and (found := _pattern(said["en"]).fullmatch(english)):
+            facts = found.groupdict()
+            return say(key, **facts | ({"message": _mistake(facts["message"])} if "message" in facts else {}))
+    return english
+
+
+def _pattern(sentence: str) -> re.Pattern[str]:
+    """What such a sentence looks like with its facts in it."""
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+?)", re.escape(sentence)), re.DOTALL)
 
 
 class _Formatter(click.HelpFormatter):
@@ -25,7 +58,10 @@ class _Formatter(click.HelpFormatter):
             yield
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        super().write_dl([(name, _translated(text)) for name, text in rows], col_max, col_spacing)
+        translated = [
+            (_TYPE.sub(lambda found: f" {in_words(found[1])}", name), _translated(text)) for name, text in rows
+        ]
+        super().write_dl(translated, col_max, col_spacing)
 
 
 def _translated(text: str) -> str:

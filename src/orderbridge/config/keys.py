@@ -264,7 +264,7 @@ class Web(_Table):
     def _check_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if not HOST_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no host name; write it without a port, like 'kasa-pc'")
+                raise ValueError(say("config.host_name", value=repr(name)))
         return tuple(name.lower() for name in value)
 
 

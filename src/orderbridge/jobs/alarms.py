@@ -23,7 +23,7 @@ from orderbridge.jobs.command import Command
 from orderbridge.rules.edges import MOST_ALIKE, Edges, Event, Key, Kind, Rank, alike
 from orderbridge.rules.problems import Problem, Severity
 from orderbridge.store.workers import detached
-from orderbridge.texts import problem_text
+from orderbridge.texts import problem_text, say
 
 MOST_WAITING = 200  # events; of more the oldest go, and that is told
 AGAIN_S, LONGEST_S = 60.0, 3600.0  # after one that failed; it doubles
@@ -67,7 +67,7 @@ class Alarms:
         if (lost := len(self._waiting) - MOST_WAITING) > 0:
             for _ in range(lost):
                 self._waiting.popleft()
-            _log.error("alarm.dropped", count=lost, reason="the command of [alarms] is slower than the events")
+            _log.error("alarm.dropped", count=lost, reason=say("log.alarms_slow"))
         if self._waiting and self._teller is None:
             self._teller = asyncio.create_task(self._tell())
 

@@ -10,6 +10,8 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from orderbridge.texts import say
+
 NOT_ITS_BUSINESS = ("ORDERBRIDGE_", "NOTIFY_SOCKET", "WATCHDOG_", "CREDENTIALS_DIRECTORY", "LISTEN_", "JOURNAL_STREAM")
 
 
@@ -25,7 +27,7 @@ class Command:
     def run(self, arguments: Sequence[str], document: bytes) -> str | None:
         """None when it went well, else what went wrong, in a few words. Never raises for what the command does."""
         if self._ends():
-            return "not started: the program ends"
+            return say("log.command_stopping")
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the technician's own words
                 [*self._words, *arguments],
@@ -36,7 +38,7 @@ class Command:
                 env=_environment(os.environ),
             )
         except (OSError, ValueError) as error:
-            return f"not started: {getattr(error, 'strerror', None) or type(error).__name__}"
+            return say("log.command_not_started", error=getattr(error, "strerror", None) or type(error).__name__)
         if self._ends():  # meanwhile
             self.end()
         return self._ended(self._process, document)
@@ -52,10 +54,10 @@ class Command:
             process.wait()
             self._process = None
         if late:
-            return f"killed: not done after {self._timeout_s:g} s"
+            return say("log.command_late", seconds=f"{self._timeout_s:g}")
         if process.returncode < 0:
-            return f"ended by signal {-process.returncode}"
-        return None if process.returncode == 0 else f"exit code {process.returncode}"
+            return say("log.command_signal", number=-process.returncode)
+        return None if process.returncode == 0 else say("log.command_code", code=process.returncode)
 
     def _ends(self) -> bool:
         return self._is_over

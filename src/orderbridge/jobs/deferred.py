@@ -15,6 +15,7 @@ from orderbridge.jobs.verdicts import about
 from orderbridge.model import OutboxRow
 from orderbridge.rules.queue import Queue
 from orderbridge.store.failures import is_broken, is_refusal
+from orderbridge.texts import say
 
 STUCK_S = 0.5  # between two tries to write a row that a till holds
 REFUSED_S = 60.0  # between two tries to write a row that a trigger or a constraint refuses, or a broken trigger
@@ -101,6 +102,5 @@ def _name(error: Exception | None) -> str:
 
 
 def _tell_refused(row_id: int, error: Exception | None, row: OutboxRow | None) -> None:
-    said = "A trigger or a constraint on delivery_actions refuses what orderbridge writes: correct it."
     facts = {} if row is None else about(row)
-    _log.error("action.database_refused", id=row_id, error=_name(error), remedy=said, **facts)
+    _log.error("action.database_refused", id=row_id, error=_name(error), remedy=say("log.actions_trigger"), **facts)

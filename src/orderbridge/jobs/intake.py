@@ -40,14 +40,11 @@ from orderbridge.rules.intake import Sorted
 from orderbridge.store import orders, quarantine, reference
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy, is_refusal, remedy
+from orderbridge.texts import say
 
 CHUNK = 100  # orders in one transaction, where a POS that writes waits for it
 SERVER_CHUNK = 250  # where it waits for rows only
 CHUNK_BYTES = 1024 * 1024  # of their documents: as text and as values they are many times that
-CUT_REMEDY = (
-    "What such a list lacks proves nothing, so unanswered actions may stay unclear. Set marketplace.list_limit to the "
-    "number of orders that the service lists at most."
-)
 
 T = TypeVar("T")
 _Some = TypeVar("_Some")
@@ -135,7 +132,7 @@ class Intake:
     def _is_whole(self, documents: Sequence[Document], asked: int | None) -> bool:
         if rules.is_cut(documents, self._list_limit) and not self._is_cut:
             self._is_cut = True
-            self._log.warning("poll.list_may_be_cut", orders=len(documents), remedy=CUT_REMEDY)
+            self._log.warning("poll.list_may_be_cut", orders=len(documents), remedy=say("log.list_cut"))
         return rules.is_whole(documents, asked=asked, list_limit=self._list_limit)
 
     async def _sort(self, answer: Answer) -> Sorted:
@@ -215,8 +212,7 @@ class Intake:
             and await self._insert_unaccepted(order)
         ):
             name = type(error.orig).__name__
-            accept = "It is stored and not accepted: accept it at the till. A trigger on delivery_actions refuses it."
-            self._log.error("order.auto_accept_refused", payment_key=key, error=name, remedy=accept)
+            self._log.error("order.auto_accept_refused", payment_key=key, error=name, remedy=say("log.not_accepted"))
             return True
         if not is_refusal(error):  # the database's trouble, not the order's: the next poll delivers it again
             self._tell(key, "order.not_stored", error)

@@ -23,6 +23,7 @@ from orderbridge.model import Document
 from orderbridge.rules.problems import Code
 from orderbridge.store import journal
 from orderbridge.store.workers import Workers
+from orderbridge.texts import say
 
 WITHIN_S = 3.0  # for so long an acknowledgement, which has 8 s in all, waits for its line
 MOST_WAITING = 8 * 1024 * 1024  # bytes of documents that could not be written
@@ -124,7 +125,7 @@ class Journal:
 
     def _give_up(self, batch: _Batch) -> None:
         if not batch.done.done():
-            self._failed("it takes too long")
+            self._failed(say("log.journal_slow"))
             self._set_done(batch)
 
     @staticmethod

@@ -67,7 +67,7 @@ class Outcomes:
         before = {one.code for one in result.claim.history}
         again = attempt is None or attempt.outcome == Outcome.NOT_SENT or attempt.code in before
         told = _log.debug if again else _log.info
-        at = decision.at.isoformat() if isinstance(decision, RetryAt) else "after the next poll"
+        at = decision.at.isoformat() if isinstance(decision, RetryAt) else "next_poll"
         told("action.waits", id=row.id, action=row.action, code=decision.code, again=at, **about(row))
 
 

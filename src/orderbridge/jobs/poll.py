@@ -126,7 +126,7 @@ class Poller:
             good = Success(self._who, self._clock.now(), next_poll, listened, counts.not_stored, self._not_written())
         else:
             counts.result = PART
-            await self._note_state("failing", "list_too_large: asked for by status", "list_too_large")
+            await self._note_state("failing", f"list_too_large: {say('log.by_status')}", "list_too_large")
         counts.again_in = max(self._slot(), 0.0)
         self._tell(counts, answered)
         return good
@@ -282,8 +282,7 @@ def _tell_change(change: Change) -> None:
     if not change.grouped:
         _log.info("cooldown.own", **facts)
     elif change.is_new:
-        whose = "the address that calls" if change.by_address else "the application (app_secret_key)"
-        cause = f"their polls are answered 429 although each keeps its cooldown: it seems to be that of {whose}"
+        cause = say("log.cooldown_of_address" if change.by_address else "log.cooldown_of_application")
         remedy = say("poll.shared_cooldown")
         _log.error("cooldown.shared", **facts, cause=cause, remedy=remedy)
     else:

@@ -29,6 +29,7 @@ from orderbridge.marketplace.schema import read_listing
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, CancelReason, Document, Grant, Restaurant, Token, Variables
 from orderbridge.net.http import Answer, Wire
+from orderbridge.texts import say
 
 SMALL_BODY = 64 * 1024  # bytes; taken apart in a millisecond or two, and most lists are empty
 LIST = "/orders/get-current"
@@ -262,5 +263,5 @@ def _menu_text(answer: Answer) -> str:
 def _in_path(key: str) -> str:
     """An id as one segment of the path, whatever it holds; a dot too, because `..` would climb."""
     if not key:
-        raise Refused("bad_url_id", "the id is empty")
+        raise Refused("bad_url_id", say("net.no_id"))
     return quote(key, safe="", errors="replace").replace(".", "%2E")

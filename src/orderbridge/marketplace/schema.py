@@ -17,6 +17,7 @@ from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_member
 from orderbridge.marketplace.seen import Seen
 from orderbridge.marketplace.sums import mismatches
 from orderbridge.model import Document, Order
+from orderbridge.texts import say
 
 _BEGINNING = 1024  # bytes of a body that tell whether it begins an object
 _COUNTED = {"foods", "foods.option_groups", "foods.option_groups.options"}
@@ -41,7 +42,7 @@ def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]
         raise _malformed_list(broken, http_status)
     documents = judge(http_status, members)
     if not isinstance(documents, tuple):
-        raise _malformed_list("data is no list", http_status)
+        raise _malformed_list(say("net.no_list"), http_status)
     return documents
 
 

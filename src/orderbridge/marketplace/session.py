@@ -38,6 +38,7 @@ import structlog
 from orderbridge.clock import Clock
 from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, RateLimited, Refused, Unauthorized
 from orderbridge.model import Outcome, Token
+from orderbridge.texts import say
 
 MOST_REFUSED_CALLS = 1000  # that are remembered
 MOST_DEATHS = 20  # that are remembered, of the last
@@ -224,7 +225,9 @@ class Session:
         wait = self._login_at - self._clock.monotonic()
         if wait > 0:
             raise (
-                self._refused_until_then() if self._credentials_refused else NotSent("login_failed", "login: it waits")
+                self._refused_until_then()
+                if self._credentials_refused
+                else NotSent("login_failed", say("net.login_waits"))
             )
         try:
             token = await self._obtain()

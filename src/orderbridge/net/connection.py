@@ -16,6 +16,7 @@ from typing import Final, cast
 import h11
 
 from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.texts import say
 
 HEAD_LIMIT: Final = 100 * 1024  # bytes of an answer's status line and headers
 _AHEAD_LIMIT: Final = 128 * 1024  # bytes that came and were not read yet; more waits with the system
@@ -95,7 +96,7 @@ class Connection(asyncio.Protocol):
         except h11.LocalProtocolError as error:  # without its text: that quotes a header
             raise NotSent("bad_request", type(error).__name__) from None
         if self._is_over or self.transport.is_closing():
-            raise NotSent("unreachable", "closed before it was asked")
+            raise NotSent("unreachable", say("net.closed_before"))
         self._is_asking = trail.left = True
         self.transport.write(words)
         while True:

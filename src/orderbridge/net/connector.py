@@ -10,6 +10,7 @@ from orderbridge.errors import MarketplaceError, NotSent
 from orderbridge.net.certificate import fault, shown_by
 from orderbridge.net.connection import Connection, Trail, describe
 from orderbridge.net.proxies import Proxy
+from orderbridge.texts import say
 
 _TUNNEL_MADE: Final = 2  # any 2xx
 _NEXT_ADDRESS_S: Final = 0.25  # RFC 8305: an address that stays silent does not hold up the next one
@@ -78,7 +79,7 @@ async def _secured(
     except (OSError, ValueError) as error:
         raise NotSent("tls_failed", describe(error), reason=fault(error)) from None
     if transport is None:  # it was closed meanwhile
-        raise NotSent("tls_failed", "closed in the handshake")
+        raise NotSent("tls_failed", say("net.closed_in_handshake"))
     inner.connection_made(transport)
     return inner
 
@@ -91,10 +92,10 @@ async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> Non
     try:
         status, _ = await between.ask("CONNECT", target.encode(), headers, b"", Trail())
     except MarketplaceError as error:
-        raise NotSent("unreachable", f"proxy: {error.detail}") from None
+        raise NotSent("unreachable", say("net.proxy", detail=error.detail)) from None
     if status // 100 != _TUNNEL_MADE:
         password = "proxy_password" if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED else ""
-        raise NotSent("proxy_refused", f"the proxy answered {status}", reason=password)
+        raise NotSent("proxy_refused", say("net.proxy_answered", status=status), reason=password)
 
 
 # ---- TCP

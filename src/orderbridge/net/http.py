@@ -19,6 +19,7 @@ import httpx
 from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.net.connection import Trail
 from orderbridge.net.pool import Connections, tls_context
+from orderbridge.texts import say
 
 MOST_LOGINS: Final = 8
 _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
@@ -82,9 +83,9 @@ class Wire:
         """
         total_s = self._timeout_s if timeout_s is None else timeout_s
         if total_s <= 0:
-            raise NotSent("connect_timeout", "no time was left")
+            raise NotSent("connect_timeout", say("net.no_time"))
         if self._closed:
-            raise NotSent("closed", "this program is stopping")
+            raise NotSent("closed", say("net.stopping"))
         trail = Trail(left=True)  # unless our own connections say otherwise
         try:
             request = httpx.Request(
@@ -133,16 +134,16 @@ async def _read_body(response: httpx.Response) -> bytes:
     """The body, unpacked here and piece by piece: httpx would unpack a chunk whole, however large it becomes."""
     status, packed = response.status_code, response.headers.get("content-encoding", "").strip().lower()
     if packed not in ("gzip", "x-gzip", "identity", ""):
-        raise UnknownOutcome("broken_answer", "packed in a way that was not asked for", http_status=status)
+        raise UnknownOutcome("broken_answer", say("net.packed"), http_status=status)
     unpacker = zlib.decompressobj(wbits=_GZIP) if packed.endswith("gzip") else None
     body = bytearray()
     async for chunk in cast("httpx.AsyncByteStream", response.stream):
         for piece in (chunk,) if unpacker is None else _unpacked(chunk, unpacker):
             body += piece
             if len(body) > _BODY_LIMIT:
-                raise UnknownOutcome("body_too_large", "more than 32 MB", http_status=status)
+                raise UnknownOutcome("body_too_large", say("net.too_large"), http_status=status)
     if unpacker is not None and body and not unpacker.eof:
-        raise UnknownOutcome("broken_answer", "the packed body is cut off", http_status=status)
+        raise UnknownOutcome("broken_answer", say("net.cut_off"), http_status=status)
     return bytes(body)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from orderbridge.texts import say
+
 _PROXIES = ("HTTPS_PROXY", "ALL_PROXY")
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _PORTS = {"http": 80, "https": 443}
@@ -30,7 +32,7 @@ class Proxy:
     def __str__(self) -> str:
         """What `check` and an error say."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port} from {self.variable}"
+        return say("net.proxy_from", proxy=f"{host}:{self.port}", variable=self.variable)
 
 
 def proxy_for(host: str, port: int = HTTPS_PORT, *, environ: Mapping[str, str] = os.environ) -> Proxy | None:
@@ -62,7 +64,7 @@ def _proxy(variable: str, value: str) -> Proxy:
     except ValueError:  # it would quote the value, which may hold a password
         host = port = None
     if not host or port is None or parts.scheme not in _PORTS:
-        raise ValueError(f"{variable} names no proxy that can be used; write http://host:port")
+        raise ValueError(say("net.no_proxy", variable=variable))
     return Proxy(host, port, parts.scheme == "https", _authorization(parts), variable)
 
 

@@ -16,6 +16,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from orderbridge.texts import say
+
 ALIVE = "alive"
 ANSWER_S = 5.0  # for an answer, on a busy machine
 AGAIN_S = 2.0  # between two tries to get a name that another daemon has
@@ -48,7 +50,7 @@ class Pulse:
         if self._ended or not self._by:
             return None
         part, by = min(self._by.items(), key=lambda item: item[1])
-        return f"{part} is overdue by {now - by:.0f} s" if by < now else None
+        return say("liveness.overdue", part=part, seconds=f"{now - by:.0f}") if by < now else None
 
 
 def name_of(config_file: Path | None) -> str:
@@ -73,10 +75,10 @@ def ask(name: str) -> str:
             while more := line.recv(4096):
                 said += more
         except TimeoutError:
-            return f"hung: no answer within {ANSWER_S:.0f} s"
+            return f"hung: {say('liveness.no_answer', seconds=f'{ANSWER_S:.0f}')}"
         except OSError as error:
             return f"dead: {error.strerror or error}"
-    return said.decode(errors="replace").strip() or "dead: it ended while it was asked"
+    return said.decode(errors="replace").strip() or f"dead: {say('liveness.ended')}"
 
 
 async def answer(name: str, say: Callable[[], str]) -> None:

@@ -21,6 +21,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from orderbridge.hiding import HIDDEN, without_secrets
 from orderbridge.observe.systemd import PRIORITIES, is_journal
+from orderbridge.texts import say
 
 PRIVATE = re.compile(r"secret|token|password|authorization|phone|address|customer|note|payload", re.IGNORECASE)
 BREAKS_A_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # surrogates break the encoding
@@ -35,7 +36,7 @@ class _Handler(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Say that a line could not be written. logging's own answer prints what was to be hidden."""
         with contextlib.suppress(OSError, ValueError):  # the stream may be what is broken
-            self.stream.write(f"A log line of {record.name} could not be written.\n")
+            self.stream.write(say("log.not_written", name=record.name) + "\n")
 
 
 def configure(

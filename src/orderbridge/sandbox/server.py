@@ -214,19 +214,20 @@ def serve(
     port: int = DEFAULT_PORT,
     names: tuple[str, ...] = (),
     say: Callable[[str], None] = print,
+    over: str = "The sandbox has stopped.",
 ) -> None:
     """Run the sandbox until SIGINT or SIGTERM (main thread only), telling a developer what is needed to use it.
 
-    `names` are further host names for the certificate. Raises CannotListen.
+    `names` are further host names for the certificate, `over` the last words. Raises CannotListen.
     """
     world = world or World.default(tell=say)
     own_name = (host,) if host not in (*LOCAL_NAMES, "0.0.0.0", "::") else ()  # noqa: S104 - compared, not bound
     sandbox = Sandbox(world, directory=directory, host=host, port=port, names=LOCAL_NAMES + own_name + names)
-    with _signals() as over, sandbox:
+    with _signals() as ended, sandbox:
         for line in introduction(sandbox):
             say(line)
-        over.wait()
-    say("The sandbox has stopped.")
+        ended.wait()
+    say(over)
 
 
 def introduction(sandbox: Sandbox) -> list[str]:

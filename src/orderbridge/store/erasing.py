@@ -16,6 +16,7 @@ from orderbridge.store.locks import free_orders
 from orderbridge.store.orders import batches
 from orderbridge.store.retention import blank_order
 from orderbridge.store.tables import orders, quarantine
+from orderbridge.texts import say
 
 SUBSCRIBER = 10  # digits that tell one subscriber from another
 LEAST = 7  # fewer digits would mean half a town
@@ -108,6 +109,6 @@ def scrub(engine: Engine) -> None:
         cursor.execute("PRAGMA secure_delete = ON")
         cursor.execute("VACUUM")
         if cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-            raise TimeoutError("database is read")
+            raise TimeoutError(say("log.is_read"))
     finally:
         pooled.close()

@@ -2,18 +2,12 @@
 
 from orderbridge.store.dialects import of
 from orderbridge.store.tables import ASKED, SCHEMA_VERSION_TABLE, metadata, tokens
+from orderbridge.texts import say
 
 INSERTED = (*ASKED, "withdraw")
 ALL = (*sorted(metadata.tables), SCHEMA_VERSION_TABLE)  # tables and views
 READ = tuple(name for name in ALL if name != tokens.name)
 UPDATED = {"delivery_actions": ("withdraw",), "delivery_orders": ("pos_revision", "pos_reference", "pos_total")}
-
-WITHOUT_ROLES = (
-    "-- SQLite has no users and no roles: whoever may write the file may write every column of it.",
-    "-- Let only the POS and orderbridge write the file, and let the POS write only these columns:",
-    f"-- INSERT into delivery_actions: {', '.join(INSERTED)}",
-    *(f"-- UPDATE of {table}: {', '.join(columns)}" for table, columns in UPDATED.items()),
-)
 
 
 def statements(dialect: str, role: str, place: str | None) -> tuple[str, ...]:
@@ -23,7 +17,11 @@ def statements(dialect: str, role: str, place: str | None) -> tuple[str, ...]:
 
 def _on_tables(who: str | None, where: str = "", *, insert_columns: bool = True) -> tuple[str, ...]:
     if who is None:
-        return WITHOUT_ROLES
+        return (
+            *(f"-- {line}" for line in say("grants.without_roles").splitlines()),
+            f"-- INSERT delivery_actions: {', '.join(INSERTED)}",
+            *(f"-- UPDATE {table}: {', '.join(columns)}" for table, columns in UPDATED.items()),
+        )
     columns = f" ({', '.join(INSERTED)})" if insert_columns else ""
     return (
         *(f"GRANT SELECT ON {where}{name} TO {who};" for name in READ),

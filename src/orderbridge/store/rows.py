@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Dialect, Table, Update, insert
 from sqlalchemy.exc import IntegrityError
 
 from orderbridge.store.dialects import of
+from orderbridge.texts import say
 
 MANY = 20  # rows from which on the short way is worth it
 
@@ -66,4 +67,4 @@ def update_one(connection: Connection, statement: Update) -> None:
 
 def left_out(statement: str) -> IntegrityError:
     """What is raised then."""
-    return IntegrityError(statement, None, LeftOut("a trigger left a row out"))
+    return IntegrityError(statement, None, LeftOut(say("log.left_out")))

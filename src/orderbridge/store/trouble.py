@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import structlog
 
+from orderbridge.texts import say
+
 TELL_WAIT_S = 1.0  # a unit of work takes milliseconds; this one has waited for somebody
 TELL_AGAIN_S = 60.0  # a POS that makes us wait all day is told once a minute
 SLOW_S = 2.0  # nobody's transaction takes so long
@@ -73,4 +75,4 @@ class Trouble:
             self._slow.append((now, seconds))
         if seconds >= TELL_WAIT_S and now >= self._waited_until:
             self._waited_until = now + TELL_AGAIN_S
-            _log.warning("database.waited", seconds=round(seconds, 1), remedy="POS transactions should be short.")
+            _log.warning("database.waited", seconds=round(seconds, 1), remedy=say("log.short_transactions"))
