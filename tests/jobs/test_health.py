@@ -86,6 +86,24 @@ async def test_a_poll_that_is_answered_with_an_error_is_a_problem_until_the_next
     assert open_codes(shop) == []
 
 
+@pytest.mark.parametrize("status", [500, 502, 429, 404])
+async def test_where_everything_is_answered_with_an_error_that_is_the_one_problem_and_what_failed_is_told_after_it(
+    status: int, shop: Shop
+):
+    orders = [await shop.taken_in() for _ in range(3)]
+    take_over(shop)
+    shop.world.faults.add(Fault(status=status, times=None))
+    row = shop.act("accept", orders[0])
+    shop.act("cancel", orders[1])
+    assert (await shop.verdict(row))["state"] in {"failed", "expired"}
+    code = "cooldown_taken" if status == 429 else "poll_failing"
+    unanswered = ("unanswered", orders[2].key)
+    assert set(open_codes(shop)) == {unanswered, (code, "kadikoy")}, "a till could have answered it"
+    shop.world.faults.clear()
+    await shop.poll()
+    assert {unanswered, ("accept_failed", orders[0].key)} <= set(open_codes(shop))
+
+
 async def test_a_line_on_which_nothing_answers_is_one_problem_whoever_waits_behind_it(shop: Shop):
     await shop.taken_in()
     take_over(shop)

@@ -135,8 +135,14 @@ async def test_what_cannot_even_be_shown_is_left_to_the_service_and_kept_in_quar
         "resolved_utc": None,
     }
     assert told(lines, "order.update_refused", "order.quarantined") == ["order.update_refused", "order.quarantined"]
+    await asyncio.sleep(200)
+    await shop.poll()
+    assert open_codes(shop) == [("contents_outdated", order.key)], (
+        "one cause: whether it waits for an answer is not known"
+    )
     allow(shop)
     await shop.poll()
+    assert open_codes(shop) == []
     assert (shop.order(order)["status"], order.acknowledged) == ("CANCELED", True)
     assert shop.one("SELECT resolved_utc FROM delivery_quarantine")["resolved_utc"] is not None
 

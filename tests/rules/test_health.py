@@ -206,6 +206,39 @@ def test_what_waits_behind_an_account_that_is_cut_off_is_no_problem_of_its_own(c
     assert behind == {(code, one.code) for code in (Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED)}
 
 
+@pytest.mark.parametrize("error, code", [("service_error", Code.POLL_FAILING), ("rate_limited", Code.COOLDOWN_TAKEN)])
+def test_what_has_failed_since_the_last_good_poll_is_behind_a_service_that_gives_no_list(error: str, code: Code):
+    failing = replace(WELL, state="failing", last_error=error, last_poll_ok_utc=OLD)
+
+    def failed(at: datetime) -> dict[str, Any]:
+        accept = received(account="kadikoy", accept=ActionState.FAILED, accept_ended_utc=at)
+        return {"received": accept, "unknown_outcomes": ((17, at, "kadikoy"),)}
+
+    waiting = {"accounts": (failing,), "unacknowledged": (("kadikoy", 50, OLD),)}
+    assert [one for one, *_ in found(**waiting, **failed(NOW))] == [code]
+    before = {one for one, *_ in found(**waiting, **failed(OLD - MINUTE))}
+    assert before == {code, Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}
+    never = replace(failing, last_poll_ok_utc=None)
+    assert [one for one, *_ in found(accounts=(never,), **failed(OLD))] == [code]
+
+
+def test_an_order_that_a_till_could_answer_is_its_own_cause_whatever_the_service_does():
+    failing = replace(WELL, state="failing", last_poll_ok_utc=OLD)
+    assert {code for code, *_ in found(accounts=(failing,), received=received(account="kadikoy"))} == {
+        Code.POLL_FAILING,
+        Code.UNANSWERED,
+    }
+
+
+def test_an_order_of_which_the_database_takes_no_news_is_that_and_nothing_else():
+    facts = {"refused": (("k", OLD),), "outdated": (("k", NOW),)}
+    for accept in (None, ActionState.FAILED):
+        waiting = received(accept=accept, accept_ended_utc=NOW)
+        assert found(received=waiting, **facts) == [(Code.CONTENTS_OUTDATED, "k", Severity.SEVERE)]
+    assert len(found(received=received(payment_key="other"), **facts)) == 2
+    assert len(found(received=received(), outdated=facts["outdated"])) == 2, "its status is known"
+
+
 def test_another_accounts_orders_are_not_behind_it():
     facts = Facts((replace(WELL, name="moda", state="login_refused"),), **ALL_WAITING)
     assert {one.code for one in problems(facts, LIMITS, NOW)} == {
@@ -274,7 +307,7 @@ def test_what_an_account_noted_before_it_stopped_polling_says_nothing() -> None:
         ({"accounts": (replace(WELL, not_stored=2),)}, (Code.NOT_STORED, "kadikoy", Severity.SEVERE)),
         ({"accounts": (replace(WELL, not_written=2),)}, (Code.NOT_WRITTEN, "", Severity.SEVERE)),
         ({"outdated": (("k", OLD),)}, (Code.CONTENTS_OUTDATED, "k", Severity.SEVERE)),
-        ({"unknown_outcomes": ((17, OLD),)}, (Code.OUTCOME_UNKNOWN, "17", Severity.WARNING)),
+        ({"unknown_outcomes": ((17, OLD, None),)}, (Code.OUTCOME_UNKNOWN, "17", Severity.WARNING)),
         ({"quarantined": Pile(2, OLD)}, (Code.QUARANTINED, "", Severity.WARNING)),
         ({"unsafe": "Set it to 1."}, (Code.NOT_DURABLE, "", Severity.SEVERE)),
         ({"unacknowledged": (("kadikoy", 2, OLD),)}, (Code.NOT_ACKNOWLEDGED, "kadikoy", Severity.SEVERE)),

@@ -53,7 +53,7 @@ def test_the_newest_accept_of_each_order_counts(database, pos):
     put_action(pos, payment_key=KEY, state="pending")
     put_action(pos, "complete", payment_key=KEY)
     put_action(pos, payment_key=OTHER, state="failed", finished_utc=ago(1))
-    found = database.read_now(lambda tx: health.newest_accepts(tx, [KEY, OTHER, key(1)]))
+    found = database.read_now(lambda tx: health.newest_answers(tx, [KEY, OTHER, key(1)]))
     assert {name: row.state for name, row in found.items()} == {KEY: "pending", OTHER: "failed"}
 
 
@@ -119,7 +119,7 @@ UNKNOWN = {"state": "failed", "error_code": "outcome_unknown", "finished_utc": a
 
 
 def unknown(database: Database) -> list[int]:
-    return [row_id for row_id, _ in database.read_now(lambda tx: health.unknown_outcomes(tx, NOW))]
+    return [row_id for row_id, *_ in database.read_now(lambda tx: health.unknown_outcomes(tx, NOW))]
 
 
 @pytest.mark.parametrize(
@@ -169,27 +169,35 @@ def test_news_of_the_order_end_the_doubt(columns, told, database, pos):
     assert unknown(database) == ([row] if told else [])
 
 
-def put_document(pos: Pos, number: int, resolved: str | None = None) -> None:
-    put(
-        pos,
-        "delivery_quarantine",
-        account="kadikoy",
-        payload="?",
-        payload_hash=str(number),
-        reason="not_json",
-        first_seen_utc=ago(number),
-        last_seen_utc=ago(0),
-        resolved_utc=resolved,
-    )
+def put_document(pos: Pos, number: int, resolved: str | None = None, **columns: object) -> None:
+    document = {
+        "account": "kadikoy",
+        "payload": "?",
+        "payload_hash": str(number),
+        "reason": "not_json",
+        "first_seen_utc": ago(number),
+        "last_seen_utc": ago(0),
+        "resolved_utc": resolved,
+    }
+    put(pos, "delivery_quarantine", **document | columns)
 
 
 def test_documents_in_quarantine_are_counted_from_the_oldest(database, pos):
-    assert database.read_now(health.quarantined) == (0, None)
+    assert database.read_now(health.quarantined) == ((0, None), [])
     put_document(pos, 9, resolved=ago(1))
     put_document(pos, 5)
     put_document(pos, 3)
-    count, oldest = database.read_now(health.quarantined)
+    (count, oldest), _ = database.read_now(health.quarantined)
     assert (count, time_text(oldest)) == (2, ago(5))
+
+
+def test_news_of_a_known_order_that_were_refused_are_no_document_of_the_pile(database, pos):
+    put_order(pos)
+    put_document(pos, 5, payment_key=KEY, reason="database_refused")
+    put_document(pos, 4, payment_key=KEY, reason="database_refused")
+    put_document(pos, 3, payment_key=OTHER, reason="database_refused")
+    (count, _), ((known, since),) = database.read_now(health.quarantined)
+    assert (count, known, time_text(since)) == (1, KEY, ago(5))
 
 
 def test_the_accounts_of_the_configuration_are_looked_at_and_no_others(database, pos):

@@ -196,7 +196,7 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     ),
     "health.polling": lambda tx: health.polling(tx, [FINGERPRINT]),
     "health.received": lambda tx: health.received(tx, NOW),
-    "health.newest_accepts": lambda tx: health.newest_accepts(tx, [KEY]),
+    "health.newest_answers": lambda tx: health.newest_answers(tx, [KEY]),
     "health.not_taken_over": lambda tx: health.not_taken_over(tx, NOW),
     "health.unseen_cancellations": lambda tx: health.unseen_cancellations(tx, NOW, NOW),
     "health.outdated": lambda tx: health.outdated(tx, NOW),

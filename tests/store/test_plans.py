@@ -144,7 +144,7 @@ WORK: dict[str, Work] = {
     "retention": lambda tx: retention.blank_old(tx, OLD, before=NOW - 60 * DAY),
     "the counts of status": orders.counts,
     "health: received orders": lambda tx: health.received(tx, NOW),
-    "health: their accepts": lambda tx: health.newest_accepts(tx, SOME),
+    "health: their accepts": lambda tx: health.newest_answers(tx, SOME),
     "health: orders that no till takes over": lambda tx: health.not_taken_over(tx, NOW),
     "health: unseen cancellations": lambda tx: health.unseen_cancellations(tx, NOW, NOW),
     "health: orders whose contents are refused": lambda tx: health.outdated(tx, NOW),

@@ -110,6 +110,7 @@ def _facts(
     names = {account.fingerprint: account.name for account in settings.accounts}
     rows = health.polling(connection, names.keys())
     late, unseen = limits.not_taken_over, limits.cancellation_unseen
+    quarantined, refused = health.quarantined(connection)
     return Facts(
         accounts=tuple(Polling(name, *rows.get(fingerprint, ())) for fingerprint, name in names.items()),
         received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)),
@@ -118,8 +119,9 @@ def _facts(
         if unseen is None
         else tuple(health.unseen_cancellations(connection, now - unseen, now)),
         outdated=tuple(health.outdated(connection, now)),
+        refused=tuple(refused),
         unknown_outcomes=tuple(health.unknown_outcomes(connection, now)),
-        quarantined=Pile(*health.quarantined(connection)),
+        quarantined=Pile(*quarantined),
         unsafe=unsafe,
         unacknowledged=tuple(health.unacknowledged(connection, now - limits.not_acknowledged, now)),
         known=known,
@@ -128,7 +130,7 @@ def _facts(
 
 def _received(connection: Connection, now: datetime, zone: ZoneInfo) -> tuple[Received, ...]:
     rows = health.received(connection, now)
-    accepts = health.newest_accepts(connection, [row.payment_key for row in rows])
+    accepts = health.newest_answers(connection, [row.payment_key for row in rows])
     local_now = f"{now.astimezone(zone):%Y-%m-%d %H:%M:%S}"
     return tuple(
         Received(

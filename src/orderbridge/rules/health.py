@@ -6,11 +6,13 @@ the facts say so: nothing here remembers.
 Rules of this file:
 - One cause, one problem. An account that does not poll has one code, whatever waits behind it. An order that no till has
   taken over is not counted as unanswered, and one whose accept failed is that and nothing else.
+- A service that gives no list takes no action either: what has failed since the last good poll follows from that. An
+  order that nobody has answered yet does not: a till can, and has to.
 - What follows from another problem stands `behind` it: it neither begins nor gets worse meanwhile, and it does not end
   either, since nobody can know.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -19,6 +21,7 @@ from orderbridge.rules.problems import (
     BY_TIME_ALONE,
     CUT_OFF,
     NO_DATABASE,
+    NO_LIST,
     OF_THE_DAEMON,
     WARNINGS,
     Code,
@@ -58,6 +61,8 @@ _LINE = {*LINES.values(), Code.LINE_TLS}
 
 # What each of these is the reason for.
 _ORDERS = {Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED}
+_BY_STATUS = {Code.UNANSWERED, Code.ACCEPT_FAILED}  # what an order's stored status says
+_FAILED = {Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}  # `since` they ended
 _WITHOUT_DATABASE = _ORDERS | {
     Code.NO_GOOD_POLL,
     Code.NOT_POLLING,
@@ -102,7 +107,10 @@ class Polling:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An open order that the service shows as RECEIVED. `accept`: the state of its newest accept, and when it ended."""
+    """An open order that is stored as RECEIVED. `accept`: the state of its newest accept, and when it ended.
+
+    A cancel that is on its way counts as one: somebody has answered.
+    """
 
     payment_key: str
     received_utc: datetime
@@ -132,7 +140,10 @@ class Facts:
     outdated: tuple[
         tuple[str, datetime], ...
     ] = ()  # open orders whose newer contents the database refuses: order, since
-    unknown_outcomes: tuple[tuple[int, datetime], ...] = ()  # outbox rows of which nothing newer is known
+    refused: tuple[tuple[str, datetime], ...] = ()  # orders of which the database takes no news at all: order, since
+    unknown_outcomes: tuple[
+        tuple[int, datetime, str | None], ...
+    ] = ()  # outbox rows of which nothing newer is known: row, since, account
     quarantined: Pile = Pile()
     unsafe: str | None = None  # why nothing is acknowledged
     unacknowledged: tuple[
@@ -158,31 +169,51 @@ def problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
 
 def all_problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
     """The same with what stands behind: for who remembers what was open."""
-    found = _with_causes(list(_all(facts, limits, now)))
+    found = _with_causes(list(_all(facts, limits, now)), {key for key, _ in facts.refused})
     last = datetime.max.replace(tzinfo=now.tzinfo)
     return sorted(found, key=lambda one: (one.severity != Severity.SEVERE, one.since or last))
 
 
-def _with_causes(found: list[Problem]) -> list[Problem]:
+def _with_causes(found: list[Problem], refused: Collection[str]) -> list[Problem]:
     codes = {one.code for one in found}
     database = next((code for code in Code if code in NO_DATABASE & codes), None)
-    cut_off = {one.subject: one.code for one in found if one.code in CUT_OFF}
-    if database is None and not cut_off and not {Code.NOT_DURABLE, Code.DATABASE_RESTORED} & codes:
+    polls = {one.subject: one for one in found if one.code in CUT_OFF or one.code in NO_LIST}
+    if not (database or polls or refused or {Code.NOT_DURABLE, Code.DATABASE_RESTORED} & codes):
         return found
     restored = next((one.since for one in found if one.code == Code.DATABASE_RESTORED), None)
-    causes = [_cause(one, database, cut_off, codes) or _of_restore(one, restored) for one in found]
+    causes = [
+        _of_database(one, database)
+        or _of_polls(one, polls.get(one.account or ""))
+        or _of_order(one, refused)
+        or _of_durability(one, codes)
+        or _of_restore(one, restored)
+        for one in found
+    ]
     return [one if cause is None else replace(one, behind=cause) for one, cause in zip(found, causes, strict=True)]
 
 
-def _cause(one: Problem, database: Code | None, cut_off: Mapping[str, Code], codes: set[Code]) -> Code | None:
-    """What this one follows from."""
-    if database is not None and (one.code in _WITHOUT_DATABASE or (one.code in NO_DATABASE and one.code != database)):
-        return database
-    if one.code in _ORDERS and one.account is not None and one.account in cut_off:
-        return cut_off[one.account]
-    if one.code == Code.NOT_ACKNOWLEDGED and Code.NOT_DURABLE in codes:
-        return Code.NOT_DURABLE
-    return None
+def _of_database(one: Problem, database: Code | None) -> Code | None:
+    follows = one.code in _WITHOUT_DATABASE or (one.code in NO_DATABASE and one.code != database)
+    return database if follows else None
+
+
+def _of_polls(one: Problem, polls: Problem | None) -> Code | None:
+    """`polls`: why its account has no good one. What the service has not given, cannot be acknowledged."""
+    if polls is None:
+        return None
+    if one.code == Code.NOT_ACKNOWLEDGED or (one.code in _ORDERS and polls.code in CUT_OFF):
+        return polls.code
+    is_newer = one.since is not None and (polls.since is None or one.since > polls.since)
+    return polls.code if one.code in _FAILED and is_newer else None
+
+
+def _of_order(one: Problem, refused: Collection[str]) -> Code | None:
+    """Of an order that the database does not let us change, nobody knows whether it was answered."""
+    return Code.CONTENTS_OUTDATED if one.code in _BY_STATUS and one.subject in refused else None
+
+
+def _of_durability(one: Problem, codes: Collection[Code]) -> Code | None:
+    return Code.NOT_DURABLE if one.code == Code.NOT_ACKNOWLEDGED and Code.NOT_DURABLE in codes else None
 
 
 def _of_restore(one: Problem, restored: datetime | None) -> Code | None:
@@ -204,10 +235,10 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
         yield Problem(Code.NOT_ACKNOWLEDGED, name, since, Severity.SEVERE, count, account=name)
     for payment_key, since in facts.unseen_cancellations:
         yield Problem(Code.CANCELLATION_UNSEEN, payment_key, since, Severity.SEVERE)
-    for payment_key, since in facts.outdated:
+    for payment_key, since in dict([*facts.refused, *facts.outdated]).items():
         yield Problem(Code.CONTENTS_OUTDATED, payment_key, since, Severity.SEVERE)
-    for row_id, since in facts.unknown_outcomes:
-        yield Problem(Code.OUTCOME_UNKNOWN, str(row_id), since, Severity.WARNING)
+    for row_id, since, account in facts.unknown_outcomes:
+        yield Problem(Code.OUTCOME_UNKNOWN, str(row_id), since, Severity.WARNING, account=account)
     if facts.quarantined.count:
         yield _piled(Code.QUARANTINED, facts.quarantined)
 

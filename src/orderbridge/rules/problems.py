@@ -75,6 +75,8 @@ CUT_OFF = {
     Code.UNREACHABLE,
     Code.NOT_POLLING,
 }
+# The line is there, and the service gives it no list of orders.
+NO_LIST = {Code.POLL_FAILING, Code.COOLDOWN_TAKEN, Code.NO_GOOD_POLL}
 # What keeps the daemon from writing: no poll is made, no row is sent, and no till writes either.
 NO_DATABASE = {
     Code.DATABASE_LOST,

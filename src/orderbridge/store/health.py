@@ -11,7 +11,9 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    and_,
     bindparam,
+    case,
     exists,
     func,
     literal_column,
@@ -54,9 +56,15 @@ _RECEIVED = (
     .order_by(orders.c.changed_utc)
     .limit(MOST)
 )
-_ACCEPTS = (
+_ANSWERS = (
     select(actions.c.payment_key, actions.c.state, actions.c.finished_utc)
-    .where(actions.c.payment_key.in_(bindparam("keys", expanding=True)), actions.c.action == Action.ACCEPT)
+    .where(
+        actions.c.payment_key.in_(bindparam("keys", expanding=True)),
+        or_(
+            actions.c.action == Action.ACCEPT,
+            and_(actions.c.action == Action.CANCEL, actions.c.state.in_([ActionState.PENDING, ActionState.SENDING])),
+        ),
+    )
     .order_by(actions.c.id)
 )
 _NOT_TAKEN_OVER = _oldest(orders.c.received_utc, literal_column(NEW), orders.c.received_utc < bindparam("border"))
@@ -102,8 +110,16 @@ _moved = exists().where(
     orders.c.payment_key == actions.c.payment_key,
     or_(orders.c.changed_utc > actions.c.finished_utc, orders.c.ended_utc.is_not(None)),
 )
+_owner = select(orders.c.account).where(orders.c.payment_key == actions.c.payment_key).scalar_subquery()
 _UNKNOWN = (
-    select(actions.c.id, actions.c.finished_utc, actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id)
+    select(
+        actions.c.id,
+        actions.c.finished_utc,
+        actions.c.payment_key,
+        actions.c.restaurant_id,
+        actions.c.food_id,
+        func.coalesce(_owner, actions.c.account).label("account"),
+    )
     .where(
         literal_column(FAILED),
         actions.c.finished_utc >= bindparam("lately"),
@@ -114,7 +130,19 @@ _UNKNOWN = (
     .order_by(actions.c.finished_utc)
     .limit(MOST_TOLD)
 )
-_QUARANTINED = _oldest(quarantine.c.first_seen_utc, literal_column(UNRESOLVED))
+# News of an order that is in the tables already; what is no order of ours yet is the pile.
+_known = and_(
+    quarantine.c.reason == "database_refused",
+    exists().where(orders.c.payment_key == quarantine.c.payment_key).correlate(quarantine),
+)
+_kept = (
+    select(case((_known, quarantine.c.payment_key)).label("known"), quarantine.c.first_seen_utc.label("since"))
+    .where(literal_column(UNRESOLVED))
+    .order_by(quarantine.c.first_seen_utc)
+    .limit(MOST)
+    .subquery()
+)
+_QUARANTINED = select(_kept.c.known, func.count(), func.min(_kept.c.since)).group_by(_kept.c.known)
 
 
 def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, Sequence[Any]]:
@@ -132,11 +160,11 @@ def received(connection: Connection, now: datetime) -> Sequence[Any]:
     return connection.execute(_RECEIVED, {"lately": now - REMEMBERED}).all()
 
 
-def newest_accepts(connection: Connection, keys: Sequence[str]) -> dict[str, Any]:
-    """By order: the state and finished_utc of its newest accept."""
+def newest_answers(connection: Connection, keys: Sequence[str]) -> dict[str, Any]:
+    """By order: the state and finished_utc of its newest accept, or of a newer cancel that is on its way."""
     found: dict[str, Any] = {}
     for start in range(0, len(keys), BATCH):
-        rows = connection.execute(_ACCEPTS, {"keys": list(keys[start : start + BATCH])})
+        rows = connection.execute(_ANSWERS, {"keys": list(keys[start : start + BATCH])})
         found.update((row.payment_key, row) for row in rows)
     return found
 
@@ -164,15 +192,15 @@ def outdated(connection: Connection, now: datetime) -> list[tuple[str, datetime]
     return [(row.payment_key, row.changed_utc) for row in rows]
 
 
-def unknown_outcomes(connection: Connection, now: datetime) -> list[tuple[int, datetime]]:
-    """Rows of the last day that ended `outcome_unknown`, and nothing newer is known: id, since.
+def unknown_outcomes(connection: Connection, now: datetime) -> list[tuple[int, datetime, str | None]]:
+    """Rows of the last day that ended `outcome_unknown`, and nothing newer is known: id, since, account.
 
     Newer is a change of the order, or another row for the same order, food or restaurant that is done or waits. An accept
     is told by its order.
     """
     rows = connection.execute(_UNKNOWN, {"lately": now - REMEMBERED}).all()
     newest = _newest(connection, rows)
-    return [(row.id, row.finished_utc) for row in rows if newest.get(_subject(row), 0) <= row.id]
+    return [(row.id, row.finished_utc, row.account) for row in rows if newest.get(_subject(row), 0) <= row.id]
 
 
 def _subject(row: Any) -> tuple[str | None, str | int | None]:
@@ -200,9 +228,12 @@ def _in_order(connection: Connection, query: Any) -> Iterable[Any]:
     return connection.execute(query.order_by(actions.c.id))
 
 
-def quarantined(connection: Connection) -> Pile:
-    """Documents that are kept and could not become orders."""
-    return _pile(connection, _QUARANTINED)
+def quarantined(connection: Connection) -> tuple[Pile, list[tuple[str, datetime]]]:
+    """Documents that are kept and could not become orders; and known orders of which not even the status is taken: key, since."""
+    rows = connection.execute(_QUARANTINED).all()
+    pile = next(((count, since) for known, count, since in rows if known is None), (0, None))
+    refused = sorted((since, known) for known, _, since in rows if known is not None)
+    return pile, [(known, since) for since, known in refused[:MOST_TOLD]]
 
 
 def _pile(connection: Connection, query: Select[*tuple[Any, ...]], **values: datetime) -> Pile:

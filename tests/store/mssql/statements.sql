@@ -397,10 +397,10 @@ SELECT TOP 1000 delivery_orders.payment_key, delivery_orders.received_utc, deliv
 FROM delivery_orders
 WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND delivery_orders.status_id = :status_id_1 ORDER BY delivery_orders.changed_utc;
 
--- health.newest_accepts
+-- health.newest_answers
 SELECT delivery_actions.payment_key, delivery_actions.state, delivery_actions.finished_utc
 FROM delivery_actions
-WHERE delivery_actions.payment_key IN (:keys_1) AND delivery_actions.action = :action_1 ORDER BY delivery_actions.id;
+WHERE delivery_actions.payment_key IN (:keys_1) AND (delivery_actions.action = :action_1 OR delivery_actions.action = :action_2 AND delivery_actions.state IN (:state_1_1, :state_1_2)) ORDER BY delivery_actions.id;
 
 -- health.not_taken_over
 SELECT count(*) AS count_1, min(anon_1.since) AS min_1
@@ -423,7 +423,9 @@ WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND (delivery
 -- health.unknown_outcomes
 INSERT INTO delivery_actions (action, restaurant_id) OUTPUT inserted.id VALUES (:action, :restaurant_id);
 UPDATE delivery_actions SET state=:became, attempts=:counted, next_attempt_utc=:next_attempt_utc, http_status=:said, error_code=:code, error_text=:words, known_by=:how, finished_utc=:at WHERE state IN ('pending', 'sending') AND delivery_actions.id IN (%(wanted_1)s);
-SELECT TOP 50 delivery_actions.id, delivery_actions.finished_utc, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id
+SELECT TOP 50 delivery_actions.id, delivery_actions.finished_utc, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, coalesce((SELECT delivery_orders.account
+FROM delivery_orders
+WHERE delivery_orders.payment_key = delivery_actions.payment_key), delivery_actions.account) AS account
 FROM delivery_actions
 WHERE state = 'failed' AND delivery_actions.finished_utc >= :lately AND delivery_actions.error_code = :error_code_1 AND delivery_actions.action != :action_1 AND NOT (EXISTS (SELECT *
 FROM delivery_orders
@@ -433,10 +435,12 @@ FROM delivery_actions
 WHERE delivery_actions.id > :id_1 AND delivery_actions.state IN (:state_1_1, :state_1_2, :state_1_3) AND delivery_actions.restaurant_id IN (:restaurant_id_1_1) ORDER BY delivery_actions.id;
 
 -- health.quarantined
-SELECT count(*) AS count_1, min(anon_1.since) AS min_1
-FROM (SELECT TOP 1000 delivery_quarantine.first_seen_utc AS since
+SELECT anon_1.known, count(*) AS count_1, min(anon_1.since) AS min_1
+FROM (SELECT TOP 1000 CASE WHEN (delivery_quarantine.reason = :reason_1 AND (EXISTS (SELECT *
+FROM delivery_orders
+WHERE delivery_orders.payment_key = delivery_quarantine.payment_key))) THEN delivery_quarantine.payment_key END AS known, delivery_quarantine.first_seen_utc AS since
 FROM delivery_quarantine
-WHERE resolved_utc IS NULL ORDER BY delivery_quarantine.first_seen_utc) AS anon_1;
+WHERE resolved_utc IS NULL ORDER BY delivery_quarantine.first_seen_utc) AS anon_1 GROUP BY anon_1.known;
 
 -- health.unacknowledged
 SELECT anon_1.account, count(*) AS count_1, min(anon_1.received_utc) AS min_1
