@@ -3,10 +3,12 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from email.utils import format_datetime
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from tests.jobs.shop import Shop
 
@@ -52,6 +54,48 @@ async def test_a_database_that_takes_nothing(words: str, code: Code, shop: Shop)
     assert names(await checkup.look()) == [(code, "")]
     await shop.poll()
     assert names(await checkup.look()) == [("not_taken_over", "")]
+
+
+class Held(Exception):
+    """A server's lock timeout, as its driver tells it."""
+
+    sqlstate = "55P03"
+
+
+async def test_a_table_that_nobody_may_even_read(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    """A server's LOCK TABLE: rows that a till holds keep no look from reading."""
+    checkup = checkup_of(shop)
+    await shop.taken_in()
+
+    async def held(_: object) -> None:
+        raise OperationalError("SELECT", None, Held())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shop.database, "read", held)
+        for expected in ([], [], [("database_busy", "")]):
+            assert names(await checkup.look()) == expected
+            await asyncio.sleep(5)
+    await checkup.look()
+    assert names(await checkup.look()) == []
+
+
+async def test_a_table_into_which_nobody_may_write(shop: Shop):
+    """A new order waits for nobody's row: so the whole table is held."""
+    checkup = checkup_of(shop)
+    order = shop.place()
+    shop.database.dialect = replace(shop.database.dialect, one_writer=False)  # as on a server
+
+    def held(_: object, __: object, statement: str, *___: object) -> None:
+        if "INTO delivery_orders " in statement:
+            raise OperationalError("INSERT", None, Held())
+
+    event.listen(shop.database.engine, "before_cursor_execute", held)
+    for expected in ([], [("database_busy", "")]):
+        await shop.poll()
+        assert names(await checkup.look()) == expected
+    event.remove(shop.database.engine, "before_cursor_execute", held)
+    await shop.poll()
+    assert (order.acknowledged, names(await checkup.look())) == (True, [])
 
 
 async def test_a_till_that_does_not_let_go_is_told_after_a_while(shop: Shop):

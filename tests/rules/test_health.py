@@ -98,6 +98,14 @@ def test_an_account_has_one_code(changes: dict[str, Any], code: Code, severity: 
     assert found(accounts=(replace(WELL, **changes), replace(WELL, name="moda"))) == [(code, "kadikoy", severity)]
 
 
+@pytest.mark.parametrize("state", ["login_refused", "unreachable", "failing", "ok"])
+def test_once_the_daemon_is_silent_nobody_polls_whatever_was_wrong_before(state: str):
+    """Of another program that looks: `status` says the same as the view."""
+    last = Polling("kadikoy", state, OLD, OLD)
+    assert [code for code, *_ in found(accounts=(last,), is_silent=True)] == [Code.NOT_POLLING]
+    assert found(is_silent=True) == [], "a sign that is late, and a poll that was just made"
+
+
 def test_accounts_that_share_a_cooldown_may_wait_for_each_other():
     late = NOW - timedelta(seconds=150)
     two = [replace(WELL, name=name, last_poll_utc=late, last_poll_ok_utc=late) for name in ("a", "b")]

@@ -431,6 +431,7 @@ SESSION = {
     MARIADB: {
         "SELECT @@tx_isolation": "READ-COMMITTED",
         "SELECT @@innodb_lock_wait_timeout": 2,
+        "SELECT @@lock_wait_timeout": 2,
         "SELECT @@time_zone": "+00:00",
         "SELECT @@character_set_connection": "utf8mb4",
     },

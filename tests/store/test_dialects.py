@@ -60,6 +60,10 @@ class Refused(Exception):
         (1021, "Disk full (/tmp/x); waiting for someone to free some space", "make room"),
         ("53300", "sorry, too many clients already", "max_connections"),
         (1040, "Too many connections", "max_connections"),
+        # What PostgreSQL says to who connects has no SQLSTATE at the driver.
+        (0, "FATAL:  sorry, too many clients already", "max_connections"),
+        (0, "FATAL:  remaining connection slots are reserved for non-replication superuser", "max_connections"),
+        (0, 'FATAL:  too many connections for role "pos"', "max_connections"),
         ("25006", "cannot execute INSERT in a read-only transaction", "standby"),
         (1290, "The server is running with the --read-only option", "standby"),
         (0, "attempt to write a readonly database", "write to the file"),

@@ -4,12 +4,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, make_url
+from tests import databases
 from tests.store.samples import Pos, rows
 
 from orderbridge.store import problems
 from orderbridge.store.columns import NAME_LENGTH
 from orderbridge.store.database import Database
+from orderbridge.store.trouble import Kind
 
 SINCE = datetime(2026, 3, 1, 12, tzinfo=UTC)
 VIEW = "SELECT * FROM delivery_alarms ORDER BY code, subject"
@@ -90,9 +92,20 @@ def test_another_program_takes_over_what_the_daemon_alone_knows_while_it_lives(d
     def seen(connection: Connection) -> list[str]:
         return [one["code"] for one in problems.of_codes(connection, ["clock_wrong", "database_full"])]
 
-    assert database.read_now(seen) == [], "no sign of life"
+    assert (database.read_now(seen), database.read_now(problems.is_silent)) == ([], False), "none has ever worked"
     sign(database)
-    assert database.read_now(seen) == ["clock_wrong"]
+    assert (database.read_now(seen), database.read_now(problems.is_silent)) == (["clock_wrong"], False)
+    sign(database, -1)
+    assert (database.read_now(seen), database.read_now(problems.is_silent)) == ([], True)
+
+
+@databases.only(databases.POSTGRESQL)
+def test_who_looks_finds_that_a_server_takes_no_writes(database: Database, url: str):
+    assert database.hindrance(problems.try_to_write) is None
+    of_reader = make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
+    reader = Database(of_reader.render_as_string(hide_password=False), inline=True)
+    assert reader.hindrance(problems.try_to_write) is Kind.READ_ONLY
+    reader.close()
 
 
 def test_a_subject_is_cut_to_its_column(database: Database, pos: Pos):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from orderbridge.config import Settings
     from orderbridge.store.database import Database
+    from orderbridge.store.trouble import Kind
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -73,6 +74,7 @@ def look(context: Context) -> dict[str, Any]:
     from orderbridge.clock import SystemClock
     from orderbridge.rules.problems import Code
     from orderbridge.store import schema
+    from orderbridge.store.problems import try_to_write
 
     settings = context.settings
     now = SystemClock().now()
@@ -80,8 +82,12 @@ def look(context: Context) -> dict[str, Any]:
     try:
         database.read_now(schema.check_known)
         parts, unread = _parts(database, settings, now)
-        if any(one["code"] == Code.NOT_POLLING for one in parts["problems"]) and database.is_held():
-            parts, unread = _parts(database, settings, now, held=True)
+        # A server is asked at once; the one lock of a file is not taken from a till without need.
+        is_cheap = not database.dialect.one_writer
+        if is_cheap or any(one["code"] == Code.NOT_POLLING for one in parts["problems"]):
+            hindrance = database.hindrance(try_to_write)
+            if hindrance is not None:
+                parts, unread = _parts(database, settings, now, hindrance)
     finally:
         database.close()
     problems = parts["problems"]
@@ -107,7 +113,7 @@ def look(context: Context) -> dict[str, Any]:
 
 
 def _parts(
-    database: "Database", settings: "Settings", now: datetime, *, held: bool = False
+    database: "Database", settings: "Settings", now: datetime, hindrance: "Kind | None" = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """By name; and why one could not be read, which is none then."""
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -117,7 +123,7 @@ def _parts(
     from orderbridge.store import accounts, orders, overview, schema
 
     def problems(tx: "Connection") -> list[dict[str, Any]]:
-        found = open_problems(tx, settings, now, unsafe=database.durability.judge(tx), held=held)
+        found = open_problems(tx, settings, now, unsafe=database.durability.judge(tx), hindrance=hindrance)
         return [described(one, settings.language) for one in found]
 
     fingerprints = [account.fingerprint for account in settings.accounts]

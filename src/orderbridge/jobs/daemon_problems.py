@@ -46,6 +46,7 @@ class DaemonProblems:
         self._since: dict[tuple[Code, str], datetime] = {}  # of what was found by asking
         self._offsets: list[float] = []  # seconds by which our clock is ahead: the last two that were measured
         self._dated = float("-inf")
+        self.is_held = False  # by another program, so that the last look at health could not even read
 
     def begin(
         self,
@@ -94,7 +95,7 @@ class DaemonProblems:
 
     def _of_database(self) -> Iterable[Problem]:
         trouble = self._database.trouble
-        if (kind := trouble.kind) is not None:
+        if (kind := trouble.kind or (Kind.BUSY if self.is_held else None)) is not None:
             yield _problem(OF_TROUBLE[kind])
         if (seconds := trouble.slowest(self._clock.monotonic())) is not None:
             yield _problem(Code.DATABASE_SLOW, seconds=f"{seconds:.0f}")

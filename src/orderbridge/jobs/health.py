@@ -34,8 +34,9 @@ from orderbridge.rules.health import (
     late_after,
 )
 from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON
-from orderbridge.store import health
+from orderbridge.store import health, problems
 from orderbridge.store.database import Database, database_disk
+from orderbridge.store.failures import is_busy
 from orderbridge.store.trouble import Kind as Trouble
 from orderbridge.texts import problem_text, say
 
@@ -55,33 +56,40 @@ def open_problems(
     now: datetime,
     *,
     unsafe: str | None = None,
-    known: tuple[Problem, ...] | None = None,
-    held: bool = False,
+    hindrance: Trouble | None = None,
 ) -> list[Problem]:
-    """Everything that is wrong now. `unsafe`: why a commit is not on disk, as the database says it.
+    """Everything that is wrong now, for another program, which takes what the daemon has written down.
 
-    `known`: what only the daemon knows; None: another program asks, and takes what the daemon has written down. `held`:
-    it has found that somebody does not let go of the database, so that the daemon cannot write anything down.
+    `unsafe`: why a commit is not on disk, as the database says it. `hindrance`: what keeps this program from writing, and
+    so the daemon from writing anything down.
     """
-    known = _from_outside(connection, held) if known is None else known
-    return [one for one in looked(connection, settings, now, unsafe, known) if one.behind is None]
+    known, is_silent = _from_outside(connection, hindrance), problems.is_silent(connection)
+    found = looked(connection, settings, now, unsafe, known, is_silent=is_silent)
+    return [one for one in found if one.behind is None]
 
 
-def _from_outside(connection: Connection, held: bool) -> tuple[Problem, ...]:
+def _from_outside(connection: Connection, hindrance: Trouble | None) -> tuple[Problem, ...]:
     """What the daemon has written down, and what it could not write: of a disk that is full or read-only."""
     written = of_the_daemon(connection)
-    found = database_disk(connection) or (Trouble.BUSY if held else None)
+    found = database_disk(connection) or hindrance
     if found is None or any(one.code in NO_DATABASE for one in written):
         return written
     return (*written, Problem(OF_TROUBLE[found], "", None, Severity.SEVERE))
 
 
 def looked(
-    connection: Connection, settings: config.Settings, now: datetime, unsafe: str | None, known: tuple[Problem, ...]
+    connection: Connection,
+    settings: config.Settings,
+    now: datetime,
+    unsafe: str | None,
+    known: tuple[Problem, ...],
+    *,
+    is_silent: bool = False,
 ) -> list[Problem]:
-    """The same with what stands behind another problem: for who remembers what was open."""
+    """The same with what stands behind another problem: for who remembers what was open. `known`: to the daemon."""
     limits = thresholds(settings)
-    return all_problems(_facts(connection, settings, limits, now, unsafe, known), limits, now)
+    facts = replace(_facts(connection, settings, limits, now), unsafe=unsafe, known=known, is_silent=is_silent)
+    return all_problems(facts, limits, now)
 
 
 def thresholds(settings: config.Settings) -> Thresholds:
@@ -104,8 +112,6 @@ def _facts(
     settings: config.Settings,
     limits: Thresholds,
     now: datetime,
-    unsafe: str | None,
-    known: tuple[Problem, ...],
 ) -> Facts:
     names = {account.fingerprint: account.name for account in settings.accounts}
     rows = health.polling(connection, names.keys())
@@ -122,9 +128,7 @@ def _facts(
         refused=tuple(refused),
         unknown_outcomes=tuple(health.unknown_outcomes(connection, now)),
         quarantined=Pile(*quarantined),
-        unsafe=unsafe,
         unacknowledged=tuple(health.unacknowledged(connection, now - limits.not_acknowledged, now)),
-        known=known,
     )
 
 
@@ -311,12 +315,15 @@ class Checkup:
         now = self._clock.now()
         unsafe = self._database.durability.remedy
         try:
-            return await self._database.read(lambda tx: looked(tx, self._settings, now, unsafe, self.known.problems()))
-        except DBAPIError:
+            found = await self._database.read(lambda tx: looked(tx, self._settings, now, unsafe, self.known.problems()))
+        except DBAPIError as error:
+            self.known.is_held = is_busy(error)  # rows that somebody holds can be read: this is a whole table
             known = self.known.problems()
             before = (one for key, one in self.watch.open.items() if key not in {new.key for new in known})
             cause = next((one.code for one in known if one.code in NO_DATABASE), Code.DATABASE_FAILING)
             return [*known, *(replace(one, behind=cause) for one in before if one.code not in OF_THE_DAEMON)]
+        self.known.is_held = False
+        return found
 
 
 def _alarms(settings: config.Settings) -> "Alarms | None":

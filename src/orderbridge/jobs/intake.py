@@ -40,6 +40,7 @@ from orderbridge.rules.intake import Sorted
 from orderbridge.store import orders, quarantine, reference
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy, is_refusal, remedy
+from orderbridge.store.trouble import Kind
 from orderbridge.texts import say
 
 CHUNK = 100  # orders in one transaction, where a POS that writes waits for it
@@ -102,6 +103,7 @@ class Intake:
         )
         self._strangers: set[str] = set()
         self._told: dict[str, str] = {}  # what was said of an order, or of a document that is none
+        self._made_to_wait: DBAPIError | None = None  # a new order, by somebody who holds the table
         self._log = _log.bind(account=account.name)
 
     async def take_in(
@@ -161,9 +163,11 @@ class Intake:
     async def _store(self, answer: Answer, listed: Sorted) -> None:
         """New orders first, then the ones that changed; the rest are only acknowledged."""
         codes = await self._database.read(reference.payment_codes) if listed.new or listed.changed else {}
+        self._made_to_wait = None
         for chunk in self._chunks(listed.new):
             fresh = await self._database.apart(partial(_read, chunk, codes))
             answer.counts.new += await self._write(answer, fresh, self._deliveries.insert, self._keep_new)
+        self._tell_waiting()
         answer.counts.unchanged += len(listed.unchanged)
         for chunk in self._chunks(listed.unchanged):
             self.acknowledger.start(answer, [(d.payment_key or "", d.status_id) for d in chunk])
@@ -217,6 +221,7 @@ class Intake:
         if not is_refusal(error):  # the database's trouble, not the order's: the next poll delivers it again
             self._tell(key, "order.not_stored", error)
             answer.counts.not_stored += not is_busy(error)
+            self._made_to_wait = error if is_busy(error) else self._made_to_wait
             return False
         known = await self._database.read(lambda tx: orders.stored(tx, [key]))
         if key in known:  # another account brought it in meanwhile: the next poll sees whose it is
@@ -276,6 +281,14 @@ class Intake:
         return True
 
     # ---- telling -----------------------------------------------------------------------------------------------------
+
+    def _tell_waiting(self) -> None:
+        """Nobody can hold a row that is not there yet: who makes a new order wait holds the whole table."""
+        doing, error = f"new orders of {self._account.name}", self._made_to_wait
+        if error is None:
+            self._database.trouble.worked(doing)
+        else:
+            self._database.trouble.failed(doing, type(error.orig).__name__, remedy(error), Kind.BUSY)
 
     def _tell(self, subject: str, event: str, error: DBAPIError, **facts: str | None) -> None:
         """Say what becomes of an order when it begins, and not with each poll."""

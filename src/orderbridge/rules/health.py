@@ -150,6 +150,7 @@ class Facts:
         tuple[str, int, datetime | None], ...
     ] = ()  # for longer than the threshold: account, how many
     known: tuple[Problem, ...] = ()  # what only the daemon can know
+    is_silent: bool = False  # another program looks, and no daemon has given a sign of life for long enough
 
 
 def late_after(cooldown_s: float) -> timedelta:
@@ -227,7 +228,7 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     yield from facts.known
     if facts.unsafe is not None:
         yield Problem(Code.NOT_DURABLE, "", None, Severity.SEVERE, detail=facts.unsafe)
-    yield from _accounts(facts.accounts, limits, now)
+    yield from _accounts(facts, limits, now)
     if facts.not_taken_over.count and limits.not_taken_over is not None:
         yield _piled(Code.NOT_TAKEN_OVER, facts.not_taken_over)
     yield from _unanswered(facts.received, limits, now)
@@ -243,11 +244,11 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
         yield _piled(Code.QUARANTINED, facts.quarantined)
 
 
-def _accounts(accounts: tuple[Polling, ...], limits: Thresholds, now: datetime) -> Iterator[Problem]:
+def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     not_written = 0
-    for account in accounts:
+    for account in facts.accounts:
         sharing = len((account.in_turn_with or "").split(","))
-        if (problem := _polling(account, limits.late * sharing, now)) is not None:
+        if (problem := _polling(account, limits.late * sharing, now, facts.is_silent)) is not None:
             yield problem
         else:  # what an account that does not poll has noted may be long over
             not_written = max(not_written, account.not_written)
@@ -256,7 +257,7 @@ def _accounts(accounts: tuple[Polling, ...], limits: Thresholds, now: datetime) 
             yield Problem(Code.NOT_STORED, name, None, Severity.SEVERE, account.not_stored, account=name)
     if not_written:
         yield Problem(Code.NOT_WRITTEN, "", None, Severity.SEVERE, not_written)
-    for names in dict.fromkeys(account.in_turn_with for account in accounts if account.in_turn_with):
+    for names in dict.fromkeys(account.in_turn_with for account in facts.accounts if account.in_turn_with):
         yield Problem(Code.COOLDOWN_SHARED, names, None, Severity.WARNING)
 
 
@@ -264,7 +265,7 @@ def _piled(code: Code, pile: Pile) -> Problem:
     return Problem(code, "", pile.oldest, severity_of(code), pile.count)
 
 
-def _polling(account: Polling, late: timedelta, now: datetime) -> Problem | None:
+def _polling(account: Polling, late: timedelta, now: datetime, is_silent: bool) -> Problem | None:
     """One code for each account: its own word about why it does not poll, or that nobody tries."""
     since, state = account.last_poll_ok_utc, account.state
     is_late = since is None or since < now - late
@@ -273,6 +274,8 @@ def _polling(account: Polling, late: timedelta, now: datetime) -> Problem | None
     if state == "new" and _is_scheduled(account, late, now):
         return None
     match state:
+        case _ if is_silent and is_late:  # what it has said of itself may be long over
+            code = Code.NOT_POLLING
         case "login_refused":  # without a login no poll is tried: whether somebody tries to log in is not seen
             code = Code.LOGIN_REFUSED
         case "unreachable":

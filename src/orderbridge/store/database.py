@@ -114,15 +114,14 @@ class Database:
         self.check_file()
         return result
 
-    def is_held(self) -> bool:
-        """Whether another program does not let go of the one lock of a SQLite file. Nothing is written."""
-        if not self.dialect.one_writer:
-            return False
+    def hindrance(self, work: Work[None]) -> Kind | None:
+        """What keeps this work from being done, if it is one of the known ones."""
         try:
-            self.write_now(lambda _: None)
+            self.write_now(work)
         except DBAPIError as error:
-            return kind(error) is Kind.BUSY
-        return False
+            found = kind(error)
+            return None if found is Kind.FAILING else found
+        return None
 
     def check_file(self) -> None:
         """Raise FileLost when the SQLite file is no longer the one at its path."""

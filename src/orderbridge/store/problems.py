@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, false, insert, select, update
 
 from orderbridge.store.columns import NAME_LENGTH, utc_now
 from orderbridge.store.tables import alarms, daemon, problems
@@ -51,6 +51,17 @@ def sign(connection: Connection, silent_after: timedelta, cause: str, remedy: st
     values = {"seen_utc": now, "silent_from_utc": now + silent_after, "cause": cause, "remedy": remedy}
     if not connection.execute(update(daemon).where(daemon.c.id == ONLY).values(**values)).rowcount:
         connection.execute(insert(daemon).values(id=ONLY, **values))
+
+
+def is_silent(connection: Connection) -> bool:
+    """Whether a daemon has worked, and its sign of life is overdue."""
+    overdue = select(daemon.c.id).where(daemon.c.silent_from_utc < utc_now())
+    return connection.execute(overdue).first() is not None
+
+
+def try_to_write(connection: Connection) -> None:
+    """What fails where nothing can be written, and changes nothing."""
+    connection.execute(update(daemon).where(false()).values(id=ONLY))
 
 
 def shown(connection: Connection) -> list[dict[str, Any]]:

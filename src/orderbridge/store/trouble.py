@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 class Trouble:
-    """Hears how each unit of work ended. `doing`: whether it was reading or writing; one may fail and not the other."""
+    """Hears how work ended. `doing`: reading, writing, or what of it; one may fail and not the other."""
 
     def __init__(self) -> None:
         self._failing: dict[str, str] = {}  # what is failing, and what was said about it
@@ -46,7 +46,7 @@ class Trouble:
     @property
     def kind(self) -> Kind | None:
         """What fails now; None: nothing does."""
-        return self._kinds.get("write") or self._kinds.get("read")
+        return self._kinds.get("write") or self._kinds.get("read") or next(iter(self._kinds.values()), None)
 
     def slowest(self, now: float) -> float | None:
         """Seconds that the slowest unit of work of the last minutes took, if that is too much; by the loop's clock."""

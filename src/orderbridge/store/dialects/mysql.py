@@ -44,6 +44,8 @@ LOOK = (
 )
 LEAD = "SELECT GET_LOCK(CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), ''))), 0) = 1"  # a name for the whole server
 LED = "SELECT IS_USED_LOCK(CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), ''))))"
+TABLE_LOCK = "SET lock_wait_timeout = {}"  # a LOCK TABLES or a DDL of somebody's; the server's own is a day
+DDL_LOCK_S = 60  # a change of the schema waits for tills to end their transactions
 ASK = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
 FLUSH = "database.flush"
 BINLOG = "database.binlog"
@@ -60,7 +62,10 @@ def _options(url: URL, _: float) -> dict[str, Any]:
 
 def _prepare(engine: Engine, _: float) -> None:
     servers.prepare_sessions(
-        engine, f"SET innodb_lock_wait_timeout = {servers.LOCK_TIMEOUT_S}", "SET time_zone = '+00:00'"
+        engine,
+        f"SET innodb_lock_wait_timeout = {servers.LOCK_TIMEOUT_S}",
+        TABLE_LOCK.format(servers.LOCK_TIMEOUT_S),
+        "SET time_zone = '+00:00'",
     )
     if engine.dialect.driver == "pymysql":
         event.listen(engine, "connect", _ask_limit)
@@ -145,10 +150,12 @@ def _schema_lock(connection: Connection, _: str) -> Iterator[bool]:
         yield False
         return
     try:
+        connection.exec_driver_sql(TABLE_LOCK.format(DDL_LOCK_S))
         yield True
         # Before the next one looks: the DDL has ended the transaction anyway.
         connection.exec_driver_sql("COMMIT")
     finally:
+        connection.exec_driver_sql(TABLE_LOCK.format(servers.LOCK_TIMEOUT_S))
         connection.execute(select(func.release_lock(name)))
 
 

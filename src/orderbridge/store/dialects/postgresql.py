@@ -233,13 +233,16 @@ DIALECT = Dialect(
     broken=frozenset({"42P01", "42703", "42883"}),
     # psycopg has no SQLSTATE for a connection that was refused, only the server's words.
     denied=frozenset(
-        {"42501", "3F000", "28P01", "28000", "password authentication failed", 'role "', "no pg_hba.conf entry"}
+        {"42501", "3F000", "28P01", "28000", "password authentication failed", 'FATAL:  role "', "no pg_hba.conf entry"}
     ),
     remedies={
         "3D000": "database.none_there",
         " does not exist": "database.none_there",
         "53100": servers.FULL,
         "53300": servers.TOO_MANY,
+        "too many clients": servers.TOO_MANY,
+        "too many connections": servers.TOO_MANY,  # of this role, or to this database
+        "connection slots are reserved": servers.TOO_MANY,
         "read-only": servers.STANDBY,
     },
     durability=_durability,
