@@ -39,7 +39,7 @@ NAMES_A_CUSTOMER = (
     "city_name",
     "payload",
 )
-LOOK_AT_ALL = 100  # ticks
+LOOK_AT_ALL, LOOK_FOR_LATE = 100, 5  # ticks
 TAKING_IN_S = 20.0  # with acknowledgements that nobody answers, and a slow disk
 BEGUN_BEFORE_S = 0.5  # a poll begins when it is noted, and leaves a moment later
 SWEEP_TAKES = timedelta(minutes=1)  # a sweep looks first, and waits for its turn to write
@@ -399,6 +399,7 @@ class ColumnsSayWhatIsSo(Invariant):
         self._see_taken()
         if self._ticks % LOOK_AT_ALL == 0:
             self._look_at_all()
+        if self._ticks % LOOK_FOR_LATE == 0:
             self._look_for_late()
 
     def _see_taken(self) -> None:

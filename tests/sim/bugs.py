@@ -124,17 +124,17 @@ def _ended(plant: Planting, change: Callable[..., Any]) -> None:
 # ---- promise 1: no acknowledged order is ever lost -------------------------------------------------------------------
 
 
-@bug("1")
+@bug("1", corner="a_list_longer_than_one_question_shows_orders_in_doubt")
 def an_order_is_acknowledged_and_not_written(plant: Planting) -> None:
     plant.instead(orders.insert_new, nothing)
 
 
-@bug("1")
+@bug("1", corner="the_clock_is_set_back_while_a_row_waits")
 def the_document_is_not_kept(plant: Planting) -> None:
     plant.value(orders, "without_nul", lambda _: "")
 
 
-@bug("1 and 7", seed=1003)
+@bug("1 and 7", corner="an_accept_expires_unresolved_while_a_list_is_on_its_way")
 def a_bad_document_stops_the_poll(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         async def take_in(self: Intake, documents: Any, *rest: Any) -> None:
@@ -146,7 +146,7 @@ def a_bad_document_stops_the_poll(plant: Planting) -> None:
     plant.method(Intake, "take_in", make)
 
 
-@bug("1 and 7")
+@bug("1 and 7", corner="a_complete_is_lost_and_no_list_tells_of_it")
 def one_of_the_changed_orders_is_left_out(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         def sort(*of: Any, **how: Any) -> Any:
@@ -158,7 +158,7 @@ def one_of_the_changed_orders_is_left_out(plant: Planting) -> None:
     plant.instead(intake.sort, make)
 
 
-@bug("1 and 7")
+@bug("1 and 7", corner="an_order_is_shown_again_as_it_was_and_then_never_again")
 def what_did_not_change_is_not_acknowledged(plant: Planting) -> None:
     plant.instead(intake.sort, lambda true: lambda *of, **how: replace(true(*of, **how), unchanged=[]))
 
@@ -195,7 +195,7 @@ def acknowledged_beside_an_action(plant: Planting) -> None:
     plant.method(Lanes, "hold_for_poll", lambda _: lambda lanes, key, began: lanes.take(outbox.order_lane(key)))
 
 
-@bug("2")
+@bug("2", corner="a_list_longer_than_one_question_shows_orders_in_doubt")
 def acknowledged_while_unresolved(plant: Planting) -> None:
     plant.instead(orders.with_unresolved_rows, always(set()))
 
@@ -228,7 +228,7 @@ def a_row_given_up_by_its_expiry_leaves_its_lane_untouched(plant: Planting) -> N
 # ---- promise 3: get-current is never called inside its cooldown ------------------------------------------------------
 
 
-@bug("3")
+@bug("3", corner="the_program_ends_while_a_row_is_on_the_wire")
 def a_restart_forgets_the_cooldown(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         def reserve(tx: Any, who: str, *, now: Any, until: Any, longest: Any) -> None:
@@ -248,7 +248,7 @@ def the_next_poll_is_not_noted_when_the_answer_is_in(plant: Planting) -> None:
     plant.instead(accounts.note_poll, make)
 
 
-@bug("3", seed=1001)
+@bug("3", corner="rows_are_written_while_an_accept_waits")
 def the_poll_waits_twice_as_long(plant: Planting) -> None:
     plant.method(Cooldowns, "take", lambda true: lambda self, members, seconds: true(self, members, 2 * seconds))
 
@@ -261,12 +261,12 @@ def two_daemons_work_at_once(plant: Planting) -> None:
 # ---- promise 4: every row ends ---------------------------------------------------------------------------------------
 
 
-@bug("4", seed=1006)
+@bug("4", corner="a_row_is_too_old_before_its_turn_comes")
 def no_row_is_ever_too_old(plant: Planting) -> None:
     plant.instead(outbox.expiry, lambda true: lambda row, view: true(row, view) + timedelta(days=30))
 
 
-@bug("4", seed=1013)
+@bug("4", corner="a_row_is_too_old_before_its_turn_comes")
 def valid_minutes_are_ignored(plant: Planting) -> None:
     plant.instead(outbox.expiry, lambda true: lambda row, view: true(replace(row, valid_minutes=None), view))
 
@@ -284,7 +284,7 @@ def a_verdict_has_no_words(plant: Planting) -> None:
     plant.instead(actions.finish, make)
 
 
-@bug("4", seed=1007)
+@bug("4", corner="the_service_hangs_for_one_of_two_accounts")
 def nobody_wakes_the_outbox(plant: Planting) -> None:
     plant.method(Outbox, "wake", nothing)
 
@@ -329,7 +329,7 @@ def the_newest_row_goes_first(plant: Planting) -> None:
 # ---- promise 6: nothing is sent again after a definite answer --------------------------------------------------------
 
 
-@bug("6")
+@bug("6", corner="a_cancel_is_refused_beside_a_complete_of_ours")
 def a_refusal_is_tried_again(plant: Planting) -> None:
     def otherwise(made: Any, _: Action, history: list[Any], now: Any) -> Any:
         return retry.RetryAt(now, history[-1].code) if history[-1].outcome == Outcome.REFUSED else made
@@ -337,7 +337,7 @@ def a_refusal_is_tried_again(plant: Planting) -> None:
     _decided(plant, otherwise)
 
 
-@bug("6")
+@bug("6", corner="a_cancel_is_refused_beside_a_complete_of_ours")
 def a_refusal_after_doubt_waits_for_no_look(plant: Planting) -> None:
     def otherwise(made: Any, _: Action, history: list[Any], __: Any) -> Any:
         last = history[-1]
@@ -348,7 +348,7 @@ def a_refusal_after_doubt_waits_for_no_look(plant: Planting) -> None:
     _decided(plant, otherwise)
 
 
-@bug("6")
+@bug("6", corner="a_cancel_is_refused_beside_a_complete_of_ours")
 def what_waits_for_a_look_is_sent(plant: Planting) -> None:
     def otherwise(made: Any, _: Action, __: list[Any], now: Any) -> Any:
         return retry.RetryAt(now + timedelta(seconds=5), made.code) if isinstance(made, retry.AwaitPoll) else made
@@ -356,12 +356,12 @@ def what_waits_for_a_look_is_sent(plant: Planting) -> None:
     _decided(plant, otherwise)
 
 
-@bug("6")
+@bug("6", corner="the_program_ends_while_a_row_is_on_the_wire")
 def a_fifth_request(plant: Planting) -> None:
     plant.instead(retry.counted, lambda true: lambda history: true(history) - 1)
 
 
-@bug("6")
+@bug("6", corner="a_list_longer_than_one_question_shows_orders_in_doubt")
 def an_accept_is_sent_again_without_a_look(plant: Planting) -> None:
     def otherwise(made: Any, action: Action, history: list[Any], now: Any) -> Any:
         silent = action == Action.ACCEPT and history[-1].outcome == Outcome.UNKNOWN and isinstance(made, retry.RetryAt)
@@ -379,7 +379,7 @@ def a_row_fails_while_the_login_is_refused(plant: Planting) -> None:
     _decided(plant, otherwise)
 
 
-@bug("6")
+@bug("6", corner="rows_are_written_while_an_accept_waits")
 def a_429_is_not_waited_out(plant: Planting) -> None:
     def otherwise(made: Any, _: Action, history: list[Any], now: Any) -> Any:
         limited = history[-1].outcome == Outcome.RATE_LIMITED
@@ -388,7 +388,7 @@ def a_429_is_not_waited_out(plant: Planting) -> None:
     _decided(plant, otherwise)
 
 
-@bug("6")
+@bug("6", corner="a_complete_is_lost_and_no_list_tells_of_it")
 def all_waits_are_the_first(plant: Planting) -> None:
     plant.method(Outbox, "_policy", lambda true: lambda self: replace(true(self), retry_waits=(2.0, 2.0, 2.0)))
 
@@ -433,7 +433,7 @@ def every_toggle_is_sent(plant: Planting) -> None:
     _ended(plant, lambda true, row, later, view: true(row, later if row.payment_key else [], view))
 
 
-@bug("6")
+@bug("6", corner="a_row_is_asked_back_between_reading_and_claiming")
 def nothing_can_be_asked_back(plant: Planting) -> None:
     _ended(plant, lambda true, row, later, view: true(replace(row, withdraw=False), later, view))
 
@@ -470,7 +470,7 @@ def what_is_unresolved_expires(plant: Planting) -> None:
     _ended(plant, change)
 
 
-@bug("6")
+@bug("6", corner="an_accept_expires_unresolved_while_a_list_is_on_its_way")
 def valid_minutes_are_seconds(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         return lambda row, view: true(row, view) - timedelta(seconds=59 * (row.valid_minutes or 0))
@@ -530,7 +530,7 @@ def silence_counts_as_done(plant: Planting) -> None:
 # ---- promises 7 to 9 -------------------------------------------------------------------------------------------------
 
 
-@bug("7", seed=1001)
+@bug("7", seed=1034)
 def a_bad_row_stops_the_outbox(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         def newest(*of: Any) -> Any:
@@ -543,7 +543,7 @@ def a_bad_row_stops_the_outbox(plant: Planting) -> None:
     plant.instead(unfinished.newest, make)
 
 
-@bug("7", seed=1019)
+@bug("7", seed=1021)
 def an_error_of_the_database_ends_the_daemon(plant: Planting) -> None:
     plant.method(Outbox, "safe_turn", lambda _: Outbox.turn)
 
@@ -599,7 +599,7 @@ def an_unanswered_accept_is_no_alarm(plant: Planting) -> None:
     )
 
 
-@bug("9")
+@bug("9", corner="a_cancel_is_refused_beside_a_complete_of_ours")
 def the_token_is_logged(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         def save(self: Vault, tx: Any, token: Any) -> None:
@@ -663,7 +663,7 @@ def a_refused_token_is_used_again(plant: Planting) -> None:
     plant.method(Session, "replace", make)
 
 
-@bug("login")
+@bug("login", corner="the_program_ends_while_a_row_is_on_the_wire")
 def a_login_for_each_request(plant: Planting) -> None:
     plant.method(Session, "token", lambda _: Session.renew)
 
@@ -673,7 +673,7 @@ def the_kept_token_is_not_used(plant: Planting) -> None:
     plant.method(Vault, "open", nothing)
 
 
-@bug("login")
+@bug("login", corner="the_service_hangs_for_one_of_two_accounts")
 def a_time_zone_is_believed(plant: Planting) -> None:
     plant.instead(tokens.expires, lambda true: lambda said, received, zone: true(said, received - timedelta(3), zone))
 
@@ -686,12 +686,12 @@ def a_refused_login_is_tried_again_at_once(plant: Planting) -> None:
 # ---- the contract ----------------------------------------------------------------------------------------------------
 
 
-@bug("contract")
+@bug("contract", corner="a_complete_is_lost_and_no_list_tells_of_it")
 def a_verdict_does_not_write_the_status(plant: Planting) -> None:
     plant.instead(orders.set_status, nothing)
 
 
-@bug("contract")
+@bug("contract", corner="an_accept_expires_unresolved_while_a_list_is_on_its_way")
 def an_echo_is_news(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         def merge(*of: Any, **how: Any) -> Any:
@@ -708,7 +708,7 @@ def the_lines_stay_as_they_were(plant: Planting) -> None:
     plant.instead(lifecycle.merge, lambda true: lambda *of, **how: replace(true(*of, **how), contents_changed=False))
 
 
-@bug("contract")
+@bug("contract", corner="the_clock_is_set_back_while_a_row_waits")
 def prepaid_orders_are_collected_again(plant: Planting) -> None:
     plant.instead(payment.amount_due, lambda _: lambda total, code: total if code else None)
 
@@ -723,7 +723,7 @@ def a_doubt_never_goes(plant: Planting) -> None:
     plant.instead(orders.without_problem, lambda _: lambda problem, code: problem)
 
 
-@bug("contract", seed=1012)
+@bug("contract", corner="an_order_is_shown_again_as_it_was_and_then_never_again")
 def silence_ends_nothing(plant: Planting) -> None:
     plant.instead(silence.silent, always([]))
 
@@ -741,7 +741,7 @@ def retention_keeps_the_notes_of_the_lines(plant: Planting) -> None:
     plant.instead(retention.blank_old, make)
 
 
-@bug("contract", seed=1013)
+@bug("contract", corner="an_order_is_shown_again_as_it_was_and_then_never_again")
 def an_ok_is_not_noted(plant: Planting) -> None:
     plant.instead(orders.mark_acknowledged, nothing)
 
@@ -758,7 +758,7 @@ def a_scheduled_order_is_accepted(plant: Planting) -> None:
     plant.instead(intake.accepts_itself, lambda true: lambda order, **_: true(order, scheduled_too=True))
 
 
-@bug("contract")
+@bug("contract", corner="rows_are_written_while_an_accept_waits")
 def the_column_of_the_till_is_written(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         def update_delivered(tx: Any, known: Any, *rest: Any) -> None:

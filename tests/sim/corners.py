@@ -151,6 +151,7 @@ class Corner:
     hangs: tuple[tuple[float, float, str], ...] = ()  # from, to, and whose requests nobody answers
     jumps: tuple[tuple[float, float], ...] = ()
     batch: int = 0  # orders and rows in one question; 0: hundreds, as it is
+    silence_hours: float = 24.0
 
 
 CORNERS: dict[str, Corner] = {}
@@ -162,9 +163,10 @@ def corner(
     hangs: tuple[tuple[float, float, str], ...] = (),
     jumps: tuple[tuple[float, float], ...] = (),
     batch: int = 0,
+    silence_hours: float = 24.0,
 ) -> Callable[[Callable[[Script], Awaitable[None]]], None]:
     def enter(play: Callable[[Script], Awaitable[None]]) -> None:
-        CORNERS[play.__name__] = Corner(play, seconds, accounts, hangs, jumps, batch)
+        CORNERS[play.__name__] = Corner(play, seconds, accounts, hangs, jumps, batch, silence_hours)
 
     return enter
 
@@ -294,3 +296,23 @@ async def a_list_longer_than_one_question_shows_orders_in_doubt(script: Script) 
             script.panel(key, status)
     for row in rows:
         await script.ended(row)
+
+
+@corner()
+async def a_row_is_too_old_before_its_turn_comes(script: Script) -> None:
+    """It is valid for a minute, and the accept before it waits longer."""
+    key = await script.order()
+    script.meets("accept", "http_429", "http_429", "http_429")
+    accept = script.act("accept", payment_key=key, preparing_time=20)
+    await script.ended(script.act("on_the_way", payment_key=key, valid_minutes=1))
+    await script.ended(accept)
+
+
+@corner(seconds=8 * MINUTE, silence_hours=0.02)
+async def an_order_is_shown_again_as_it_was_and_then_never_again(script: Script) -> None:
+    key = await script.order()
+    for _ in range(2):
+        for status in (99, 1):  # there and back between two lists
+            script.panel(key, status)
+        await script.listed()
+        await script.rest(5.0)

@@ -334,7 +334,12 @@ def _corner(seed: int, chance: Random) -> Plan:
         stops=(),
         jumps=corner.jumps,
         options=(),
-        more=replace(PLAIN, hangs=tuple(Span(*span) for span in corner.hangs), batch=corner.batch),
+        more=replace(
+            PLAIN,
+            hangs=tuple(Span(*span) for span in corner.hangs),
+            batch=corner.batch,
+            silence_hours=corner.silence_hours,
+        ),
     )
 
 
