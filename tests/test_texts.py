@@ -46,12 +46,15 @@ PAGES = ("gizlilik.md", "isletme.md", "kurulumlar.md", "pos-rehberi.md", "yedekl
 FOREIGN = re.compile(r"(?<!systemd )\b(?:servis|kip(?:i|te|in)|ileti(?:si|ler|yi|nin)?\b)\w*", re.IGNORECASE)
 TURKISH = re.compile(r"[çğıöşüÇĞİÖŞÜ]")
 CLICKS = ("click.", "headings.")  # found by their English, as click writes it
-TEXTS = [file.read_text("utf-8") for file in Path(orderbridge.__file__).parent.rglob("*.py")]
-SOURCE = [ast.parse(text) for text in TEXTS]
-SPEAKING = [ast.parse(text) for text in TEXTS if re.search(r"from orderbridge\.texts import .*\bsay\b", text)]
+FOLDER = Path(orderbridge.__file__).parent
+TEXTS = {str(file.relative_to(FOLDER)): file.read_text("utf-8") for file in FOLDER.rglob("*.py")}
+SOURCE = {file: ast.parse(text) for file, text in TEXTS.items()}
+SPEAKING = [
+    SOURCE[file] for file, text in TEXTS.items() if re.search(r"from orderbridge\.texts import .*\bsay\b", text)
+]
 WRITTEN = {
     node.value
-    for tree in SOURCE
+    for tree in SOURCE.values()
     for node in ast.walk(tree)
     if isinstance(node, ast.Constant) and isinstance(node.value, str)
 }
@@ -200,6 +203,63 @@ def test_a_sentence_is_used() -> None:
     unused = [key for key in SENTENCES if key not in known and (key.split(".") * 2)[1] not in known]
     unused = [key for key in unused if not key.startswith(CLICKS)]
     assert [key for key in unused if SENTENCES[key]["en"] not in OPTIONS] == []
+
+
+# English in the program that is no word of ours to a person, or is read in English by everybody.
+ENGLISH = re.compile(
+    r"(?<![-/.])\b(?:the|is|are|was|were|of|not|no|and|or|that|with|has|have|cannot|must|which|it|its|there|be|been|by|for|from|to"
+    r"|a|an|than|before|after)\b(?![-/$|])"
+)
+STATEMENT = re.compile(r"\b(?:SELECT|CREATE|INSERT|UPDATE|DELETE|PRAGMA|NULL|CASE|BETWEEN|IN)\b|&&")
+FOR_EVERYBODY = (
+    "sandbox/",  # the marketplace's own words and its control interface, for developers
+    "observe/metrics.py",  # Prometheus' HELP
+    "store/tables.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
+    "actions.py",  # faults of the table of actions, for programmers; its help is looked up
+)
+DRIVERS = {  # by which an error is known
+    " does not exist",
+    "no pg_hba.conf entry",
+    "disk is full",
+    "unable to open database file",
+    "file is not a database",
+    "no such table",
+    "no such column",
+    "no such function",
+    "database is locked",
+    "database table is locked",
+}
+PROGRAMMERS = {
+    "a document set aside is no order: {}",
+    "base_url must begin with https://",
+    "not connected",
+}
+
+
+def _literals(tree: ast.AST) -> Iterator[str]:
+    """Texts that are no docstring; a fact in one is {}."""
+    seen: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            seen.update(one.value for one in body if isinstance(one, ast.Expr))
+        if isinstance(node, ast.JoinedStr):
+            seen.update(node.values)
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in seen:
+            yield node.value
+
+
+def test_what_people_read_stands_in_both_languages_and_not_in_the_program() -> None:
+    helps = {said["en"] for key, said in SENTENCES.items() if key.startswith(("options.", "headings."))}
+    known = DRIVERS | PROGRAMMERS | helps
+    sentences = [
+        (file, text)
+        for file, tree in SOURCE.items()
+        if not file.startswith(FOR_EVERYBODY)
+        for text in _literals(tree)
+        if " " in text and ENGLISH.search(text) and not STATEMENT.search(text)
+    ]
+    assert [(file, text) for file, text in sentences if text.partition("  [")[0] not in known] == []
 
 
 def test_what_is_said_has_a_sentence() -> None:

@@ -164,7 +164,7 @@ def _opened(bundle: _Bundle, context: Context) -> "Database | None":
 
     def ask() -> str:
         made.append(context.database())
-        return "it answers\n"
+        return say("bundle.database_answers") + "\n"
 
     bundle.add("database.txt", ask)
     return made[0] if made else None

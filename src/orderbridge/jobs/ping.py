@@ -16,6 +16,7 @@ from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.hiding import hide
 from orderbridge.net.http import Wire
+from orderbridge.texts import say
 
 WELL_EVERY_S = 30.0
 FAIL_EVERY_S = 60.0
@@ -109,6 +110,6 @@ async def _plain(address: SplitResult, target: str) -> int:
         await writer.drain()
         return int((await reader.readuntil(b"\r\n")).split()[1])
     except (IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        raise ValueError("no HTTP") from error
+        raise ValueError(say("net.no_http")) from error
     finally:
         writer.close()

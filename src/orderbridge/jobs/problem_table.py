@@ -25,7 +25,7 @@ from orderbridge.store.columns import as_stored
 from orderbridge.store.database import Database
 from orderbridge.store.lost import Loss
 from orderbridge.store.problems import Key, as_subject
-from orderbridge.texts import problem_text
+from orderbridge.texts import problem_text, say
 
 SIGN_S = 30.0  # between two signs of life
 SILENT = timedelta(seconds=90)  # without one, nobody polls
@@ -80,7 +80,7 @@ class ProblemTable:
         try:
             await self._database.apart(partial(self._loss.write, rows))
         except OSError as error:
-            _log.warning("database.loss_not_noted", error=error.strerror, reason="its end will not be told")
+            _log.warning("database.loss_not_noted", error=error.strerror, reason=say("log.end_untold"))
 
     async def _settle(self, told: Mapping[tuple[Code, str], Rank]) -> None:
         """The file is back: as long as that was not told, what else was told stays known."""

@@ -92,7 +92,7 @@ async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> Non
     try:
         status, _ = await between.ask("CONNECT", target.encode(), headers, b"", Trail())
     except MarketplaceError as error:
-        raise NotSent("unreachable", say("net.proxy", detail=error.detail)) from None
+        raise NotSent("unreachable", say("net.proxy_failed", detail=error.detail)) from None
     if status // 100 != _TUNNEL_MADE:
         password = "proxy_password" if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED else ""
         raise NotSent("proxy_refused", say("net.proxy_answered", status=status), reason=password)
@@ -163,4 +163,4 @@ def _unreached(errors: list[BaseException]) -> NotSent:
         for error in errors:
             if isinstance(error, kind):
                 return NotSent(code, describe(error))
-    return NotSent("unreachable", describe(errors[-1]) if errors else "no address")
+    return NotSent("unreachable", describe(errors[-1]) if errors else say("net.no_address"))

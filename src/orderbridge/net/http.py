@@ -102,14 +102,14 @@ class Wire:
             async with asyncio.timeout(total_s):
                 return await self._exchange(request, trail)
         except TimeoutError:
-            ending = trail.ending("connect_timeout", "timeout", f"after {total_s:.1f} s")
+            ending = trail.ending("connect_timeout", "timeout", say("net.after", seconds=f"{total_s:.1f}"))
         except MarketplaceError as error:
             ending = error
         except _FAILURES as error:
             ending = _ending(error, trail)
         if trail.proxy and isinstance(ending, NotSent):
             reason = "proxy_unreachable" if ending.code in _UNREACHED else ending.reason
-            ending = NotSent(ending.code, f"{ending.detail} (proxy {trail.proxy})", reason=reason)
+            ending = NotSent(ending.code, f"{ending.detail} ({say('net.proxy', detail=trail.proxy)})", reason=reason)
         ending.began = trail.began
         raise ending  # out here, without its cause: the texts of others quote headers, and tracebacks are logged
 

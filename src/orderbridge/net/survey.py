@@ -11,6 +11,7 @@ from orderbridge.net.certificate import shown_by
 from orderbridge.net.connector import connect, look_up
 from orderbridge.net.pool import tls_context
 from orderbridge.net.proxies import HTTPS_PORT, Proxy, proxy_for
+from orderbridge.texts import say
 
 MOST_ADDRESSES = 3
 
@@ -73,4 +74,4 @@ def _of(error: NotSent, proxy: Proxy | None) -> NotSent:
     unreached = {"dns_failed", "connection_refused", "connect_timeout", "unreachable"}
     if proxy is None or error.code not in unreached:
         return error
-    return NotSent(error.code, f"{error.detail} (proxy {proxy})", reason="proxy_unreachable")
+    return NotSent(error.code, f"{error.detail} ({say('net.proxy', detail=proxy)})", reason="proxy_unreachable")

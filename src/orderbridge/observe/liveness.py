@@ -76,6 +76,8 @@ def ask(name: str) -> str:
                 said += more
         except TimeoutError:
             return f"hung: {say('liveness.no_answer', seconds=f'{ANSWER_S:.0f}')}"
+        except ConnectionRefusedError:
+            return f"dead: {say('liveness.none')}"
         except OSError as error:
             return f"dead: {error.strerror or error}"
     return said.decode(errors="replace").strip() or f"dead: {say('liveness.ended')}"

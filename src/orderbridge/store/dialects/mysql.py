@@ -93,7 +93,7 @@ def cursor_class() -> Any:
         def execute(self, query: Any, args: Any = None) -> int:
             statement = self.mogrify(query, args)
             if len(statement) * _LONGEST_CHARACTER > self._limit and _bytes_of(statement) > self._limit:
-                raise DataError(PACKET_TOO_LARGE, "the statement is longer than the server's max_allowed_packet")
+                raise DataError(PACKET_TOO_LARGE, say("log.too_long"))
             return int(super().execute(statement))
 
     return Measured
