@@ -112,7 +112,7 @@ def actions() -> None:
 
 @actions.command("list")
 @click.option("--unfinished", is_flag=True, help="Only rows without a verdict.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
 @as_json
 @pass_context
 def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) -> None:

@@ -44,7 +44,7 @@ class _Program(click.Group):
         return sorted(name for names in MODULES.values() for name in names)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        _translate(self, "")
+        translate(self, "")
         return super().make_context(*args, **extra)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -55,14 +55,14 @@ class _Program(click.Group):
                 self.add_command(command)
         found = super().get_command(context, name)
         if found is not None:
-            _translate(found, name)
+            translate(found, name)
         return found
 
 
 _ENGLISH: dict[str, str | None] = {}  # a command's help as it is written in the program
 
 
-def _translate(command: click.Command, path: str) -> None:
+def translate(command: click.Command, path: str) -> None:
     """Its help in the language of the process, and that of the commands in it. "": the program."""
     english = _ENGLISH.setdefault(path, command.help)
     key = f"help.{(path or 'orderbridge').replace(' ', '_').replace('-', '_')}"
@@ -72,7 +72,7 @@ def _translate(command: click.Command, path: str) -> None:
     if isinstance(command, click.Group):
         command.subcommand_metavar = in_words("COMMAND [ARGS]...")
         for name, inner in command.commands.items():
-            _translate(inner, f"{path} {name}".strip())
+            translate(inner, f"{path} {name}".strip())
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

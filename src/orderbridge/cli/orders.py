@@ -17,7 +17,7 @@ pass_context = click.make_pass_decorator(Context)
 @click.option("--new", "which", flag_value="new", help="Only orders that no till has taken over.")
 @click.option("--changed", "which", flag_value="changed", help="Only orders that changed since a till took them over.")
 @click.option("--all", "which", flag_value="all", help="Ended orders too.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
 @as_json
 @pass_context
 def orders(context: Context, which: str | None, limit: int, as_json: bool) -> None:

@@ -284,7 +284,7 @@ class Intake:
 
     def _tell_waiting(self) -> None:
         """Nobody can hold a row that is not there yet: who makes a new order wait holds the whole table."""
-        doing, error = f"new orders of {self._account.name}", self._made_to_wait
+        doing, error = f"new_orders {self._account.name}", self._made_to_wait
         if error is None:
             self._database.trouble.worked(doing)
         else:
