@@ -66,9 +66,9 @@ def a_day(setting: str) -> str:
     return f"tests/jobs/test_open_points.py::test_a_day_comes_out_the_same[{setting}]"
 
 
-def read(path: str, served: str) -> str:
-    """A field of an order, served so, all the way to its column."""
-    return f"{MUTILATED}test_a_mutilated_field_costs_its_column_and_nothing_else[{path}-{served}]"
+def read(path: str) -> str:
+    """A field of an order, served in each wrong way, all the way to its column."""
+    return f"{MUTILATED}test_a_mutilated_field_costs_its_column_and_nothing_else[{path}]"
 
 
 def made(path: str) -> str:
