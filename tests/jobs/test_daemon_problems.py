@@ -16,7 +16,7 @@ from orderbridge.jobs.daemon_problems import DATE_EVERY_S
 from orderbridge.jobs.health import Checkup
 from orderbridge.rules.health import Code, Problem
 from orderbridge.sandbox import Fault
-from orderbridge.store.trouble import SLOW_WITHIN_S
+from orderbridge.store.trouble import SLOW_WITHIN_S, Kind
 
 
 def checkup_of(shop: Shop) -> Checkup:
@@ -36,6 +36,13 @@ async def fail(shop: Shop, error: Exception) -> None:
 
     with pytest.raises(OperationalError):
         await shop.database.run(work)
+
+
+async def test_a_disk_that_became_read_only_under_the_file(shop: Shop):
+    checkup = checkup_of(shop)
+    shop.database.dialect = replace(shop.database.dialect, disk=lambda _: Kind.READ_ONLY)
+    await fail(shop, sqlite3.OperationalError("disk I/O error"))
+    assert names(await checkup.look()) == [("database_read_only", "")]
 
 
 @pytest.mark.parametrize(

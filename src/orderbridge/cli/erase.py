@@ -62,6 +62,8 @@ def erase(
         show_json(done)
     else:
         click.echo(say("erase.done", orders=done["orders"], documents=done["documents"]))
+    if (force and found.open) or found.documents:
+        click.echo(say("erase.comes_again"), err=True)
     if done["held"]:
         click.echo(say("erase.held", count=done["held"]), err=True)
     raise SystemExit(1 if done["held"] or done["rewritten"] is False else 0)

@@ -88,7 +88,7 @@ class Database:
         except DBAPIError as error:
             self.on_work(doing, now() - (began or now()), True)
             if self._is_ill(error):
-                self.trouble.failed(doing, type(error.orig).__name__, remedy(error), kind(error))
+                self.trouble.failed(doing, type(error.orig).__name__, remedy(error), self._kind(error))
             raise
         self.trouble.worked(doing)
         self.trouble.waited(took := now() - began, now())
@@ -98,6 +98,11 @@ class Database:
     def _is_ill(self, error: DBAPIError) -> bool:
         """Whether the next unit of work would fail, too. On a server a lock concerns some rows, a value that work."""
         return not is_refusal(error) and (self.dialect.one_writer or not is_busy(error))
+
+    def _kind(self, error: DBAPIError) -> Kind:
+        """A disk that became read-only under it is a mere "disk I/O error" to SQLite."""
+        found = kind(error)
+        return (self.dialect.disk(self.engine) or found) if found is Kind.FAILING else found
 
     def write_now(self, work: Work[T]) -> T:
         """`run` for a caller that has no event loop."""
@@ -206,4 +211,4 @@ def open_database(
 
 def database_disk(connection: Connection) -> Kind | None:
     """Whether there is no room for it, or nothing may be written, as far as one who only reads can see; None: neither."""
-    return of(connection.dialect.name).disk(connection)
+    return of(connection.dialect.name).disk(connection.engine)

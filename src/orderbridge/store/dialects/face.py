@@ -86,7 +86,7 @@ class Dialect:
     denied: Signs = frozenset()  # the user lacks a right, or the password is wrong
     remedies: Mapping[int | str, str]  # the sentence of what a technician can do, by a sign or any words of the error
 
-    disk: Callable[[Connection], Kind | None] = nothing  # what can be seen without writing: it is full, or read-only
+    disk: Callable[[Engine], Kind | None] = nothing  # what can be seen without writing: it is full, or read-only
 
     # ---- promises
     durability: Callable[[Connection], Durable]

@@ -158,8 +158,8 @@ def _damage(tables: frozenset[str], connection: Connection) -> str | None:
     return None
 
 
-def _disk(connection: Connection) -> Kind | None:
-    path = connection.engine.url.database or ""
+def _disk(engine: Engine) -> Kind | None:
+    path = engine.url.database or ""
     if path in {"", ":memory:"} or path.startswith("file:"):
         return None
     here = Path(path)
