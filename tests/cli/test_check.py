@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 from sqlalchemy import NullPool, create_engine
 from tests.cli.shell import APP, REST, Configure, Ended, account, document
-from tests.databases import POSTGRESQL, SERVERS
+from tests.databases import POSTGRESQL, SERVERS, own_database
 from tests.store.samples import opened, rows
 
 from orderbridge.sandbox import Fault, Sandbox, World
@@ -375,6 +375,18 @@ def test_a_right_that_is_missing_is_named(kind, run, configure, sandbox, request
     said = said_of(ended, "rights")
     assert "UPDATE on delivery_orders" in said
     assert "SELECT on delivery_orders" not in said
+
+
+@pytest.mark.postgresql
+def test_a_right_to_make_the_tables_is_named_before_there_are_any(run, configure, sandbox, postgresql_server):
+    with own_database(postgresql_server, f"obs_bare_{os.getpid()}") as bare:
+        database = Database(bare, inline=True)
+        with poor_user(database, POSTGRESQL) as url:
+            set_up(configure, sandbox, database=f'url = "{url}"')
+            said = said_of(run("check", "--json"), "rights")
+        database.close()
+    assert "it lacks: CREATE on schema public" in said
+    assert f"GRANT USAGE, CREATE ON SCHEMA public TO obs_reader_{os.getpid()};" in said
 
 
 # ---- foods -----------------------------------------------------------------------------------------------------------

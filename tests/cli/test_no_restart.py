@@ -160,4 +160,39 @@ def test_a_user_of_a_server_who_lacks_rights(kind: str, also: str, file: Path, r
         finally:
             with engine.connect() as connection:
                 connection.execute(text(drop))
-    assert "let that user make and write tables" in said
+    if kind == databases.POSTGRESQL:
+        assert f"GRANT USAGE, CREATE ON SCHEMA public TO {name};" in said
+        assert "database.failed" not in said, "what is said first has the remedy"
+    else:
+        assert "let that user make and write tables" in said
+
+
+COMES_LATER = {
+    "en": ("or mount its disk, and let", "The server has no database of that name: make it"),
+    "tr": ("ya da diskini bağlayın", "Sunucuda bu adda bir veritabanı yok: oluşturun"),
+}
+
+
+@pytest.mark.parametrize("language", COMES_LATER)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "sqlite",
+        pytest.param(databases.POSTGRESQL, marks=pytest.mark.postgresql),
+        pytest.param(databases.MARIADB, marks=pytest.mark.mariadb),
+    ],
+)
+def test_what_may_still_come_by_itself_is_tried_again_and_its_cause_and_remedy_are_said_first(
+    kind: str, language: str, place: Path, file: Path, request: pytest.FixtureRequest
+):
+    url, said = f"sqlite:///{place}/missing/pos.db", COMES_LATER[language][0]
+    if kind != "sqlite":
+        server = request.getfixturevalue(f"{kind}_server")
+        url = make_url(server).set(database="obs_not_there").render_as_string(hide_password=False)
+        said = COMES_LATER[language][1]
+    file.write_text(document(database=f'url = "{url}"').replace('"en"', f'"{language}"'))
+    file.chmod(0o600)
+    done = ended(file)
+    assert (done.returncode, said in done.stderr.splitlines()[0]) == (1, True), done.stderr
+    checked = subprocess.run([PROGRAM, "check", "--config", str(file)], capture_output=True, text=True, check=False)
+    assert said in checked.stdout

@@ -55,8 +55,7 @@ def _is_usable(context: Context, database: "Database", report: Report) -> bool:
     try:
         is_current = _check_schema(database, report)
         worker = database.read_now(database.dialect.worker)
-        if is_current:
-            _check_writing(database, report)
+        may_write = is_current and _check_writing(database, report)
         _check_promises(database, report)
         report.good("worker", worker or say("check.nobody"))
         if is_current and worker is not None:
@@ -71,7 +70,7 @@ def _is_usable(context: Context, database: "Database", report: Report) -> bool:
         return False
     if worker is None and context.settings.web.listen:
         check_port(context.settings.web.listen, report)
-    return is_current
+    return may_write
 
 
 def _check_space(folder: Path, report: Report) -> None:
@@ -88,7 +87,10 @@ def _check_space(folder: Path, report: Report) -> None:
 def _check_schema(database: "Database", report: Report) -> bool:
     """Whether the tables are those of this program."""
     found = database.read_now(schema.inspected)
-    if found is None:
+    if found is None and (lacking := database.read_now(schema.lacks)) is not None:
+        rights, statement = lacking
+        report.bad("rights", say("schema.lacks", rights=rights), say("schema.grant", statement=statement))
+    elif found is None:
         report.look("schema", say("check.no_tables"), say("check.makes_tables"))
     elif found != schema.HEAD:
         report.look("schema", say("check.old_tables", found=found, known=schema.HEAD), say("check.updates_tables"))
@@ -97,8 +99,8 @@ def _check_schema(database: "Database", report: Report) -> bool:
     return found == schema.HEAD
 
 
-def _check_writing(database: "Database", report: Report) -> None:
-    """In a transaction that is undone."""
+def _check_writing(database: "Database", report: Report) -> bool:
+    """Whether no right is missing. In a transaction that is undone."""
     with database.engine.connect() as connection, connection.begin() as tried:
         lacking = inspection.lacking_rights(connection)
         if not lacking:
@@ -108,6 +110,7 @@ def _check_writing(database: "Database", report: Report) -> None:
         report.bad("rights", say("check.lacking", rights=", ".join(lacking)), say("check.grant"))
     else:
         report.good("rights", say("check.writes"))
+    return not lacking
 
 
 def _check_promises(database: "Database", report: Report) -> None:

@@ -200,6 +200,8 @@ def open_database(
         raise
     except DBAPIError as error:
         database.close()
+        # A right or a password takes a person. A server or a database that is not there may still come by itself, when
+        # machines and containers start side by side: to try again helps, and that is what other exit codes than 78 mean.
         kind = Unusable if is_denied(error) or database.dialect.may_not_write(database.engine) else StoreError
         said = str(error.orig)
         for secret in secrets_of(url):

@@ -107,6 +107,9 @@ def _upgrade(connection: Connection) -> bool:
         return False
     if found is None:
         _refuse_unfinished(connection)
+        if (lacking := lacks(connection)) is not None:
+            rights, statement = lacking
+            raise Unusable(f"{say('schema.lacks', rights=rights)} {say('schema.grant', statement=statement)}")
         metadata.create_all(connection, checkfirst=False)
         key = f"CONSTRAINT {SCHEMA_VERSION_TABLE}_pkc PRIMARY KEY (version_num)"  # as Alembic makes it
         connection.execute(text(f"CREATE TABLE {SCHEMA_VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, {key})"))
@@ -115,6 +118,11 @@ def _upgrade(connection: Connection) -> bool:
     _refuse_unknown(found)
     migrate(connection)
     return True
+
+
+def lacks(connection: Connection) -> tuple[str, str] | None:
+    """The right to make tables, by name, and the statement that grants it, where this user has not got it."""
+    return of(connection.dialect.name).lacks(connection)
 
 
 def check(connection: Connection) -> None:

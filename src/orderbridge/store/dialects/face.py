@@ -75,6 +75,8 @@ class Dialect:
     file: Callable[[Engine, bool], SqliteFile | None] = nothing  # and whether to make one that is not there
     check: Callable[[Connection], None] = nothing  # raises Unusable when it cannot hold every order
     check_intact: Callable[[Engine, Collection[str], Read], None] = nothing  # raises StoreError for a damaged table
+    # The right to make tables, by name, and the statement that grants it, where this user has not got it.
+    lacks: Callable[[Connection], tuple[str, str] | None] = nothing
     may_not_write: Callable[[Engine], bool] = never  # the file is there and not for this user
 
     # ---- errors

@@ -45,6 +45,10 @@ WORKER = (
     "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     " AND application_name LIKE 'orderbridge %%' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
 )
+MAY_MAKE = (
+    "SELECT current_schema(), has_schema_privilege(current_schema(), 'CREATE'), current_setting('search_path'),"
+    " current_user"
+)
 FSYNC = "database.fsync"
 SESSION = "database.session"
 
@@ -112,6 +116,18 @@ def _check(connection: Connection) -> None:
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     if encoding != "UTF8":
         raise Unusable(say("database.encoding", encoding=encoding))
+
+
+def _lacks(connection: Connection) -> tuple[str, str] | None:
+    """Of a schema that this user may not look into, the server says that there is none."""
+    schema, may, path, user = connection.exec_driver_sql(MAY_MAKE).one()
+    if may:
+        return None
+    quote = connection.dialect.identifier_preparer.quote
+    named = [name.strip().strip('"') for name in path.split(",")]
+    where = quote(schema or next((name for name in named if name and name != "$user"), "public"))
+    rights = "CREATE" if schema else "USAGE, CREATE"
+    return f"{rights} on schema {where}", f"GRANT USAGE, CREATE ON SCHEMA {where} TO {quote(user)};"
 
 
 # ---- promises --------------------------------------------------------------------------------------------------------
@@ -226,6 +242,7 @@ DIALECT = Dialect(
     options=_options,
     prepare=_prepare,
     check=_check,
+    lacks=_lacks,
     busy=frozenset({"55P03", "40P01", "40001"}),
     refused=frozenset({"P0001"}),  # a trigger's own error
     full=frozenset({"53100", "No space left"}),

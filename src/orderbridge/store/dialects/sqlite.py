@@ -103,9 +103,9 @@ def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
     refuse_orphaned_wal(path)
     if Path(path).is_dir():
         raise Unusable(say("database.is_folder", path=path))
+    if not Path(path).parent.is_dir():  # its disk may be mounted a moment later: trying again helps
+        raise StoreError(say("database.no_folder", path=path, folder=Path(path).parent))
     if not makes_file and not Path(path).exists():
-        if not Path(path).parent.is_dir():
-            raise StoreError(say("database.no_folder", path=path, folder=Path(path).parent))
         if not os.access(Path(path).parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise StoreError(say("database.folder_closed", path=path, folder=Path(path).parent))
         raise NoFile(say("database.no_file", path=path))
