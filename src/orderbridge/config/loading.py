@@ -183,7 +183,7 @@ def _from_command_line(overrides: Mapping[str, Any], found: _Findings) -> Tree:
         for name in tables:
             table = table.setdefault(name, {})
         table[last] = value
-        found.claim(place, "command line")
+        found.claim(place, say("config.command_line"))
     return tree
 
 
@@ -238,7 +238,7 @@ def _settle_secret(account: Tree, place: Place, folder: Path, environ: Mapping[s
     key, file_key = place[-1], f"{place[-1]}_file"
     credential = _credential(account.get("name"), key, environ)
     sources = [name for name in (key, file_key) if name in account]
-    sources += [f"systemd credential {credential.name}"] if credential else []
+    sources += [say("config.credential", name=credential.name)] if credential else []
     if not sources:
         found.problems[place] = say("config.secret_missing", secret=key, file_key=file_key)
     elif len(sources) > 1:

@@ -107,7 +107,7 @@ class Journal:
                     return
                 except Exception:  # noqa: BLE001 - a fault of ours must hold no order up
                     _log.exception("journal.crashed")
-                    self._failed("internal error")
+                    self._failed(say("log.fault"))
                     return
                 finally:
                     for batch in batches:
