@@ -1,4 +1,7 @@
-"""Yes or no at the terminal, in both languages."""
+"""What is asked at the terminal, in both languages."""
+
+from collections.abc import Callable
+from typing import Any
 
 import click
 import pytest
@@ -6,17 +9,17 @@ from click.testing import CliRunner
 
 from orderbridge import texts
 from orderbridge.cli.common import confirm
+from orderbridge.cli.init import Asking
+
+
+def answered(question: Callable[[], object], given: str) -> tuple[Any, str]:
+    answers: list[object] = []
+    ended = CliRunner().invoke(click.command()(lambda: answers.append(question())), input=given)
+    return (answers[0] if answers else None), ended.output
 
 
 def asked(given: str, *, default: bool = False) -> tuple[bool | None, str]:
-    answers: list[bool] = []
-
-    @click.command()
-    def ask() -> None:
-        answers.append(confirm("?", default=default))
-
-    ended = CliRunner().invoke(ask, input=given)
-    return (answers[0] if answers else None), ended.output
+    return answered(lambda: confirm("?", default=default), given)
 
 
 @pytest.mark.parametrize("language", ["tr", "en"])
@@ -46,3 +49,11 @@ def test_no_answer_is_the_default_and_another_one_is_asked_for_again() -> None:
     assert asked("\n", default=True)[0] is True
     assert asked("perhaps\ny\n")[0] is True
     assert asked("perhaps\n")[0] is None
+
+
+def test_another_language_is_asked_for_again_without_a_word_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
+    chosen, shown = answered(Asking(asks=True, untested=False).language, "türkçe\n\n")
+    assert chosen == "tr"
+    assert shown.splitlines()[0].startswith("Dil / language (tr, en) [tr]: ")
+    assert "Error" not in shown

@@ -116,10 +116,14 @@ class Asking:
         self._untested = untested
 
     def language(self) -> str:
-        if not self._asks:
-            return language_of(os.environ)
-        choice = click.Choice(LANGUAGES)
-        return str(click.prompt("Dil / language", type=choice, default=language_of(os.environ), err=True))
+        """Asked once more where it is none of them: in which one could that be said?"""
+        chosen = language_of(os.environ)
+        while self._asks:
+            chosen = click.prompt(f"Dil / language ({', '.join(LANGUAGES)})", default=chosen, err=True)
+            if chosen in LANGUAGES:
+                break
+            chosen = language_of(os.environ)
+        return chosen
 
     def fill(self, draft: Draft, found: dict[str, str]) -> None:
         """Every question in its turn, each until it works."""
