@@ -14,7 +14,8 @@ from sqlalchemy import Connection, func, insert, select, update
 from orderbridge.model import ActionState
 from orderbridge.store.beside import read_document, write_document
 from orderbridge.store.orders import batches
-from orderbridge.store.tables import accounts, actions, books, events, orders, quarantine, unfinished
+from orderbridge.store.own_tables import books
+from orderbridge.store.tables import accounts, actions, events, orders, quarantine, unfinished
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, false, insert, select, update
 
 from orderbridge.store.columns import NAME_LENGTH, utc_now
-from orderbridge.store.tables import alarms, daemon, problems
+from orderbridge.store.own_tables import alarms, daemon, problems
 
 Key = tuple[str, str]  # code, subject
 ONLY = 1  # the row of delivery_daemon

@@ -1,41 +1,30 @@
-"""Every table and view of the database contract. The POS programs against these names.
+"""The tables and views of the database contract; own_tables.py has the daemon's own. The POS programs against these names.
 
 `migrations/` makes the same tables; a test holds the two against each other. The comment on a column or table is the
 text of the POS guide. "POS:" marks the columns that the POS writes; all others are the daemon's.
-
-What a partial index serves on SQLite and PostgreSQL, a computed column of ours serves on MariaDB and MySQL, which have
-no such index, and on SQL Server, where one cannot compare two columns. Those columns are not part of the contract.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    DDL,
     CheckConstraint,
     Column,
     ColumnElement,
-    Connection,
     CreateView,
     ForeignKeyConstraint,
     Identity,
     Index,
     Integer,
-    MetaData,
     Select,
     Table,
     TypedColumns,
     UniqueConstraint,
-    event,
     literal_column,
     select,
     text,
-    union_all,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.schema import CreateIndex, CreateTable
-from sqlalchemy.sql.compiler import DDLCompiler, SQLCompiler
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.actions import ACTIONS, ARGUMENTS, Argument, Subject, of_subject
@@ -55,89 +44,22 @@ from orderbridge.store.columns import (
     whole,
 )
 from orderbridge.store.columns import text as long_text
-from orderbridge.store.dialects import of
-from orderbridge.store.dialects.face import Dialect
+from orderbridge.store.ddl import (
+    Written,
+    after,
+    check,
+    check_filled,
+    check_integer,
+    check_uuid,
+    check_whole,
+    check_words,
+    serve,
+)
+from orderbridge.store.own_tables import problems
 
 SCHEMA_VERSION_TABLE = "delivery_schema_version"
 
-metadata = MetaData(
-    naming_convention={
-        "pk": "%(table_name)s_pk",
-        "fk": "%(table_name)s_%(column_0_name)s_fk",
-        "uq": "%(table_name)s_%(column_0_name)s_uq",
-        "ck": "%(table_name)s_%(constraint_name)s",
-        "ix": "%(table_name)s_%(column_0_name)s_ix",
-    }
-)
-_WHERE = "where"  # in an index's info
-
-Condition = str | Callable[[Dialect], str | None]  # of a constraint; None: not on this database
-
-
-# An option that names its dialect loads that dialect: all of them together are 4 MiB. So each gets its own with the DDL.
-@compiles(CreateTable)
-def _create_table(create: CreateTable, compiler: DDLCompiler, **options: Any) -> str:
-    if create.element.metadata is metadata and (ours := of(compiler.dialect.name).table_options):
-        create.element.dialect_options[compiler.dialect.name].update(ours)
-    return str(compiler.visit_create_table(create, **options))  # type: ignore[no-untyped-call]
-
-
-@compiles(CreateIndex)
-def _create_index(create: CreateIndex, compiler: DDLCompiler, **options: Any) -> str:
-    if _WHERE in create.element.info and of(compiler.dialect.name).partial_indexes:
-        create.element.dialect_options[compiler.dialect.name]["where"] = text(create.element.info[_WHERE])
-    return str(compiler.visit_create_index(create, **options))  # type: ignore[no-untyped-call]
-
-
-class _Written(ColumnElement[Any]):
-    """A piece of SQL that each database has in its own words."""
-
-    inherit_cache = False
-
-    def __init__(self, written: Callable[[Dialect], str | None]) -> None:
-        self.written = written
-
-
-@compiles(_Written)
-def _write(element: _Written, compiler: SQLCompiler, **_: Any) -> str:
-    return str(element.written(of(compiler.dialect.name)))
-
-
-def _on(wanted: Callable[[Dialect], object]) -> dict[str, Any]:
-    """Of a constraint or an index that only some databases have."""
-    return {"callable_": lambda *_, dialect, **__: bool(wanted(of(dialect.name)))}
-
-
-def _check(condition: Condition, label: str) -> CheckConstraint:
-    if isinstance(condition, str):
-        return CheckConstraint(text(condition), name=label)
-    return CheckConstraint(_Written(condition), name=label).ddl_if(**_on(condition))
-
-
-def _words(column: str, words: type[Action] | type[ActionState]) -> CheckConstraint:
-    """One of these words and no other."""
-    listed = [str(word) for word in words]
-    return _check(lambda dialect: dialect.is_one_of(column, listed), f"{column}_known")
-
-
-def _filled(column: str, most: int) -> CheckConstraint:
-    """A text of one character or more. SQLite alone would keep a longer one than the column is declared for."""
-    return _check(lambda dialect: dialect.is_filled(column, most), f"{column}_1_to_{most}_characters")
-
-
-def _integer(column: str) -> CheckConstraint:
-    return _check(lambda dialect: dialect.is_integer(column), f"{column}_integer")
-
-
-def _whole(column: str) -> CheckConstraint:
-    """A whole number of 64 bits."""
-    return _check(lambda dialect: dialect.is_whole(column), f"{column}_integer")
-
-
-def _uuid(column: str) -> CheckConstraint:
-    """A key is a UUID in lower case: an upper-case one would never match the order it means."""
-    return _check(lambda dialect: dialect.is_uuid(column), f"{column}_uuid")
-
+metadata = problems.metadata  # of all tables: who asks here has the daemon's own, too
 
 _HOLDS: Mapping[Kind, Callable[[], TypeEngine[Any]]] = {
     Kind.WHOLE: big,
@@ -184,8 +106,8 @@ orders = Table(
     Column("silence_from", big()),
     Column("service_key", key()),
     Column("pos_total", money()),
-    _integer("pos_revision"),
-    _check("pos_revision >= 0 AND pos_revision <= revision", "pos_revision_known"),
+    check_integer("pos_revision"),
+    check("pos_revision >= 0 AND pos_revision <= revision", "pos_revision_known"),
 )
 
 
@@ -260,7 +182,7 @@ def _names_its_subject(subject: Subject) -> CheckConstraint:
     if subject is Subject.FOOD:
         others -= {Subject.RESTAURANT}
     empty = "".join(f" AND {other.column} IS NULL" for other in Subject if other in others)
-    return _check(
+    return check(
         f"NOT ({_is_one_of(of_subject(subject))}) OR ({subject.column} IS NOT NULL{empty})",
         f"{subject}_action_names_its_{subject}",
     )
@@ -270,7 +192,7 @@ def _needs_its_argument(argument: Argument) -> CheckConstraint:
     """The actions that take it say it, in its range, and no other does."""
     takers = [action for action, kind in ACTIONS.items() if kind.argument == argument]
     column, scope = argument.column, f"{argument.least} AND {argument.most}"
-    return _check(
+    return check(
         f"({_is_one_of(takers)} AND {column} IS NOT NULL AND {column} BETWEEN {scope})"
         f" OR ({_is_one_of(takers, negated=True)} AND {column} IS NULL)",
         f"{'_or_'.join(takers)}_needs_{column}_{argument.least}_to_{argument.most}",
@@ -307,53 +229,35 @@ actions = Table(
     metadata,
     _Actions,
     UniqueConstraint("request_id"),
-    _words("action", Action),
-    _words("state", ActionState),
+    check_words("action", Action),
+    check_words("state", ActionState),
     *map(_names_its_subject, Subject),
     *map(_needs_its_argument, ARGUMENTS),
-    _check("valid_minutes IS NULL OR valid_minutes BETWEEN 1 AND 10080", "valid_minutes_1_to_10080"),
-    _check(lambda dialect: _FOOD_KNOWN if dialect.adds_checks else None, "food_id_1_or_more"),
-    _check("withdraw IN (0, 1)", "withdraw_0_or_1"),
-    *map(_whole, ("food_id", *_ARGUMENT_COLUMNS, "valid_minutes")),
-    _integer("withdraw"),
-    _filled("request_id", CODE_LENGTH),
-    _uuid("payment_key"),
-    _uuid("restaurant_id"),
+    check("valid_minutes IS NULL OR valid_minutes BETWEEN 1 AND 10080", "valid_minutes_1_to_10080"),
+    check(lambda dialect: _FOOD_KNOWN if dialect.adds_checks else None, "food_id_1_or_more"),
+    check("withdraw IN (0, 1)", "withdraw_0_or_1"),
+    *map(check_whole, ("food_id", *_ARGUMENT_COLUMNS, "valid_minutes")),
+    check_integer("withdraw"),
+    check_filled("request_id", CODE_LENGTH),
+    check_uuid("payment_key"),
+    check_uuid("restaurant_id"),
     Index("delivery_actions_payment_key_ix", "payment_key", "id"),
     Index("delivery_actions_finished_ix", "finished_utc"),
     sqlite_autoincrement=True,
 )
 
 
-def _served(label: str, condition: str, column: Column[Any], *equal: Column[Any], compares: bool = False) -> None:
-    """An index of the rows in question alone. Where there is no partial one, `equal` go before the column."""
-    index = Index(label, column, info={_WHERE: condition})
-    index.ddl_if(**_on(lambda dialect: dialect.comparing_indexes if compares else dialect.partial_indexes))
-    if equal:
-        Index(label, *equal, column).ddl_if(**_on(lambda dialect: not dialect.partial_indexes))
-
-
 FAILED = "state = 'failed'"
 
-_served("delivery_actions_failed_ix", FAILED, actions.c.finished_utc, actions.c.state)
-_served("delivery_actions_unfinished_ix", UNFINISHED, actions.c.id, actions.c.state)
-_served(
+serve("delivery_actions_failed_ix", FAILED, actions.c.finished_utc, actions.c.state)
+serve("delivery_actions_unfinished_ix", UNFINISHED, actions.c.id, actions.c.state)
+serve(
     "delivery_actions_withdraw_ix", f"{UNFINISHED} AND withdraw = 1", actions.c.id, actions.c.state, actions.c.withdraw
 )
 
 
-def _after(table: Table, statements: Callable[[Dialect], Iterable[str]]) -> None:
-    """DDL that only some databases need, once the table is there."""
-
-    def run(_: Table, connection: Connection, **__: Any) -> None:
-        for statement in statements(of(connection.dialect.name)):
-            connection.execute(DDL(statement))  # type: ignore[no-untyped-call]
-
-    event.listen(table, "after_create", run)
-
-
 _FOOD_REFUSED = "delivery_actions_food_id_1_or_more: food_id is 1 or more"
-_after(
+after(
     actions,
     lambda dialect: dialect.guard_insert("delivery_actions_food", actions.name, "NEW.food_id < 1", _FOOD_REFUSED),
 )
@@ -373,13 +277,13 @@ _FILLED_IN = (
     f" OR coalesce({', '.join(f'NEW.{column}' for column in _OURS[2:])}) IS NOT NULL"
 )
 _NOT_YOURS = f"delivery_actions: {', '.join(_OURS[:-1])} and {_OURS[-1]} are written by orderbridge; leave them out"
-_after(actions, lambda dialect: dialect.guard_insert("delivery_actions_insert", actions.name, _FILLED_IN, _NOT_YOURS))
+after(actions, lambda dialect: dialect.guard_insert("delivery_actions_insert", actions.name, _FILLED_IN, _NOT_YOURS))
 
 # What was sent must be what stands in the row: nobody changes it after the INSERT, the daemon neither.
 WRITTEN_ONCE = ("id", *ASKED, "created_utc")
 _KEPT = "delivery_actions: of a row that is written only withdraw is changed; set withdraw = 1 and insert another row"
-_after(actions, lambda dialect: dialect.guard_update("delivery_actions_update", actions.name, WRITTEN_ONCE, _KEPT))
-_after(actions, lambda dialect: dialect.tell_changes(actions.name, "withdraw"))
+after(actions, lambda dialect: dialect.guard_update("delivery_actions_update", actions.name, WRITTEN_ONCE, _KEPT))
+after(actions, lambda dialect: dialect.tell_changes(actions.name, "withdraw"))
 
 
 class _Attempts(TypedColumns):
@@ -478,45 +382,6 @@ class _Quarantine(TypedColumns):
 
 quarantine = Table("delivery_quarantine", metadata, _Quarantine, UniqueConstraint("account", "payload_hash"))
 
-problems = Table(
-    "delivery_problems",
-    metadata,
-    Column("code", code(), primary_key=True),
-    Column("subject", foreign_code(), primary_key=True),
-    Column("account", code()),
-    Column("severity", code(), nullable=False),
-    Column("level", Integer, nullable=False),
-    Column("since_utc", utc()),
-    Column("how_many", Integer, nullable=False),
-    Column("cause", long_text(), nullable=False),
-    Column("remedy", long_text(), nullable=False),
-    Column("facts", long_text(), nullable=False),
-    Column("told", Integer, nullable=False),
-    Column("noted_utc", utc(), nullable=False),
-)
-
-
-class _Daemon(TypedColumns):
-    id = Column(Integer, primary_key=True, autoincrement=False)
-    seen_utc = Column(utc(), nullable=False)
-    silent_from_utc = Column(utc(), nullable=False)
-    cause = Column(long_text(), nullable=False)
-    remedy = Column(long_text(), nullable=False)
-
-
-daemon = Table("delivery_daemon", metadata, _Daemon)
-
-
-class _Books(TypedColumns):
-    id = Column(code(), primary_key=True)
-    older_since_utc = Column(utc())
-    last_known_utc = Column(utc())
-    missing = Column(Integer)
-    missing_numbers = Column(code())
-
-
-books = Table("delivery_books", metadata, _Books)
-
 # The three questions a till asks, each served by an index that holds only the rows it asks for.
 NEW = "pos_revision = 0 AND ended_utc IS NULL"
 CHANGED = "pos_revision > 0 AND pos_revision < revision"
@@ -527,14 +392,14 @@ UNRESOLVED = "resolved_utc IS NULL"
 WITH_CONTENTS = "payload IS NOT NULL"  # not yet blanked by retention
 ENDED = "ended_utc IS NOT NULL"
 
-_served("delivery_orders_new_ix", NEW, orders.c.received_utc, orders.c.pos_revision, orders.c.ended_utc)
-_served("delivery_quarantine_unresolved_ix", UNRESOLVED, quarantine.c.id, quarantine.c.resolved_utc)
-_served("delivery_orders_open_ix", OPEN, orders.c.changed_utc, orders.c.ended_utc)
-_served("delivery_orders_taken_ix", TAKEN, orders.c.silence_from, orders.c.ended_utc, orders.c.pos_revision)
-_served("delivery_orders_changed_ix", CHANGED, orders.c.changed_utc, compares=True)
+serve("delivery_orders_new_ix", NEW, orders.c.received_utc, orders.c.pos_revision, orders.c.ended_utc)
+serve("delivery_quarantine_unresolved_ix", UNRESOLVED, quarantine.c.id, quarantine.c.resolved_utc)
+serve("delivery_orders_open_ix", OPEN, orders.c.changed_utc, orders.c.ended_utc)
+serve("delivery_orders_taken_ix", TAKEN, orders.c.silence_from, orders.c.ended_utc, orders.c.pos_revision)
+serve("delivery_orders_changed_ix", CHANGED, orders.c.changed_utc, compares=True)
 # Not of all orders: where a till sorts by received_utc, SQLite would take it for the view and read every order of years.
-_served("delivery_orders_ended_ix", ENDED, orders.c.received_utc, orders.c.ended_utc)
-_served("delivery_orders_contents_ix", WITH_CONTENTS, orders.c.ended_utc, compares=True)
+serve("delivery_orders_ended_ix", ENDED, orders.c.received_utc, orders.c.ended_utc)
+serve("delivery_orders_contents_ix", WITH_CONTENTS, orders.c.ended_utc, compares=True)
 
 _COMPUTED = {
     "pos_is_behind": f"CASE WHEN {CHANGED} THEN 1 END",
@@ -544,16 +409,16 @@ _ON_COMPUTED = (
     "CREATE INDEX delivery_orders_changed_ix ON delivery_orders (pos_is_behind, changed_utc)",
     "CREATE INDEX delivery_orders_contents_ix ON delivery_orders (contents_ended_utc)",
 )
-_after(orders, lambda dialect: dialect.computed(orders.name, _COMPUTED))
-_after(
+after(orders, lambda dialect: dialect.computed(orders.name, _COMPUTED))
+after(
     orders,
     lambda dialect: dialect.guard_value("delivery_orders_pos_total", orders.name, "pos_total", _NO_NUMBER, _NO_AMOUNT),
 )
-_after(orders, lambda dialect: () if dialect.comparing_indexes else _ON_COMPUTED)
+after(orders, lambda dialect: () if dialect.comparing_indexes else _ON_COMPUTED)
 
 # One thing under two names: what the partial index is made for, and the computed column elsewhere.
-changed: ColumnElement[bool] = _Written(lambda dialect: CHANGED if dialect.comparing_indexes else "pos_is_behind = 1")
-contents_ended_utc: ColumnElement[datetime] = _Written(
+changed: ColumnElement[bool] = Written(lambda dialect: CHANGED if dialect.comparing_indexes else "pos_is_behind = 1")
+contents_ended_utc: ColumnElement[datetime] = Written(
     lambda dialect: "ended_utc" if dialect.comparing_indexes else "contents_ended_utc"
 )
 
@@ -568,22 +433,3 @@ def _view(label: str, condition: ColumnElement[bool]) -> CreateView:
 new_orders = _view("delivery_new_orders", literal_column(NEW)).table
 changed_orders = _view("delivery_changed_orders", changed).table
 open_orders = _view("delivery_open_orders", literal_column(OPEN)).table
-
-# What is wrong now. Once the daemon's sign of life is overdue, what it wrote says nothing: nobody polls, and that is all.
-_SHOWN = ("code", "subject", "account", "severity", "level", "since_utc", "how_many", "cause", "remedy")
-_lives = select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
-_silence: list[ColumnElement[Any]] = [
-    *(literal_column(word) for word in ("'not_polling'", "''", "NULL", "'severe'", "1")),
-    daemon.c.seen_utc,
-    literal_column("1"),
-    daemon.c.cause,
-    daemon.c.remedy,
-]
-alarms = CreateView(
-    union_all(
-        select(*(problems.c[name] for name in _SHOWN)).where(_lives),
-        select(*_silence).where(daemon.c.silent_from_utc < utc_now()),
-    ),
-    "delivery_alarms",
-    metadata=metadata,
-).table
