@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -32,12 +32,17 @@ from orderbridge.net.http import Wire
 from orderbridge.observe import systemd
 from orderbridge.observe.liveness import Pulse
 from orderbridge.observe.metrics import Metrics
+from orderbridge.rules.audience import Audience
 from orderbridge.rules.cooldown import Cooldowns, phase
 from orderbridge.rules.turns import Member, names_of
 from orderbridge.store import schema, wake
 from orderbridge.store.accounts import Entry
 from orderbridge.store.database import Database, open_database
 from orderbridge.texts import say
+from orderbridge.web.watched import AtWork
+
+if TYPE_CHECKING:
+    from orderbridge.jobs.board import BoardWatch
 
 SWEEP_S = 60.0
 HEALTH_S = 5.0
@@ -93,14 +98,24 @@ class Daemon:
             journal=self.journal,
         )
         self._common = Common(self._clock)
+        self.audience = Audience(self._clock.monotonic())
         self.pulse = Pulse()
         self.timetable = self._timetable()
         self.health = self._checkup()
         self._books = Books(settings, self.database, self._clock, self.health.known)
         self.report = self._self_report()
+        self._board = self._board_watch()
         self.status = ""  # the line for systemd
         self._recurring: dict[str, Recurring] = {}  # of the accounts that have started
         self._stopping = asyncio.Event()
+
+    def _board_watch(self) -> "BoardWatch | None":
+        """Where there is no board it costs nothing."""
+        if self._settings.web.board == "off":
+            return None
+        from orderbridge.jobs.board import BoardWatch  # noqa: PLC0415 - only where it is on
+
+        return BoardWatch(self.database, self._clock, self._metrics, self.accounts, self.audience)
 
     def _self_report(self) -> SelfReport:
         self._metrics.know(self.accounts)
@@ -198,6 +213,17 @@ class Daemon:
         self._stopping.set()
         self.pulse.end()
 
+    def at_work(self) -> AtWork:
+        """What the board reads and wakes."""
+        return AtWork(
+            self._settings,
+            self.database,
+            self._clock,
+            self.audience,
+            problems=lambda: self.report.problems,
+            wake=self.outbox.wake,
+        )
+
     def hung(self) -> str | None:
         """What in here hangs, so that a restart would help; None: nothing does."""
         return self.pulse.hung(self._clock.monotonic())
@@ -256,12 +282,16 @@ class Daemon:
         await sweep(self.database, self._settings, self._clock)
         if self.journal is not None:
             await self.journal.tidy(self._settings.orders.retention_days)
+        if self._board is not None:
+            await self._board.note()
         return SWEEP_S
 
     async def _look_at_health(self) -> float:
         await self._books.look()
         if self.journal is not None:
             self.journal.tell(self.health.known)
+        if self._board is not None:
+            await self._board.look(self.health.known)
         found = await self.health.look()
         self.report.saw(found)
         status = headline(found, len(self.accounts), self._zone, self._settings.language)

@@ -32,6 +32,7 @@ from orderbridge.store.leader import LeaderLock
 from orderbridge.store.workers import detached
 from orderbridge.texts import say
 from orderbridge.web.listening import Listening
+from orderbridge.web.watched import AtWork
 
 ASK_S = 1.0  # between two tries to become the one that works
 GUARD_S = 5.0  # between two questions whether we still are
@@ -116,6 +117,10 @@ class Service:
             self._daemon.report.measure()
         self._metrics.set(READY, to=self.readiness().is_ready)
         return self._metrics
+
+    def at_work(self) -> AtWork | None:
+        """For the board."""
+        return None if self._daemon is None else self._daemon.at_work()
 
     # ---- working -----------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ MODULES = {
     "actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
     "init": ("init",),
     "check": ("check",),
+    "board": ("board",),
     "accounts": ("foods",),
     "database": ("db",),
     "facts": ("config", "version"),

@@ -51,6 +51,7 @@ HARMLESS = frozenset(
         "write_timeout",
     ]
 )
+HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 NOT_A_HOST = re.compile(r"[\x00-\x20\x7f\\]")
 NO_PLAIN_FILE = re.compile(r"^/?$|^[^/]|[?]|:memory:|/file:")  # what follows sqlite:// and is no file on disk
 
@@ -82,6 +83,16 @@ def is_loopback(address: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:  # a name
+        return False
+
+
+def is_host(value: str) -> bool:
+    """Whether it is a host's name or address, without a port."""
+    if HOST_NAME.fullmatch(value):
+        return True
+    try:
+        return bool(ip_address(value))
+    except ValueError:
         return False
 
 

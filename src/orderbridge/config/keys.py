@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import (
@@ -18,6 +18,7 @@ from pydantic import (
     SecretStr,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from orderbridge.actions import PREPARING_TIME
@@ -25,6 +26,7 @@ from orderbridge.config.addresses import (
     database_address,
     fingerprint,
     https_address,
+    is_host,
     is_loopback,
     is_private,
     listen_address,
@@ -38,7 +40,6 @@ KNOWN_STATUS_IDS = frozenset({RECEIVED, CONFIRMED, COMPLETE_WITH_PAYMENT, CANCEL
 SECRETS = ("app_secret_key", "rest_secret_key")
 ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential files: no slash
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 QUOTED = re.compile(r"[\"'\u201c\u2018].*[\"'\u201d\u2019]")
 NAMED = re.compile(r"\w*secret_key\w*\s*[=:]")  # a line of a configuration in place of the secret
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -249,23 +250,55 @@ class Account(_Table):
 
 
 class Web(_Table):
-    """Where /livez, /readyz and /metrics are served; empty: nowhere. `names`: by which they are asked for there."""
+    """What is served over HTTP: /livez, /readyz and /metrics; the board where it is on. `listen` empty: nothing.
+
+    `hosts`: by which names, and on the board by which addresses, it is asked for.
+    """
 
     listen: str = "127.0.0.1:8480"
-    names: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    board: Literal["off", "beside", "till"] = "off"
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    customers_unencrypted: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody but this machine can reach it."""
+        return is_loopback(f"http://{self.listen}")
 
     @field_validator("listen")
     @classmethod
     def _check_listen(cls, value: str) -> str:
         return listen_address(value)
 
-    @field_validator("names")
+    @field_validator("hosts")
     @classmethod
-    def _check_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
-            if not HOST_NAME.fullmatch(name):
+            if not is_host(name):
                 raise ValueError(say("config.host_name", value=repr(name)))
         return tuple(name.lower() for name in value)
+
+    @field_validator("certificate", "certificate_key")
+    @classmethod
+    def _check_readable(cls, value: Path | None) -> Path | None:
+        if value is not None:
+            try:
+                value.open("rb").close()
+            except OSError as error:
+                raise ValueError(say("config.certificate", file=value, reason=error.strerror)) from None
+        return value
+
+    @model_validator(mode="after")
+    def _check_board(self) -> Self:
+        if (self.certificate is None) != (self.certificate_key is None):
+            raise ValueError(say("config.certificate_pair"))
+        if self.board != "off" and not self.listen:
+            raise ValueError(say("config.board_nowhere"))
+        if self.board != "off" and not self.is_local and not self.hosts:
+            raise ValueError(say("config.board_hosts", listen=self.listen))
+        return self
 
 
 class Log(_Table):

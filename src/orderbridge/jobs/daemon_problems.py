@@ -67,6 +67,10 @@ class DaemonProblems:
         """It is no longer so."""
         self._said.pop((code, subject), None)
 
+    def has(self, code: Code, subject: str = "") -> bool:
+        """Whether it was said, and not that it is over."""
+        return (code, subject) in self._said
+
     def heard_date(self, date: str) -> None:
         """An answer's Date. One that cannot be read says nothing, and one alone may come out of a proxy's store."""
         now = self._clock.monotonic()

@@ -49,6 +49,11 @@ class SelfReport:
         self._looked = self._clock.monotonic()
         self._problems = tuple(found)
 
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was wrong at the last look."""
+        return self._problems
+
     def readiness(self) -> Readiness:
         """As of now."""
         if self._looked is None:  # it has only begun to start

@@ -51,6 +51,7 @@ class Code(StrEnum):
     CONTENTS_OUTDATED = "contents_outdated"
     OUTCOME_UNKNOWN = "outcome_unknown"
     QUARANTINED = "quarantined"
+    BOARD_UNHEARD = "board_unheard"
 
 
 BY_TIME_ALONE = {Code.NO_GOOD_POLL, Code.NOT_POLLING}  # what a daemon that has just started cannot know
@@ -62,6 +63,7 @@ WARNINGS = {
     Code.CLOCK_WRONG,
     Code.DATABASE_SLOW,
     Code.JOURNAL_NOT_WRITTEN,
+    Code.BOARD_UNHEARD,
 }  # a person has to look, and nothing is getting worse meanwhile
 
 # What keeps an account from the service: its rows wait, and what they would have answered is overdue for that reason.
@@ -92,6 +94,7 @@ OF_THE_DAEMON = NO_DATABASE | {
     Code.JOURNAL_NOT_WRITTEN,
     Code.CLOCK_WRONG,
     Code.CREDENTIALS_SHARED,
+    Code.BOARD_UNHEARD,
 }
 
 

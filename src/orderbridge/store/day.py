@@ -34,3 +34,11 @@ def received(connection: Connection, begin: datetime, end: datetime) -> Iterator
     still_open = select(*SHOWN).where(literal_column(OPEN), *within)
     for query in (ended, still_open):
         yield from connection.execute(query.order_by(orders.c.received_utc))
+
+
+def moments(connection: Connection, begin: datetime, end: datetime) -> Iterator[datetime]:
+    """When each of these orders came in."""
+    within = (orders.c.received_utc >= begin, orders.c.received_utc < end)
+    for condition in (ENDED, OPEN):
+        query = select(orders.c.received_utc).where(literal_column(condition), *within)
+        yield from connection.execute(query).scalars()

@@ -9,6 +9,7 @@ Rules of this file:
 
 import asyncio
 import socket
+import ssl
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,7 +37,8 @@ class Listening:
         self._wanted = wanted
         self._changed = asyncio.Event()
         self._server: Server | None = None
-        self._served = ""
+        self._served: tuple[object, ...] | None = None
+        self._tls: ssl.SSLContext | None = None
         self._failed: str | None = None  # what was told
 
     def use(self, wanted: config.Web) -> None:
@@ -76,23 +78,26 @@ class Listening:
 
     async def _listen(self) -> None:
         wanted = self._wanted
-        if wanted.listen != self._served:
+        if _place(wanted) != self._served:
             self._close()
         if self._server is None and wanted.listen:
             loaded = await detached(_load)
-            server = loaded(self._watched)
+            server = loaded(self._watched, wanted)
             host, _, port = wanted.listen.rpartition(":")
             host = host.strip("[]")
-            await server.start(await _addresses(host, int(port)), int(port), host=host)
-            self._server, self._served, self._failed = server, wanted.listen, None
-            _log.info("web.listening", listen=wanted.listen)
+            self._tls = await detached(partial(_tls, wanted))
+            await server.start(await _addresses(host, int(port)), int(port), host=host, tls=self._tls)
+            self._server, self._served, self._failed = server, _place(wanted), None
+            _log.info("web.listening", listen=wanted.listen, board=wanted.board)
+        elif self._tls is not None:  # a certificate that was renewed
+            await detached(partial(_read_certificate, self._tls, wanted))
         if self._server is not None:
-            self._server.names = frozenset(wanted.names)
+            self._server.use(wanted.hosts)
 
     def _close(self) -> None:
         if self._server is not None:
             self._server.close()
-        self._server, self._served = None, ""
+        self._server, self._served, self._tls = None, None, None
 
     def _tell(self, error: str) -> None:
         if error != self._failed:
@@ -104,6 +109,26 @@ async def _addresses(host: str, port: int) -> list[str]:
     """What a name stands for. It is asked in a thread that a stop does not wait for."""
     found = await detached(partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _place(wanted: config.Web) -> tuple[object, ...]:
+    """What cannot be changed while we listen."""
+    return wanted.listen, wanted.board != "off", wanted.certificate is not None
+
+
+def _tls(wanted: config.Web) -> ssl.SSLContext | None:
+    if wanted.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _read_certificate(context, wanted)
+    return context
+
+
+def _read_certificate(context: ssl.SSLContext, wanted: config.Web) -> None:
+    """Raises OSError, as ssl's own errors are."""
+    if wanted.certificate is not None:
+        context.load_cert_chain(wanted.certificate, wanted.certificate_key, password="")
 
 
 def _load() -> "type[Server]":

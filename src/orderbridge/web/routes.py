@@ -1,15 +1,16 @@
-"""What is served, as a list of routes; a board will add its own.
+"""What is served, as a list of routes; the board adds its own.
 
-None of them reads a body, a query or a header but Host, and none writes anything.
+None of these here reads a body, a query or a header but Host, and none writes anything.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from orderbridge.observe.liveness import ALIVE
@@ -22,8 +23,16 @@ from orderbridge.web.watched import Watched
 UNWELL = 503
 
 
-def application(watched: Watched, names: Callable[[], Collection[str]]) -> ASGIApp:
-    """The ASGI application. `names`: by which a request may call us, beside addresses and localhost."""
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """By which names we may be asked for, beside localhost. `strict`: no address counts but our own and these."""
+
+    names: frozenset[str]
+    strict: bool
+
+
+def application(watched: Watched, allowed: Callable[[], Allowed], board: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """The ASGI application. `allowed`: who may be asked for here. `board`: its routes, where it is on."""
     exposition = Exposition(watched.measured)
 
     async def livez(_: Request) -> Response:
@@ -38,10 +47,10 @@ def application(watched: Watched, names: Callable[[], Collection[str]]) -> ASGIA
     async def metrics(_: Request) -> Response:
         return Response(await exposition.text(), media_type=CONTENT_TYPE)
 
-    routes = [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics)]
+    routes = [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics), *board]
     inside = Starlette(routes=routes)
     inside.router.redirect_slashes = False  # it would send who asks to whatever Host says
-    return Door(inside, names)
+    return Door(inside, allowed)
 
 
 def _told(readiness: Readiness) -> dict[str, object]:
@@ -58,14 +67,15 @@ def _told(readiness: Readiness) -> dict[str, object]:
 class Door:
     """Lets in what is meant for us."""
 
-    def __init__(self, inside: ASGIApp, names: Callable[[], Collection[str]]) -> None:
+    def __init__(self, inside: ASGIApp, allowed: Callable[[], Allowed]) -> None:
         self._inside = inside
-        self._names = names
+        self._allowed = allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        host = Headers(scope=scope).get("host")
+        host, allowed = Headers(scope=scope).get("host"), self._allowed()
+        asked_at = (scope.get("server") or ("",))[0] if allowed.strict else None
         answer = self._inside
-        if not hosts.is_known(host, self._names()):
+        if not hosts.is_known(host, allowed.names, asked_at=asked_at):
             answer = PlainTextResponse(say("web.foreign_host") + "\n", 400)
         await answer(scope, receive, send)

@@ -4,21 +4,28 @@ Its Server is not used: it takes the signals, and waits for clients at the end. 
 for each connection, which asyncio makes.
 
 Rules of this file:
-- A connection ends `LIFE_S` after it began, whatever it is at: who sends or reads a byte a minute holds nothing up.
+- A connection ends `LIFE_S` after it began, whatever it is at: who sends or reads a byte a minute holds nothing up. Only
+  a stream of the board's goes on; the board counts those.
 - There are `MOST` at a time. One more ends the oldest, so that who opens many keeps nobody out.
 - At the end all of them are cut off, in no time.
 """
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from orderbridge.web.routes import application
+from orderbridge import config
+from orderbridge.web.routes import Allowed, application
 from orderbridge.web.watched import Watched
+
+if TYPE_CHECKING:
+    from orderbridge.web.board.routes import Board
 
 LIFE_S = 30.0
 MOST = 64
@@ -41,14 +48,16 @@ _quiet.addFilter(_is_news)
 class Server:
     """Listens at one address."""
 
-    def __init__(self, watched: Watched) -> None:
-        self.names: frozenset[str] = frozenset()
+    def __init__(self, watched: Watched, wanted: config.Web) -> None:
+        self._hosts: frozenset[str] = frozenset()
         self._host = ""
+        self._board = _board(watched) if wanted.board != "off" else None
         self._state = ServerState()
         self._state.default_headers = HEADERS
         self._open: dict[_Connection, None] = {}  # in the order in which they came
+        self._streams: set[_Connection] = set()
         self._config = uvicorn.Config(
-            application(watched, lambda: {*self.names, self._host}),
+            application(watched, self._allowed, self._board.routes() if self._board is not None else ()),
             http=H11Protocol,
             ws="none",
             lifespan="off",
@@ -61,11 +70,18 @@ class Server:
         self._config.load()
         self._listener: asyncio.Server | None = None
 
-    async def start(self, addresses: Sequence[str], port: int, *, host: str) -> None:
+    def _allowed(self) -> Allowed:
+        return Allowed(self._hosts | {self._host}, strict=self._board is not None)
+
+    def use(self, hosts: Sequence[str]) -> None:
+        """From now on these are ours."""
+        self._hosts = frozenset(hosts)
+
+    async def start(self, addresses: Sequence[str], port: int, *, host: str, tls: ssl.SSLContext | None) -> None:
         """Listen. `host`: what the configuration calls it. Raises OSError."""
         self._host = host.lower()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._connection, addresses, port, backlog=BACKLOG)
+        self._listener = await loop.create_server(self._connection, addresses, port, backlog=BACKLOG, ssl=tls)
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -76,20 +92,35 @@ class Server:
         """No more, and those that are here are cut off."""
         if self._listener is not None:
             self._listener.close()
-        for connection in list(self._open):
+        if self._board is not None:
+            self._board.changes.close()
+        for connection in [*self._open, *self._streams]:
             connection.transport.abort()
         for task in list(self._state.tasks):
             task.cancel()
 
     def _connection(self) -> "_Connection":
-        return _Connection(self._config, self._state, self._open)
+        return _Connection(self._config, self._state, self._open, self._streams)
+
+
+def _board(watched: Watched) -> "Board":
+    from orderbridge.web.board.routes import Board  # noqa: PLC0415 - only where it is on
+
+    return Board(watched)
 
 
 class _Connection(H11Protocol):
-    def __init__(self, config: uvicorn.Config, state: ServerState, others: "dict[_Connection, None]") -> None:
-        super().__init__(config, state, {})
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: ServerState,
+        others: "dict[_Connection, None]",
+        streams: "set[_Connection]",
+    ) -> None:
+        super().__init__(config, state, {"connection": self})
         self.logger = _quiet
         self._others = others
+        self._streams = streams
         self._end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -99,10 +130,22 @@ class _Connection(H11Protocol):
         if len(self._others) > MOST:
             oldest = next(iter(self._others))
             del self._others[oldest]
-            oldest.transport.abort()
+            oldest.cut()
+
+    def endure(self) -> None:
+        """It is a stream: it lives for as long as it is read."""
+        self._others.pop(self, None)
+        self._streams.add(self)
+        if self._end is not None:
+            self._end.cancel()
+
+    def cut(self) -> None:
+        """It ends now, whatever it is at."""
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._others.pop(self, None)
+        self._streams.discard(self)
         if self._end is not None:
             self._end.cancel()

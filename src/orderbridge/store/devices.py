@@ -1,0 +1,118 @@
+"""The board's devices: a code of eight digits makes one, a cookie of 256 bits is what it is known by.
+
+Rules of this file:
+- Neither code nor cookie is stored: their SHA-256 is. Eight digits could be guessed from it, so a code lives for ten
+  minutes, dies after five wrong tries or its first use, and there is one at a time.
+- A name is one device's: what it asks for is written under it.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from orderbridge.store.board_tables import devices, pairing
+
+DIGITS = 8
+CODE_LIFE = timedelta(minutes=10)
+TRIES = 5
+COOKIE_BYTES = 32
+LONGEST_NAME = 40
+SEEN_EVERY = timedelta(minutes=1)  # so often at most is it written that a device was there
+ONLY = 1  # the row of delivery_board_pairing
+LOOK, ACT = "look", "act"
+ROLES = (LOOK, ACT)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One that was paired and not revoked."""
+
+    id: str
+    name: str
+    role: str
+
+    @property
+    def may_act(self) -> bool:
+        """Whether it may do more than look."""
+        return self.role == ACT
+
+
+def new_code(connection: Connection, role: str, now: datetime) -> str:
+    """A code with which one device can be paired; the one before it is void."""
+    code = f"{secrets.randbelow(10**DIGITS):0{DIGITS}}"
+    connection.execute(delete(pairing))
+    row = {"code_hash": _hash(code), "role": role, "expires_utc": now + CODE_LIFE, "tries_left": TRIES}
+    connection.execute(insert(pairing).values(id=ONLY, **row))
+    return code
+
+
+def pair(connection: Connection, code: str, name: str, now: datetime) -> str | None:
+    """The cookie of a new device, in exchange for the code; None: it is wrong, used, too old, or tried too often.
+
+    A try is counted before the code is compared, and by who writes: many at once have five together.
+    """
+    counted = update(pairing).where(pairing.c.id == ONLY, pairing.c.tries_left > 0, pairing.c.expires_utc > now)
+    if not connection.execute(counted.values(tries_left=pairing.c.tries_left - 1)).rowcount:
+        return None
+    row = connection.execute(select(pairing.c.code_hash, pairing.c.role)).one()
+    if not secrets.compare_digest(row.code_hash, _hash(code)):
+        return None
+    connection.execute(delete(pairing))
+    cookie = secrets.token_urlsafe(COOKIE_BYTES)
+    connection.execute(
+        insert(devices).values(
+            id=secrets.token_hex(4),
+            name=_free(connection, name),
+            role=row.role,
+            cookie_hash=_hash(cookie),
+            paired_utc=now,
+            seen_utc=now,
+        )
+    )
+    return cookie
+
+
+def _free(connection: Connection, name: str) -> str:
+    taken = set(connection.execute(select(devices.c.name).where(devices.c.revoked_utc.is_(None))).scalars())
+    name, number = name[:LONGEST_NAME], 2
+    wanted = name
+    while wanted in taken:
+        wanted, number = f"{name} {number}", number + 1
+    return wanted
+
+
+def known(connection: Connection, cookie: str) -> Device | None:
+    """Whose cookie it is."""
+    query = select(devices.c.id, devices.c.name, devices.c.role).where(
+        devices.c.cookie_hash == _hash(cookie), devices.c.revoked_utc.is_(None)
+    )
+    row = connection.execute(query).first()
+    return None if row is None else Device(*row)
+
+
+def note_seen(connection: Connection, device: str, now: datetime) -> None:
+    """It is there."""
+    late = devices.c.seen_utc < now - SEEN_EVERY
+    connection.execute(update(devices).where(devices.c.id == device, late).values(seen_utc=now))
+
+
+def listed(connection: Connection) -> list[dict[str, Any]]:
+    """All devices that are not revoked, without their secrets."""
+    shown = (devices.c.id, devices.c.name, devices.c.role, devices.c.paired_utc, devices.c.seen_utc)
+    query = select(*shown).where(devices.c.revoked_utc.is_(None)).order_by(devices.c.paired_utc)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def revoke(connection: Connection, device: str, now: datetime) -> bool:
+    """By its id or its name: from now on its cookie is nobody's."""
+    named = (devices.c.id == device) | (devices.c.name == device)
+    gone = update(devices).where(named, devices.c.revoked_utc.is_(None)).values(revoked_utc=now)
+    return bool(connection.execute(gone).rowcount)
+
+
+def _hash(secret: str) -> str:
+    return sha256(secret.encode()).hexdigest()

@@ -1,0 +1,101 @@
+"""Tells the streams that something is different. It looks only while somebody listens.
+
+Rules of this file:
+- A stream is told "changed", and a number; never what. Whoever hears it asks for the whole state, so nothing can be missed.
+- Many changes while one is being told are one. A listener that does not take it in time is dropped.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge.errors import OrderbridgeError
+from orderbridge.store import board
+from orderbridge.web.watched import AtWork
+
+LOOK_S = 0.4
+MOST = 32
+MOST_OF_ONE = 3  # a tablet whose line was cut comes back before we know that it was gone
+
+
+class Listener:
+    """One stream. `gone`: it has to end."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.news = asyncio.Event()
+        self.gone = False
+
+
+class Changes:
+    """The state's number, and who hears of a new one."""
+
+    def __init__(self, at_work: Callable[[], AtWork | None], began: int) -> None:
+        """`began`: a number that no daemon before has reached."""
+        self.number = began
+        self._at_work = at_work
+        self._listeners: list[Listener] = []
+        self._seen: Any = None
+        self._watching: asyncio.Task[None] | None = None
+        self._soon = asyncio.Event()
+
+    def listen(self, device: str) -> Listener | None:
+        """A new one; None: there are too many."""
+        mine = [one for one in self._listeners if one.device == device]
+        if len(mine) >= MOST_OF_ONE:
+            self._drop(mine[0])
+        if len(self._listeners) >= MOST:
+            return None
+        listener = Listener(device)
+        self._listeners.append(listener)
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        """It has ended."""
+        with contextlib.suppress(ValueError):
+            self._listeners.remove(listener)
+
+    def _drop(self, listener: Listener) -> None:
+        listener.gone = True
+        listener.news.set()
+        self.leave(listener)
+
+    def look_soon(self) -> None:
+        """Something was written here."""
+        self._soon.set()
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        if self._watching is not None:
+            self._watching.cancel()
+        for listener in list(self._listeners):
+            self._drop(listener)
+
+    async def _watch(self) -> None:
+        while self._listeners:
+            found = await self._look()
+            if found != self._seen:
+                self._seen = found
+                self.number += 1
+                for listener in self._listeners:
+                    listener.news.set()
+            self._soon.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._soon.wait()
+
+    async def _look(self) -> Any:
+        """What is another one as soon as something is different."""
+        at_work = self._at_work()
+        if at_work is None:
+            return None
+        problems = [(one.code, one.subject, one.level, one.count) for one in at_work.problems()]
+        try:
+            return problems, await at_work.database.read(board.version)
+        except (DBAPIError, OrderbridgeError):
+            return problems, None

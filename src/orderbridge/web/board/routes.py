@@ -1,0 +1,220 @@
+"""The board's routes: pages that hold no data, and JSON for devices that were paired."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from orderbridge.errors import OrderbridgeError
+from orderbridge.store import board as store
+from orderbridge.store import devices
+from orderbridge.web.board import acts, door
+from orderbridge.web.board.changes import Changes
+from orderbridge.web.board.door import Refused
+from orderbridge.web.board.menu import menu
+from orderbridge.web.board.state import problem_shown, state
+from orderbridge.web.board.stream import Stream
+from orderbridge.web.board.technician import technician
+from orderbridge.web.board.words import words
+from orderbridge.web.watched import AtWork, Watched
+
+T = TypeVar("T")
+FILES = {
+    "board.html": "text/html",
+    "status.html": "text/html",
+    "board.css": "text/css",
+    "icon.svg": "image/svg+xml",
+    "common.js": "text/javascript",
+    "sound.js": "text/javascript",
+    "board.js": "text/javascript",
+    "status.js": "text/javascript",
+}
+PAGES = {"/": "board.html", "/board": "board.html", "/status": "status.html"}
+
+
+class Board:
+    """What is served of it, for as long as it is on."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self.changes = Changes(watched.at_work, began=time.time_ns() // 1_000_000 % 2**40)  # noqa: TID251
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        asked = {"state": self.state, "menu": self.menu, "technician": self.technician, "customer": self.customer}
+        told = {"act": self.act, "back": self.take_back, "seen": self.seen, "here": self.here}
+        found = [
+            *(Route(path, self._file(name)) for path, name in PAGES.items()),
+            *(Route(f"/board/{name}", self._file(name)) for name in FILES),
+            Route("/board/words", _guarded(self.words)),
+            Route("/board/stream", _guarded(self.stream)),
+            Route("/board/pair", _guarded(self.pair), methods=["POST"]),
+        ]
+        found += [Route(f"/board/{name}", _guarded(answer)) for name, answer in asked.items()]
+        return found + [Route(f"/board/{name}", _guarded(answer), methods=["POST"]) for name, answer in told.items()]
+
+    def _file(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+        content = files("orderbridge").joinpath("web", "board", "static", name).read_bytes()
+
+        async def answer(_: Request) -> Response:
+            return Response(content, media_type=FILES[name], headers=door.HEADERS)
+
+        return answer
+
+    # ---- asking ------------------------------------------------------------------------------------------------------
+
+    async def words(self, _: Request) -> Response:
+        """All sentences in both languages: no data of anybody's."""
+        return JSONResponse(words())
+
+    async def state(self, request: Request) -> Response:
+        """The board as it is. When the database cannot be read: what is known to be wrong."""
+        work = self._work()
+        language, number, now = door.language(request), self.changes.number, work.clock.now()
+        problems = tuple(work.problems())
+
+        def read(connection: Connection) -> dict[str, Any]:
+            device = door.device(connection, request)
+            found = state(connection, work.settings, problems, now, language)
+            return found | {"device": device.name, "role": device.role}
+
+        try:
+            found = await work.database.read(read)
+        except (DBAPIError, OrderbridgeError):
+            listed = [problem_shown(one, language) for one in problems]
+            return JSONResponse({"error": "no_database", "problems": listed}, 503)
+        found["n"] = number
+        found["customers"] = _may_show_customers(request, work)
+        return await asyncio.to_thread(JSONResponse, found)
+
+    async def menu(self, request: Request) -> Response:
+        """Foods and restaurants."""
+        work = self._work()
+        now = work.clock.now()
+        return JSONResponse(await self._read(work, request, lambda tx: menu(tx, now)))
+
+    async def technician(self, request: Request) -> Response:
+        """For the technician's page."""
+        work = self._work()
+        now, language, problems = work.clock.now(), door.language(request), tuple(work.problems())
+        return JSONResponse(
+            await self._read(work, request, lambda tx: technician(tx, work.settings, problems, now, language))
+        )
+
+    async def customer(self, request: Request) -> Response:
+        """Who ordered, and where it goes: of an open order, where nobody can listen in."""
+        work = self._work()
+        if not _may_show_customers(request, work):
+            raise Refused(403, "not_encrypted")
+        found = await self._read(work, request, lambda tx: store.customer(tx, request.query_params.get("key", "")))
+        if found is None:
+            raise Refused(404, "order_gone")
+        return JSONResponse(found)
+
+    async def stream(self, request: Request) -> Response:
+        """Says when there is something new."""
+        work = self._work()
+        device = await work.database.read(lambda tx: door.device(tx, request))
+        listener = self.changes.listen(device.id)
+        if listener is None:
+            raise Refused(503, "too_many")
+        return Stream(self.changes, listener)  # type: ignore[return-value]
+
+    async def _read(self, work: AtWork, request: Request, read: Callable[[Connection], T]) -> T:
+        def once(connection: Connection) -> T:
+            door.device(connection, request)
+            return read(connection)
+
+        return await work.database.read(once)
+
+    # ---- telling -----------------------------------------------------------------------------------------------------
+
+    async def pair(self, request: Request) -> Response:
+        """A code becomes a cookie."""
+        values = await door.body(request)
+        work = self._work()
+        code, name = values.get("code"), values.get("name")
+        if not isinstance(code, str) or not isinstance(name, str) or not (name := " ".join(name.split())):
+            raise Refused(400, "not_understood")
+        digits, now = "".join(filter(str.isdigit, code)), work.clock.now()
+        cookie = await work.database.run(lambda tx: devices.pair(tx, digits, name, now))
+        if cookie is None:
+            raise Refused(403, "wrong_code")
+        return door.remember(JSONResponse({}), request, cookie)
+
+    async def act(self, request: Request) -> Response:
+        """A button was tapped."""
+        values, work = await door.body(request), self._work()
+        mode = work.settings.web.board
+        found = await work.database.run(
+            lambda tx: acts.act(tx, values, door.device(tx, request, acts=True), mode), urgent=True
+        )
+        work.wake()
+        self.changes.look_soon()
+        return JSONResponse(found)
+
+    async def take_back(self, request: Request) -> Response:
+        """An accept is wanted back."""
+        values, work = await door.body(request), self._work()
+
+        def write(connection: Connection) -> dict[str, Any]:
+            door.device(connection, request, acts=True)
+            return acts.take_back(connection, values)
+
+        found = await work.database.run(write, urgent=True)
+        work.wake()
+        self.changes.look_soon()
+        return JSONResponse(found)
+
+    async def seen(self, request: Request) -> Response:
+        """Somebody has seen something: it is quiet."""
+        values, work = await door.body(request), self._work()
+        mode, now = work.settings.web.board, work.clock.now()
+        found = await work.database.run(
+            lambda tx: acts.seen(tx, values, door.device(tx, request, acts=True), mode, now), urgent=True
+        )
+        self.changes.look_soon()
+        return JSONResponse(found)
+
+    async def here(self, request: Request) -> Response:
+        """A tablet is there, and can be heard or not."""
+        values, work = await door.body(request), self._work()
+        device = await work.database.read(lambda tx: door.device(tx, request))
+        work.audience.heard(device.id, work.clock.monotonic(), audible=values.get("audible") is True)
+        return JSONResponse({"n": self.changes.number})
+
+    def _work(self) -> AtWork:
+        work = self._watched.at_work()
+        if work is None:
+            raise Refused(503, "not_working")
+        return work
+
+
+def _may_show_customers(request: Request, work: AtWork) -> bool:
+    """Whether nobody on the way can read it, or the configuration allows that somebody can."""
+    web = work.settings.web
+    return request.url.scheme == "https" or web.is_local or web.customers_unencrypted
+
+
+def _guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """What is refused is said in the page's language, and every answer has the headers that keep it here."""
+
+    async def guarded(request: Request) -> Response:
+        try:
+            response = await answer(request)
+        except Refused as error:
+            response = door.refusal(request, error)
+        except (DBAPIError, OrderbridgeError):
+            response = door.refusal(request, Refused(503, "no_database"))
+        if isinstance(response, Response):
+            response.headers.update(door.HEADERS)
+        return response
+
+    return guarded
