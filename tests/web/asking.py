@@ -10,6 +10,7 @@ from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.health import Code, Severity
 from orderbridge.rules.readiness import Readiness
 from orderbridge.web.listening import Listening
+from orderbridge.web.watched import AtWork
 
 WITHIN_S = 120.0
 
@@ -29,22 +30,25 @@ class Process:
     def readiness(self) -> Readiness:
         return self.stands
 
+    def at_work(self) -> AtWork | None:
+        return None
+
     def measured(self) -> Metrics:
         self.measurings += 1
         return self.metrics
 
 
-def at(listen: str, *names: str) -> config.Web:
+def at(listen: str, *hosts: str) -> config.Web:
     """Port 0, which the configuration refuses, is whatever is free."""
-    return config.Web.model_construct(listen=listen, names=names)
+    return config.Web.model_construct(listen=listen, hosts=hosts, board="off")
 
 
 @contextlib.asynccontextmanager
 async def shown(
-    process: Process, listen: str = "127.0.0.1:0", *names: str
+    process: Process, listen: str = "127.0.0.1:0", *hosts: str
 ) -> AsyncIterator[tuple[Listening, tuple[str, int]]]:
     """Listening, and where."""
-    listening = Listening(process, at(listen, *names))
+    listening = Listening(process, at(listen, *hosts))
     task = asyncio.create_task(listening.run())
     try:
         await until(lambda: listening.addresses)

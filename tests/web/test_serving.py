@@ -105,7 +105,7 @@ async def test_a_foreign_name_is_turned_away_and_a_configured_one_is_not(process
     async with shown(process, "127.0.0.1:0", "kasa-pc") as (listening, address):
         assert (await asked(address, "/livez", host="evil.example"))[0] == 400
         status, _, said = await asked(address, "/metrics", host="evil.example")
-        assert (status, "web.names" in said) == (400, True)
+        assert (status, "web.hosts" in said) == (400, True)
         assert (await asked(address, "/livez", host="kasa-pc:8480"))[0] == 200
         listening.use(at("127.0.0.1:0"))
         async with asyncio.timeout(60):

@@ -14,7 +14,7 @@ def board() -> None:
 
 
 @board.command("pair")
-@click.option("--look", is_flag=True, help="It may look, and act on nothing.")
+@click.option("--look", is_flag=True, help="The tablet may look, and act on nothing.")
 @as_json
 @pass_context
 def pair(context: Context, look: bool, as_json: bool) -> None:

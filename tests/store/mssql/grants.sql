@@ -3,6 +3,8 @@ GRANT SELECT ON delivery_accounts TO [pos];
 GRANT SELECT ON delivery_action_attempts TO [pos];
 GRANT SELECT ON delivery_actions TO [pos];
 GRANT SELECT ON delivery_alarms TO [pos];
+GRANT SELECT ON delivery_board_silenced TO [pos];
+GRANT SELECT ON delivery_board_slots TO [pos];
 GRANT SELECT ON delivery_books TO [pos];
 GRANT SELECT ON delivery_cancel_reasons TO [pos];
 GRANT SELECT ON delivery_changed_orders TO [pos];

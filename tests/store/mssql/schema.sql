@@ -441,6 +441,68 @@ UPDATE delivery_schema_version SET version_num='0003' WHERE delivery_schema_vers
 
 GO
 
+-- Running upgrade 0003 -> 0004
+
+CREATE TABLE delivery_board_devices (
+    id NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    name NVARCHAR(255) NOT NULL, 
+    role NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    cookie_hash NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    paired_utc DATETIME2(3) NOT NULL, 
+    seen_utc DATETIME2(3) NOT NULL, 
+    revoked_utc DATETIME2(3) NULL, 
+    CONSTRAINT delivery_board_devices_pk PRIMARY KEY (id)
+);
+
+GO
+
+CREATE UNIQUE INDEX delivery_board_devices_cookie_ix ON delivery_board_devices (cookie_hash);
+
+GO
+
+CREATE TABLE delivery_board_pairing (
+    id INTEGER NOT NULL, 
+    code_hash NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    role NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    expires_utc DATETIME2(3) NOT NULL, 
+    tries_left INTEGER NOT NULL, 
+    CONSTRAINT delivery_board_pairing_pk PRIMARY KEY (id)
+);
+
+GO
+
+CREATE TABLE delivery_board_silenced (
+    subject NVARCHAR(255) COLLATE Latin1_General_BIN2 NOT NULL, 
+    device NVARCHAR(255) NOT NULL, 
+    at_utc DATETIME2(3) NOT NULL, 
+    CONSTRAINT delivery_board_silenced_pk PRIMARY KEY (subject)
+);
+
+GO
+
+CREATE INDEX delivery_board_silenced_at_ix ON delivery_board_silenced (at_utc);
+
+GO
+
+CREATE TABLE delivery_board_slots (
+    account NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    slot_utc DATETIME2(3) NOT NULL, 
+    polls INTEGER NOT NULL DEFAULT 0, 
+    failed INTEGER NOT NULL DEFAULT 0, 
+    logins INTEGER NOT NULL DEFAULT 0, 
+    CONSTRAINT delivery_board_slots_pk PRIMARY KEY (account, slot_utc)
+);
+
+GO
+
+CREATE INDEX delivery_board_slots_slot_ix ON delivery_board_slots (slot_utc);
+
+GO
+
+UPDATE delivery_schema_version SET version_num='0004' WHERE delivery_schema_version.version_num = '0003';
+
+GO
+
 COMMIT;
 
 GO
