@@ -43,7 +43,7 @@ from orderbridge.rules.lifecycle import (
 from orderbridge.rules.outbox import Directory, View, unsent_end
 from orderbridge.rules.problems import Code, Severity, severity_of
 from orderbridge.rules.retry import MOST_RESENDS, Proof, RetryPolicy, decide, is_uncertain, proof
-from orderbridge.store import tables
+from orderbridge.store import board_tables, tables
 from orderbridge.store.columns import Key, LongText, Money, Utc
 from orderbridge.texts import SAME, SENTENCES, VERDICTS
 
@@ -91,7 +91,7 @@ class Language:
 
 def contract() -> list[Table]:
     """The tables of the contract, in the order of the guide."""
-    return [tables.metadata.tables[name] for name in WORDS["tables"]]
+    return [board_tables.metadata.tables[name] for name in WORDS["tables"]]
 
 
 def make_tables(language: Language) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What came with version 0.4: the board's own tables. Nothing that was there is changed.
+"""The board's own tables, of version 0.3. Nothing that was there is changed.
 
 Revision ID: 0004
 Revises: 0003
