@@ -2,15 +2,19 @@
 
 import asyncio
 import gc
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 from structlog.testing import capture_logs
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import FileLost
 from orderbridge.sandbox import Fault, Options, Sandbox, World
+from orderbridge.store import schema, tables
 
 WITHIN_S = 60.0  # half of what a request that hangs takes
 CONFIGURATION = """
@@ -104,3 +108,18 @@ async def test_a_background_task_that_fails_ends_the_daemon_with_its_error(
     async with asyncio.timeout(WITHIN_S):
         with pytest.raises(RuntimeError, match="a fault of ours"):
             await Daemon(settings).run()
+
+
+async def test_one_transaction_reads_all_that_is_looked_at_every_few_seconds(settings: config.Settings):
+    daemon, units = Daemon(settings), []
+    daemon.database.write_now(schema.upgrade)
+    await daemon._books.start()
+    await daemon._look_at_health()  # signs of life are written with the first
+    with daemon.database.engine.begin() as connection:
+        connection.execute(insert(tables.events).values(payment_key="k", at_utc=datetime.now(UTC), event="received"))
+    daemon.database.on_work = lambda doing, *_: units.append(doing)
+    await daemon._look_at_health()
+    assert units == ["read"]
+    word = json.loads(settings.source.file.with_name("pos.db.last-word").read_text())
+    assert word["event"] == 1, "what was read is compared, and kept"
+    await daemon._finish([])

@@ -103,6 +103,7 @@ class Daemon:
         self.timetable = self._timetable()
         self.health = self._checkup()
         self._books = Books(settings, self.database, self._clock, self.health.known)
+        self.health.also = self._books.read
         self.report = self._self_report()
         self._board = self._board_watch()
         self.status = ""  # the line for systemd
@@ -287,12 +288,12 @@ class Daemon:
         return SWEEP_S
 
     async def _look_at_health(self) -> float:
-        await self._books.look()
         if self.journal is not None:
             self.journal.tell(self.health.known)
         if self._board is not None:
             await self._board.look(self.health.known)
         found = await self.health.look()
+        await self._books.follow()
         self.report.saw(found)
         status = headline(found, len(self.accounts), self._zone, self._settings.language)
         if status != self.status:

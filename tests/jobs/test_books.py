@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop
@@ -196,6 +197,16 @@ async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one
     shutil.copy(empty_file, shop.path)
     again = await open_shop(orders={"journal": "auto"})
     assert [one.count for one in (await begun(again)).problems()] == missing
+
+
+async def test_a_look_that_finds_nothing_new_asks_one_question(shop: Shop):
+    keeper = await begun(shop)
+    await shop.taken_in()
+    await keeper.books.look()
+    asked: list[str] = []
+    event.listen(shop.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
+    await keeper.books.look()
+    assert len([statement for statement in asked if statement.startswith("SELECT")]) == 1
 
 
 async def test_the_word_is_written_when_there_is_news_and_is_for_its_owner_alone(shop: Shop, clock: FakeClock):

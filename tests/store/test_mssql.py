@@ -163,7 +163,7 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     "quarantine.read": lambda tx: quarantine.read(tx, 1),
     "quarantine.blank_old": lambda tx: quarantine.blank_old(tx, NOW, LATER),
     "books.begin": lambda tx: books.begin(tx, "a"),
-    "books.goes": lambda tx: books.goes(tx, NOW),
+    "books.stands": lambda tx: books.stands(tx, NOW, None),
     "books.last_known": books.last_known,
     "books.unknown": lambda tx: books.unknown(tx, [KEY, OTHER]),
     "books.note_older": lambda tx: books.note_older(tx, books.Older(NOW, NOW, 1, "1-2")),

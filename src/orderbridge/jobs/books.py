@@ -8,6 +8,7 @@ Nothing is held up by it: orders come in meanwhile.
 import os
 import uuid
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,7 @@ class Books:
         self._known = known
         self._path = word_path(settings, database)
         self._last: Word | None = None
+        self._found: Word | None = None  # at the look that is under way
         self._was_lost = False  # the file was taken away under the daemon before this one
         self._told = False  # that the word cannot be written
 
@@ -52,23 +54,33 @@ class Books:
         await self._look(strictly=False)
 
     async def look(self) -> None:
-        """Now and then, and at the end."""
-        try:
+        """At the end."""
+        with suppress(DBAPIError):  # others tell it
             await self._look(strictly=True)
-        except DBAPIError:  # others tell it
-            return
 
     async def _look(self, *, strictly: bool) -> None:
-        now = self._clock.now()
-        word, older = await self._database.read(lambda tx: (books.goes(tx, now), books.older(tx)))
-        if word is None:  # a copy from before there was this table, or none of ours
+        await self._database.read(self.read)
+        await self._follow(strictly=strictly)
+
+    def read(self, connection: Connection) -> None:
+        """Within a transaction of whoever looks at more; `follow` goes on from there."""
+        self._found, older = books.stands(connection, self._clock.now(), self._last)
+        if self._found is not None:  # else a copy from before there was this table, or none of ours
+            self._tell(older)
+
+    async def follow(self) -> None:
+        """What was read is compared with the last word, and is the next one."""
+        with suppress(DBAPIError):  # others tell it
+            await self._follow(strictly=True)
+
+    async def _follow(self, *, strictly: bool) -> None:
+        word, before, self._found = self._found, self._last, None
+        if word is None:
             return
-        before = self._last
         if before is not None and await self._is_older(word, before, strictly=strictly):
-            older = await self._note(before)
+            self._tell(await self._note(before))
         if before is None or (before.books, before.event) != (word.books, word.event):
             await self._write(_with_highest(word, before))
-        self._tell(older)
 
     async def _is_older(self, word: Word, before: Word, *, strictly: bool) -> bool:
         """At a start the journal is asked, too: the word is some seconds old when a machine dies.

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -234,6 +235,7 @@ class Checkup:
         self._database = database
         self._clock = clock
         self._unsure_until = self._ahead = 0.0
+        self.also: Callable[[Connection], object] = bool  # what else a look reads, before anything is decided
 
     def be_unsure(self) -> None:
         """After a start, a clock that was set or a database that took nothing: when the last good poll was says nothing yet."""
@@ -310,12 +312,16 @@ class Checkup:
         if self.ping is not None:
             await self.ping.close()
 
+    def _read(self, now: datetime, unsafe: str | None, connection: Connection) -> list[Problem]:
+        self.also(connection)
+        return looked(connection, self._settings, now, unsafe, self.known.problems())
+
     async def _found(self) -> list[Problem]:
         """What stands in the database, and what is known besides. One that cannot be read leaves what was open as it is."""
         now = self._clock.now()
         unsafe = self._database.durability.remedy
         try:
-            found = await self._database.read(lambda tx: looked(tx, self._settings, now, unsafe, self.known.problems()))
+            found = await self._database.read(partial(self._read, now, unsafe))
         except DBAPIError as error:
             self.known.is_held = is_busy(error)  # rows that somebody holds can be read: this is a whole table
             known = self.known.problems()

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from orderbridge.model import ActionState
 from orderbridge.store.beside import read_document, write_document
@@ -39,18 +40,33 @@ class Older:
     numbers: str | None = None
 
 
-def goes(connection: Connection, now: datetime) -> Word | None:
-    """How far these tables go; None before `begin`."""
-    name = connection.execute(select(books.c.id)).scalars().first()
-    if name is None:
-        return None
-    newest = select(events.c.id, orders.c.order_number).select_from(
-        events.outerjoin(orders, orders.c.payment_key == events.c.payment_key)
-    )
-    found = connection.execute(newest.order_by(events.c.id.desc()).limit(1)).first()
-    listened = connection.execute(select(func.sum(accounts.c.listened_seconds))).scalar()
-    event, number = (found.id, found.order_number) if found else (0, None)
-    return Word(name, event, int(listened or 0), number, now)
+# Asked every few seconds: what is looked up by an index alone, in one question.
+_STANDS = select(
+    books,
+    select(func.max(events.c.id)).scalar_subquery().label("event"),
+    select(func.sum(accounts.c.listened_seconds)).scalar_subquery().label("listened"),
+)
+_NUMBER = (
+    select(orders.c.order_number)
+    .join(events, events.c.payment_key == orders.c.payment_key)
+    .where(events.c.id == bindparam("event"))
+)
+
+
+def stands(connection: Connection, now: datetime, before: Word | None) -> tuple[Word | None, Older | None]:
+    """How far these tables go, and whether it stands there that they are an older copy; no word before `begin`.
+
+    `before`: the last word; what it says of the same event is not asked again.
+    """
+    row = connection.execute(_STANDS).first()
+    if row is None:
+        return None, None
+    event, listened = int(row.event or 0), int(row.listened or 0)
+    if before is not None and (before.books, before.event) == (row.id, event):
+        number = before.order_number
+    else:
+        number = connection.execute(_NUMBER, {"event": event}).scalar()
+    return Word(row.id, event, listened, number, now), _older(row)
 
 
 def begin(connection: Connection, name: str) -> None:
@@ -86,8 +102,13 @@ def unknown(connection: Connection, keys: Iterable[str]) -> set[str]:
 
 def older(connection: Connection) -> Older | None:
     """Whether it stands there that they are an older copy."""
-    row = connection.execute(select(books).where(books.c.older_since_utc.is_not(None))).first()
-    return None if row is None else Older(row.older_since_utc, row.last_known_utc, row.missing, row.missing_numbers)
+    return _older(connection.execute(select(books)).first())
+
+
+def _older(row: Row[Any] | None) -> Older | None:
+    if row is None or row.older_since_utc is None:
+        return None
+    return Older(row.older_since_utc, row.last_known_utc, row.missing, row.missing_numbers)
 
 
 def note_older(connection: Connection, seen: Older) -> None:

@@ -273,13 +273,14 @@ SELECT delivery_books.id
 FROM delivery_books;
 INSERT INTO delivery_books (id) VALUES (:id);
 
--- books.goes
-SELECT delivery_books.id
+-- books.stands
+SELECT delivery_books.id, delivery_books.older_since_utc, delivery_books.last_known_utc, delivery_books.missing, delivery_books.missing_numbers, (SELECT max(delivery_order_events.id) AS max_1
+FROM delivery_order_events) AS event, (SELECT sum(delivery_accounts.listened_seconds) AS sum_1
+FROM delivery_accounts) AS listened
 FROM delivery_books;
-SELECT TOP 1 delivery_order_events.id, delivery_orders.order_number
-FROM delivery_order_events LEFT OUTER JOIN delivery_orders ON delivery_orders.payment_key = delivery_order_events.payment_key ORDER BY delivery_order_events.id DESC;
-SELECT sum(delivery_accounts.listened_seconds) AS sum_1
-FROM delivery_accounts;
+SELECT delivery_orders.order_number
+FROM delivery_orders JOIN delivery_order_events ON delivery_order_events.payment_key = delivery_orders.payment_key
+WHERE delivery_order_events.id = :event;
 
 -- books.last_known
 SELECT TOP 1 delivery_order_events.at_utc
@@ -300,8 +301,7 @@ UPDATE delivery_books SET older_since_utc=:older_since_utc, last_known_utc=:last
 
 -- books.older
 SELECT delivery_books.id, delivery_books.older_since_utc, delivery_books.last_known_utc, delivery_books.missing, delivery_books.missing_numbers
-FROM delivery_books
-WHERE delivery_books.older_since_utc IS NOT NULL;
+FROM delivery_books;
 
 -- books.settle
 UPDATE delivery_books SET older_since_utc=:older_since_utc WHERE delivery_books.older_since_utc IS NOT NULL;
