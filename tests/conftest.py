@@ -2,6 +2,7 @@
 
 import os
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Generator, Iterator
@@ -71,30 +72,36 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         threading.settrace(before[1])
 
 
-@pytest.fixture(autouse=True)
-def uncounted_children(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """What is not counted here is not counted in the processes that it starts."""
-    if request.node.get_closest_marker("no_cover"):
-        monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("no_cover"):
+            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        return (yield)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_of_the_machine() -> Iterator[None]:
+    """The machine's own settings of the line must not reach a test, nor its authorities, which take 30 ms to read."""
+    load = ssl.SSLContext.load_default_certs
+
+    def load_named(context: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
+        if {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys():
+            load(context, purpose)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in MACHINES:
+            patch.delenv(name, raising=False)
+            patch.delenv(name.lower(), raising=False)
+        patch.setattr(ssl.SSLContext, "load_default_certs", load_named)
+        yield
 
 
 @pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own settings of the line must not reach a test."""
-    for name in MACHINES:
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-
-
-@pytest.fixture(autouse=True)
-def every_level_is_logged() -> None:
-    """A test that ran the program before may have left its level behind, and captured logs would lack the rest."""
+def nothing_left_behind() -> Iterator[None]:
+    """A test that ran the program may leave its level behind, and captured logs would lack the rest; and its secrets."""
     structlog.reset_defaults()
-
-
-@pytest.fixture(autouse=True)
-def nothing_hidden() -> Iterator[None]:
-    """What a test gave to `hiding.hide` is forgotten after it."""
     yield
     hiding.forget_all()
 

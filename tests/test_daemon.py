@@ -34,6 +34,9 @@ UNTIL_CLEARED_S = 3600.0  # a delay that ends when the test clears the faults
 PATIENT_S = 120.0  # the same, where the test holds an answer back; after a kill the next poll would wait as long
 WITHIN_S = 150.0  # on a busy machine a process alone takes seconds to start
 COMMAND = Path(sys.executable).with_name("orderbridge")
+NO_AUTHORITIES = dict.fromkeys(
+    ("SSL_CERT_FILE", "SSL_CERT_DIR"), os.devnull
+)  # to read the machine's takes 30 ms each time
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -109,7 +112,7 @@ async def until(condition: Callable[[], object]) -> None:
     """Wait for what another thread or process brings about."""
     async with asyncio.timeout(WITHIN_S):
         while not condition():  # noqa: ASYNC110 - it comes from another thread, process or file
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
 
 
 def settings_for(
@@ -354,7 +357,7 @@ async def process(configuration: Path) -> AsyncIterator[asyncio.subprocess.Proce
     """`orderbridge run`, ended by the test; killed when the test fails first."""
     with (configuration.parent / "log").open("ab") as log:
         started = await asyncio.create_subprocess_exec(
-            COMMAND, "--config", configuration, "run", stdout=log, stderr=log, env=dict(os.environ)
+            COMMAND, "--config", configuration, "run", stdout=log, stderr=log, env=os.environ | NO_AUTHORITIES
         )
     try:
         yield started

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import create_engine, text
 from tests import databases
 from tests.databases import Server
 from tests.test_daemon import COMMAND, UNTIL_CLEARED_S, WITHIN_S, ended, hold_up, log_of, process, told, until
@@ -27,10 +27,13 @@ POSTGRESQL, MARIADB = databases.SERVERS
 
 
 class Pos:
-    """What a POS does on the server, with a connection for each statement: it outlives the server, too."""
+    """What a POS does on the server, with a connection that is tried before each statement: it outlives the server."""
 
     def __init__(self, url: str) -> None:
-        self._engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        self._engine = create_engine(url, pool_pre_ping=True, isolation_level="AUTOCOMMIT")
+
+    def close(self) -> None:
+        self._engine.dispose()
 
     def run(self, sql: str, **values: object) -> None:
         with self._engine.connect() as connection:
@@ -69,8 +72,8 @@ def server(kind_of_server: Server) -> Server:
 @pytest.fixture
 def pos(server: Server) -> Iterator[Pos]:
     """A database of its own for each test."""
-    with databases.own_database(server.url, "pos") as url:
-        yield Pos(url)
+    with databases.own_database(server.url, "pos") as url, contextlib.closing(Pos(url)) as pos:
+        yield pos
 
 
 @pytest.fixture
@@ -329,6 +332,7 @@ LOCKS = {
 
 async def test_a_stop_does_not_wait_for_the_lock_on_the_schema(settled: Path, server: Server, pos: Pos):
     with pos._engine.connect() as other:
+        other.detach()  # its lock goes with it
         other.execute(text(LOCKS[other.dialect.name.replace("mysql", databases.MARIADB)]))
         async with process(settled) as daemon:
             await until(lambda: told(settled, "schema.waiting"))
