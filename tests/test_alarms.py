@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import contextlib
+import errno
 import json
 import subprocess
 import sys
@@ -486,3 +487,14 @@ def test_who_is_not_told_costs_nothing():
     assert not {"orderbridge.jobs.alarms", "orderbridge.jobs.ping", "orderbridge.jobs.command"} & set(
         ast.literal_eval(listed)
     )
+
+
+def test_one_that_cannot_be_waited_for_has_failed_and_is_killed(program: Write, monkeypatch: pytest.MonkeyPatch):
+    """As the wait itself may fail where a library makes up the time."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", broken)
+    command = Command([str(program("import time; time.sleep(600)"))], 1.0)
+    assert command.run([], b"{}") == "broken off: Invalid argument"

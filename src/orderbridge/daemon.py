@@ -25,7 +25,7 @@ from orderbridge.jobs.polling import Polling
 from orderbridge.jobs.recurring import Recurring
 from orderbridge.jobs.reference import Common
 from orderbridge.jobs.self_report import SelfReport
-from orderbridge.jobs.sweep import sweep
+from orderbridge.jobs.sweep import sweep, today
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.net.http import Wire
@@ -280,9 +280,10 @@ class Daemon:
         self._recurring[account].read_status(restaurant)
 
     async def _sweep(self) -> float:
-        await sweep(self.database, self._settings, self._clock)
+        late = await today(self.database, self._settings, self._clock, self.health.known.service_now())
+        await sweep(self.database, self._settings, self._clock, late)
         if self.journal is not None:
-            await self.journal.tidy(self._settings.orders.retention_days)
+            await self.journal.tidy(self._settings.orders.retention_days, late)
         if self._board is not None:
             await self._board.note()
         return SWEEP_S

@@ -191,7 +191,7 @@ async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one
     await keeper.books.look()
     await shop.crash()
     if missing:
-        Loss(shop.database.file).write([])
+        Loss(shop.database).write([{"code": "database_lost", "since_utc": None}])
     for beside in ("", "-wal", "-shm"):
         shop.path.with_name(shop.path.name + beside).unlink(missing_ok=True)
     shutil.copy(empty_file, shop.path)

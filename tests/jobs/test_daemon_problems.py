@@ -38,6 +38,16 @@ async def fail(shop: Shop, error: Exception) -> None:
         await shop.database.run(work)
 
 
+async def test_how_late_it_is_by_the_service_does_not_follow_our_own_clock(shop: Shop):
+    known = checkup_of(shop).known
+    assert known.service_now() is None
+    known.heard_date(date_of(shop, 0))
+    before = known.service_now()
+    shop.clock.ahead += timedelta(days=730)
+    await asyncio.sleep(60)
+    assert known.service_now() == before + timedelta(seconds=60)
+
+
 async def test_a_disk_that_became_read_only_under_the_file(shop: Shop):
     checkup = checkup_of(shop)
     shop.database.dialect = replace(shop.database.dialect, disk=lambda _: Kind.READ_ONLY)

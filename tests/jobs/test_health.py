@@ -11,6 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
@@ -587,3 +588,25 @@ async def test_what_an_older_copy_says_was_told_is_not_believed(shop: Shop, hear
     shop.till.execute("UPDATE delivery_problems SET code = 'clock_wrong', subject = ''")
     await looks(teller(shop))
     assert heard == [*BEGAN, ("ended", "database_lost")]
+
+
+async def test_the_end_of_a_database_that_took_nothing_is_told_by_the_daemon_after_the_one_that_told_of_it(
+    shop: Shop, heard: list[tuple[str, str]]
+):
+    daemon = teller(shop)
+    await daemon.look()
+
+    def full(_: Connection) -> None:
+        raise OperationalError("COMMIT", None, sqlite3.OperationalError("database or disk is full"))
+
+    event.listen(shop.database.engine, "commit", full)
+    await looks(daemon, 2)
+    event.remove(shop.database.engine, "commit", full)
+    assert heard == [("began", "database_full")]
+    after = teller(shop)
+    await after.look()
+    await asyncio.sleep(100)  # until it is sure
+    await shop.poll()
+    await looks(after, 2)
+    assert heard == [("began", "database_full"), ("ended", "database_full")]
+    assert not shop.path.with_name("pos.db.lost").exists()

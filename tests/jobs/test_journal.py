@@ -110,7 +110,7 @@ async def test_a_full_disk_holds_no_order_up_and_what_is_missing_is_written_late
     assert (kept.since is not None, kept.error) == (True, "No space left on device")
     full.clear()
     with capture_logs() as logs:
-        await kept.tidy(90)
+        await kept.tidy(90, kept._clock.now())
         await kept.close()
     assert kept.since is None
     assert [line["documents_missing"] for line in logs if line["event"] == "journal.written_again"] == [0]
@@ -168,10 +168,10 @@ async def test_it_is_kept_no_longer_than_the_orders(shop: Shop, kept: Journal, f
     await shop.taken_in()
     clock.ahead += timedelta(days=90)
     await shop.taken_in()
-    await kept.tidy(90)
+    await kept.tidy(90, kept._clock.now())
     assert len(entries(folder)) == 2
     clock.ahead += timedelta(days=1)
-    await kept.tidy(0)
+    await kept.tidy(0, kept._clock.now())
     assert len(entries(folder)) == 2
-    await kept.tidy(90)
+    await kept.tidy(90, kept._clock.now())
     assert len(entries(folder)) == 1

@@ -1,7 +1,7 @@
 """What only time brings about: the end of an order by silence, and customers' data kept long enough."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing, text_of
 
-from orderbridge.jobs.sweep import sweep
+from orderbridge.jobs.sweep import Swept, sweep, today
 from orderbridge.store import reference, silence
 
 HOUR_S = 3600.0
@@ -27,8 +27,14 @@ PRIVATE = (
 
 async def swept(shop: Shop) -> tuple[int, int]:
     """How many orders ended, and of how many the customer was forgotten."""
-    done = await sweep(shop.database, shop.settings, shop.clock)
+    done = await sweep(shop.database, shop.settings, shop.clock, shop.clock.now())
     return done.ended, done.blanked
+
+
+async def sweep_at(shop: Shop, service_now: datetime | None) -> Swept:
+    """As the daemon does it."""
+    late = await today(shop.database, shop.settings, shop.clock, service_now)
+    return await sweep(shop.database, shop.settings, shop.clock, late)
 
 
 async def taken_over(shop: Shop, **changes: Any) -> Any:
@@ -316,12 +322,17 @@ async def test_records_are_deleted_in_the_end_and_what_came_later_stays(open_sho
     order = await ended_order(shop)
     row = shop.act("activate_food", food_id=55)
     await shop.drain()
+    begun = shop.clock.now()
     await asyncio.sleep(101 * DAY_S)
-    done = await sweep(shop.database, shop.settings, shop.clock)
-    assert (done.blanked, done.deleted) == (1, 0), "the orders themselves do not say that so much time has gone by"
+    for service_now in (None, begun):
+        done = await sweep_at(shop, service_now)
+        assert (done.blanked, done.deleted) == (0, 0), (
+            "neither the orders nor the service say that so much time went by"
+        )
     await shop.account.renew()
     later = await shop.taken_in()
-    assert (await sweep(shop.database, shop.settings, shop.clock)).deleted == 2
+    done = await sweep_at(shop, None)
+    assert (done.blanked, done.deleted) == (1, 2)
     assert [one["payment_key"] for one in shop.rows("SELECT payment_key FROM delivery_orders")] == [later.key]
     assert shop.rows("SELECT id FROM delivery_actions WHERE id = ?", row) == []
     assert order.key not in str(shop.rows("SELECT payment_key FROM delivery_order_events"))

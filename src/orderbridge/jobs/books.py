@@ -50,7 +50,8 @@ class Books:
         """Before anything is sent."""
         await self._database.run(lambda tx: books.begin(tx, uuid.uuid4().hex))
         self._last = None if self._path is None else await self._database.apart(partial(books.read_word, self._path))
-        self._was_lost = await self._database.apart(Loss(self._database.file).read) is not None
+        told = await self._database.apart(Loss(self._database).read) or ()
+        self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in told)
         await self._look(strictly=False)
 
     async def look(self) -> None:

@@ -44,15 +44,21 @@ class Command:
         return self._ended(self._process, document)
 
     def _ended(self, process: "subprocess.Popen[bytes]", document: bytes) -> str | None:
-        late = False
+        late, wrong = False, None
         try:
             process.communicate(document, timeout=self._timeout_s)
         except subprocess.TimeoutExpired:
             late = True
+        except OSError as error:  # of the pipe, or of the waiting: the daemon goes on, and it is told again
+            wrong = error
+            if process.stdin is not None:
+                process.stdin.close()
         finally:
             _kill_group(process.pid)
             process.wait()
             self._process = None
+        if wrong is not None:
+            return say("log.command_broken", error=wrong.strerror)
         if late:
             return say("log.command_late", seconds=f"{self._timeout_s:g}")
         if process.returncode < 0:

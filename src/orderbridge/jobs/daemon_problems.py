@@ -46,6 +46,7 @@ class DaemonProblems:
         self._since: dict[tuple[Code, str], datetime] = {}  # of what was found by asking
         self._offsets: list[float] = []  # seconds by which our clock is ahead: the last two that were measured
         self._dated = float("-inf")
+        self._service: tuple[datetime, float] | None = None  # its clock, and ours that nobody sets
         self.is_held = False  # by another program, so that the last look at health could not even read
 
     def begin(
@@ -84,7 +85,15 @@ class DaemonProblems:
         except ValueError:
             return
         there = there.replace(tzinfo=there.tzinfo or UTC) + timedelta(seconds=0.5)  # it has whole seconds only
+        self._service = there, now
         self._offsets = [*self._offsets[-1:], (self._clock.now() - there).total_seconds()]
+
+    def service_now(self) -> datetime | None:
+        """How late it is by the service's clock, whatever was done to ours since; None: it was not heard."""
+        if self._service is None:
+            return None
+        there, at = self._service
+        return there + timedelta(seconds=self._clock.monotonic() - at)
 
     def problems(self) -> tuple[Problem, ...]:
         """All of it now."""

@@ -157,11 +157,11 @@ class Journal:
 
     # ---- now and then ------------------------------------------------------------------------------------------------
 
-    async def tidy(self, retention_days: int) -> None:
-        """Write what could not be written, and forget what has been kept for long enough (0: never)."""
+    async def tidy(self, retention_days: int, late: datetime) -> None:
+        """Write what could not be written, and forget what has been kept for long enough (0: never) when it is so late."""
         self._go_on()
         if retention_days:
-            border = (self._clock.now() - timedelta(days=retention_days)).date()
+            border = (late - timedelta(days=retention_days)).date()
             try:
                 await self._run(partial(journal.remove_old, self._folder, border))
             except OSError as error:

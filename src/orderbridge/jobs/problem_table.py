@@ -1,7 +1,7 @@
 """The open problems in the database, for the till and for other programs; written only when something has changed.
 
 It is best effort: where the database takes nothing, that is a problem of its own, and the log and the alarms tell it.
-Only of a file that is lost a file of its own remembers what was told (store.lost): the next daemon tells the end.
+Then a small file remembers what was told (store.lost): the next daemon tells the end.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.clock import Clock
 from orderbridge.errors import FileLost
 from orderbridge.rules.edges import Rank
-from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
+from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.store import problems
 from orderbridge.store.columns import as_stored
 from orderbridge.store.database import Database
@@ -43,8 +43,9 @@ class ProblemTable:
         self._clock = clock
         self._language = language
         self._rows: dict[Key, dict[str, Any]] | None = None  # None: not read yet
-        self._loss = Loss(database.file)
-        self._told_lost: list[dict[str, Any]] | None = None  # by a daemon that lost the file
+        self._loss = Loss(database)
+        self._told_lost: list[dict[str, Any]] | None = None  # by a daemon that could not write it here
+        self._left: list[dict[str, Any]] | None = None  # by this one
         self._kept: dict[tuple[Code, str], tuple[Problem, Rank | None, dict[str, Any]]] = {}  # a thousand cost time
         self._next_sign = float("-inf")
         self._one_at_a_time = asyncio.Lock()
@@ -52,7 +53,7 @@ class ProblemTable:
     async def begin(self) -> list[Problem]:
         """What the daemon before this one had told by its alarms, and may be over or not.
 
-        One that lost its file knew better than the tables that are there now: they may be a copy of last week.
+        One that could not write knew better than the tables that are there now: they may be a copy of last week.
         """
         if self._rows is None:
             rows = await self._database.read(problems.written)
@@ -68,27 +69,33 @@ class ProblemTable:
             try:
                 await self.begin()
                 await self._write({row_key(one): row for one, row in rows})
-            except DBAPIError:
-                return
-            except FileLost:
-                await self._leave([row for _, row in rows if row["told"]])
+            except (DBAPIError, FileLost):
+                if any(code in NO_DATABASE for code, _ in told):
+                    await self._leave([row for _, row in rows if row["told"]])
             else:
                 await self._settle(told)
 
     async def _leave(self, rows: list[dict[str, Any]]) -> None:
-        """To the daemon that works on the file when it is back."""
+        """To the daemon that works on the database when it can be written again."""
+        if rows == self._left:
+            return
+        self._left = rows
         try:
             await self._database.apart(partial(self._loss.write, rows))
         except OSError as error:
             _log.warning("database.loss_not_noted", error=error.strerror, reason=say("log.end_untold"))
 
     async def _settle(self, told: Mapping[tuple[Code, str], Rank]) -> None:
-        """The file is back: as long as that was not told, what else was told stays known."""
+        """It can be written: as long as that was not told, what else was told before it stays known."""
         before = self._told_lost
         if before is None:
+            if self._left is not None:
+                self._left = None
+                with contextlib.suppress(OSError):
+                    await self._database.apart(self._loss.end)
             return
         self._told_lost = [row for row in before if (row["code"], row["subject"]) in told]
-        over = LOST not in told
+        over = all(row["code"] not in NO_DATABASE for row in self._told_lost)
         if over or len(self._told_lost) < len(before):
             with contextlib.suppress(OSError):
                 await self._database.apart(self._loss.end if over else partial(self._loss.write, self._told_lost))

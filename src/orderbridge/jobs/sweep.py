@@ -25,29 +25,43 @@ class Swept:
     deleted: int = 0  # orders, outbox rows and documents
 
 
-async def sweep(database: Database, settings: config.Settings, clock: Clock) -> Swept:
-    """One short transaction for each kind; what is left, or what somebody holds, waits for the next sweep."""
+async def today(
+    database: Database, settings: config.Settings, clock: Clock, service_now: datetime | None = None
+) -> datetime:
+    """How late it is at least, for what is kept so long and no longer: our clock may have been set years ahead.
+
+    `service_now`: by the service's own clock, as far as it was heard. Else the newest orders are asked.
+    """
+    now, zone = clock.now(), ZoneInfo(settings.marketplace.timezone)
+    if service_now is not None:
+        return min(now, service_now)
+    return await database.read(lambda tx: retention.believed(tx, now, zone))
+
+
+async def sweep(database: Database, settings: config.Settings, clock: Clock, late: datetime) -> Swept:
+    """One short transaction for each kind; what is left, or what somebody holds, waits for the next sweep.
+
+    `late`: see `today`.
+    """
     now = clock.now()
     ended, refused = await _end_silent(database, settings, now)
     blanked = 0
     if settings.orders.retention_days:
-        before = now - timedelta(days=settings.orders.retention_days)
+        before = late - timedelta(days=settings.orders.retention_days)
         old = await database.read(lambda tx: retention.with_old_contents(tx, before))
         emptied, kept = await write_batch(database, partial(retention.blank_old, before=before), old)
         refused += len(kept)
         blanked = len(emptied) + await database.run(lambda tx: quarantine.blank_old(tx, before, now))
-    deleted, kept_rows = await _delete_old(database, settings, now) if settings.orders.records_days else (0, 0)
+    deleted, kept_rows = await _delete_old(database, settings, late) if settings.orders.records_days else (0, 0)
     refused += kept_rows
     if ended or blanked or deleted or refused:
         _log.info("orders.swept", ended=ended, blanked=blanked, deleted=deleted, refused=refused)
     return Swept(ended, blanked, deleted)
 
 
-async def _delete_old(database: Database, settings: config.Settings, now: datetime) -> tuple[int, int]:
+async def _delete_old(database: Database, settings: config.Settings, late: datetime) -> tuple[int, int]:
     """How many records were deleted, and of how many the database refused that. Disk use becomes flat by it."""
-    zone = ZoneInfo(settings.marketplace.timezone)
-    today = await database.read(lambda tx: retention.believed(tx, now, zone))
-    before = today - timedelta(days=settings.orders.records_days)
+    before = late - timedelta(days=settings.orders.records_days)
     rows = await database.read(lambda tx: retention.old_actions(tx, before))
     gone, kept = await write_batch(database, partial(retention.delete_actions, before=before), rows)
     keys = await database.read(lambda tx: retention.old_orders(tx, before))

@@ -1,7 +1,7 @@
-"""What had been told when the SQLite file was lost: the tables are what is gone, so a small file remembers it.
+"""What had been told when the SQLite file was lost, or the database took nothing: so a small file remembers it.
 
-It is there from the loss until its end was told. Where systemd gives a state directory it stands in there, since a disk
-that went away takes along what stands beside the file.
+It is there until the end was told. Where systemd gives a state directory it stands in there, since a disk that went away
+takes along what stands beside the file; of a server it stands nowhere else.
 """
 
 import os
@@ -11,23 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from orderbridge.store.beside import read_document, write_document
-from orderbridge.store.dialects.sqlite_file import SqliteFile
+from orderbridge.store.database import Database
 
 Row = dict[str, Any]  # as of delivery_problems
 
 
 class Loss:
-    """Of one database; a server's is never lost so."""
+    """Of one database."""
 
-    def __init__(self, file: SqliteFile | None) -> None:
-        self._database = "" if file is None else file.path
+    def __init__(self, database: Database) -> None:
+        file, url = database.file, database.engine.url
+        self._database = url.render_as_string() if file is None else file.path  # without its password
         state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-        beside = Path(f"{self._database}.lost")
-        self._path = Path(state, beside.name) if state else beside
+        beside = None if file is None else Path(f"{file.path}.lost")
+        name = "server.lost" if beside is None else beside.name
+        self._path = Path(state, name) if state else beside
 
     def read(self) -> list[Row] | None:
-        """What had been told; None: the file was not lost, or that is over."""
-        if not self._database:
+        """What had been told; None: nothing was lost, or that is over."""
+        if self._path is None:
             return None
         said = read_document(self._path)
         try:
@@ -37,11 +39,13 @@ class Loss:
 
     def write(self, told: Sequence[Row]) -> None:
         """Raises OSError."""
-        write_document(self._path, {"database": self._database, "told": told})
+        if self._path is not None:
+            write_document(self._path, {"database": self._database, "told": told})
 
     def end(self) -> None:
         """Its end was told. Raises OSError."""
-        self._path.unlink(missing_ok=True)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
 def _row(said: Row) -> Row:

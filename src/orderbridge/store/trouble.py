@@ -65,6 +65,8 @@ class Trouble:
     def worked(self, doing: str) -> None:
         """A unit of work was done."""
         self._kinds.pop(doing, None)
+        if doing not in {"read", "write"} and doing in self._failing:
+            self._slow.clear()  # what was slow meanwhile had the same reason
         if self._failing.pop(doing, None) is not None and not self._failing:
             _log.info("database.recovered", failures=self._failures)
             self._failures = 0
