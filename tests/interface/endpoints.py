@@ -18,6 +18,7 @@ from tests.interface.rule import (
     NotOurs,
     Rule,
     a_day,
+    switched,
 )
 
 ALL = [
@@ -278,7 +279,7 @@ CURRENT = [
         Rule(
             f"current-order-{order}",
             f"6 get-current / order of the orders: not shown, it may be {order}",
-            a_day(f"list_order {order}"),
+            switched("list_order", order),
             QUEUE + test,
         )
         for order, test in {
@@ -290,13 +291,13 @@ CURRENT = [
     Rule(
         "current-covers-all",
         "6 get-current / which restaurants it covers: not shown, it may be all",
-        a_day("list_covers all"),
+        switched("list_covers", "all"),
         QUEUE + "test_a_list_holds_only_orders_within_reach",
     ),
     Rule(
         "current-covers-one",
         "6 get-current / which restaurants it covers: not shown, it may be one",
-        a_day("list_covers first"),
+        switched("list_covers", "first"),
         QUEUE + "test_a_list_can_cover_the_first_restaurant_only",
     ),
 ]
@@ -512,7 +513,7 @@ FOODS = [
         Rule(
             f"menu-shape-{shape}",
             f"Menu listing / its response shape: not shown, it may be {shape}",
-            a_day(f"menu_shape {shape}"),
+            switched("menu_shape", shape),
             MENU + f"test_the_shape_of_the_menu_can_be_chosen[{shape}-<lambda>]",
         )
         for shape in ("flat", "by_category", "wrapped")

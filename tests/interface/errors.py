@@ -23,6 +23,7 @@ from tests.interface.rule import (
     NotOurs,
     Rule,
     a_day,
+    switched,
 )
 
 AUTHENTICATION = [
@@ -77,13 +78,13 @@ AUTHENTICATION = [
     Rule(
         "auth-message-one",
         "Authentication 4 / the message is Token expired or invalid",
-        a_day("token_message Token expired or invalid"),
+        switched("token_message", "Token expired or invalid"),
         LOGIN + "test_every_other_operation_wants_a_token_first[invented-get_variables]",
     ),
     Rule(
         "auth-message-other",
         "Authentication 4 / or Invalid or expired access token",
-        a_day("token_message Invalid or expired access token"),
+        switched("token_message", "Invalid or expired access token"),
         LOGIN + "test_the_other_message_of_a_401_can_be_chosen",
     ),
     Rule(
@@ -119,13 +120,13 @@ AUTHENTICATION = [
     Rule(
         "auth-new-login-ends",
         "Authentication 8 / whether an earlier token stops working: not shown, it may",
-        a_day("new_login_ends_old_token True"),
+        switched("new_login_ends_old_token", value=True),
         LOGIN + "test_an_earlier_token_can_end_with_a_new_login",
     ),
     Rule(
         "auth-new-login-keeps",
         "Authentication 8 / whether an earlier token stops working: not shown, it may go on",
-        a_day("new_login_ends_old_token False"),
+        switched("new_login_ends_old_token", value=False),
         LOGIN + "test_an_earlier_token_stays_valid_after_a_new_login",
     ),
     Rule(
@@ -225,7 +226,7 @@ NOT_SHOWN = [
         Rule(
             f"error-status-{name}-{status}",
             f"Errors not shown / HTTP statuses of the errors of {name}: it may be {status}",
-            a_day(f"errors of {name} come under {status}"),
+            a_day(f"errors come under {status}"),
             sandbox,
         )
         for name, sandbox in {
@@ -239,7 +240,7 @@ NOT_SHOWN = [
         Rule(
             f"error-status-token-{name}",
             f"Errors not shown / HTTP statuses of the errors of {name}: a bad token may be no 401",
-            a_day(f"a bad token at {name} comes under 403"),
+            a_day("a bad token comes under 403"),
             MOVES + "test_a_bad_token_at_complete_stays_a_401_unless_switched",
         )
         for name in ("complete", "restaurant", "food")
@@ -320,13 +321,13 @@ LIMITS = [
     Rule(
         "limit-cooldown-restart",
         "Limits / whether a 429 restarts the cooldown: not shown, it may",
-        a_day("cooldown_restarts_on_429 True"),
+        switched("cooldown_restarts_on_429", value=True),
         QUEUE + "test_the_cooldown_counts_from_the_last_accepted_call_unless_switched[switched on]",
     ),
     Rule(
         "limit-cooldown-no-restart",
         "Limits / whether a 429 restarts the cooldown: not shown, it may not",
-        a_day("cooldown_restarts_on_429 False"),
+        switched("cooldown_restarts_on_429", value=False),
         QUEUE + "test_the_cooldown_counts_from_the_last_accepted_call_unless_switched[default]",
     ),
     Rule(
@@ -344,7 +345,7 @@ LIMITS = [
     Rule(
         "limit-token-shorter",
         "Limits / token validity is 24 hours, and a shorter one is survived",
-        a_day("token_seconds 300.0"),
+        switched("token_seconds", 300.0),
         LOGIN + "test_tokens_can_end_at_once",
     ),
     Rule(
@@ -369,7 +370,7 @@ LIMITS = [
         Rule(
             f"limit-menu-{seconds}",
             f"Limits not shown / rate limit interval of the menu listing: it may be {seconds} s",
-            a_day(f"menu_cooldown_seconds {seconds}.0"),
+            switched("menu_cooldown_seconds", seconds),
             MENU + "test_the_menu_has_its_own_limit",
         )
         for seconds in (0, 60, 1800)
@@ -396,7 +397,7 @@ LIMITS = [
         Rule(
             f"limit-page-{size}",
             f"Limits not shown / page size: it may be {size}",
-            a_day(f"list_limit {size}"),
+            switched("list_limit", size),
             QUEUE + "test_a_list_can_be_limited",
         )
         for size in (1, 2, 5)

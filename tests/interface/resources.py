@@ -22,9 +22,9 @@ from tests.interface.rule import (
     VERDICTS,
     WORLD,
     Rule,
-    a_day,
     made,
     read,
+    switched,
 )
 
 CONVENTIONS = [
@@ -151,7 +151,7 @@ TOKEN = [
     Rule(
         "expiration-zone",
         "Access token / the time zone of expiration_date: not shown",
-        a_day("expiration_timezone Pacific/Kiritimati"),
+        switched("expiration_timezone", "Pacific/Kiritimati"),
         LOGIN + "test_the_expiry_can_be_told_in_a_wrong_zone",
     ),
     Rule(
@@ -225,7 +225,7 @@ ORDER_FIELDS = [
     Rule(
         "order-discount",
         "Order / discount: the total discount, a string and not a number",
-        ORDER + 'test_amounts[discount-"12.50"]',
+        ORDER + 'test_amounts["12.50"]',
         made("discount"),
     ),
     Rule(
@@ -413,7 +413,7 @@ REFERENCE = [
     Rule(
         "method-remark",
         "Payment and shipping methods / whether (pre-paid) belongs to the name: not shown",
-        a_day("prepaid_suffix False"),
+        switched("prepaid_suffix", value=False),
         MENU + "test_the_variables_are_those_of_the_tables[False-Kredi Kart\\u0131]",
     ),
     Rule(

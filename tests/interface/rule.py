@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tests.jobs.test_open_points import day_of
+
 
 @dataclass(frozen=True, slots=True)
 class NotOurs:
@@ -64,6 +66,11 @@ WORLD = "tests/sandbox/test_sandbox_world.py::"
 def a_day(setting: str) -> str:
     """The whole day of a chain under one setting of the sandbox's switches."""
     return f"tests/jobs/test_open_points.py::test_a_day_comes_out_the_same[{setting}]"
+
+
+def switched(switch: str, value: object) -> str:
+    """The day on which a plain switch, among others, is turned so."""
+    return a_day(day_of(switch, value))
 
 
 def read(path: str) -> str:

@@ -10,6 +10,7 @@ from tests.interface.rule import (
     VERDICTS,
     Rule,
     a_day,
+    switched,
 )
 
 STATUSES = [
@@ -209,13 +210,13 @@ ACKNOWLEDGEMENT = [
     Rule(
         "cancelled-returned",
         "Acknowledgement / whether cancelled orders are returned: not shown, they may be",
-        a_day("cancelled_are_delivered True"),
+        switched("cancelled_are_delivered", value=True),
         QUEUE + "test_active_orders_are_listed_and_completed_ones_are_not[cancelled]",
     ),
     Rule(
         "cancelled-not-returned",
         "Acknowledgement / whether cancelled orders are returned: not shown, they may not be",
-        a_day("cancelled_are_delivered False"),
+        switched("cancelled_are_delivered", value=False),
         QUEUE + "test_cancelled_orders_can_be_hidden",
     ),
 ]

@@ -100,16 +100,16 @@ def needs_payment() -> dict[str, Setting]:
 
 
 def errors_without_a_status() -> dict[str, Setting]:
+    """Of each operation at once: each row is asked for its own end."""
     ends = {401: NEVER_PERMITTED, 429: UNTIL_TOO_LATE, 500: NEVER_CLEAR, 502: NEVER_CLEAR}
     of = {}
-    for name in ("complete", "restaurant", "food"):
-        for status in STATUSES:
-            end = ends.get(status, A_PLAIN_NO) if name == "complete" else A_PLAIN_NO
-            options: dict[str, Any] = {f"{name}_error_status": status}
-            of[f"errors of {name} come under {status}"] = Setting(options=options, out_of_turn=end)
-            if status in {200, 403, 500}:
-                options = options | {"token_errors_stay_401": False}
-                of[f"a bad token at {name} comes under {status}"] = Setting(options=options, out_of_turn=end)
+    for status in STATUSES:
+        end = ends.get(status, A_PLAIN_NO)
+        options: dict[str, Any] = {f"{name}_error_status": status for name in ("complete", "restaurant", "food")}
+        of[f"errors come under {status}"] = Setting(options=options, out_of_turn=end)
+        if status in {200, 403, 500}:
+            options = options | {"token_errors_stay_401": False}
+            of[f"a bad token comes under {status}"] = Setting(options=options, out_of_turn=end)
     return of
 
 
@@ -145,24 +145,39 @@ def errors_of_the_server() -> dict[str, Setting]:
     return of
 
 
+PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
+    "new_login_ends_old_token": (True, False),
+    "cancelled_are_delivered": (True, False),
+    "cooldown_restarts_on_429": (True, False),
+    "list_covers": ("all", "first"),
+    "list_order": ("oldest_first", "newest_first", "shuffled"),
+    "list_limit": (1, 2, 5),
+    "menu_shape": ("flat", "by_category", "wrapped"),
+    "menu_cooldown_seconds": (0.0, 60.0, 1800.0),
+    "token_message": ("Token expired or invalid", "Invalid or expired access token"),
+    "token_seconds": (300.0, 3600.0),
+    "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"),
+    "timezone": ("UTC",),
+    "prepaid_suffix": (True, False),
+    "cooldown_scope": ("application", "address"),
+}
+
+
 def plain_switches() -> dict[str, Setting]:
-    switches: dict[str, tuple[Any, ...]] = {
-        "new_login_ends_old_token": (True, False),
-        "cancelled_are_delivered": (True, False),
-        "cooldown_restarts_on_429": (True, False),
-        "list_covers": ("all", "first"),
-        "list_order": ("oldest_first", "newest_first", "shuffled"),
-        "list_limit": (1, 2, 5),
-        "menu_shape": ("flat", "by_category", "wrapped"),
-        "menu_cooldown_seconds": (0.0, 60.0, 1800.0),
-        "token_message": ("Token expired or invalid", "Invalid or expired access token"),
-        "token_seconds": (300.0, 3600.0),
-        "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"),
-        "timezone": ("UTC",),
-        "prepaid_suffix": (True, False),
-        "cooldown_scope": ("application", "address"),
-    }
-    return {f"{name} {value}": Setting(options={name: value}) for name, values in switches.items() for value in values}
+    """All turned at once, in the first three each to each of its values, then in other company."""
+    of = {}
+    for turn in range(6):
+        options = {
+            name: values[(turn + turn // 3 * number) % len(values)]
+            for number, (name, values) in enumerate(PLAIN_SWITCHES.items())
+        }
+        of[f"plain switches, turn {turn}"] = Setting(options=options)
+    return of
+
+
+def day_of(switch: str, value: object) -> str:
+    """The first day on which a plain switch is turned so."""
+    return next(name for name, setting in plain_switches().items() if setting.options[switch] == value)
 
 
 SETTINGS = settings()
