@@ -164,7 +164,7 @@ def own_postgresql_server(*options: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def own_mariadb_server() -> Iterator[Server]:
+def own_mariadb_server(*options: str) -> Iterator[Server]:
     """The machine's MariaDB with data of its own; skipped where there is none."""
     where = f"{os.environ['PATH']}:/usr/sbin:/usr/bin"
     program, maker = shutil.which("mariadbd", path=where), shutil.which("mariadb-install-db", path=where)
@@ -175,7 +175,7 @@ def own_mariadb_server() -> Iterator[Server]:
         make = [maker, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
         subprocess.run([*make, "--skip-test-db"], check=True, capture_output=True, cwd="/", **as_user)  # type: ignore[call-overload]
         start = [program, "--no-defaults", f"--datadir={data}", f"--socket={socket}", "--skip-networking"]
-        start += [f"--pid-file={place / 'pid'}", "--character-set-server=utf8mb4"]
+        start += [f"--pid-file={place / 'pid'}", "--character-set-server=utf8mb4", *options]
         url = URL.create("mysql+pymysql", "root", database="mysql", query={"unix_socket": str(socket)})
         server = Server([*start], url, place / "log", as_user)
         server.start()

@@ -90,7 +90,7 @@ def test_the_sandboxs_own_orders_raise_none() -> None:
     random, world = Random(7), World.default(tell=lambda line: None)
     restaurant = DEFAULT_SCENERY.restaurants[0]
     names = list(world.payment_names().values())
-    for number in range(10_000):
+    for number in range(2000):
         occasion = Occasion(
             number=number,
             at=world.local(world.clock()),

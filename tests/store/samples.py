@@ -173,6 +173,7 @@ class Pos:
                 connection = pymysql.connect(
                     host=parsed.host,
                     port=parsed.port or 3306,
+                    unix_socket=parsed.query.get("unix_socket"),
                     user=parsed.username,
                     password=str(parsed.password or ""),
                     database=parsed.database,
