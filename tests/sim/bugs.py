@@ -51,7 +51,18 @@ from orderbridge.rules import intake, lifecycle, outbox, retry, tokens
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.lines import Lines
 from orderbridge.rules.queue import Queue
-from orderbridge.store import accounts, actions, orders, quarantine, reference, retention, silence, tables, unfinished
+from orderbridge.store import (
+    accounts,
+    actions,
+    among,
+    orders,
+    quarantine,
+    reference,
+    retention,
+    silence,
+    tables,
+    unfinished,
+)
 from orderbridge.store.accounts import Vault
 from orderbridge.store.leader import LeaderLock
 
@@ -202,7 +213,7 @@ def acknowledged_while_unresolved(plant: Planting) -> None:
 
 @bug("2", corner="a_list_longer_than_one_question_shows_orders_in_doubt")
 def of_a_long_list_only_the_last_unresolved_rows_are_seen(plant: Planting) -> None:
-    plant.instead(orders.with_unresolved_rows, lambda true: lambda tx, keys: true(tx, list(keys)[-orders.BATCH :]))
+    plant.instead(orders.with_unresolved_rows, lambda true: lambda tx, keys: true(tx, list(keys)[-among.BATCH :]))
 
 
 @bug("2", seed=1064)

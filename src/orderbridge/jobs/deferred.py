@@ -56,23 +56,22 @@ class Deferred:
 
         `rows`: what is known of them, for the log.
         """
-        began = not self._waiting
-        for row_id, error in failed.items():
-            refused = error is not None and is_refused(error)
-            if refused and row_id not in self.refused:
-                _tell_refused(row_id, error, rows.get(row_id))
-            (self.refused if refused else self._waiting).add(row_id)
-            if not refused:
-                self.refused.discard(row_id)
-            self._times[row_id] = self._clock.monotonic() + (REFUSED_S if refused else STUCK_S)
-        self._waited |= self._waiting
-        if began and self._waiting:
-            causes = sorted({_name(error) for row_id, error in failed.items() if row_id in self._waiting and error})
-            _log.warning("action.verdicts_wait", rows=len(self._waiting), first=min(self._waiting), errors=causes)
-        for row_id in failed:
-            if row_id in self.refused:
-                self._waits_no_more(row_id)
-        return {row_id: self._times[row_id] for row_id in failed}
+        refused = {row_id for row_id, error in failed.items() if error is not None and is_refused(error)}
+        waiting = failed.keys() - refused
+        for row_id in sorted(refused - self.refused):
+            _tell_refused(row_id, failed[row_id], rows.get(row_id))
+        if waiting and not self._waiting:
+            causes = sorted({_name(error) for row_id, error in failed.items() if row_id in waiting and error})
+            _log.warning("action.verdicts_wait", rows=len(waiting), first=min(waiting), errors=causes)
+        self.refused = (self.refused | refused) - waiting
+        self._waiting |= waiting
+        self._waited |= waiting
+        for row_id in refused:
+            self._waits_no_more(row_id)
+        now = self._clock.monotonic()
+        times = {row_id: now + (REFUSED_S if row_id in refused else STUCK_S) for row_id in failed}
+        self._times |= times
+        return times
 
     def forget(self, row_id: int) -> None:
         """It was written, or is gone."""

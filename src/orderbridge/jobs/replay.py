@@ -22,6 +22,7 @@ from orderbridge.rules import intake, lifecycle
 from orderbridge.rules import replay as rules
 from orderbridge.rules.replay import Fate
 from orderbridge.store import journal, locks, orders, quarantine, reference
+from orderbridge.store.among import batches
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
 from orderbridge.store.journal import Entry
@@ -76,7 +77,7 @@ class Replay:
 
     def run(self, found: Found) -> Iterator[Replayed]:
         """What becomes of each order. Raises OSError, and what the database raises when it is not the order's fault."""
-        for keys in orders.batches(found.orders):
+        for keys in batches(found.orders):
             stored = self._database.read_now(lambda tx, keys=keys: orders.stored(tx, keys))  # type: ignore[misc]
             for key in keys:
                 kept = found.orders[key]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, insert, literal_column, or_, select, update
 
 from orderbridge.model import Token
+from orderbridge.store.among import batches
 from orderbridge.store.columns import time_text
 from orderbridge.store.tables import OPEN, accounts, orders, restaurants, tokens
 
@@ -48,7 +49,6 @@ _SUCCEEDED = _NOTE.values(
 
 NONCE_BYTES = 12
 KEY_BYTES = 32
-BATCH = 500  # keys in one IN list
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,8 @@ def register(connection: Connection, entries: Iterable[Entry]) -> None:
 def reserve_polls(connection: Connection, fingerprints: Sequence[str], *, now: datetime, until: datetime) -> bool:
     """Note all these polls before their requests leave, as `reserve_poll` does. False: not all may, so undo it."""
     noted = 0
-    for start in range(0, len(fingerprints), BATCH):
-        some = {"some": fingerprints[start : start + BATCH], "now": now, "until": until}
-        noted += connection.execute(_RESERVE_SOME, some).rowcount
+    for some in batches(fingerprints):
+        noted += connection.execute(_RESERVE_SOME, {"some": some, "now": now, "until": until}).rowcount
     return noted == len(fingerprints)
 
 

@@ -4,7 +4,8 @@ Where the database has arrays the list is one parameter: one text for lists of e
 Written out, each length would be a statement of its own, and each value a cast to render.
 """
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from sqlalchemy import ARRAY, Boolean, ColumnElement, bindparam
 from sqlalchemy.ext.compiler import compiles
@@ -12,6 +13,10 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from orderbridge.store.dialects import of
+
+BATCH = 500  # values in one list: every database takes it
+
+T = TypeVar("T")
 
 
 class among(FunctionElement[bool]):  # noqa: N801 - it reads as a part of SQL
@@ -35,3 +40,10 @@ def _among(element: among, compiler: SQLCompiler, **more: Any) -> str:
     if of(compiler.dialect.name).arrays:
         return f"{compiler.process(column, **more)} = ANY({compiler.process(wanted, **more)})"
     return compiler.process(listed, **more)
+
+
+def batches(values: Iterable[T]) -> Iterator[list[T]]:
+    """So many at once as one question takes."""
+    listed = list(values)
+    for start in range(0, len(listed), BATCH):
+        yield listed[start : start + BATCH]

@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from orderbridge.actions import Subject
 from orderbridge.model import Action, ActionState
+from orderbridge.store.among import batches
 from orderbridge.store.board_tables import devices, silenced
 from orderbridge.store.tables import (
     ENDED,
@@ -23,7 +24,6 @@ from orderbridge.store.tables import (
 )
 
 STOP_SHOWN = timedelta(hours=12)  # for so long after it came in an order's cancellation waits for a hand
-BATCH = 500
 REFERENCE = "board"  # pos_reference of what the board has taken over
 FOOD_DAYS = timedelta(days=7)
 
@@ -66,7 +66,7 @@ def lines(connection: Connection, keys: Sequence[str]) -> tuple[dict[str, list[A
     """Items by order, options by order and line."""
     of_orders: dict[str, list[Any]] = {}
     of_items: dict[tuple[str, int], list[Any]] = {}
-    for some in _batches(keys):
+    for some in batches(keys):
         for row in connection.execute(select(items).where(items.c.payment_key.in_(some)).order_by(items.c.line_no)):
             of_orders.setdefault(row.payment_key, []).append(row)
         chosen = select(options).where(options.c.payment_key.in_(some))
@@ -78,7 +78,7 @@ def lines(connection: Connection, keys: Sequence[str]) -> tuple[dict[str, list[A
 def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]:
     """The outbox rows of these orders, by order and in the order of their ids."""
     found: dict[str, list[Any]] = {}
-    for some in _batches(keys):
+    for some in batches(keys):
         chosen = select(actions).where(actions.c.payment_key.in_(some)).order_by(actions.c.id)
         for row in connection.execute(chosen):
             found.setdefault(row.payment_key, []).append(row)
@@ -192,7 +192,3 @@ def newest_toggles(connection: Connection, subject: Subject, now: datetime) -> l
 
 
 FINAL = frozenset(ActionState) - {ActionState.PENDING, ActionState.SENDING}
-
-
-def _batches(keys: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (keys[place : place + BATCH] for place in range(0, len(keys), BATCH))

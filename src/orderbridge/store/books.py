@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from orderbridge.model import ActionState
+from orderbridge.store.among import batches
 from orderbridge.store.beside import read_document, write_document
-from orderbridge.store.orders import batches
 from orderbridge.store.own_tables import books
 from orderbridge.store.tables import accounts, actions, events, orders, quarantine, unfinished
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, select, update
 
+from orderbridge.store.among import batches
 from orderbridge.store.locks import free_orders
-from orderbridge.store.orders import batches
 from orderbridge.store.retention import blank_order
 from orderbridge.store.tables import orders, quarantine
 from orderbridge.texts import say

@@ -22,12 +22,12 @@ from sqlalchemy import (
 )
 
 from orderbridge.model import CONTENTS_OUTDATED, RECEIVED, Action, ActionState, EndedBy
+from orderbridge.store.among import batches
 from orderbridge.store.tables import FAILED, NEW, OPEN, UNRESOLVED, accounts, actions, changed, orders, quarantine
 
 MOST = 1000  # of one kind; what is beyond is not counted
 MOST_TOLD = 50  # of what is told one by one
 REMEMBERED = timedelta(days=1)  # what an order of yesterday needed is no alarm any more
-BATCH = 500  # keys in one IN list
 
 Pile = tuple[int, datetime | None]
 
@@ -163,8 +163,8 @@ def received(connection: Connection, now: datetime) -> Sequence[Any]:
 def newest_answers(connection: Connection, keys: Sequence[str]) -> dict[str, Any]:
     """By order: the state and finished_utc of its newest accept, or of a newer cancel that is on its way."""
     found: dict[str, Any] = {}
-    for start in range(0, len(keys), BATCH):
-        rows = connection.execute(_ANSWERS, {"keys": list(keys[start : start + BATCH])})
+    for batch in batches(keys):
+        rows = connection.execute(_ANSWERS, {"keys": batch})
         found.update((row.payment_key, row) for row in rows)
     return found
 

@@ -3,17 +3,15 @@
 SQLite's transaction holds everything; a server that cannot skip a lock waits for it, two seconds at most.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, select
 
-from orderbridge.store.among import among
+from orderbridge.store.among import among, batches
 from orderbridge.store.dialects import of
 from orderbridge.store.tables import actions, orders
-
-BATCH = 500  # values in one IN list
 
 
 def free_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
@@ -44,7 +42,7 @@ def for_us(connection: Connection, query: Select[*tuple[Any, ...]]) -> Select[*t
 def _held(connection: Connection, column: ColumnElement[Any], wanted: Collection[Any]) -> set[Any]:
     missing = set(wanted) - _free(connection, column, wanted)
     there: set[Any] = set()
-    for batch in _batches(missing):
+    for batch in batches(sorted(missing)):
         there.update(connection.execute(_there(column), {"wanted": batch}).scalars())
     return there
 
@@ -53,7 +51,7 @@ def _free(connection: Connection, column: ColumnElement[Any], wanted: Collection
     if not skips_locks(connection):
         return set(wanted)
     free: set[Any] = set()
-    for batch in _batches(wanted):
+    for batch in batches(sorted(wanted)):
         free.update(connection.execute(_not_held(column), {"wanted": batch}).scalars())
     return free
 
@@ -71,12 +69,6 @@ def _locking(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
 @cache
 def _not_held(column: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
     return _there(column).with_for_update(skip_locked=True, key_share=True)
-
-
-def _batches(wanted: Collection[Any]) -> Iterator[list[Any]]:
-    listed = sorted(wanted)
-    for start in range(0, len(listed), BATCH):
-        yield listed[start : start + BATCH]
 
 
 def skips_locks(connection: Connection) -> bool:

@@ -6,7 +6,7 @@ Rules of this file:
 - `revision` grows by one in the statement that changes what a till should see.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -33,7 +33,7 @@ from orderbridge.model import (
     Order,
     Stored,
 )
-from orderbridge.store.among import among
+from orderbridge.store.among import among, batches
 from orderbridge.store.columns import without_nul
 from orderbridge.store.locks import for_us, skips_locks
 from orderbridge.store.rows import insert_all, insert_rows, update_one
@@ -49,7 +49,6 @@ from orderbridge.store.tables import (
     unfinished,
 )
 
-BATCH = 500  # keys in one IN list: every database takes it
 _FACTS = columns_of(Facts)
 _of_facts = attrgetter(*_FACTS)
 _of_item = attrgetter(*columns_of(Item))
@@ -57,13 +56,6 @@ _of_option = attrgetter(*columns_of(Option))
 _ITEM = ("payment_key", "line_no", *columns_of(Item))
 _OPTION = ("payment_key", "line_no", "option_no", *columns_of(Option))
 _EVENT = ("payment_key", "event", "status_id", "status", "detail", "at_utc")
-
-
-def batches(keys: Iterable[str]) -> Iterator[list[str]]:
-    """So many at once as one IN list takes."""
-    listed = list(keys)
-    for start in range(0, len(listed), BATCH):
-        yield listed[start : start + BATCH]
 
 
 _STORED = select(  # as Stored has it

@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, exists, func, literal_column, select, update
 
 from orderbridge.document import Facts, Item, columns_of
+from orderbridge.store.among import batches
 from orderbridge.store.columns import Utc
 from orderbridge.store.locks import free_orders, free_rows
-from orderbridge.store.orders import batches
 from orderbridge.store.tables import (
     ENDED,
     actions,
