@@ -22,7 +22,7 @@ from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.jobs import alarms as alarms_module
 from orderbridge.jobs import ping as ping_module
-from orderbridge.jobs.alarms import LONGEST_S, MOST_WAITING, Alarms
+from orderbridge.jobs.alarms import AGAIN_S, LONGEST_S, MOST_WAITING, Alarms
 from orderbridge.jobs.command import Command
 from orderbridge.jobs.ping import FAIL_EVERY_S, WELL_EVERY_S, Ping
 from orderbridge.rules.problems import Code, Problem, Severity
@@ -269,6 +269,19 @@ async def test_one_that_cannot_be_started_is_told(mode: int | None, words: str, 
         alarms.see([ONE], 0.0)
         await quiet(alarms)
     assert [one["reason"] for one in lines] == [f"not started: {words}"]
+
+
+async def test_many_that_fail_at_once_are_told_again_as_soon_as_one_and_fill_no_log(commands: list[tuple[str, str]]):
+    alarms = Alarms(config.Alarms(command=("mail",)), "en")
+    several = [replace(SEVERE, code=code) for code in list(Code)[:12]]
+    with capture_logs() as lines:
+        alarms.see(several, 0.0)
+        await quiet(alarms)
+    assert [one["log_level"] for one in lines] == ["error", *["debug"] * 11]
+    commands.append(("works", ""))
+    with capture_logs() as lines:
+        await _look(alarms, several, AGAIN_S)
+    assert ([one["failures"] for one in lines], len(alarms.told())) == ([12], 12)
 
 
 async def test_what_happens_meanwhile_waits_and_not_without_end(program: Write, monkeypatch: pytest.MonkeyPatch):

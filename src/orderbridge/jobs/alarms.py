@@ -43,7 +43,7 @@ class Alarms:
         self._edges = Edges()
         self._waiting: deque[Event] = deque()
         self._teller: asyncio.Task[None] | None = None
-        self._failed = False
+        self._failures = 0  # since it last worked: the first is told, and that it works again
         self._heard: dict[Key, Rank] = {}
         self._untold: dict[Key, Event] = {}  # by a command that failed: the newest of each problem
         self._now, self._again_at, self._wait_s = 0.0, math.inf, AGAIN_S
@@ -104,14 +104,16 @@ class Alarms:
         body = json.dumps(document, ensure_ascii=False).encode()
         failure = await detached(partial(self._command.run, arguments, body))
         if failure is not None:
-            _log.error("alarm.failed", code=document["code"], reason=failure)
-        elif self._failed:
-            _log.info("alarm.recovered")
-        self._failed = failure is not None
-        if self._failed:
+            told = _log.debug if self._failures else _log.error
+            told("alarm.failed", code=document["code"], reason=failure)
+            self._failures += 1
             self._untold |= {event.problem.key: event for event in some}
-            self._again_at, self._wait_s = self._now + self._wait_s, min(2 * self._wait_s, LONGEST_S)
+            if self._again_at == math.inf:  # of many at once the first one says when
+                self._again_at, self._wait_s = self._now + self._wait_s, min(2 * self._wait_s, LONGEST_S)
         else:
+            if self._failures:
+                _log.info("alarm.recovered", failures=self._failures)
+                self._failures = 0
             self._again_at, self._wait_s = self._now if self._untold else math.inf, AGAIN_S
             self._note(some)
             self.on_told()
