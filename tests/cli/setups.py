@@ -158,59 +158,66 @@ def _(place: Place) -> None:
     place.config.write_text('language = "en"\n', "utf-16")
 
 
-@setup(
-    "a key is misspelt",
-    "bir anahtar yanlış yazılmış",
-    "marketplace.cooldown_second ",
-    "did you mean cooldown_seconds?",
-    code=78,
-)
-def _(place: Place) -> None:
-    place.market["cooldown_second"] = 30
-
-
-@setup("a number is in words", "sayı yerine yazı", "marketplace.timeout_seconds ", "must be a number", code=78)
-def _(place: Place) -> None:
-    place.market["timeout_seconds"] = "twenty"
-
-
-@setup(
-    "http:// in base_url", "base_url http:// ile başlıyor", "marketplace.base_url ", "must begin with https://", code=78
-)
-def _(place: Place) -> None:
-    place.market["base_url"] = "http://api.example.com"
-
-
-@setup(
-    "no scheme in base_url",
-    "base_url içinde https:// yok",
-    "marketplace.base_url ",
-    "must begin with https://",
-    code=78,
-)
-def _(place: Place) -> None:
-    place.market["base_url"] = "api.example.com"
-
-
-@setup("a space in base_url", "base_url içinde boşluk", "marketplace.base_url ", "holds a space", code=78)
-def _(place: Place) -> None:
-    place.market["base_url"] = "https://api.example. com"
-
-
-@setup("a time zone that is none", "olmayan bir saat dilimi", "marketplace.timezone ", "Europe/Istanbul", code=78)
-def _(place: Place) -> None:
-    place.market["timezone"] = "Türkiye"
-
-
-@setup(
-    "a cooldown that is too short",
-    "çok kısa bekleme süresi",
-    "marketplace.cooldown_seconds ",
-    "use 30 or more",
-    code=78,
-)
-def _(place: Place) -> None:
-    place.market |= {"base_url": "https://api.example.com", "cooldown_seconds": 5}
+WRONG_VALUES: list[tuple[str, str, str, str, dict[str, object]]] = [  # of [marketplace]
+    (
+        "a key is misspelt",
+        "bir anahtar yanlış yazılmış",
+        "marketplace.cooldown_second ",
+        "did you mean cooldown_seconds?",
+        {"cooldown_second": 30},
+    ),
+    (
+        "a number is in words",
+        "sayı yerine yazı",
+        "marketplace.timeout_seconds ",
+        "must be a number",
+        {"timeout_seconds": "twenty"},
+    ),
+    (
+        "http:// in base_url",
+        "base_url http:// ile başlıyor",
+        "marketplace.base_url ",
+        "must begin with https://",
+        {"base_url": "http://api.example.com"},
+    ),
+    (
+        "no scheme in base_url",
+        "base_url içinde https:// yok",
+        "marketplace.base_url ",
+        "must begin with https://",
+        {"base_url": "api.example.com"},
+    ),
+    (
+        "a space in base_url",
+        "base_url içinde boşluk",
+        "marketplace.base_url ",
+        "holds a space",
+        {"base_url": "https://api.example. com"},
+    ),
+    (
+        "a time zone that is none",
+        "olmayan bir saat dilimi",
+        "marketplace.timezone ",
+        "Europe/Istanbul",
+        {"timezone": "Türkiye"},
+    ),
+    (
+        "a cooldown that is too short",
+        "çok kısa bekleme süresi",
+        "marketplace.cooldown_seconds ",
+        "use 30 or more",
+        {"base_url": "https://api.example.com", "cooldown_seconds": 5},
+    ),
+    (
+        "the sandbox has not made its certificate yet",
+        "sandbox sertifikası henüz yok",
+        "marketplace.ca_file ",
+        "start `orderbridge sandbox` first",
+        {"ca_file": "sandbox-data/ca.pem"},
+    ),
+]
+for _en, _tr, _key, _words, _wrong in WRONG_VALUES:
+    setup(_en, _tr, _key, _words, code=78)(lambda place, wrong=_wrong: place.market.update(wrong))
 
 
 @setup("an account's name with a Turkish letter", "hesap adında Türkçe harf", "accounts[0].name ", "a-z, 0-9", code=78)
@@ -221,17 +228,6 @@ def _(place: Place) -> None:
 @setup("no account", "hesap yok", "accounts ", "add an [[accounts]] table", code=78)
 def _(place: Place) -> None:
     place.accounts = []
-
-
-@setup(
-    "the sandbox has not made its certificate yet",
-    "sandbox sertifikası henüz yok",
-    "marketplace.ca_file ",
-    "start `orderbridge sandbox` first",
-    code=78,
-)
-def _(place: Place) -> None:
-    place.market["ca_file"] = "sandbox-data/ca.pem"
 
 
 @setup(

@@ -3,7 +3,7 @@
 import sqlite3
 
 import pytest
-from tests.store.samples import KEY, NOW, NOW_TEXT, key, opened, put, put_order
+from tests.store.samples import KEY, NOW, NOW_TEXT, key, opened, put_document, put_order
 
 from orderbridge.marketplace.schema import read_stored
 from orderbridge.store import journal
@@ -105,17 +105,7 @@ def test_an_open_order_stays_and_it_says_why(run, pos):
 
 
 def test_a_document_of_an_order_that_never_became_one_is_found_by_its_key(run, pos):
-    times = {"first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT}
-    put(
-        pos,
-        "delivery_quarantine",
-        account="k",
-        payload="Canan",
-        payload_hash="d",
-        payment_key=KEY,
-        reason="database_refused",
-        **times,
-    )
+    put_document(pos, payload="Canan", payment_key=KEY, reason="database_refused")
     assert run("erase", "--order", KEY, "--yes", "--json").json["documents"] == 1
 
 

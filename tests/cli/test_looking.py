@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.cli.shell import APP, NOBODY, REST, account, document
-from tests.store.samples import KEY, NOW_TEXT, OTHER, Row, key, put, put_action, put_order
+from tests.store.samples import KEY, NOW_TEXT, OTHER, Row, key, put, put_action, put_document, put_order
 
 from orderbridge.config import fingerprint
 from orderbridge.store.columns import time_text
@@ -111,16 +111,7 @@ def test_the_status_counts_what_waits(run, pos):
     put_order(pos, key(3), ended_utc=NOW_TEXT)
     put_action(pos)
     put_action(pos, state="done")
-    put(
-        pos,
-        "delivery_quarantine",
-        account="kadikoy",
-        payload="?",
-        payload_hash="d",
-        reason="not_json",
-        first_seen_utc=NOW_TEXT,
-        last_seen_utc=NOW_TEXT,
-    )
+    put_document(pos)
     told = run("status", "--json").json
     assert told["orders"] == {"new": 1, "changed": 1, "open": 2}
     assert (told["actions_unfinished"], told["quarantined"]) == (1, 1)
@@ -164,7 +155,7 @@ PLANTED = {
     "not_stored": lambda pos: pos.execute("UPDATE delivery_accounts SET not_stored = 1"),
     "not_written": lambda pos: pos.execute("UPDATE delivery_accounts SET not_written = 1"),
     "outcome_unknown": lost_sight_of_a_close,
-    "quarantined": lambda pos: put_document(pos, "?"),
+    "quarantined": put_document,
 }
 CURED = {
     "not_taken_over": "UPDATE delivery_orders SET pos_revision = 1, status_id = 2",
@@ -367,17 +358,8 @@ def test_an_order_of_which_little_is_known_is_shown(run, pos):
 
 def test_what_is_in_quarantine_is_listed_without_its_document(run, pos):
     for number, resolved in enumerate([None, NOW_TEXT]):
-        put(
-            pos,
-            "delivery_quarantine",
-            account="kadikoy",
-            payload='{"customer": "Ayşe"}',
-            payload_hash=f"d{number}",
-            reason="payment_key_missing",
-            first_seen_utc=NOW_TEXT,
-            last_seen_utc=NOW_TEXT,
-            resolved_utc=resolved,
-        )
+        document = {"payload": '{"customer": "Ayşe"}', "reason": "payment_key_missing"}
+        put_document(pos, payload_hash=f"d{number}", resolved_utc=resolved, **document)
     (listed,) = run("quarantine", "list", "--json").json
     assert (listed["id"], listed["reason"], listed["times_seen"]) == (1, "payment_key_missing", 1)
     out = run("quarantine", "list").out
@@ -389,22 +371,12 @@ def test_an_empty_quarantine_is_said(run, pos):
     assert run("quarantine", "list").err == "Nothing is in quarantine.\n"
 
 
-def put_document(pos: sqlite3.Connection, payload: str, digest: str = "d", payment_key: str | None = KEY) -> None:
-    put(
-        pos,
-        "delivery_quarantine",
-        account="kadikoy",
-        payment_key=payment_key,
-        payload=payload,
-        payload_hash=digest,
-        reason="database_refused",
-        first_seen_utc=NOW_TEXT,
-        last_seen_utc=NOW_TEXT,
-    )
+def refuse(pos: sqlite3.Connection, payload: str, digest: str = "d", payment_key: str | None = KEY) -> None:
+    put_document(pos, payment_key=payment_key, payload=payload, payload_hash=digest, reason="database_refused")
 
 
 def test_documents_are_taken_in_when_the_cause_is_gone(run, pos):
-    put_document(pos, f'{{"payment_key": "{KEY}", "status_id": 1}}')
+    refuse(pos, f'{{"payment_key": "{KEY}", "status_id": 1}}')
     ended = run("quarantine", "retry", "--json")
     assert ended.code == 0
     assert ended.json == [{"id": 1, "payment_key": KEY, "outcome": "taken_in", "reason": None}]
@@ -413,7 +385,7 @@ def test_documents_are_taken_in_when_the_cause_is_gone(run, pos):
 
 
 def test_a_document_whose_cause_is_still_there_stays_and_the_exit_code_says_so(run, pos):
-    put_document(pos, '{"payment_key": "seven"}', payment_key=None)
+    refuse(pos, '{"payment_key": "seven"}', payment_key=None)
     ended = run("quarantine", "retry", "1")
     assert ended.code == 1
     assert "payment_key_invalid" in ended.out

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from tests.cli.shell import account, document
 from tests.cli.test_looking import ago, put_account
-from tests.store.samples import NOW_TEXT, key, put, put_action, put_order
+from tests.store.samples import NOW_TEXT, key, put_action, put_document, put_order
 
 from orderbridge.cli import times
 from orderbridge.cli.watching import watch
@@ -100,16 +100,7 @@ def test_thousands_of_accounts_are_one_screen_the_worst_first(run, configure, po
 def test_everything_is_said_in_turkish(run, configure, pos):
     configure(document().replace('language = "en"', 'language = "tr"'))
     put_account(pos, state="login_refused")
-    put(
-        pos,
-        "delivery_quarantine",
-        account="kadikoy",
-        payload="?",
-        payload_hash="d",
-        reason="not_json",
-        first_seen_utc=NOW_TEXT,
-        last_seen_utc=NOW_TEXT,
-    )
+    put_document(pos)
     out = run("status").out
     assert "BAKILMASI GEREK (kırmızı)" in out
     english = {"account", "good", "poll", "since", "ago", "orders", "actions", "waiting", "never", "seen", "open"}

@@ -261,6 +261,13 @@ def put_action(pos: AnyPos, action: str = "accept", **changes: object) -> int:
     return row_id
 
 
+def put_document(pos: AnyPos, **changes: object) -> int:
+    """A document in quarantine."""
+    document = {"account": "kadikoy", "payload": "?", "payload_hash": "d", "reason": "not_json"}
+    times = {"first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT}
+    return put(pos, "delivery_quarantine", **document | times | changes)
+
+
 def order_row(pos: AnyPos, payment_key: str = KEY) -> Row:
     return one(pos, "SELECT * FROM delivery_orders WHERE payment_key = ?", payment_key)
 

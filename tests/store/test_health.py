@@ -11,6 +11,7 @@ from tests.store.samples import (
     key,
     put,
     put_action,
+    put_document,
     put_order,
 )
 
@@ -169,33 +170,24 @@ def test_news_of_the_order_end_the_doubt(columns, told, database, pos):
     assert unknown(database) == ([row] if told else [])
 
 
-def put_document(pos: Pos, number: int, resolved: str | None = None, **columns: object) -> None:
-    document = {
-        "account": "kadikoy",
-        "payload": "?",
-        "payload_hash": str(number),
-        "reason": "not_json",
-        "first_seen_utc": ago(number),
-        "last_seen_utc": ago(0),
-        "resolved_utc": resolved,
-    }
-    put(pos, "delivery_quarantine", **document | columns)
+def kept(pos: Pos, number: int, **columns: object) -> None:
+    put_document(pos, **{"payload_hash": str(number), "first_seen_utc": ago(number), "last_seen_utc": ago(0)} | columns)
 
 
 def test_documents_in_quarantine_are_counted_from_the_oldest(database, pos):
     assert database.read_now(health.quarantined) == ((0, None), [])
-    put_document(pos, 9, resolved=ago(1))
-    put_document(pos, 5)
-    put_document(pos, 3)
+    kept(pos, 9, resolved_utc=ago(1))
+    kept(pos, 5)
+    kept(pos, 3)
     (count, oldest), _ = database.read_now(health.quarantined)
     assert (count, time_text(oldest)) == (2, ago(5))
 
 
 def test_news_of_a_known_order_that_were_refused_are_no_document_of_the_pile(database, pos):
     put_order(pos)
-    put_document(pos, 5, payment_key=KEY, reason="database_refused")
-    put_document(pos, 4, payment_key=KEY, reason="database_refused")
-    put_document(pos, 3, payment_key=OTHER, reason="database_refused")
+    kept(pos, 5, payment_key=KEY, reason="database_refused")
+    kept(pos, 4, payment_key=KEY, reason="database_refused")
+    kept(pos, 3, payment_key=OTHER, reason="database_refused")
     (count, _), ((known, since),) = database.read_now(health.quarantined)
     assert (count, known, time_text(since)) == (1, KEY, ago(5))
 

@@ -114,8 +114,9 @@ async def test_asking_for_a_row_back_wakes(bell, pos):
     assert await bell.rings()
 
 
-@only(SQLITE)
-async def test_a_pos_that_holds_the_file_whole_does_not_end_the_watch(path: Path, database):
+@contextlib.asynccontextmanager
+async def held_whole(path: Path, database: Database) -> AsyncIterator[tuple[Bell, "asyncio.Task[None]"]]:
+    """A POS has the file for itself, so that there is no log to look at."""
     database.close()
     bell = Bell()
     with opened(path) as pos:
@@ -123,6 +124,12 @@ async def test_a_pos_that_holds_the_file_whole_does_not_end_the_watch(path: Path
         put_order(pos, KEY)
         watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
         assert not await bell.rings(QUIET_S)
+        yield bell, watch
+
+
+@only(SQLITE)
+async def test_a_pos_that_holds_the_file_whole_does_not_end_the_watch(path: Path, database):
+    async with held_whole(path, database) as (bell, watch):
         assert not watch.done()
     assert await bell.rings()
     watch.cancel()
@@ -211,13 +218,8 @@ async def test_a_system_without_notices_is_watched_by_the_clock(monkeypatch, dat
 @only(SQLITE)
 @pytest.mark.usefixtures("by_notices")
 async def test_a_log_that_appears_later_is_watched_from_then_on(path: Path, database):
-    database.close()
-    bell = Bell()
-    with opened(path) as pos:
-        pos.execute("PRAGMA locking_mode = EXCLUSIVE")
-        put_order(pos, KEY)
-        watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
-        assert not await bell.rings(QUIET_S)
+    async with held_whole(path, database) as (bell, watch):
+        pass
     assert await bell.rings()
     assert not await bell.rings(QUIET_S)
     with opened(path) as pos:
