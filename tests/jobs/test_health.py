@@ -1,6 +1,7 @@
 """Problems while the daemon's jobs run: seen within the minutes that are configured, told once, over when it is over."""
 
 import asyncio
+import errno
 import os
 import sqlite3
 import stat
@@ -453,6 +454,20 @@ async def test_a_full_disk_is_seen_by_who_only_reads(room: int, found: list[Any]
     fake = SimpleNamespace(f_flag=real.f_flag, f_bavail=room // 4096, f_frsize=4096)
     monkeypatch.setattr("os.statvfs", lambda _: fake)
     assert open_codes(shop) == found
+
+
+async def test_a_disk_that_the_kernel_writes_to_no_more_is_seen(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    """After an error on it: its flags and rights still say that it may be written."""
+    await shop.poll()
+    real = os.open
+
+    def refusing(path: Any, flags: int, *more: Any, **how: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, flags, *more, **how)
+
+    monkeypatch.setattr("os.open", refusing)
+    assert open_codes(shop) == [("database_read_only", "")]
 
 
 async def test_a_start_neither_ends_nor_begins_what_only_time_shows(shop: Shop):

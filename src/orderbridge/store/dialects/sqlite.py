@@ -166,9 +166,16 @@ def _disk(engine: Engine) -> Kind | None:
     found = os.statvfs(here.parent)
     if found.f_flag & os.ST_RDONLY or not all(os.access(one, os.W_OK) for one in (here, here.parent)):
         return Kind.READ_ONLY
-    return Kind.FULL if found.f_bavail * found.f_frsize < LEAST_ROOM else None
+    if found.f_bavail * found.f_frsize < LEAST_ROOM:
+        return Kind.FULL
+    try:  # a kernel that stopped writing after an error shows it nowhere else: a file without a name, gone at once
+        os.close(os.open(here.parent, os.O_TMPFILE | os.O_WRONLY, 0o600))
+    except OSError as error:
+        return REFUSALS.get(error.errno or 0)
+    return None
 
 
+REFUSALS: Mapping[int, Kind] = {errno.EROFS: Kind.READ_ONLY, errno.ENOSPC: Kind.FULL}
 BUSY = frozenset({"database is locked", "database table is locked"})
 REMEDIES: Mapping[int | str, str] = {
     "disk is full": "database.disk_full",
