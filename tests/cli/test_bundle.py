@@ -12,6 +12,8 @@ from tests.cli.test_looking import put_account
 from tests.store.samples import KEY, NOW_TEXT, put, put_action, put_order
 
 from orderbridge.cli import masking
+from orderbridge.model import Action, ActionState, LastChange
+from orderbridge.rules.problems import Code
 from orderbridge.store import tables
 
 PERSONS = (
@@ -180,6 +182,11 @@ def test_what_is_not_known_is_masked(said):
 )
 def test_our_own_words_stay(said):
     assert masking.text(said) == said
+
+
+def test_each_code_of_ours_stays():
+    ours = [str(code) for words in (Action, ActionState, Code, LastChange) for code in words]
+    assert [code for code in ours if masking.value("code", code) != code] == []
 
 
 def test_the_columns_of_the_mask_are_there():

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 from orderbridge.document import Facts, Item, Option, fields_of
 from orderbridge.hiding import without_secrets
+from orderbridge.model import Action, ActionState, EndedBy, KnownBy, LastChange
+from orderbridge.rules.problems import Code, Severity
 from orderbridge.texts import SENTENCES
 
 SHORT_NUMBER = 3  # digits, of a line
@@ -179,77 +182,26 @@ def _is_code(part: str) -> bool:
     )
 
 
-_CODES = frozenset(
-    [
-        "received",
-        "confirmed",
-        "in_delivery",
-        "complete_with_payment",
-        "complete_needs_payment",
-        "canceled",
-        "unknown",
-        "cash",
-        "credit_card",
-        "debit_card",
-        "delivery",
-        "pickup",
-        "restaurant",
-        "come_get",
-        "platform_courier",
-        "new",
-        "status",
-        "contents",
-        "cancelled",
-        "ended",
-        "completed",
-        "silence",
-        "accept",
-        "on_the_way",
-        "complete",
-        "cancel",
-        "open_restaurant",
-        "close_restaurant",
-        "activate_food",
-        "deactivate_food",
-        "pending",
-        "sending",
-        "done",
-        "refused",
-        "failed",
-        "expired",
-        "superseded",
-        "withdrawn",
-        "answer",
-        "poll",
-        "refusal",
-        "acknowledged",
-        "delivered",
-        "status_withheld",
-        "database_refused",
-        "ok",
-        "unauthorized",
-        "rate_limited",
-        "service_failed",
-        "not_sent",
-        "outcome_unknown",
-        "missing",
-        "line",
-        "total",
-        "total_mismatch",
-        "status_doubtful",
-        "contents_outdated",
-        "not_json",
-        "not_an_object",
-        "payment_key_missing",
-        "payment_key_invalid",
-        "green",
-        "yellow",
-        "red",
-        "warning",
-        "severe",
-        "foods",
-    ]
+_WORDS_OF_OURS: tuple[type[StrEnum], ...] = (
+    Action,
+    ActionState,
+    Code,
+    EndedBy,
+    KnownBy,
+    LastChange,
+    Severity,
 )
+# The others: of the service's few words, of problems with a document, of answers, of lights.
+_MORE_CODES = """
+    in_delivery complete_with_payment complete_needs_payment received confirmed canceled unknown
+    cash credit_card debit_card delivery pickup restaurant come_get platform_courier
+    line total foods missing status_doubtful total_mismatch
+    acknowledged delivered status_withheld database_refused
+    not_json not_an_object payment_key_missing payment_key_invalid
+    ok unauthorized rate_limited service_failed not_sent
+    green yellow red
+"""
+_CODES = frozenset([*(str(word) for words in _WORDS_OF_OURS for word in words), *_MORE_CODES.split()])
 
 
 def row(columns: Mapping[str, Any], accounts: frozenset[str] = frozenset()) -> dict[str, Any]:
