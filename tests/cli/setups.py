@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -704,7 +704,7 @@ def _program(source: str, *arguments: object) -> Iterator[None]:
 
 
 def _say_sql(file: Path, statement: str) -> None:
-    with sqlite3.connect(file) as pos:
+    with closing(sqlite3.connect(file)) as pos, pos:
         pos.execute(statement)
     pos.close()
     file.chmod(0o600)

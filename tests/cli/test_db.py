@@ -46,7 +46,7 @@ def test_a_backup_says_where_it_is(run, pos, path):
     ended = run("db", "backup", target)
     assert (ended.code, ended.err) == (0, "")
     assert str(target) in ended.out
-    with sqlite3.connect(target) as copied:
+    with closing(sqlite3.connect(target)) as copied, copied:
         assert copied.execute("SELECT count(*) FROM delivery_orders").fetchone() == (0,)
     copied.close()
 

@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import traceback
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_a_good_row_that_is_refused_fails_the_machine(
 ):
     strict = tmp_path / "strict.db"
     shutil.copy(empty_file, strict)
-    with sqlite3.connect(strict) as connection:
+    with closing(sqlite3.connect(strict)) as connection, connection:
         connection.execute(
             "CREATE TRIGGER no_complete BEFORE INSERT ON delivery_actions WHEN NEW.action = 'complete'"
             " BEGIN SELECT RAISE(ABORT, 'no'); END"

@@ -5,6 +5,7 @@ import json
 import shutil
 import sqlite3
 import stat
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -48,7 +49,7 @@ async def shop(open_shop: OpenShop, clock: FakeClock, tmp_path: Path) -> Shop:
 
 
 def back_up(shop: Shop, name: str = "backup.db") -> None:
-    with sqlite3.connect(shop.path.with_name(name)) as copy:
+    with closing(sqlite3.connect(shop.path.with_name(name))) as copy, copy:
         shop.till.backup(copy)
     copy.close()
 
@@ -131,7 +132,7 @@ async def test_it_is_seen_while_the_daemon_runs(shop: Shop):
         await shop.taken_in()
     await keeper.books.look()
     assert keeper.problems() == []
-    with sqlite3.connect(shop.path.with_name("backup.db")) as copy:
+    with closing(sqlite3.connect(shop.path.with_name("backup.db"))) as copy, copy:
         copy.backup(shop.till)
     copy.close()
     await keeper.books.look()

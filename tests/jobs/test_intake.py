@@ -3,6 +3,7 @@
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,7 +53,7 @@ class Till:
         return counts
 
     def say(self, sql: str) -> list[Any]:
-        with sqlite3.connect(self.path) as pos:
+        with closing(sqlite3.connect(self.path)) as pos, pos:
             return pos.execute(sql).fetchall()
 
 

@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -43,7 +44,7 @@ async def shop(open_shop: OpenShop, kept) -> Shop:
 
 
 def back_up(shop: Shop) -> None:
-    with sqlite3.connect(shop.path.with_name("backup.db")) as copy:
+    with closing(sqlite3.connect(shop.path.with_name("backup.db"))) as copy, copy:
         shop.till.backup(copy)
     copy.close()
 

@@ -31,7 +31,11 @@ def read(path: Path) -> bytes | None:
 
 def restore(path: Path) -> None:
     """A backup by SQLite's own means is moved into its place: the usual mistake."""
-    with sqlite3.connect(path) as source, sqlite3.connect(beside(path, "-backup")) as backup:
+    with (
+        contextlib.closing(sqlite3.connect(path)) as source,
+        contextlib.closing(sqlite3.connect(beside(path, "-backup"))) as backup,
+        backup,
+    ):
         source.backup(backup)
     source.close()
     backup.close()

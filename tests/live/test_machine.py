@@ -6,6 +6,7 @@ import signal
 import socket
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -112,7 +113,7 @@ async def test_a_line_that_swallows_everything(configuration: Path, till: Till, 
 
 def damage(path: Path, table: str) -> bytes:
     """Overwrite the first page of one table with rubbish. Returns the file as it is now."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         size = connection.execute("PRAGMA page_size").fetchone()[0]
         root = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def test_no_new_file_is_made_beside_a_wal_whose_file_is_away(path: Path, databas
     assert not path.exists()
     assert beside(path, "-wal").read_bytes() == kept
     beside(path, "-old").rename(path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("SELECT count(*) FROM delivery_cancel_reasons WHERE id = 100").fetchone() == (1,)
     connection.close()
 
@@ -219,7 +220,7 @@ def test_who_waits_on_a_file_that_is_lost_does_not_become_its_leader(path: Path,
 def test_the_lock_on_the_file_stops_no_till(path: Path, database: Database):
     lock = LeaderLock(database)
     assert lock.take()
-    with sqlite3.connect(path) as till:
+    with closing(sqlite3.connect(path)) as till, till:
         till.execute("BEGIN IMMEDIATE")
         till.execute("COMMIT")
     elsewhere(path, "BEGIN IMMEDIATE")
