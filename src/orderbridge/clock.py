@@ -3,6 +3,7 @@
 import time
 from datetime import UTC, datetime
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
 
 class Clock(Protocol):
@@ -23,3 +24,11 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+def local_moment(text: str | None, zone: ZoneInfo) -> datetime | None:
+    """A date of the service as a moment; None: it is none."""
+    try:
+        return datetime.fromisoformat(text or "").replace(tzinfo=zone).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

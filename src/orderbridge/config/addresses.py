@@ -96,6 +96,14 @@ def is_host(value: str) -> bool:
         return False
 
 
+def plain_host(value: str) -> str:
+    """The one form of a host's name or address."""
+    try:
+        return str(ip_address(value))
+    except ValueError:
+        return value.lower().removesuffix(".")
+
+
 def is_private(address: str) -> bool:
     """Whether nobody on the way can read what is asked for there: https, or this machine."""
     try:

@@ -30,6 +30,7 @@ from orderbridge.config.addresses import (
     is_loopback,
     is_private,
     listen_address,
+    plain_host,
 )
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED
 from orderbridge.texts import say
@@ -278,7 +279,7 @@ class Web(_Table):
         for name in value:
             if not is_host(name):
                 raise ValueError(say("config.host_name", value=repr(name)))
-        return tuple(name.lower() for name in value)
+        return tuple(plain_host(name) for name in value)
 
     @field_validator("certificate", "certificate_key")
     @classmethod

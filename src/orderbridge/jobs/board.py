@@ -54,10 +54,11 @@ class BoardWatch:
             self._tokens[name] = token
             if polls or logins:
                 counts[name] = {"polls": polls, "failed": failed, "logins": logins}
-        self._counted = now
+        self._counted, moment = now, self._clock.now()
         if counts:
-            moment = self._clock.now()
             await self._database.run(lambda tx: slots.add(tx, counts, moment))
+        if await self._database.read(lambda tx: board.has_forgettable(tx, moment)):
+            await self._database.run(lambda tx: board.forget_silenced(tx, moment))
 
     def _counts(self) -> dict[str, tuple[float, float]]:
         """By account: all polls, and those that failed."""

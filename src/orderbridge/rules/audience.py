@@ -13,8 +13,8 @@ class Audience:
 
     def heard(self, device: str, now: float, *, audible: bool) -> None:
         """A tablet is there; `audible`: it shows the board and its sound is on."""
-        self._until = {one: until for one, until in self._until.items() if until > now and one != device}
-        if audible:
+        self._until = {one: until for one, until in self._until.items() if until > now}
+        if audible:  # one that is not falls silent by itself: another page of the same tablet may show the board
             self._until[device] = now + HEARD_S
 
     def is_deaf(self, now: float) -> bool:

@@ -2,7 +2,8 @@
 
 Rules of this file:
 - An order rings as NEW until somebody has answered it (an accept or a cancel that waits, is under way or is done), or a
-  till has taken it over. An answer that failed was none: it rings again.
+  till has taken it over. An answer that failed was none: it rings again. Where the board is the till, taking over is a
+  part of the answer, so of an order that waits for one only the answer counts.
 - A cancellation sounds until a till has read it or a hand has touched it; its card stays until it is touched. One that
   was asked for at this till or board is no news.
 - Every button carries the number of tries that are over. Whoever taps the same thing twice, on whichever device, asks
@@ -18,7 +19,7 @@ from hashlib import sha256
 from typing import Protocol
 
 from orderbridge.actions import ACTIONS
-from orderbridge.model import CONFIRMED, IN_DELIVERY, RECEIVED, Action, ActionState
+from orderbridge.model import CONFIRMED, IN_DELIVERY, RECEIVED, Action, ActionState, LastChange
 from orderbridge.rules.lifecycle import NEEDS_PAYMENT
 from orderbridge.rules.problems import CUT_OFF, NO_DATABASE, Code
 
@@ -69,6 +70,8 @@ class Seen:
     pos_revision: int
     ended_by: str | None
     amount_due: Decimal | None
+    scheduled: datetime | None = None
+    last_change: str = LastChange.NEW
 
 
 # Where the chain from the tablet to the orders is broken.
@@ -126,13 +129,17 @@ def newest(rows: Sequence[Asked]) -> Asked | None:
 
 def rings(order: Seen, rows: Iterable[Asked], mode: str) -> bool:
     """Whether it sounds as new."""
-    if order.ended_by is not None or order.pos_revision > 0:
+    if order.ended_by is not None or (order.pos_revision > 0 and mode != TILL):
         return False
-    if (
-        order.status_id != RECEIVED
-    ):  # accepted by itself: beside a till that is the till's; else somebody has to cook it
-        return mode == TILL and order.status_id == CONFIRMED
+    if order.status_id != RECEIVED:  # nobody is asked any more: beside a till that is the till's; else it must be seen
+        return mode == TILL and order.pos_revision == 0
     return not any(row.action in _ANSWERS and row.state in ANSWERED for row in rows)
+
+
+def is_changed(order: Seen, mode: str) -> bool:
+    """Whether what is cooked is other than what was taken over here."""
+    is_behind = 0 < order.pos_revision < order.revision
+    return mode == TILL and order.ended_by is None and is_behind and order.last_change == LastChange.CONTENTS
 
 
 _ANSWERS = frozenset({action for action, kind in ACTIONS.items() if kind.answers_customer} | {Action.CANCEL})
@@ -145,7 +152,7 @@ def stop_of(order: Seen) -> str:
 
 def is_stopped(order: Seen, rows: Iterable[Asked], silenced: Collection[str]) -> bool:
     """Whether it shows STOP: cancelled by somebody else, and no hand has touched it."""
-    asked = any(row.action == Action.CANCEL and row.state == ActionState.DONE for row in rows)
+    asked = any(row.action == Action.CANCEL and row.state in ANSWERED for row in rows)
     return order.ended_by == "cancelled" and not asked and stop_of(order) not in silenced
 
 
@@ -155,8 +162,8 @@ def sounds_stop(order: Seen) -> bool:
 
 
 def due(order: Seen, rows: Iterable[Asked]) -> datetime | None:
-    """When it should leave the kitchen, by the newest accept that got through."""
-    if order.status_id != CONFIRMED:
+    """When it should leave the kitchen, by the newest accept that got through; not before the time it was ordered for."""
+    if order.status_id != CONFIRMED or order.ended_by is not None:
         return None
     moments = [
         row.finished_utc + timedelta(minutes=int(row.preparing_time))
@@ -166,12 +173,25 @@ def due(order: Seen, rows: Iterable[Asked]) -> datetime | None:
         and row.finished_utc is not None
         and row.preparing_time is not None
     ]
-    return moments[-1] if moments else None
+    if not moments:
+        return None
+    return moments[-1] if order.scheduled is None else max(moments[-1], order.scheduled)
 
 
 def overdue_of(order: Seen) -> str:
     """What is silenced of an order that is late."""
     return f"overdue:{order.key}"
+
+
+def sounds(order: Seen, rows: Collection[Asked], mode: str, now: datetime, silenced: Collection[str]) -> list[Sound]:
+    """What is heard of it."""
+    late = due(order, rows)
+    found = {
+        Sound.NEW: rings(order, rows, mode),
+        Sound.CANCELLED: is_stopped(order, rows, silenced) and sounds_stop(order),
+        Sound.OVERDUE: late is not None and now > late and overdue_of(order) not in silenced,
+    }
+    return [one for one, is_heard in found.items() if is_heard]
 
 
 def money(order: Seen) -> Money:

@@ -1,35 +1,43 @@
 """What the board reads, and the little that it writes beside outbox rows."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, insert, literal_column, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, literal_column, select, update
 from sqlalchemy.exc import IntegrityError
 
-from orderbridge.actions import Subject
-from orderbridge.model import Action, ActionState
+from orderbridge.actions import Subject, of_subject
+from orderbridge.document import Facts, columns_of
 from orderbridge.store.among import batches
-from orderbridge.store.board_tables import devices, silenced
+from orderbridge.store.board_tables import silenced
+from orderbridge.store.columns import Utc
 from orderbridge.store.tables import (
     ENDED,
     OPEN,
     UNFINISHED,
+    WITH_CONTENTS,
     actions,
     cancel_reasons,
+    contents_ended_utc,
     items,
     options,
     orders,
     restaurants,
 )
 
-STOP_SHOWN = timedelta(hours=12)  # for so long after it came in an order's cancellation waits for a hand
+STOP_SHOWN = timedelta(hours=12)  # for so long a cancellation waits for a hand
+SILENT = timedelta(hours=24)  # for so long what was silenced is quiet; longer than a cancellation is shown
 REFERENCE = "board"  # pos_reference of what the board has taken over
 FOOD_DAYS = timedelta(days=7)
+MOST_ORDERS = 2000  # so many of the newest show what is sold
+MOST_ROWS = 20_000  # and so many finished rows, what was switched
 
-_PRIVATE = {"customer_name", "customer_phone", "address", "address_description", "payload", "payload_hash"}
-_CARD = [column for column in orders.c if column.name not in _PRIVATE]
-_STOPPED = and_(literal_column(ENDED), orders.c.ended_by == "cancelled")
+_CUSTOMER = [name for name in columns_of(Facts, personal=True) if name != "note"]  # that is the kitchen's
+_CARD = [column for column in orders.c if column.name not in {*_CUSTOMER, "payload", "payload_hash"}]
+# In the words of the index of those that still have their contents: a cancellation that no customer is known of is old.
+_STOPPED = and_(literal_column(ENDED), literal_column(WITH_CONTENTS), orders.c.ended_by == "cancelled")
 
 
 def version(connection: Connection) -> tuple[Any, ...]:
@@ -43,9 +51,9 @@ def version(connection: Connection) -> tuple[Any, ...]:
     parts = (
         open_ones,
         waiting,
-        select(func.max(actions.c.id), func.max(actions.c.finished_utc)),
+        select(func.max(actions.c.id)),  # each by itself: SQLite takes an index for one maximum alone
+        select(func.max(actions.c.finished_utc)),
         select(func.count(), func.max(silenced.c.at_utc)),
-        select(func.count(), func.max(devices.c.revoked_utc)),
         select(func.max(restaurants.c.status_utc), func.count()),
     )
     return tuple(value for part in parts for value in connection.execute(part).one())
@@ -53,7 +61,7 @@ def version(connection: Connection) -> tuple[Any, ...]:
 
 def orders_shown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
     """Open orders, and those cancelled lately, the oldest first; no customer."""
-    stopped = and_(_STOPPED, orders.c.received_utc >= now - STOP_SHOWN)
+    stopped = and_(_STOPPED, contents_ended_utc >= bindparam("since", now - STOP_SHOWN, Utc()))
     found = [
         dict(row)
         for condition in (literal_column(OPEN), stopped)
@@ -62,17 +70,20 @@ def orders_shown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["received_utc"], row["payment_key"]))
 
 
-def lines(connection: Connection, keys: Sequence[str]) -> tuple[dict[str, list[Any]], dict[tuple[str, int], list[Any]]]:
-    """Items by order, options by order and line."""
-    of_orders: dict[str, list[Any]] = {}
-    of_items: dict[tuple[str, int], list[Any]] = {}
+Line = tuple[Row[Any], list[Row[Any]]]  # an item and its options
+
+
+def lines(connection: Connection, keys: Sequence[str]) -> dict[str, list[Line]]:
+    """What was ordered, by order."""
+    found: dict[str, dict[int, Line]] = {}
     for some in batches(keys):
         for row in connection.execute(select(items).where(items.c.payment_key.in_(some)).order_by(items.c.line_no)):
-            of_orders.setdefault(row.payment_key, []).append(row)
+            found.setdefault(row.payment_key, {})[row.line_no] = row, []
         chosen = select(options).where(options.c.payment_key.in_(some))
         for row in connection.execute(chosen.order_by(options.c.option_no)):
-            of_items.setdefault((row.payment_key, row.line_no), []).append(row)
-    return of_orders, of_items
+            if (line := found.get(row.payment_key, {}).get(row.line_no)) is not None:
+                line[1].append(row)
+    return {key: list(of_order.values()) for key, of_order in found.items()}
 
 
 def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]:
@@ -85,17 +96,30 @@ def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]
     return found
 
 
-def silenced_since(connection: Connection, since: datetime) -> set[str]:
-    """What somebody has silenced."""
-    return set(connection.execute(select(silenced.c.subject).where(silenced.c.at_utc >= since)).scalars())
+def silenced_at(connection: Connection, now: datetime) -> set[str]:
+    """What is quiet, for somebody has silenced it."""
+    return set(connection.execute(select(silenced.c.subject).where(silenced.c.at_utc >= now - SILENT)).scalars())
 
 
 def silence(connection: Connection, subjects: Iterable[str], device: str, now: datetime) -> None:
     """From now on these are quiet on every device."""
-    for subject in subjects:
-        known = select(silenced.c.subject).where(silenced.c.subject == subject)
-        if connection.execute(known).first() is None:
+    for subject in sorted(set(subjects)):  # in one order, or two tablets wait for each other
+        again = update(silenced).where(silenced.c.subject == subject).values(device=device, at_utc=now)
+        if connection.execute(again).rowcount:
+            continue
+        with suppress(IntegrityError), connection.begin_nested():  # another one was quicker: it is quiet
             connection.execute(insert(silenced).values(subject=subject, device=device, at_utc=now))
+
+
+def forget_silenced(connection: Connection, now: datetime) -> int:
+    """Delete what is quiet no more. Returns how many."""
+    return connection.execute(delete(silenced).where(silenced.c.at_utc < now - SILENT)).rowcount
+
+
+def has_forgettable(connection: Connection, now: datetime) -> bool:
+    """Whether there is something to delete."""
+    old = select(silenced.c.subject).where(silenced.c.at_utc < now - SILENT).limit(1)
+    return connection.execute(old).first() is not None
 
 
 def take_over(connection: Connection, key: str, revision: int) -> bool:
@@ -109,25 +133,19 @@ def take_over(connection: Connection, key: str, revision: int) -> bool:
     return connection.execute(known).first() is not None
 
 
-def ask(connection: Connection, request_id: str, **values: Any) -> dict[str, Any]:
-    """The outbox row of that request_id: the one that is there, or a new one. Raises IntegrityError for a bad one."""
-    if (there := _row(connection, request_id)) is not None:
+def ask(connection: Connection, request_id: str, **values: Any) -> Row[Any]:
+    """The outbox row of that request_id: the one that is there, or a new one. Raises DBAPIError for a bad one."""
+    chosen = select(actions).where(actions.c.request_id == request_id)
+    if (there := connection.execute(chosen).first()) is not None:
         return there
     try:
         with connection.begin_nested():
             connection.execute(insert(actions).values(request_id=request_id, **values))
-    except IntegrityError:  # perhaps another one was quicker
-        if (there := _row(connection, request_id)) is not None:
-            return there
-        raise
-    there = _row(connection, request_id)
-    assert there is not None  # noqa: S101 - it was written a moment ago
-    return there
-
-
-def _row(connection: Connection, request_id: str) -> dict[str, Any] | None:
-    row = connection.execute(select(actions).where(actions.c.request_id == request_id)).mappings().first()
-    return None if row is None else dict(row)
+    except IntegrityError:  # another one was quicker, or it is a bad one
+        if (there := connection.execute(chosen).first()) is None:
+            raise
+        return there
+    return connection.execute(chosen).one()
 
 
 def withdraw(connection: Connection, row_id: int) -> bool:
@@ -144,9 +162,8 @@ def reasons(connection: Connection) -> list[dict[str, Any]]:
 
 def customer(connection: Connection, key: str) -> dict[str, Any] | None:
     """Whose open order it is, and where it goes; None: there is no such order, or it has ended."""
-    shown = [column for column in orders.c if column.name in _PRIVATE and not column.name.startswith("payload")]
-    also = ("apartment_no", "building_no", "neighborhood_name", "district_name", "city_name")
-    query = select(*shown, *(orders.c[one] for one in also)).where(orders.c.payment_key == key, literal_column(OPEN))
+    shown = (orders.c[name] for name in _CUSTOMER)
+    query = select(*shown).where(orders.c.payment_key == key, literal_column(OPEN))
     row = connection.execute(query).mappings().first()
     return None if row is None else dict(row)
 
@@ -166,29 +183,39 @@ def is_closed(connection: Connection) -> bool:
 
 
 def foods(connection: Connection, now: datetime) -> list[dict[str, Any]]:
-    """What was ordered in the last days, once for each account, with the newest name."""
-    seen = orders.c.received_utc >= now - FOOD_DAYS
-    by_state = (and_(literal_column(OPEN), seen), and_(literal_column(ENDED), seen))
+    """What the newest orders of the last days have, once for each account."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
-    for condition in by_state:
+    for condition in (OPEN, ENDED):
+        newest = (
+            select(orders.c.payment_key, orders.c.account)
+            .where(literal_column(condition), orders.c.received_utc >= now - FOOD_DAYS)
+            .order_by(orders.c.received_utc.desc())
+            .limit(MOST_ORDERS)
+            .subquery()
+        )
         query = (
-            select(orders.c.account, items.c.food_id, func.max(items.c.name).label("name"))
-            .join(items, items.c.payment_key == orders.c.payment_key)
-            .where(condition, items.c.food_id.is_not(None))
-            .group_by(orders.c.account, items.c.food_id)
+            select(newest.c.account, items.c.food_id, func.max(items.c.name).label("name"))
+            .join(items, items.c.payment_key == newest.c.payment_key)
+            .where(items.c.food_id.is_not(None))
+            .group_by(newest.c.account, items.c.food_id)
         )
         for row in connection.execute(query).mappings():
             found.setdefault((row["account"], row["food_id"]), dict(row))
     return sorted(found.values(), key=lambda one: (one["account"], one["name"] or ""))
 
 
-def newest_toggles(connection: Connection, subject: Subject, now: datetime) -> list[Any]:
-    """The rows of the last days about foods or restaurants, the newest last."""
-    words = [Action.ACTIVATE_FOOD, Action.DEACTIVATE_FOOD]
-    if subject is Subject.RESTAURANT:
-        words = [Action.OPEN_RESTAURANT, Action.CLOSE_RESTAURANT]
-    recent = or_(literal_column(UNFINISHED), actions.c.finished_utc >= now - FOOD_DAYS)
-    return list(connection.execute(select(actions).where(recent, actions.c.action.in_(words)).order_by(actions.c.id)))
-
-
-FINAL = frozenset(ActionState) - {ActionState.PENDING, ActionState.SENDING}
+def newest_toggles(connection: Connection, now: datetime) -> dict[Subject, list[Any]]:
+    """The newest rows of the last days about foods and about restaurants, the newest last."""
+    ended = select(actions).where(actions.c.finished_utc >= now - FOOD_DAYS)
+    newest = ended.order_by(actions.c.finished_utc.desc()).limit(MOST_ROWS).subquery()
+    wanted = sorted(of_subject(Subject.FOOD) | of_subject(Subject.RESTAURANT))
+    waiting = select(actions).where(literal_column(UNFINISHED), actions.c.action.in_(wanted))
+    found = [
+        *connection.execute(select(newest).where(newest.c.action.in_(wanted))),
+        *connection.execute(waiting),
+    ]
+    found.sort(key=lambda row: row.id)
+    return {
+        subject: [row for row in found if row.action in of_subject(subject)]
+        for subject in (Subject.FOOD, Subject.RESTAURANT)
+    }

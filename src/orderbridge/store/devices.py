@@ -34,11 +34,16 @@ class Device:
     id: str
     name: str
     role: str
+    seen: datetime
 
     @property
     def may_act(self) -> bool:
         """Whether it may do more than look."""
         return self.role == ACT
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it is to be written again that it was there."""
+        return self.seen < now - SEEN_EVERY
 
 
 def new_code(connection: Connection, role: str, now: datetime) -> str:
@@ -87,7 +92,7 @@ def _free(connection: Connection, name: str) -> str:
 
 def known(connection: Connection, cookie: str) -> Device | None:
     """Whose cookie it is."""
-    query = select(devices.c.id, devices.c.name, devices.c.role).where(
+    query = select(devices.c.id, devices.c.name, devices.c.role, devices.c.seen_utc).where(
         devices.c.cookie_hash == _hash(cookie), devices.c.revoked_utc.is_(None)
     )
     row = connection.execute(query).first()
@@ -98,6 +103,11 @@ def note_seen(connection: Connection, device: str, now: datetime) -> None:
     """It is there."""
     late = devices.c.seen_utc < now - SEEN_EVERY
     connection.execute(update(devices).where(devices.c.id == device, late).values(seen_utc=now))
+
+
+def paired(connection: Connection) -> set[str]:
+    """The ids of all that are not revoked."""
+    return set(connection.execute(select(devices.c.id).where(devices.c.revoked_utc.is_(None))).scalars())
 
 
 def listed(connection: Connection) -> list[dict[str, Any]]:

@@ -6,11 +6,12 @@ row without a verdict, no document that is still in quarantine.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, exists, func, literal_column, select, update
 
+from orderbridge.clock import local_moment
 from orderbridge.document import Facts, Item, columns_of
 from orderbridge.store.among import batches
 from orderbridge.store.columns import Utc
@@ -89,15 +90,8 @@ def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
     newest = select(events.c.payment_key).order_by(events.c.id.desc()).limit(DATED)
     keys = set(connection.execute(newest).scalars())
     said = connection.execute(select(orders.c.ordered_at).where(orders.c.payment_key.in_(keys))).scalars()
-    dates = sorted(date for text in said if (date := _date(text, zone)) is not None)
+    dates = sorted(date for text in said if (date := local_moment(text, zone)) is not None)
     return min(now, dates[len(dates) // 2] + SLACK) if dates else now
-
-
-def _date(text: str | None, zone: ZoneInfo) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text or "").replace(tzinfo=zone).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _is_over(before: datetime) -> ColumnElement[bool]:

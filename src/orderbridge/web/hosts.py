@@ -25,7 +25,7 @@ def is_known(host: str | None, names: Collection[str], *, asked_at: str | None =
         address = ip_address(name)
     except ValueError:
         return False
-    return asked_at is None or address.is_loopback or name == asked_at
+    return asked_at is None or address.is_loopback or str(address) in {asked_at, *names}
 
 
 def _name_of(host: str) -> str:

@@ -128,7 +128,10 @@ def _tls(wanted: config.Web) -> ssl.SSLContext | None:
 def _read_certificate(context: ssl.SSLContext, wanted: config.Web) -> None:
     """Raises OSError, as ssl's own errors are."""
     if wanted.certificate is not None:
-        context.load_cert_chain(wanted.certificate, wanted.certificate_key, password="")
+        files = (wanted.certificate, wanted.certificate_key, "")
+        # First into one that nobody uses: of a bad pair the certificate would stay without its key.
+        for one in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+            one.load_cert_chain(*files)
 
 
 def _load() -> "type[Server]":

@@ -12,6 +12,7 @@ Rules of this file:
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ MOST = 64
 KEEP_ALIVE_S = 20  # whoever scrapes every 15 s keeps its connection for a second scrape
 HEAD_BYTES = 16 * 1024
 BACKLOG = 128
+UNHEARD_MS = 30_000  # a stream's other side that confirms nothing for so long is gone: a tablet that was switched off
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
@@ -53,7 +55,7 @@ class Server:
         self._host = ""
         self._board = _board(watched) if wanted.board != "off" else None
         self._state = ServerState()
-        self._state.default_headers = HEADERS
+        self._state.default_headers = HEADERS if self._board is None else [*HEADERS, *self._board.headers]
         self._open: dict[_Connection, None] = {}  # in the order in which they came
         self._streams: set[_Connection] = set()
         self._config = uvicorn.Config(
@@ -138,6 +140,8 @@ class _Connection(H11Protocol):
         self._streams.add(self)
         if self._end is not None:
             self._end.cancel()
+        self.transport.set_write_buffer_limits(high=0)  # what the other side does not take is not kept for it here
+        self.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD_MS)
 
     def cut(self) -> None:
         """It ends now, whatever it is at."""

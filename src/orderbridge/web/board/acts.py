@@ -5,77 +5,85 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DatabaseError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 
 from orderbridge.actions import ACTIONS, Subject
 from orderbridge.model import Action
 from orderbridge.rules import board as rules
 from orderbridge.store import board as store
 from orderbridge.store.devices import Device
+from orderbridge.store.failures import is_refusal
 from orderbridge.web.board.door import Refused
 from orderbridge.web.board.state import shown_row
 
-MOST_TRIES = 10_000
 MOST_SILENCED = 50
 LONGEST = 200
+LARGEST = 2**53  # the largest number that a page knows exactly
 
 
 def act(connection: Connection, values: Mapping[str, Any], device: Device, mode: str) -> dict[str, Any]:
     """Write the row that was asked for, or find the one that is there. Raises Refused."""
-    try:
-        action = Action(values.get("action", ""))
-    except ValueError:
-        raise Refused(400, "not_understood") from None
-    kind = ACTIONS[action]
-    asked: dict[str, Any] = {name: values.get(name) for name in _names(kind.subject)}
-    subject = "/".join(str(value) for value in asked.values() if value is not None)
-    tries = values.get("tries")
-    if not isinstance(tries, int) or not 0 <= tries < 2**53 or not _is_plain(asked):
-        raise Refused(400, "not_understood")
+    action = _action(values.get("action"))
+    kind, asked = ACTIONS[action], _subject(ACTIONS[action].subject, values)
+    tries = _number(values.get("tries"), -LARGEST)
+    request_id = rules.request_id(action, "/".join(map(str, asked.values())), tries)
     if kind.argument is not None:
-        asked[kind.argument.column] = values.get(kind.argument.column)
-        if not kind.argument.takes(asked[kind.argument.column]):
+        argument = _number(values.get(kind.argument.column), kind.argument.least)
+        if not kind.argument.takes(argument):
             raise Refused(400, "not_understood")
-    if mode == rules.TILL and kind.subject is Subject.ORDER:
-        _take_over(connection, asked["payment_key"], values.get("revision"))
-    request_id = rules.request_id(action, subject, tries)
+        asked[kind.argument.column] = argument
+    if kind.subject is Subject.ORDER:
+        key = asked[kind.subject.column]
+        if tries > rules.tries(store.rows_of(connection, [key]).get(key, ()), action):  # no page has shown that
+            raise Refused(400, "not_understood")
+        if mode == rules.TILL:
+            _take_over(connection, key, values.get("revision"))
     try:
         row = store.ask(connection, request_id, action=action, created_by=device.name, **asked)
-    except (IntegrityError, DatabaseError):
+    except DBAPIError as error:
+        if is_refusal(error):
+            raise Refused(400, "not_understood") from None
+        raise
+    return {"row": shown_row(row)}
+
+
+def _action(value: object) -> Action:
+    try:
+        return Action(value)  # type: ignore[arg-type]
+    except ValueError:
         raise Refused(400, "not_understood") from None
-    return {"row": shown_row(_Row(row))}
 
 
-class _Row:
-    """A row's columns as attributes."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.__dict__.update(values)
-
-
-def _names(subject: Subject) -> tuple[str, ...]:
-    return (subject.column, "account") if subject is Subject.FOOD else (subject.column,)
+def _subject(subject: Subject, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that name it. Ids of the service are compared in lower case."""
+    if subject is Subject.FOOD:
+        return {subject.column: _number(values.get(subject.column), 1), "account": _text(values.get("account"))}
+    return {subject.column: _text(values.get(subject.column)).lower()}
 
 
-def _is_plain(asked: Mapping[str, Any]) -> bool:
-    """What names its subject: short texts, and a food's number."""
-    return all(
-        isinstance(value, int) if name == Subject.FOOD.column else isinstance(value, str) and 0 < len(value) <= LONGEST
-        for name, value in asked.items()
-    )
+def _number(value: object, least: int) -> int:
+    """A whole number and no truth value, which Python counts among them."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
+        raise Refused(400, "not_understood")
+    return value
+
+
+def _text(value: object) -> str:
+    """Short, and of letters that can be seen: a database takes no others."""
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST or not value.isprintable():
+        raise Refused(400, "not_understood")
+    return value
 
 
 def _take_over(connection: Connection, key: str, revision: object) -> None:
-    if not isinstance(revision, int) or not 0 < revision < 2**31:
-        raise Refused(400, "not_understood")
-    if not store.take_over(connection, key, revision):
+    number = _number(revision, 1)
+    if number >= 2**31 or not store.take_over(connection, key, number):
         raise Refused(409, "order_gone")
 
 
 def take_back(connection: Connection, values: Mapping[str, Any]) -> dict[str, Any]:
     """Ask for a row back that still waits. Raises Refused."""
-    row_id = values.get("id")
-    if not isinstance(row_id, int) or not 0 < row_id < 2**63 or not store.withdraw(connection, row_id):
+    if not store.withdraw(connection, _number(values.get("id"), 1)):
         raise Refused(409, "too_late")
     return {}
 
@@ -85,10 +93,8 @@ def seen(connection: Connection, values: Mapping[str, Any], device: Device, mode
     subjects = values.get("subjects")
     if not isinstance(subjects, list) or len(subjects) > MOST_SILENCED:
         raise Refused(400, "not_understood")
-    if not all(isinstance(one, str) and 0 < len(one) <= LONGEST for one in subjects):
-        raise Refused(400, "not_understood")
-    key = values.get("payment_key")
-    if mode == rules.TILL and isinstance(key, str):
-        _take_over(connection, key, values.get("revision"))
-    store.silence(connection, subjects, device.name, now)
+    quiet = [_text(one) for one in subjects]
+    if mode == rules.TILL and values.get("payment_key") is not None:
+        _take_over(connection, _text(values["payment_key"]).lower(), values.get("revision"))
+    store.silence(connection, quiet, device.name, now)
     return {}

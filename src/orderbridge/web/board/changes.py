@@ -3,22 +3,28 @@
 Rules of this file:
 - A stream is told "changed", and a number; never what. Whoever hears it asks for the whole state, so nothing can be missed.
 - Many changes while one is being told are one. A listener that does not take it in time is dropped.
+- What only time brings about, an order that becomes overdue, is told, too.
+- A device that was revoked hears nothing more.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import structlog
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import OrderbridgeError
-from orderbridge.store import board
+from orderbridge.store import board, devices
+from orderbridge.web.board.state import moment
 from orderbridge.web.watched import AtWork
 
 LOOK_S = 0.4
 MOST = 32
 MOST_OF_ONE = 3  # a tablet whose line was cut comes back before we know that it was gone
+
+_log = structlog.get_logger(__name__)
 
 
 class Listener:
@@ -39,6 +45,7 @@ class Changes:
         self._at_work = at_work
         self._listeners: list[Listener] = []
         self._seen: Any = None
+        self._late: list[str] = []  # moments at which something is overdue, as the last state had them
         self._watching: asyncio.Task[None] | None = None
         self._soon = asyncio.Event()
 
@@ -65,6 +72,10 @@ class Changes:
         listener.news.set()
         self.leave(listener)
 
+    def expect(self, moments: Iterable[str | None]) -> None:
+        """At these moments the state is another one, though nothing is written."""
+        self._late = sorted(one for one in moments if one is not None)
+
     def look_soon(self) -> None:
         """Something was written here."""
         self._soon.set()
@@ -78,7 +89,11 @@ class Changes:
 
     async def _watch(self) -> None:
         while self._listeners:
-            found = await self._look()
+            try:
+                found = await self._look()
+            except Exception:  # noqa: BLE001 - whoever listens is told sooner or later; the next look may succeed
+                _log.exception("web.crashed")
+                found = None
             if found != self._seen:
                 self._seen = found
                 self.number += 1
@@ -94,8 +109,17 @@ class Changes:
         at_work = self._at_work()
         if at_work is None:
             return None
-        problems = [(one.code, one.subject, one.level, one.count) for one in at_work.problems()]
+        now, web = moment(at_work.clock.now()) or "", at_work.settings.web
+        known = (
+            web.board,
+            web.customers_unencrypted,
+            [(one.code, one.subject, one.level, one.count) for one in at_work.problems()],
+            sum(one < now for one in self._late),
+        )
         try:
-            return problems, await at_work.database.read(board.version)
+            version, paired = await at_work.database.read(lambda tx: (board.version(tx), devices.paired(tx)))
         except (DBAPIError, OrderbridgeError):
-            return problems, None
+            return known, None
+        for listener in [one for one in self._listeners if one.device not in paired]:
+            self._drop(listener)
+        return known, version

@@ -2,15 +2,15 @@
 
 Rules of this file:
 - A request that changes something is a POST with `application/json`, which no foreign page can send unasked. Browsers say
-  where it comes from: `Sec-Fetch-Site`, or else `Origin`, which must be of the very authority that is asked. Plain HTTP in
-  a local network carries no Fetch metadata, so there `Origin` decides. Who sends neither is refused.
+  where it comes from: `Sec-Fetch-Site`, or else `Origin`, which must be of the very authority that is asked, and not
+  unencrypted where we are encrypted. Plain HTTP in a local network carries no Fetch metadata, so there `Origin` decides.
+  Who sends neither is refused.
 - A cookie is worth what its device is: paired, not revoked, and with the role that the request needs.
 """
 
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from sqlalchemy import Connection
 from starlette.requests import Request
@@ -51,7 +51,7 @@ def language(request: Request) -> str:
     return "en" if request.query_params.get("language") == "en" else "tr"
 
 
-def check_origin(headers: Mapping[str, str]) -> None:
+def check_origin(headers: Mapping[str, str], scheme: str) -> None:
     """Raises Refused for what a foreign page could have sent."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -61,14 +61,15 @@ def check_origin(headers: Mapping[str, str]) -> None:
         if site not in SAFE_SITES:
             raise Refused(403, "foreign_page")
         return
-    origin, host = headers.get("origin", ""), headers.get("host", "")
-    if not host or urlsplit(origin).netloc.lower() != host.lower():
+    origin, host = headers.get("origin", "").lower(), headers.get("host", "").lower()
+    # Ours may be http behind a proxy that speaks https.
+    if not host or origin not in {f"https://{host}", f"{scheme}://{host}"}:
         raise Refused(403, "foreign_page")
 
 
 async def body(request: Request) -> dict[str, Any]:
     """What was sent. Raises Refused unless it is one small JSON object, and a page of ours sent it."""
-    check_origin(request.headers)
+    check_origin(request.headers, request.url.scheme)
     came = b""
     async for part in request.stream():
         came += part
@@ -76,7 +77,7 @@ async def body(request: Request) -> dict[str, Any]:
             raise Refused(413, "too_long")
     try:
         values = json.loads(came)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Refused(400, "only_json") from None
     if not isinstance(values, dict):
         raise Refused(400, "only_json")

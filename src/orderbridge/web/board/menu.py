@@ -1,5 +1,6 @@
 """Sold out, open and closed: foods of the last days with a switch, restaurants with their state."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -14,27 +15,33 @@ from orderbridge.web.board.state import shown_row
 
 
 def menu(connection: Connection, now: datetime) -> dict[str, Any]:
-    """Both lists. `tries`: the id of the newest row that is over, which makes the next tap another one."""
-    toggles = store.newest_toggles(connection, Subject.FOOD, now)
+    """Both lists. `tries` makes the next tap another one: the id of the newest row that is over.
+
+    Where there is none of the last days there may be older ones: then it is the day, as a number that is no id.
+    """
+    toggles, today = store.newest_toggles(connection, now), now.toordinal()
+    of_food, of_shop = defaultdict(list), defaultdict(list)
+    for row in toggles[Subject.FOOD]:
+        of_food[row.food_id].append(row)
+    for row in toggles[Subject.RESTAURANT]:
+        of_shop[row.restaurant_id].append(row)
     foods = []
     for food in store.foods(connection, now):
-        mine = [row for row in toggles if row.food_id == food["food_id"] and row.account in {None, food["account"]}]
-        foods.append(food | _switch(mine, off=Action.DEACTIVATE_FOOD))
-    toggles = store.newest_toggles(connection, Subject.RESTAURANT, now)
+        mine = [row for row in of_food[food["food_id"]] if row.account in {None, food["account"]}]
+        foods.append(food | _switch(mine, today, off=Action.DEACTIVATE_FOOD))
     shops = []
     for shop in store.shops(connection):
-        mine = [row for row in toggles if row.restaurant_id == shop["id"]]
         shown = {name: shop[name] for name in ("id", "name", "account", "status")}
-        shops.append(shown | _switch(mine, off=Action.CLOSE_RESTAURANT))
+        shops.append(shown | _switch(of_shop[shop["id"]], today, off=Action.CLOSE_RESTAURANT))
     return {"foods": foods, "restaurants": shops}
 
 
-def _switch(rows: list[Any], *, off: Action) -> dict[str, Any]:
+def _switch(rows: list[Any], today: int, *, off: Action) -> dict[str, Any]:
     """Whether it was switched off here, the newest row, and what makes the next one another."""
     done = [row for row in rows if row.state == ActionState.DONE]
     return {
         "off": bool(done) and done[-1].action == off,
-        "tries": max((row.id for row in _over(rows)), default=0),
+        "tries": max((row.id for row in _over(rows)), default=-today),
         "row": shown_row(rules.newest(rows)),
     }
 

@@ -3,12 +3,13 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from importlib.resources import files
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -22,7 +23,7 @@ from orderbridge.web.board.menu import menu
 from orderbridge.web.board.state import problem_shown, state
 from orderbridge.web.board.stream import Stream
 from orderbridge.web.board.technician import technician
-from orderbridge.web.board.words import words
+from orderbridge.web.board.words import word, words
 from orderbridge.web.watched import AtWork, Watched
 
 T = TypeVar("T")
@@ -37,13 +38,19 @@ FILES = {
     "status.js": "text/javascript",
 }
 PAGES = {"/": "board.html", "/board": "board.html", "/status": "status.html"}
+HEADERS = tuple((name.encode(), value.encode()) for name, value in door.HEADERS.items())  # of every answer
 
 
 class Board:
     """What is served of it, for as long as it is on."""
 
+    headers = HEADERS
+
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
+        self._known: set[bytes] = (
+            set()
+        )  # hashes of cookies whose device has seen the board, for when no table is to be had
         self.changes = Changes(watched.at_work, began=time.time_ns() // 1_000_000 % 2**40)  # noqa: TID251
 
     def routes(self) -> list[Route]:
@@ -64,7 +71,7 @@ class Board:
         content = files("orderbridge").joinpath("web", "board", "static", name).read_bytes()
 
         async def answer(_: Request) -> Response:
-            return Response(content, media_type=FILES[name], headers=door.HEADERS)
+            return Response(content, media_type=FILES[name])
 
         return answer
 
@@ -85,11 +92,18 @@ class Board:
             found = state(connection, work.settings, problems, now, language)
             return found | {"device": device.name, "role": device.role}
 
+        cookie = sha256(request.cookies.get(door.COOKIE, "").encode()).digest()
         try:
             found = await work.database.read(read)
-        except (DBAPIError, OrderbridgeError):
-            listed = [problem_shown(one, language) for one in problems]
-            return JSONResponse({"error": "no_database", "problems": listed}, 503)
+        except Refused:
+            self._known.discard(cookie)
+            raise
+        except (DBAPIError, OrderbridgeError):  # what is wrong is told to whom it was told before
+            listed = [problem_shown(one, language) for one in problems] if cookie in self._known else []
+            text = word("no_database", language)
+            return JSONResponse({"error": "no_database", "text": text, "problems": listed}, 503)
+        self._known.add(cookie)
+        self.changes.expect(card["due"] for card in found["orders"])
         found["n"] = number
         found["customers"] = _may_show_customers(request, work)
         return await asyncio.to_thread(JSONResponse, found)
@@ -113,7 +127,8 @@ class Board:
         work = self._work()
         if not _may_show_customers(request, work):
             raise Refused(403, "not_encrypted")
-        found = await self._read(work, request, lambda tx: store.customer(tx, request.query_params.get("key", "")))
+        key = request.query_params.get("key", "")
+        found = await self._read(work, request, lambda tx: store.customer(tx, key) if key.isprintable() else None)
         if found is None:
             raise Refused(404, "order_gone")
         return JSONResponse(found)
@@ -141,7 +156,7 @@ class Board:
         values = await door.body(request)
         work = self._work()
         code, name = values.get("code"), values.get("name")
-        if not isinstance(code, str) or not isinstance(name, str) or not (name := " ".join(name.split())):
+        if not isinstance(code, str) or not isinstance(name, str) or not (name := _name(name)):
             raise Refused(400, "not_understood")
         digits, now = "".join(filter(str.isdigit, code)), work.clock.now()
         cookie = await work.database.run(lambda tx: devices.pair(tx, digits, name, now))
@@ -188,6 +203,8 @@ class Board:
         values, work = await door.body(request), self._work()
         device = await work.database.read(lambda tx: door.device(tx, request))
         work.audience.heard(device.id, work.clock.monotonic(), audible=values.get("audible") is True)
+        if device.is_due(now := work.clock.now()):
+            await work.database.run(lambda tx: devices.note_seen(tx, device.id, now))
         return JSONResponse({"n": self.changes.number})
 
     def _work(self) -> AtWork:
@@ -197,6 +214,11 @@ class Board:
         return work
 
 
+def _name(said: str) -> str:
+    """A device's name without what cannot be seen: it stands in tables, lists and logs."""
+    return "".join(filter(str.isprintable, " ".join(said.split()))).strip()
+
+
 def _may_show_customers(request: Request, work: AtWork) -> bool:
     """Whether nobody on the way can read it, or the configuration allows that somebody can."""
     web = work.settings.web
@@ -204,17 +226,16 @@ def _may_show_customers(request: Request, work: AtWork) -> bool:
 
 
 def _guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """What is refused is said in the page's language, and every answer has the headers that keep it here."""
+    """What is refused is said in the page's language."""
 
     async def guarded(request: Request) -> Response:
         try:
-            response = await answer(request)
+            return await answer(request)
         except Refused as error:
-            response = door.refusal(request, error)
+            return door.refusal(request, error)
         except (DBAPIError, OrderbridgeError):
-            response = door.refusal(request, Refused(503, "no_database"))
-        if isinstance(response, Response):
-            response.headers.update(door.HEADERS)
-        return response
+            return door.refusal(request, Refused(503, "no_database"))
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
 
     return guarded

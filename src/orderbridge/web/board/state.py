@@ -1,13 +1,16 @@
-"""The whole state of the board, as the page takes it after each change: everything in one transaction."""
+"""The whole state of the board, as the page takes it after each change: as it stands in the tables."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
 from orderbridge import config
+from orderbridge.clock import local_moment
 from orderbridge.model import Action
 from orderbridge.rules import board as rules
 from orderbridge.rules.problems import Problem, Severity
@@ -15,6 +18,17 @@ from orderbridge.store import board as store
 from orderbridge.texts import problem_text
 
 MINUTES = (10, 15, 20, 25, 30, 40, 50, 60)
+_SEEN = [one.name for one in fields(rules.Seen) if one.name not in {"key", "scheduled"}]  # columns of the same name
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What all cards are made with."""
+
+    mode: str
+    now: datetime
+    zone: ZoneInfo
+    silenced: Collection[str]
 
 
 def state(
@@ -24,19 +38,17 @@ def state(
     found = store.orders_shown(connection, now)
     keys = [row["payment_key"] for row in found]
     lines, rows = store.lines(connection, keys), store.rows_of(connection, keys)
-    silenced = store.silenced_since(connection, now - 2 * store.STOP_SHOWN)
-    cards = [
-        one
-        for row in found
-        if (one := _card(row, lines, rows.get(row["payment_key"], []), silenced, settings.web.board, now)) is not None
-    ]
-    listed = [_problem(one, language, silenced) for one in problems]
+    zone = ZoneInfo(settings.marketplace.timezone)
+    at = _Moment(settings.web.board, now, zone, store.silenced_at(connection, now))
+    made = (_card(row, lines.get(row["payment_key"], ()), rows.get(row["payment_key"], ()), at) for row in found)
+    cards = [one for one in made if one is not None]
+    listed = [_problem(one, language, at.silenced) for one in problems]
     sounds = {name for card in cards for name in card["sounds"]}
     if any(one["sounds"] for one in listed):
         sounds.add(rules.Sound.LINE)
     return {
         "now": moment(now),
-        "mode": settings.web.board,
+        "mode": at.mode,
         "timezone": settings.marketplace.timezone,
         "orders": cards,
         "problems": listed,
@@ -46,34 +58,12 @@ def state(
     }
 
 
-def _card(
-    row: Mapping[str, Any],
-    lines: tuple[Mapping[str, list[Any]], Mapping[tuple[str, int], list[Any]]],
-    asked: list[Any],
-    silenced: Collection[str],
-    mode: str,
-    now: datetime,
-) -> dict[str, Any] | None:
-    order = rules.Seen(
-        row["payment_key"],
-        row["status_id"],
-        row["status"],
-        row["courier_type"],
-        row["revision"],
-        row["pos_revision"],
-        row["ended_by"],
-        row["amount_due"],
-    )
-    stop = rules.is_stopped(order, asked, silenced)
+def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at: _Moment) -> dict[str, Any] | None:
+    order = _seen(row, at.zone)
+    stop = rules.is_stopped(order, asked, at.silenced)
     if order.ended_by is not None and not stop:
         return None
     due = rules.due(order, asked)
-    is_overdue = due is not None and now > due
-    sounds = [
-        *([rules.Sound.NEW] if rules.rings(order, asked, mode) else []),
-        *([rules.Sound.CANCELLED] if stop and rules.sounds_stop(order) else []),
-        *([rules.Sound.OVERDUE] if is_overdue and rules.overdue_of(order) not in silenced else []),
-    ]
     return {
         "key": order.key,
         "number": row["order_number"],
@@ -91,33 +81,35 @@ def _card(
         "tip": amount(row["order_tip"]),
         "payment": row["payment_method"],
         "note": row["note"],
-        "items": _items(order.key, lines),
+        "items": [_item(item, options) for item, options in lines],
         "problems": [code for code in (row["problem"] or "").split(",") if code],
         "revision": order.revision,
         "taken": order.pos_revision > 0,
+        "changed": rules.is_changed(order, at.mode),
         "stop": stop,
         "waits": rules.rings(order, asked, rules.BESIDE),
         "due": moment(due),
-        "sounds": sounds,
+        "sounds": rules.sounds(order, asked, at.mode, at.now, at.silenced),
         "actions": [{"action": one, "tries": rules.tries(asked, one)} for one in rules.offered(order, asked)],
         "row": shown_row(rules.newest(asked)),
     }
 
 
-def _items(key: str, lines: tuple[Mapping[str, list[Any]], Mapping[tuple[str, int], list[Any]]]) -> list[Any]:
-    of_orders, of_items = lines
-    return [
-        {
-            "name": item.name,
-            "quantity": item.quantity,
-            "note": item.note,
-            "options": [
-                {"group": one.group_name, "operation": one.operation, "name": one.option_name}
-                for one in of_items.get((key, item.line_no), ())
-            ],
-        }
-        for item in of_orders.get(key, ())
-    ]
+def _seen(row: Mapping[str, Any], zone: ZoneInfo) -> rules.Seen:
+    return rules.Seen(
+        key=row["payment_key"],
+        scheduled=local_moment(row["scheduled_for"], zone),
+        **{name: row[name] for name in _SEEN},
+    )
+
+
+def _item(item: Any, options: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "quantity": item.quantity,
+        "note": item.note,
+        "options": [{"group": one.group_name, "operation": one.operation, "name": one.option_name} for one in options],
+    }
 
 
 def shown_row(row: Any) -> dict[str, Any] | None:

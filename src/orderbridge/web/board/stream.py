@@ -37,6 +37,10 @@ class Stream:
                 word = "changed" if await self._news(leaving) else "beat"
         except TimeoutError:
             scope["state"]["connection"].cut()
+            await leaving
+        else:
+            if not leaving.done():
+                await send({"type": "http.response.body", "body": b""})
         finally:
             self._changes.leave(self._listener)
             leaving.cancel()

@@ -1,0 +1,202 @@
+"""What the board shows of an order, when it sounds, and what can be tapped."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from orderbridge.model import Action, ActionState, LastChange
+from orderbridge.rules import board
+from orderbridge.rules.audience import HEARD_S, SURE_S, Audience
+from orderbridge.rules.board import BESIDE, TILL, Seen, Sound
+
+KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"
+NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass
+class Row:
+    action: str
+    state: str = ActionState.PENDING
+    id: int = 1
+    preparing_time: int | None = None
+    finished_utc: datetime | None = None
+    request_id: str = "x"
+
+
+ACCEPT, CANCEL = Action.ACCEPT, Action.CANCEL
+ANSWERS = [Row(action, state) for action in (ACCEPT, CANCEL) for state in ("pending", "sending", "done")]
+NO_ANSWERS = [Row(action, state) for action in (ACCEPT, CANCEL) for state in set(ActionState) - board.ANSWERED]
+BOTH = pytest.mark.parametrize("mode", [BESIDE, TILL])
+
+
+def order(status_id: int | None = 1, status: str = "RECEIVED", **changes: Any) -> Seen:
+    values: dict[str, Any] = {"courier_type": "restaurant", "revision": 1, "pos_revision": 0, "ended_by": None}
+    return Seen(KEY, status_id, status, **{**values, "amount_due": Decimal(0)} | changes)
+
+
+CONFIRMED = {"status_id": 2, "status": "CONFIRMED"}
+
+
+@BOTH
+def test_a_new_order_rings_until_it_is_answered_and_again_when_the_answer_failed(mode):
+    taken = int(mode == TILL)  # there the tap takes over
+    assert board.rings(order(), [], mode)
+    assert not any(board.rings(order(pos_revision=taken), [row], mode) for row in ANSWERS)
+    assert all(board.rings(order(pos_revision=taken), [row], mode) for row in NO_ANSWERS)
+    assert not board.rings(order(), [NO_ANSWERS[0], ANSWERS[0]], mode)
+    assert not board.rings(order(ended_by="cancelled"), [], mode)
+
+
+def test_a_till_that_takes_over_ends_the_bell_beside_it():
+    assert not board.rings(order(pos_revision=1), [], BESIDE)
+
+
+@pytest.mark.parametrize(
+    "status_id, status", [(2, "CONFIRMED"), (16, "IN_DELIVERY"), (None, "UNKNOWN"), (9, "COMPLETE_NEEDS_PAYMENT")]
+)
+def test_an_order_that_asks_nobody_rings_where_the_board_is_the_till_until_it_is_seen(status_id, status):
+    assert not board.rings(order(status_id, status), [], BESIDE)
+    assert board.rings(order(status_id, status), [], TILL)
+    assert not board.rings(order(status_id, status, pos_revision=1), [], TILL)
+
+
+@pytest.mark.parametrize(
+    "seen, wanted",
+    [
+        (order(), [ACCEPT, CANCEL]),
+        (order(**CONFIRMED), [Action.ON_THE_WAY, CANCEL]),
+        (order(**CONFIRMED, courier_type="come_get"), [Action.COMPLETE, CANCEL]),
+        (order(**CONFIRMED, courier_type="platform_courier"), [Action.COMPLETE, CANCEL]),
+        (order(**CONFIRMED, courier_type=None), [Action.COMPLETE, CANCEL]),
+        (order(16, "IN_DELIVERY"), [Action.COMPLETE, CANCEL]),
+        (order(9, "COMPLETE_NEEDS_PAYMENT"), [Action.COMPLETE, CANCEL]),
+        (order(None, "UNKNOWN"), [CANCEL]),
+        (order(77, "UNKNOWN"), [CANCEL]),
+        (order(ended_by="cancelled"), []),
+        (order(**CONFIRMED, ended_by="silence"), []),
+    ],
+)
+def test_the_buttons(seen, wanted):
+    assert board.offered(seen, []) == wanted
+
+
+@pytest.mark.parametrize(
+    "row, wanted",
+    [
+        (Row(ACCEPT), [CANCEL]),
+        (Row(ACCEPT, "sending"), [CANCEL]),
+        (Row(ACCEPT, "failed"), [ACCEPT, CANCEL]),
+        (Row(CANCEL), []),
+        (Row(Action.COMPLETE, "sending"), []),
+        (Row(CANCEL, "refused"), [ACCEPT, CANCEL]),
+    ],
+)
+def test_while_something_is_asked_only_a_cancel_may_overtake_it(row, wanted):
+    assert board.offered(order(), [row]) == wanted
+
+
+def test_a_cancellation_by_somebody_else_stops_the_kitchen_and_our_own_does_not():
+    gone = order(6, "CANCELED", ended_by="cancelled", revision=2)
+    assert board.is_stopped(gone, [], [])
+    assert board.sounds(gone, [], BESIDE, NOW, []) == [Sound.CANCELLED]
+    assert all(board.is_stopped(gone, [Row(ACCEPT, state)], []) for state in ActionState)
+    for state in ActionState:
+        ours = state in {"pending", "sending", "done"}
+        assert board.is_stopped(gone, [Row(CANCEL, state)], []) is not ours
+    assert not board.is_stopped(gone, [], [board.stop_of(gone)])
+    assert board.is_stopped(gone, [], ["cancelled:another"])
+    assert not board.is_stopped(order(), [], [])
+    assert not board.is_stopped(order(ended_by="silence"), [], [])
+
+
+def test_the_stop_is_heard_until_a_till_has_read_it_and_seen_until_it_is_touched():
+    read = order(6, "CANCELED", ended_by="cancelled", revision=2, pos_revision=2)
+    assert board.is_stopped(read, [], [])
+    assert board.sounds(read, [], BESIDE, NOW, []) == []
+
+
+def accepted(state: str = "done", minutes: int = 20, at: datetime = NOW) -> Row:
+    return Row(ACCEPT, state, preparing_time=minutes, finished_utc=at)
+
+
+def test_an_accepted_order_is_due_by_the_newest_accept_that_got_through():
+    seen = order(**CONFIRMED)
+    assert board.due(seen, [accepted(), accepted("failed", 5)]) == NOW + 20 * MINUTE
+    assert board.due(seen, [accepted(), accepted(minutes=30)]) == NOW + 30 * MINUTE
+    assert board.due(seen, [Row(CANCEL, "refused")]) is None
+    assert board.due(order(16, "IN_DELIVERY"), [accepted()]) is None
+    assert board.due(order(**CONFIRMED, ended_by="silence"), [accepted()]) is None
+
+
+def test_what_is_ordered_for_later_is_not_overdue_before():
+    later = NOW + timedelta(hours=5)
+    assert board.due(order(**CONFIRMED, scheduled=later), [accepted()]) == later
+    assert board.due(order(**CONFIRMED, scheduled=NOW), [accepted()]) == NOW + 20 * MINUTE
+
+
+def test_an_overdue_order_is_heard_until_somebody_says_that_it_was_seen():
+    seen, late = order(**CONFIRMED, pos_revision=1), NOW + 20 * MINUTE
+    assert board.sounds(seen, [accepted()], BESIDE, late, []) == []
+    assert board.sounds(seen, [accepted()], BESIDE, late + MINUTE, []) == [Sound.OVERDUE]
+    assert board.sounds(seen, [accepted()], BESIDE, late + MINUTE, [board.overdue_of(seen)]) == []
+
+
+@pytest.mark.parametrize(
+    "mode, changes, wanted",
+    [
+        (TILL, {}, True),
+        (BESIDE, {}, False),
+        (TILL, {"pos_revision": 0}, False),
+        (TILL, {"pos_revision": 2}, False),
+        (TILL, {"last_change": LastChange.STATUS}, False),
+        (TILL, {"ended_by": "cancelled"}, False),
+    ],
+)
+def test_other_contents_after_the_take_over_are_told_where_the_board_is_the_till(mode, changes, wanted):
+    seen = order(**{**CONFIRMED, "revision": 2, "pos_revision": 1, "last_change": LastChange.CONTENTS} | changes)
+    assert board.is_changed(seen, mode) is wanted
+
+
+def test_a_button_is_one_row_and_the_next_try_another():
+    made = {
+        board.request_id(action, subject, tries)
+        for action in Action
+        for subject in (KEY, KEY[:-1] + "1", "1005/kadikoy", "1005/" + "k" * 64, "1005/" + "k" * 63)
+        for tries in (0, 1, 10**9, -739000)
+    }
+    assert len(made) == len(Action) * 5 * 4
+    assert max(map(len, made)) <= board.LONGEST_REQUEST
+    assert all(one.startswith("board:") for one in made)
+    rows = [Row(ACCEPT, "failed"), Row(ACCEPT, "done"), Row(ACCEPT), Row(CANCEL, "failed")]
+    assert (board.tries(rows, ACCEPT), board.tries(rows, CANCEL)) == (2, 1)
+
+
+@pytest.mark.parametrize("due, word", [(None, "ask"), (Decimal("0.01"), "collect"), (Decimal(0), "paid")])
+def test_one_word_for_money(due, word):
+    assert board.money(order(amount_due=due)) == word
+
+
+def test_the_row_that_waits_is_shown_before_newer_ones_that_are_over():
+    waits, over = Row(ACCEPT, id=1), Row(CANCEL, "refused", id=2)
+    assert board.newest([waits, over]) is waits
+    assert board.newest([over]) is over
+    assert board.newest([]) is None
+
+
+# ---- who hears -------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_hears_once_the_last_tablet_was_silent_for_a_while():
+    audience = Audience(100.0)
+    assert not audience.is_deaf(100.0 + SURE_S - 1)  # tablets come back by themselves
+    assert audience.is_deaf(100.0 + SURE_S)
+    audience.heard("a", 200.0, audible=True)
+    audience.heard("b", 201.0, audible=False)
+    audience.heard("a", 202.0, audible=False)  # its second page, hidden
+    assert not audience.is_deaf(200.0 + HEARD_S - 0.1)
+    assert audience.is_deaf(200.0 + HEARD_S)
+    assert HEARD_S + 5 < 15  # with the look at health every 5 s it is told within 15 s
