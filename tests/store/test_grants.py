@@ -71,6 +71,10 @@ def test_a_till_can_do_its_whole_job(till, pos):
 FORBIDDEN = [
     "SELECT * FROM delivery_tokens",
     "DELETE FROM delivery_tokens",
+    "SELECT * FROM delivery_board_devices",
+    "SELECT id FROM delivery_board_pairing",
+    "UPDATE delivery_board_pairing SET tries_left = 5",
+    "DELETE FROM delivery_board_silenced",
     "UPDATE delivery_orders SET total = 0",
     "UPDATE delivery_orders SET status_id = 5",
     "UPDATE delivery_orders SET revision = 9",

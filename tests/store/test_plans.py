@@ -18,6 +18,7 @@ from orderbridge.model import ActionState, Attempt, Change, Document, LastChange
 from orderbridge.store import (
     accounts,
     actions,
+    board,
     health,
     locks,
     orders,
@@ -151,6 +152,12 @@ WORK: dict[str, Work] = {
     "health: rows that nobody knows about": lambda tx: health.unknown_outcomes(tx, NOW),
     "health: quarantine": lambda tx: (health.quarantined(tx), quarantine.count_unresolved(tx)),
     "orders of an account that has left": lambda tx: accounts.adopt_orphans(tx, ["besiktas"]),
+    "board: whether something is different": board.version,
+    "board: its orders": lambda tx: board.orders_shown(tx, NOW),
+    "board: their rows": lambda tx: board.rows_of(tx, SOME),
+    "board: whether nothing is open": board.is_closed,
+    "board: what was switched": lambda tx: board.newest_toggles(tx, NOW),
+    "board: what is sold": lambda tx: board.foods(tx, NOW),
     "new orders": ask("SELECT * FROM delivery_new_orders ORDER BY received_utc"),
     "changed orders": ask("SELECT * FROM delivery_changed_orders ORDER BY changed_utc"),
     "open orders": ask("SELECT * FROM delivery_open_orders ORDER BY changed_utc"),
@@ -228,6 +235,7 @@ EXPLAIN = {SQLITE: explain_sqlite, POSTGRESQL: explain_postgresql, "mysql": expl
 @pytest.mark.parametrize("name", WORK)
 def test_no_big_table_is_read_from_end_to_end(name, years, monkeypatch):
     monkeypatch.setattr(retention, "SWEEP", 20)  # of these few rows, 200 are worth a scan
+    monkeypatch.setattr(board, "MOST_ORDERS", 20)
     with plans(years) as found, years.engine.connect() as connection, connection.begin() as transaction:
         WORK[name](connection)
         transaction.rollback()
