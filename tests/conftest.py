@@ -35,6 +35,7 @@ MACHINES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE
 
 # What these play at length is covered by the tests of the parts; to count it would double their time.
 UNCOUNTED = (
+    "browser",
     "sim",
     "model",
     "fuzz",
