@@ -30,7 +30,7 @@ if not CHROMIUM.exists():
 
 from playwright.async_api import Browser, Page  # noqa: E402 - only where it is
 
-PATIENT_MS = 8_000  # a busy machine may take ten times what a quiet one takes
+PATIENT_MS = 60_000  # a busy machine may take ten times what a quiet one takes
 SILENCE = "() => orderbridgeSound.sounding().length === 0 && orderbridgeSound.level() < 0.001"
 RINGS = "(name) => orderbridgeSound.sounding().includes(name) && orderbridgeSound.level() > 0.05"
 BUTTON = ".card[data-key='{}'] button[data-do={}]"
@@ -131,7 +131,9 @@ class Counter:
         self._left.push_async_callback(context.close)
         page = await context.new_page()
         page.set_default_timeout(PATIENT_MS)
-        await context.add_cookies([{"name": "orderbridge_board", "value": await self._cookie(name), "url": self.address}])
+        await context.add_cookies(
+            [{"name": "orderbridge_board", "value": await self._cookie(name), "url": self.address}]
+        )
         return Tablet(page, self.address)
 
     async def _cookie(self, name: str) -> str:
@@ -170,7 +172,9 @@ PLAIN = {
 
 
 @contextlib.asynccontextmanager
-async def opened(sandbox: Sandbox, till: Till, browser: Browser, mode: str = "beside", **more: Any) -> AsyncIterator[Counter]:
+async def opened(
+    sandbox: Sandbox, till: Till, browser: Browser, mode: str = "beside", **more: Any
+) -> AsyncIterator[Counter]:
     """A counter whose daemon runs."""
     host, port = free_address()
     settings = settings_for(sandbox, till).model_copy(

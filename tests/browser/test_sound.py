@@ -132,7 +132,9 @@ async def test_the_sound_needs_one_touch_or_the_flag(counter: Counter):
 
 async def test_what_cannot_be_heard_is_said_on_the_tablet_and_known_to_the_daemon(counter: Counter, monkeypatch):
     monkeypatch.setattr(daemon, "HEALTH_S", 0.2)
-    monkeypatch.setattr(audience, "HEARD_S", 1000.0)  # what is seen here is what the tablet says, not what it leaves unsaid
+    monkeypatch.setattr(
+        audience, "HEARD_S", 1000.0
+    )  # what is seen here is what the tablet says, not what it leaves unsaid
     assert (audience.SURE_S, daemon.HEALTH_S) <= (15.0, 5.0)
     tablet = await counter.tablet()
     await tablet.arm()

@@ -17,6 +17,7 @@ let ahead = 0; // of the daemon's clock before ours, in ms
 let stream = null;
 let view = "arm"; // arm, pair, orders, menu
 let touched = 0;
+let isPressed = false; // a finger is on the glass
 let told = null; // what was last told of our being heard
 let toldAt = 0;
 let links = []; // the problems that break the chain
@@ -150,7 +151,8 @@ function paint() {
   }
   for (const [key, card] of cards) {
     if (there.has(key)) continue;
-    card.element.classList.add("gone"); // an empty place: nothing moves under a finger
+    card.element.style.height = `${card.element.offsetHeight}px`; // an empty place of its size: nothing moves under a finger
+    card.element.classList.add("gone");
     card.element.replaceChildren();
     card.element.removeAttribute("tabindex");
     cards.delete(key);
@@ -165,7 +167,7 @@ function paint() {
 
 function closeGaps() {
   const grid = $("cards");
-  if (!grid || Date.now() - touched < REST_MS) return;
+  if (!grid || isPressed || Date.now() - touched < REST_MS) return;
   const gone = grid.querySelectorAll(".gone");
   if (gone.length) {
     gone.forEach((one) => one.remove());
@@ -242,7 +244,7 @@ function verdictOf(order) {
   const tapped = sending.get(order.key);
   if (tapped) return el("p", { class: "verdict waits" }, tapped);
   const row = order.row;
-  if (!row) return null;
+  if (!row) return el("p", { class: "verdict" }); // its place is kept: a tap on one card moves no other
   const what = say(`do_${row.action}`) + (row.minutes ? ` (${say("minutes", { minutes: row.minutes })})` : "");
   if (row.waits) return el("p", { class: "verdict waits" }, say(row.text ? "waiting_retry" : "waiting", { what }), row.text ? ` ${row.text}` : "");
   const text = row.state === "done" ? "" : ` ${row.text ?? ""}`;
@@ -368,6 +370,7 @@ async function showCustomer(order) {
 }
 
 function onKey(event) {
+  if (event.repeat && event.key === "Enter") return void event.preventDefault(); // a key that is held down is one tap
   if (event.target.closest("input, dialog")) return;
   const place = Number(event.key);
   const listed = [...document.querySelectorAll(".card:not(.gone)")];
@@ -375,6 +378,7 @@ function onKey(event) {
     listed[place - 1].focus();
     touched = Date.now();
   } else if (event.key === "Enter" && event.target.classList.contains("card")) {
+    event.preventDefault(); // else it chooses in the dialog that this opens, too
     event.target.querySelector("button[data-do]:not([disabled])")?.click();
   }
 }
@@ -460,7 +464,8 @@ $("bar").addEventListener("click", onBar);
 $("menu").addEventListener("click", () => show(view === "menu" ? "orders" : "menu"));
 $("language").addEventListener("click", () => { speak(language() === "tr" ? "en" : "tr"); show(view); refresh(); });
 document.addEventListener("click", onTap);
-document.addEventListener("pointerdown", () => { touched = Date.now(); });
+document.addEventListener("pointerdown", () => { touched = Date.now(); isPressed = true; });
+for (const over of ["pointerup", "pointercancel"]) document.addEventListener(over, () => { touched = Date.now(); isPressed = false; });
 document.addEventListener("keydown", onKey);
 document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") stayAwake(); tick(); });
 setInterval(tick, 1000);
