@@ -134,6 +134,7 @@ function paint() {
   const there = new Set();
   for (const order of state.orders) {
     there.add(order.key);
+    if (order.stop && $("dialog")?.dataset.key === order.key) closeDialog(); // what was private of it goes, too
     const shown = JSON.stringify(order) + language() + state.role + (sending.get(order.key) ?? "");
     const known = cards.get(order.key);
     if (known?.shown === shown) continue;
@@ -151,7 +152,7 @@ function paint() {
   }
   for (const [key, card] of cards) {
     if (there.has(key)) continue;
-    card.element.style.height = `${card.element.offsetHeight}px`; // an empty place of its size: nothing moves under a finger
+    card.element.style.height = `${card.element.getBoundingClientRect().height}px`; // an empty place of its size: nothing moves under a finger
     card.element.classList.add("gone");
     card.element.replaceChildren();
     card.element.removeAttribute("tabindex");
