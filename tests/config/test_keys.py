@@ -29,6 +29,10 @@ def test_every_problem_is_listed_on_its_own_line_with_its_key_and_its_file(write
     assert "did you mean language?" in said
 
 
+def web(lines: str) -> str:
+    return document(more=f"[web]\n{lines}")
+
+
 CASES = {
     "plain http": (document(url="http://api.example.com"), "marketplace.base_url", "https://"),
     "plain http, loopback": (document(url="http://127.0.0.1:8080"), "marketplace.base_url", "https://"),
@@ -56,6 +60,17 @@ CASES = {
         "another",
     ),
     "missing certificates": (document(marketplace='ca_file = "no.pem"'), "marketplace.ca_file", "cannot be read"),
+    "board for others without their names": (web('listen = "0.0.0.0:1"\nboard = "till"'), "web", "hosts"),
+    "board at another address": (web('listen = "[fd00::1]:1"\nboard = "beside"'), "web", "hosts"),
+    "board nowhere": (web('listen = ""\nboard = "beside"'), "web", "listen"),
+    "board of another kind": (web('board = "on"'), "web.board", "beside"),
+    "certificate that is not there": (
+        web('certificate = "/dev/null"\ncertificate_key = "x"'),
+        "web.certificate_key",
+        "cannot be read",
+    ),
+    "certificate without its key": (web('certificate = "/dev/null"'), "web", "go together"),
+    "host that is none": (web('hosts = ["kasa pc"]'), "web.hosts", "kasa pc"),
     "database that is a text": (document(top='database = "x"'), "database", "must be a table"),
     "account that is a text": (document(top='accounts = ["x"]', accounts=""), "accounts[0]", "must be a table"),
     "date for a text": (document(marketplace="timezone = 2026-01-01"), "marketplace.timezone", "a text in quotes"),
@@ -157,3 +172,12 @@ def test_the_address_is_kept_in_one_form(given: str, kept: str, write: Write) ->
 def test_the_id_of_the_unnamed_status_can_be_given(write: Write) -> None:
     settings = load(write(document(marketplace="needs_payment_status_id = 17")), environ={})
     assert settings.marketplace.needs_payment_status_id == 17
+
+
+def test_the_boards_certificate_hangs_on_the_files_folder_and_its_hosts_have_one_form(write: Write) -> None:
+    folder = write("x", "board.pem").parent
+    lines = """listen = "0.0.0.0:1"\nboard = "till"\nhosts = ["Kasa-PC", "FD00:0::A", "192.168.1.10"]"""
+    made = load(write(web(f'{lines}\ncertificate = "board.pem"\ncertificate_key = "board.pem"')), environ={}).web
+    assert (made.certificate, made.certificate_key) == (folder / "board.pem",) * 2
+    assert made.hosts == ("kasa-pc", "fd00::a", "192.168.1.10")
+    assert not made.is_local

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.cli.check_files import check_port
+from orderbridge.cli.check_files import check_certificate, check_port
 from orderbridge.cli.common import Context
 from orderbridge.cli.report import Report
 from orderbridge.config.addresses import sqlite_file, without_password
@@ -37,6 +37,7 @@ def check_database(context: Context, report: Report) -> Iterator["Database | Non
         report.look("database", str(error))
         if context.settings.web.listen:
             check_port(context.settings.web.listen, report)
+        check_certificate(context.settings.web, report)
         yield None
         return
     except StoreError as error:
@@ -70,6 +71,7 @@ def _is_usable(context: Context, database: "Database", report: Report) -> bool:
         return False
     if worker is None and context.settings.web.listen:
         check_port(context.settings.web.listen, report)
+    check_certificate(context.settings.web, report)
     return may_write
 
 

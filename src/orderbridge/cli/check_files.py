@@ -7,7 +7,8 @@ from pathlib import Path
 from stat import S_IMODE, S_IRGRP, S_IROTH, S_IRUSR
 
 from orderbridge.cli.report import Report
-from orderbridge.config import Settings
+from orderbridge.clock import SystemClock
+from orderbridge.config import Settings, Web
 from orderbridge.config.addresses import sqlite_file
 from orderbridge.texts import say
 
@@ -84,3 +85,22 @@ def check_port(listen: str, report: Report) -> None:
             report.bad("web", f"{listen}: {error.strerror}", say("check.port"))
         else:
             report.good("web", listen)
+
+
+def check_certificate(wanted: Web, report: Report) -> None:
+    """Whether the board's own certificate and its key belong together, and for how long it is good."""
+    if wanted.certificate is None:
+        return
+    from orderbridge.web import tls
+
+    try:
+        tls.context(wanted)
+    except OSError as error:
+        report.bad("web", f"{wanted.certificate}: {error.strerror or error}", say("web.certificate_refused"))
+        return
+    end = tls.ends(wanted)
+    said = "" if end is None else say("check.board_certificate", file=wanted.certificate, end=end)
+    if end is not None and end - SystemClock().now() < tls.SOON:
+        report.look("web", said, say("web.certificate_ends"))
+    else:
+        report.good("web", said)

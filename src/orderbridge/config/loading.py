@@ -45,7 +45,8 @@ WORDS = {
 }
 
 HOME = re.compile(r"(sqlite(?:\+\w+)?:///)?~")  # a shell's, which nobody reads under systemd
-PATHS = {"ca_file", "journal", "url", "command", *(f"{key}_file" for key in SECRETS)}
+HANGING = (("marketplace", "ca_file"), ("web", "certificate"), ("web", "certificate_key"))  # on the file's folder
+PATHS = {"journal", "url", "command", *(key for _, key in HANGING), *(f"{key}_file" for key in SECRETS)}
 
 # What tomllib says, and the sentence of ours that says what is right.
 TOML_HINTS = {
@@ -212,9 +213,7 @@ def _settle(tree: Tree, folder: Path, environ: Mapping[str, str], found: _Findin
     for place, value in _leaves(tree):
         if isinstance(value, str) and PATHS & set(place) and HOME.match(value):
             found.problems[place] = say("config.home")
-    marketplace = tree.get("marketplace")
-    if isinstance(marketplace, dict) and isinstance(marketplace.get("ca_file"), str):
-        marketplace["ca_file"] = str(folder / marketplace["ca_file"])
+    _settle_files(tree, folder)
     orders = tree.get("orders")
     if isinstance(orders, dict) and isinstance(orders.get("journal"), str):
         named = orders["journal"]
@@ -231,6 +230,12 @@ def _settle(tree: Tree, folder: Path, environ: Mapping[str, str], found: _Findin
         if isinstance(account, dict):
             for key in SECRETS:
                 _settle_secret(account, ("accounts", str(index), key), folder, environ, found)
+
+
+def _settle_files(tree: Tree, folder: Path) -> None:
+    for table, key in HANGING:
+        if isinstance(values := tree.get(table), dict) and isinstance(values.get(key), str):
+            values[key] = str(folder / values[key])
 
 
 def _settle_secret(account: Tree, place: Place, folder: Path, environ: Mapping[str, str], found: _Findings) -> None:

@@ -11,14 +11,17 @@ import asyncio
 import socket
 import ssl
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
 from orderbridge import config
+from orderbridge.clock import SystemClock
 from orderbridge.store.workers import detached
 from orderbridge.texts import say
+from orderbridge.web import tls
 from orderbridge.web.watched import Watched
 
 if TYPE_CHECKING:
@@ -80,19 +83,28 @@ class Listening:
         wanted = self._wanted
         if _place(wanted) != self._served:
             self._close()
-        if self._server is None and wanted.listen:
+        is_old = self._server is not None
+        if not is_old and wanted.listen:
             loaded = await detached(_load)
             server = loaded(self._watched, wanted)
             host, _, port = wanted.listen.rpartition(":")
             host = host.strip("[]")
-            self._tls = await detached(partial(_tls, wanted))
-            await server.start(await _addresses(host, int(port)), int(port), host=host, tls=self._tls)
+            self._tls = await detached(partial(tls.context, wanted))
+            await server.start(await _addresses(host, int(port)), int(port), host=host, encrypted=self._tls)
             self._server, self._served, self._failed = server, _place(wanted), None
             _log.info("web.listening", listen=wanted.listen, board=wanted.board)
-        elif self._tls is not None:  # a certificate that was renewed
-            await detached(partial(_read_certificate, self._tls, wanted))
         if self._server is not None:
             self._server.use(wanted.hosts)
+        if self._tls is not None and is_old:  # and perhaps renewed
+            await detached(partial(tls.renew, self._tls, wanted))
+            self._failed = None
+        if self._tls is not None:
+            self._tell_end(await detached(partial(tls.ends, wanted)))
+
+    def _tell_end(self, end: datetime | None) -> None:
+        """A browser refuses a certificate that has ended: then no tablet shows anything."""
+        if end is not None and end - SystemClock().now() < tls.SOON:
+            _log.error("web.certificate_ends", ends=f"{end:%Y-%m-%d}", remedy=say("web.certificate_ends"))
 
     def _close(self) -> None:
         if self._server is not None:
@@ -101,7 +113,12 @@ class Listening:
 
     def _tell(self, error: str) -> None:
         if error != self._failed:
-            _log.error("web.not_listening", listen=self._wanted.listen, error=error, remedy=say("web.not_listening"))
+            if self._server is not None:  # it goes on with the certificate that it has
+                _log.error("web.certificate_refused", error=error, remedy=say("web.certificate_refused"))
+            else:
+                _log.error(
+                    "web.not_listening", listen=self._wanted.listen, error=error, remedy=say("web.not_listening")
+                )
         self._failed = error
 
 
@@ -114,24 +131,6 @@ async def _addresses(host: str, port: int) -> list[str]:
 def _place(wanted: config.Web) -> tuple[object, ...]:
     """What cannot be changed while we listen."""
     return wanted.listen, wanted.board != "off", wanted.certificate is not None
-
-
-def _tls(wanted: config.Web) -> ssl.SSLContext | None:
-    if wanted.certificate is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _read_certificate(context, wanted)
-    return context
-
-
-def _read_certificate(context: ssl.SSLContext, wanted: config.Web) -> None:
-    """Raises OSError, as ssl's own errors are."""
-    if wanted.certificate is not None:
-        files = (wanted.certificate, wanted.certificate_key, "")
-        # First into one that nobody uses: of a bad pair the certificate would stay without its key.
-        for one in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
-            one.load_cert_chain(*files)
 
 
 def _load() -> "type[Server]":

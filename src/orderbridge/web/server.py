@@ -79,11 +79,11 @@ class Server:
         """From now on these are ours."""
         self._hosts = frozenset(hosts)
 
-    async def start(self, addresses: Sequence[str], port: int, *, host: str, tls: ssl.SSLContext | None) -> None:
+    async def start(self, addresses: Sequence[str], port: int, *, host: str, encrypted: ssl.SSLContext | None) -> None:
         """Listen. `host`: what the configuration calls it. Raises OSError."""
         self._host = host.lower()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._connection, addresses, port, backlog=BACKLOG, ssl=tls)
+        self._listener = await loop.create_server(self._connection, addresses, port, backlog=BACKLOG, ssl=encrypted)
 
     @property
     def addresses(self) -> list[tuple[str, int]]:

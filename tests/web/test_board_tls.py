@@ -1,0 +1,120 @@
+"""The board with a certificate of its own: what it then may show, and what becomes of the certificate."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+from tests.store.conftest import template
+from tests.store.samples import KEY, put_order
+from tests.store.samples import opened as file_opened
+from tests.web.asking import rest_of, until
+from tests.web.boards import CLOCK, Answer, Shop, Tablet, answer_of, web
+
+from orderbridge.cli.check_files import check_certificate
+from orderbridge.cli.report import Report
+from orderbridge.config import Web
+from orderbridge.sandbox.tls import Certificates, make_certificates
+from orderbridge.store import devices
+from orderbridge.store.database import Database
+from orderbridge.web.listening import Listening
+
+__all__ = ["template"]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, template: Path) -> Iterator[Shop]:
+    path = tmp_path / "pos.db"
+    path.write_bytes(template.read_bytes())
+    database = Database(f"sqlite:///{path}")
+    yield Shop(database=database)
+    database.close()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Certificates:
+    return make_certificates(tmp_path)
+
+
+def encrypted(file: Path) -> Web:
+    return web(listen="0.0.0.0:0", hosts=("127.0.0.1",), certificate=file, certificate_key=file)
+
+
+@pytest.fixture
+async def listening(shop: Shop, made: Certificates) -> AsyncIterator[Listening]:
+    shop.web = encrypted(made.server_file)
+    listening = Listening(shop, shop.web)
+    task = asyncio.create_task(listening.run())
+    await until(lambda: listening.addresses)
+    yield listening
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def asked(listening: Listening, made: Certificates, line: str, cookie: str = "", body: bytes = b"") -> Answer:
+    """Over HTTPS, with a certificate that is trusted."""
+    address = ("127.0.0.1", listening.addresses[0][1])
+    trusted = ssl.create_default_context(cafile=made.ca_file)
+    reader, writer = await asyncio.open_connection(*address, ssl=trusted, server_hostname="127.0.0.1")
+    writer.write(Tablet(address, cookie)._raw(line, body, {"origin": f"https://127.0.0.1:{address[1]}"}))
+    answer = answer_of(await rest_of(reader))
+    writer.close()
+    return answer
+
+
+async def test_encrypted_it_shows_customers_and_its_cookie_stays_encrypted(shop, made, listening):
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(pos, customer_name="Ayşe")
+    code = shop.database.write_now(lambda tx: devices.new_code(tx, devices.ACT, CLOCK.now()))
+    paired = await asked(listening, made, "POST /board/pair", body=f'{{"code": "{code}", "name": "Kasa"}}'.encode())
+    assert (paired.status, "; secure" in paired.head) == (200, True)
+    shown = await asked(listening, made, f"GET /board/customer?key={KEY}", shop.pair())
+    assert shown.data["customer_name"] == "Ayşe"
+
+
+async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a_reload(
+    made, listening, tmp_path: Path
+):
+    other, head = tmp_path / "other.pem", "-----BEGIN CERTIFICATE"
+    first = made.server_file.read_text().partition(head)
+    renewed = make_certificates(tmp_path).server_file.read_text()
+    with capture_logs() as lines:
+
+        def told(event: str) -> int:
+            return sum(line["event"] == event for line in lines)
+
+        for number, bad in enumerate(("rubbish", renewed.partition(head)[0] + "".join(first[1:])), 1):
+            other.write_text(bad)
+            listening.use(encrypted(other))
+            await until(lambda number=number: told("web.certificate_refused") == number)
+            assert (await asked(listening, made, "GET /livez")).text == "alive\n"
+        listening.use(encrypted(make_certificates(tmp_path / "x", expired=True).server_file))
+        await until(lambda: told("web.certificate_ends"))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await asked(listening, made, "GET /livez")
+        other.write_text(renewed)
+        listening.use(encrypted(other))
+        async with asyncio.timeout(60):
+            while not await works(listening, made):  # noqa: ASYNC110 - a thread reads it
+                await asyncio.sleep(0.01)
+        assert not told("web.not_listening")
+
+
+async def works(listening: Listening, made: Certificates) -> bool:
+    try:
+        return (await asked(listening, made, "GET /livez")).status == 200
+    except ssl.SSLError:
+        return False
+
+
+@pytest.mark.parametrize("expired, level", [(False, "ok"), (True, "warning")])
+def test_check_says_until_when_it_is_good(expired, level, tmp_path: Path):
+    report = Report(machine=True)
+    check_certificate(web(), report)
+    check_certificate(encrypted(make_certificates(tmp_path, expired=expired).server_file), report)
+    (tmp_path / "bad.pem").write_text("rubbish")
+    check_certificate(encrypted(tmp_path / "bad.pem"), report)
+    assert [one["level"] for one in report.findings] == [level, "failed"]
+    assert all(one["remedy"] or one["level"] == "ok" for one in report.findings)
