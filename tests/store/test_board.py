@@ -170,6 +170,34 @@ async def test_twenty_taps_at_once_on_two_tablets_are_one_row(shop: Shop, databa
 # ---- what is shown ---------------------------------------------------------------------------------------------------
 
 
+MOMENT = time_text(NOW)
+CHANGES = [
+    "UPDATE delivery_orders SET pos_revision = 1",
+    "UPDATE delivery_orders SET revision = 3",
+    f"UPDATE delivery_orders SET changed_utc = '{time_text(NOW + HOUR)}'",
+    f"UPDATE delivery_orders SET ended_utc = '{MOMENT}' WHERE payment_key = '{OTHER}'",
+    "UPDATE delivery_actions SET attempts = 1",
+    "UPDATE delivery_actions SET withdraw = 1",
+    f"UPDATE delivery_actions SET state = 'done', finished_utc = '{MOMENT}'",
+    f"INSERT INTO delivery_actions (action, payment_key) VALUES ('complete', '{KEY}')",
+    f"INSERT INTO delivery_board_silenced (subject, device, at_utc) VALUES ('x', 'Kasa', '{MOMENT}')",
+    f"INSERT INTO delivery_restaurants (id, account, name, status) VALUES ('{KEY}', 'k', 'n', 'Open')",
+    f"UPDATE delivery_restaurants SET status = 'Closed', status_utc = '{MOMENT}'",
+]
+
+
+def test_whatever_is_shown_makes_another_version(database, pos):
+    put_order(pos, revision=2)
+    put_order(pos, OTHER)
+    put_action(pos)
+    versions = [database.read_now(board.version)] * 2
+    assert versions[0] == database.read_now(board.version)
+    for statement in CHANGES:
+        pos.execute(statement)
+        versions.append(database.read_now(board.version))
+    assert len(set(versions)) == len(CHANGES) + 1
+
+
 def test_a_cancellation_is_shown_by_when_it_came_not_by_when_its_order_did(database, pos):
     gone = {"status": "CANCELED", "ended_by": "cancelled", "payload": "{}", "received_utc": time_text(NOW - DAY)}
     put_order(pos, KEY, **gone, ended_utc=time_text(NOW - HOUR))
