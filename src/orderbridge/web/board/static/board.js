@@ -108,7 +108,7 @@ function paintBar(isLost) {
     text = `${say(`link_${broken.link}`)} ${broken.cause} ${broken.remedy}`;
     if (broken.sounds) text += ` [${say("silence")}]`;
   } else if (state?.sounds.includes("cancelled")) {
-    kind = "red";
+    kind = "red loud";
     text = say("stop");
   } else if (state && view !== "arm") {
     text = state.problems.map((one) => one.cause).join(" ");
