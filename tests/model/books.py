@@ -25,6 +25,7 @@ from orderbridge.model import (
 )
 from orderbridge.store import orders as real_orders
 from orderbridge.store.actions import End, Noted, Wait
+from orderbridge.store.trouble import Trouble
 from orderbridge.store.unfinished import Found
 
 KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"
@@ -81,6 +82,8 @@ class Durable:
 
 class Books:
     """One transaction. What it leaves is read from `order` and `rows`."""
+
+    trouble = Trouble()  # which these books never have
 
     def __init__(self, order: Stored | None, rows: Sequence[Row]) -> None:
         self.order = order
