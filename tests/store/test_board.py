@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import event
+from tests.databases import SERVERS, only
 from tests.store.samples import KEY, NOW, OTHER, RESTAURANT, order_row, put, put_action, put_order, rows
 from tests.web.boards import Shop, Tablet, opened
 
@@ -22,6 +24,7 @@ from orderbridge.web.board.door import Refused
 
 DEVICE = Device("1", "Kasa", devices.ACT, NOW)
 ACCEPT = {"action": "accept", "payment_key": KEY, "preparing_time": 20, "tries": 0, "revision": 1}
+MOMENT = time_text(NOW)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 COUNT = "SELECT count(*) AS n FROM {}".format
 
@@ -139,10 +142,35 @@ def test_only_the_boards_own_rows_are_taken_back_and_only_while_they_wait(databa
     ours, theirs = act(database, "beside")["id"], put_action(pos, request_id="till")
     database.write_now(lambda tx: acts.take_back(tx, {"id": ours}))
     assert rows(pos, "SELECT withdraw FROM delivery_actions WHERE withdraw = 1") == [{"withdraw": 1}]
+    with pytest.raises(Refused, match="too_late"):
+        database.write_now(lambda tx: acts.take_back(tx, {"id": theirs}))
     pos.execute("UPDATE delivery_actions SET state = 'done'")
     for row_id in (ours, theirs, 2**52, None, True, "1", 2**70):
         with pytest.raises(Refused):
             database.write_now(lambda tx, row_id=row_id: acts.take_back(tx, {"id": row_id}))
+
+
+@only(*SERVERS)
+def test_a_row_that_another_process_writes_meanwhile_is_found(database, pos):
+    put_order(pos)
+
+    def first(_: Any, __: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("INSERT INTO delivery_actions") and not rows(pos, "SELECT id FROM delivery_actions"):
+            put_action(pos, request_id=f"board:accept:{KEY}:0", preparing_time=7)
+        if statement.startswith("INSERT INTO delivery_board") and not database.read_now(silent):
+            pos.execute(f"INSERT INTO delivery_board_silenced VALUES ('x', 'Mutfak', '{MOMENT}')")
+
+    def silent(tx: Any) -> set[str]:
+        return board.silenced_at(tx, NOW)
+
+    event.listen(database.engine, "before_cursor_execute", first)
+    try:
+        assert act(database, "beside")["minutes"] == 7
+        database.write_now(lambda tx: board.silence(tx, ["x", "y"], "Kasa", NOW))
+    finally:
+        event.remove(database.engine, "before_cursor_execute", first)
+    assert rows(pos, COUNT("delivery_actions")) == [{"n": 1}]
+    assert database.read_now(silent) == {"x", "y"}
 
 
 @pytest.fixture
@@ -170,7 +198,6 @@ async def test_twenty_taps_at_once_on_two_tablets_are_one_row(shop: Shop, databa
 # ---- what is shown ---------------------------------------------------------------------------------------------------
 
 
-MOMENT = time_text(NOW)
 CHANGES = [
     "UPDATE delivery_orders SET pos_revision = 1",
     "UPDATE delivery_orders SET revision = 3",

@@ -40,22 +40,23 @@ _CARD = [column for column in orders.c if column.name not in {*_CUSTOMER, "paylo
 _STOPPED = and_(literal_column(ENDED), literal_column(WITH_CONTENTS), orders.c.ended_by == "cancelled")
 
 
+# Made once: it is asked several times a second, and making a statement takes longer than its answer.
+_VERSION = (
+    select(
+        func.count(), func.sum(orders.c.revision), func.sum(orders.c.pos_revision), func.max(orders.c.changed_utc)
+    ).where(literal_column(OPEN)),
+    select(func.count(), func.max(actions.c.id), func.sum(actions.c.attempts), func.sum(actions.c.withdraw)).where(
+        literal_column(UNFINISHED)
+    ),
+    select(func.max(actions.c.finished_utc)),  # by itself: SQLite takes an index for one maximum alone
+    select(func.count(), func.max(silenced.c.at_utc)),
+    select(func.max(restaurants.c.status_utc), func.count()),
+)
+
+
 def version(connection: Connection) -> tuple[Any, ...]:
     """Another one as soon as the board has to show something else; by indexes of what is open."""
-    open_ones = select(
-        func.count(), func.sum(orders.c.revision), func.sum(orders.c.pos_revision), func.max(orders.c.changed_utc)
-    ).where(literal_column(OPEN))
-    waiting = select(
-        func.count(), func.max(actions.c.id), func.sum(actions.c.attempts), func.sum(actions.c.withdraw)
-    ).where(literal_column(UNFINISHED))
-    parts = (
-        open_ones,
-        waiting,
-        select(func.max(actions.c.finished_utc)),  # by itself: SQLite takes an index for one maximum alone
-        select(func.count(), func.max(silenced.c.at_utc)),
-        select(func.max(restaurants.c.status_utc), func.count()),
-    )
-    return tuple(value for part in parts for value in connection.execute(part).one())
+    return tuple(value for part in _VERSION for value in connection.execute(part).one())
 
 
 def orders_shown(connection: Connection, now: datetime) -> list[dict[str, Any]]:

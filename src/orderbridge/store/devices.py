@@ -105,9 +105,12 @@ def note_seen(connection: Connection, device: str, now: datetime) -> None:
     connection.execute(update(devices).where(devices.c.id == device, late).values(seen_utc=now))
 
 
+_PAIRED = select(devices.c.id).where(devices.c.revoked_utc.is_(None))
+
+
 def paired(connection: Connection) -> set[str]:
     """The ids of all that are not revoked."""
-    return set(connection.execute(select(devices.c.id).where(devices.c.revoked_utc.is_(None))).scalars())
+    return set(connection.execute(_PAIRED).scalars())
 
 
 def listed(connection: Connection) -> list[dict[str, Any]]:
