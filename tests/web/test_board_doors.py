@@ -268,7 +268,7 @@ async def test_who_may_look_may_not_act(shop: Shop, address: Address):
         assert (await stranger.post(name, {})).status == 401
 
 
-async def test_a_device_that_is_revoked_is_out_at_once_and_hears_nothing_more(shop: Shop, tablet: Tablet):
+async def test_a_device_that_is_revoked_is_out_at_once_and_hears_nothing_more(shop: Shop, tablet: Tablet, caplog):
     other = Tablet(tablet.address, shop.pair(name="Mutfak"))
     async with tablet.stream() as ear, other.stream() as others:
         assert (await ear.news(), await others.news()) == ("changed", "changed")
@@ -277,6 +277,7 @@ async def test_a_device_that_is_revoked_is_out_at_once_and_hears_nothing_more(sh
         while await ear.news() is not None:
             pass
         assert await others.news() in {"changed", "beat"}
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_that_a_device_was_there_is_written_now_and_then(shop: Shop, tablet: Tablet):

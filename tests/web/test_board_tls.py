@@ -85,7 +85,7 @@ async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a
         def told(event: str) -> int:
             return sum(line["event"] == event for line in lines)
 
-        for number, bad in enumerate(("rubbish", renewed.partition(head)[0] + "".join(first[1:])), 1):
+        for number, bad in enumerate(("rubbish", first[0] + "".join(renewed.partition(head)[1:])), 1):
             other.write_text(bad)
             listening.use(encrypted(other))
             await until(lambda number=number: told("web.certificate_refused") == number)

@@ -140,7 +140,6 @@ class _Connection(H11Protocol):
         self._streams.add(self)
         if self._end is not None:
             self._end.cancel()
-        self.transport.set_write_buffer_limits(high=0)  # what the other side does not take is not kept for it here
         self.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD_MS)
 
     def cut(self) -> None:
