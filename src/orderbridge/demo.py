@@ -15,6 +15,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.observe import logs
 from orderbridge.sandbox import Options, Sandbox, World
+from orderbridge.store.dialects.sqlite_file import NEW_FILE
 from orderbridge.texts import say, spoken
 
 COOLDOWN_S = 2.0
@@ -48,6 +49,7 @@ listen = ""
 def play(orders: int, database: Path, tell: Callable[[str], None] = print) -> int:
     """Play that many orders through. Returns the exit code: 0 when every one of them came to its end."""
     logs.configure(level="warning", format="auto")
+    database.touch(NEW_FILE)  # before the till, which would open it to everybody
     with tempfile.TemporaryDirectory(prefix="orderbridge-demo-") as folder:
         # A fresh seed: a second demo on the same file brings other orders.
         world = World.default(seed=int(SystemClock().now().timestamp()), options=Options(cooldown_seconds=COOLDOWN_S))

@@ -523,6 +523,41 @@ def _(place: Place) -> None:
     place.file.write_bytes(b"a menu, no database" * 100)
 
 
+@setup("the file is damaged", "dosya bozulmuş", "is damaged", "put a backup in its place")
+def _(place: Place) -> None:
+    with closing(sqlite3.connect(place.file)) as pos:
+        page = pos.execute("SELECT rootpage FROM sqlite_master WHERE name = 'delivery_orders'").fetchone()[0]
+        size = pos.execute("PRAGMA page_size").fetchone()[0]
+    with place.file.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"U" * size)
+
+
+@setup("the file is a link to nowhere", "dosya hiçbir yere götürmeyen bir bağlantı", "Make the folder", "/nowhere")
+def _(place: Place) -> None:
+    place.file.unlink()
+    place.file.symlink_to(place.folder / "nowhere/pos.db")
+
+
+@setup("root's -wal beside the file", "dosyanın yanında root'un -wal dosyası", "to -wal and -shm beside it")
+def _(place: Place) -> None:
+    _needs_root()
+    pos = place.stack.enter_context(closing(sqlite3.connect(place.file)))
+    pos.execute("SELECT count(*) FROM delivery_orders").fetchall()
+    _open_for_nobody(place)
+    for suffix in ("-wal", "-shm"):
+        os.chown(f"{place.file}{suffix}", 0, 0)
+    place.file.with_name("pos.db-wal").chmod(0o600)
+    _as_nobody(place)
+
+
+@setup(
+    "a column of ours was renamed", "tablolardaki bir sütunun adı değişmiş", "pos_reference", "Put it back", log=None
+)
+def _(place: Place) -> None:
+    _say_sql(place.file, "ALTER TABLE delivery_orders RENAME COLUMN pos_reference TO pos_ref")
+
+
 @setup(
     "another program holds the file",
     "dosyayı başka bir program tutuyor",
@@ -614,6 +649,20 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     taken = place.stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     place.more = f'[web]\nlisten = "127.0.0.1:{taken.getsockname()[1]}"\n'
+
+
+@setup(
+    "the board's certificate and key do not belong together",
+    "ekranın sertifikası ve anahtarı birbirine ait değil",
+    "must belong together",
+    log=("web.certificate_refused", "must belong together"),
+)
+def _(place: Place) -> None:
+    pair = [place.sandbox.ca_file.with_name(name).read_text("utf-8") for name in ("ca.pem", "server.pem")]
+    for name, text in zip(("board.pem", "board.key"), pair, strict=True):
+        (place.folder / name).write_text(text, "utf-8")
+    place.more = f'[web]\nlisten = "127.0.0.1:{_free_port()}"\nboard = "beside"\n'
+    place.more += 'certificate = "board.pem"\ncertificate_key = "board.key"\n'
 
 
 # ---- how they are planted --------------------------------------------------------------------------------------------

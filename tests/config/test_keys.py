@@ -4,6 +4,7 @@ import pytest
 from tests.config.documents import URL, Write, account, document, problems
 
 from orderbridge.config import load
+from orderbridge.texts import speak
 
 
 def test_every_problem_is_listed_on_its_own_line_with_its_key_and_its_file(write: Write) -> None:
@@ -138,6 +139,15 @@ def test_what_cannot_be_right_is_refused_with_its_key_and_remedy(
     assert key in said.splitlines()[1]
     assert remedy in said
     assert len(said.splitlines()) == 2, "one problem, one line"
+
+
+def test_alternatives_are_told_in_turkish_with_no_english_word(write: Write) -> None:
+    speak("tr")
+    try:
+        said = problems(write(document(more='[web]\nboard = "evet"')))
+    finally:
+        speak("en")
+    assert "'off', 'beside' veya 'till'" in said
 
 
 def test_a_restaurant_listed_twice_is_refused(write: Write) -> None:

@@ -74,3 +74,17 @@ def test_what_a_server_lacks_is_said_and_is_no_refusal_of_the_work(code: object,
     error = OperationalError("INSERT", {}, Refused(code, text))
     assert words in remedy(error)
     assert not any(means(error) for means in (is_refusal, is_busy, is_denied, is_broken))
+
+
+@pytest.mark.parametrize(
+    "code, text, words",
+    [
+        ("42703", 'column "pos_reference" does not exist', "Put it back"),
+        (1054, "Unknown column 'pos_reference' in 'field list'", "Put it back"),
+        (0, "no such table: delivery_new_orders", "Put it back"),
+        (0, 'FATAL:  database "pos" does not exist', "CREATE DATABASE"),
+        (20009, "Unable to connect: TDS server is unavailable or does not exist", "that the server runs"),
+    ],
+)
+def test_what_is_not_there_is_told_from_a_server_that_is_away(code: object, text: str, words: str):
+    assert words in remedy(OperationalError("SELECT", {}, Refused(code, text)))

@@ -55,6 +55,7 @@ def _is_usable(context: Context, database: "Database", report: Report) -> bool:
     report.good("database", without_password(context.settings.database.url))
     try:
         is_current = _check_schema(database, report)
+        database.check_intact()
         worker = database.read_now(database.dialect.worker)
         may_write = is_current and _check_writing(database, report)
         _check_promises(database, report)

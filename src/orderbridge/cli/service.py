@@ -68,7 +68,7 @@ def demo(order_count: int, database: Path) -> None:
 
     try:
         raise SystemExit(play(order_count, database))
-    except sqlite3.OperationalError as error:
+    except (OSError, sqlite3.OperationalError) as error:
         raise click.ClickException(say("demo.not_written", file=database, error=error)) from error
 
 

@@ -34,7 +34,7 @@ RELATIVE_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/].*)")
 
 # What pydantic finds, and which sentence of ours says it. Each says what is right, which is the remedy.
 WORDS = {
-    **{kind: kind for kind in ("missing", "literal_error", "greater_than", "greater_than_equal", "less_than_equal")},
+    **{kind: kind for kind in ("missing", "greater_than", "greater_than_equal", "less_than_equal")},
     "too_long": "too_long",
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "whole"),
     **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "number"),
@@ -298,6 +298,9 @@ def _in_words(details: ErrorDetails, place: Place) -> str:
             return say("config.no_account")
         case "tuple_type" if place in LISTS:
             return say(LISTS[place])
+        case "literal_error":
+            *others, _, last = context["expected"].split()  # pydantic joins them in English
+            return say("config.literal_error", expected=" ".join([*others, say("config.or"), last]))
         case "extra_forbidden":
             return _unknown_key(place)
         case "value_error":

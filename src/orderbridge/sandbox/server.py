@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -206,6 +207,9 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+_print = partial(print, flush=True)  # else a file or a pipe shows nothing for a while
+
+
 def serve(
     world: World | None = None,
     *,
@@ -213,7 +217,7 @@ def serve(
     host: str = DEFAULT_HOST,
     port: int = DEFAULT_PORT,
     names: tuple[str, ...] = (),
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = _print,
     over: str = "The sandbox has stopped.",
 ) -> None:
     """Run the sandbox until SIGINT or SIGTERM (main thread only), telling a developer what is needed to use it.

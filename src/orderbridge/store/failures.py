@@ -73,6 +73,8 @@ def remedy(error: DBAPIError) -> str:
         return say("database.busy")
     if is_denied(error):
         return say("database.denied")
+    if is_broken(error):
+        return say("database.no_such_table")
     for sign, sentence in remedies:
         if isinstance(sign, str) and sign in str(error.orig):
             return say(sentence)

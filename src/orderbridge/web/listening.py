@@ -71,7 +71,7 @@ class Listening:
         try:
             await self._listen()
         except OSError as error:
-            self._tell(error.strerror or str(error))
+            self._tell(error.strerror or str(error), of_certificate=isinstance(error, ssl.SSLError))
         except Exception as error:  # noqa: BLE001 - see the head of this file
             _log.exception("web.crashed")
             self._tell(type(error).__name__)
@@ -111,9 +111,9 @@ class Listening:
             self._server.close()
         self._server, self._served, self._tls = None, None, None
 
-    def _tell(self, error: str) -> None:
+    def _tell(self, error: str, *, of_certificate: bool = False) -> None:
         if error != self._failed:
-            if self._server is not None:  # it goes on with the certificate that it has
+            if of_certificate or self._server is not None:  # which goes on with the certificate that it has
                 _log.error("web.certificate_refused", error=error, remedy=say("web.certificate_refused"))
             else:
                 _log.error(

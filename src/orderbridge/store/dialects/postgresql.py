@@ -254,7 +254,7 @@ DIALECT = Dialect(
     ),
     remedies={
         "3D000": "database.none_there",
-        " does not exist": "database.none_there",
+        '" does not exist': "database.none_there",
         "53100": servers.FULL,
         "53300": servers.TOO_MANY,
         "too many clients": servers.TOO_MANY,

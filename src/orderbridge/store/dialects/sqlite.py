@@ -25,7 +25,7 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 from orderbridge.clock import SystemClock
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Read, inserting, never
-from orderbridge.store.dialects.sqlite_file import SqliteFile, refuse_orphaned_wal
+from orderbridge.store.dialects.sqlite_file import BESIDE, SqliteFile, refuse_orphaned_wal
 from orderbridge.store.dialects.sqlite_locks import daemon_of
 from orderbridge.store.dialects.sqlite_mounts import network_kind
 from orderbridge.store.dialects.sqlite_watch import watch
@@ -103,8 +103,9 @@ def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
     refuse_orphaned_wal(path)
     if Path(path).is_dir():
         raise Unusable(say("database.is_folder", path=path))
-    if not Path(path).parent.is_dir():  # its disk may be mounted a moment later: trying again helps
-        raise StoreError(say("database.no_folder", path=path, folder=Path(path).parent))
+    folder = Path(os.path.realpath(path)).parent  # of what a link points to
+    if not folder.is_dir():  # its disk may be mounted a moment later: trying again helps
+        raise StoreError(say("database.no_folder", path=path, folder=folder))
     if not makes_file and not Path(path).exists():
         if not os.access(Path(path).parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise StoreError(say("database.folder_closed", path=path, folder=Path(path).parent))
@@ -124,7 +125,8 @@ def _may_not_write(engine: Engine) -> bool:
     path = Path(engine.url.database or "")
     if not path.parent.is_dir():
         return False
-    denied = any(not os.access(one, os.R_OK | os.W_OK) for one in (path, path.parent) if one.exists())
+    beside = (Path(f"{path}{suffix}") for suffix in BESIDE)
+    denied = any(not os.access(one, os.R_OK | os.W_OK) for one in (path, path.parent, *beside) if one.exists())
     return denied and not os.statvfs(path.parent).f_flag & os.ST_RDONLY
 
 
@@ -184,7 +186,6 @@ REMEDIES: Mapping[int | str, str] = {
     "file is not a database": _NO_DATABASE,
     "malformed": _NO_DATABASE,
     "readonly": "database.readonly",
-    "no such table": "database.no_such_table",
 }
 
 
