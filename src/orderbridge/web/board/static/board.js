@@ -157,7 +157,7 @@ function paint() {
     card.element.replaceChildren();
     card.element.removeAttribute("tabindex");
     cards.delete(key);
-    announced.delete(key);
+    for (const kind of ["new", "stop"]) announced.delete(kind + key);
     sending.delete(key);
     if ($("dialog")?.dataset.key === key) closeDialog();
   }
