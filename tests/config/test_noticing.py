@@ -50,3 +50,12 @@ def test_a_journal_that_is_nowhere(write: Write, tmp_path: Path) -> None:
     for folder in (tmp_path / "missing" / "deeper", tmp_path / "file"):
         assert f"may not write to the folder {folder}" in warned(write, f'[orders]\njournal = "{folder}"')
     assert warned(write, f'[orders]\njournal = "{tmp_path}/new"') == ""
+
+
+def test_the_key_of_the_boards_certificate_is_a_secret(write: Write, tmp_path: Path) -> None:
+    for name in ("board.pem", "board.key"):
+        (tmp_path / name).touch(0o644)
+    pair = '[web]\ncertificate = "board.pem"\ncertificate_key = "board.key"'
+    said = warned(write, pair)
+    assert f"chmod 0600 {tmp_path}/board.key" in said
+    assert "board.pem" not in said

@@ -20,7 +20,8 @@ def noticed(settings: "Settings", with_secrets: Path | None, secret_files: Itera
     """A sentence for each. `with_secrets` is the configuration file, if it holds secrets itself."""
     if with_secrets and _mode(with_secrets) & S_IROTH:
         yield say("config.open_file", file=with_secrets)
-    for secret_file in dict.fromkeys(secret_files):
+    key = settings.web.certificate_key
+    for secret_file in dict.fromkeys([*secret_files, *([key] if key else [])]):
         if _mode(secret_file) & S_IROTH:
             yield say("config.open_secret", file=secret_file)
     if (kept := sqlite_file(settings.database.url)) and _mode(kept) & S_IROTH and not kept.is_dir():
