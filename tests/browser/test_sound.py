@@ -135,7 +135,6 @@ async def test_what_cannot_be_heard_is_said_on_the_tablet_and_known_to_the_daemo
     monkeypatch.setattr(
         audience, "HEARD_S", 1000.0
     )  # what is seen here is what the tablet says, not what it leaves unsaid
-    assert (audience.SURE_S, daemon.HEALTH_S) <= (15.0, 5.0)
     tablet = await counter.tablet()
     await tablet.arm()
     counter.service.at_work().audience._sure_from = 0.0
@@ -154,5 +153,3 @@ async def test_what_cannot_be_heard_is_said_on_the_tablet_and_known_to_the_daemo
             await tablet.page.evaluate(mend)
         await bar.wait_for(state="hidden")
     await until(lambda: "board_unheard" not in counter.problems())
-    monkeypatch.setattr(audience, "HEARD_S", 0.0)
-    await until(lambda: "board_unheard" in counter.problems())  # as soon as it is not heard of
