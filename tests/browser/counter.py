@@ -28,7 +28,9 @@ pytest.importorskip("playwright.async_api", reason="what drives a browser is not
 if not CHROMIUM.exists():
     pytest.skip("no Chromium here (Debian: chromium)", allow_module_level=True)
 
-from playwright.async_api import Browser, Page  # noqa: E402 - only where it is
+from playwright.async_api import Browser, Page, async_playwright  # noqa: E402 - only where it is
+
+__all__ = ["Browser", "async_playwright"]  # the tests take them from here: what is not installed skips them
 
 PATIENT_MS = 60_000  # a busy machine may take ten times what a quiet one takes
 SILENCE = "() => orderbridgeSound.sounding().length === 0 && orderbridgeSound.level() < 0.001"

@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, async_playwright
 from tests.browser.conftest import FLAGS
-from tests.browser.counter import CHROMIUM, Counter, opened
+from tests.browser.counter import CHROMIUM, Browser, Counter, async_playwright, opened
 from tests.test_daemon import Till, certificates, sandbox, till, until, world
 
 from orderbridge import daemon

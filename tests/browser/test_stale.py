@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
-from tests.browser.counter import Counter, Tablet, opened
+from tests.browser.counter import Browser, Counter, Tablet, opened
 from tests.test_daemon import Till, certificates, sandbox, till, until, world
 
 from orderbridge import daemon

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
-from tests.browser.counter import Counter, Tablet, opened
+from tests.browser.counter import Browser, Counter, Tablet, opened
 from tests.test_daemon import UNTIL_CLEARED_S, Till, certificates, sandbox, till, until, world
 
 from orderbridge.sandbox import Fault, Sandbox, World

@@ -203,6 +203,7 @@ CHANGES = [
     "UPDATE delivery_orders SET revision = 3",
     f"UPDATE delivery_orders SET changed_utc = '{time_text(NOW + HOUR)}'",
     f"UPDATE delivery_orders SET ended_utc = '{MOMENT}' WHERE payment_key = '{OTHER}'",
+    f"UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = '{OTHER}'",  # read, after its end
     "UPDATE delivery_actions SET attempts = 1",
     "UPDATE delivery_actions SET withdraw = 1",
     f"UPDATE delivery_actions SET state = 'done', finished_utc = '{MOMENT}'",

@@ -20,6 +20,7 @@ from orderbridge.store.tables import (
     WITH_CONTENTS,
     actions,
     cancel_reasons,
+    changed,
     contents_ended_utc,
     items,
     options,
@@ -49,6 +50,7 @@ _VERSION = (
         literal_column(UNFINISHED)
     ),
     select(func.max(actions.c.finished_utc)),  # by itself: SQLite takes an index for one maximum alone
+    select(func.count()).select_from(orders).where(changed),  # a till that reads a cancellation has done with it
     select(func.count(), func.max(silenced.c.at_utc)),
     select(func.max(restaurants.c.status_utc), func.count()),
 )
