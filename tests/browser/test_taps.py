@@ -73,6 +73,23 @@ async def test_twenty_taps_on_two_tablets_are_one_row_and_show_the_verdict_when_
     assert {row["created_by"] for row in rows} <= {"Tezgâh", "Mutfak"}
 
 
+async def test_a_choice_is_about_what_was_seen_when_the_question_came(counter: Counter, till: Till, world: World):
+    """Somebody else's accept ends while the minutes are being chosen: the choice asks for no second one."""
+    slow, quick = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
+    for tablet in (slow, quick):
+        await tablet.arm()
+    order = await counter.order()
+    await slow.tap(order, "accept")
+    world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
+    await quick.accept(order)
+    for tablet in (quick, slow):
+        await tablet.page.locator(".card .verdict.refused").wait_for()
+    async with slow.page.expect_response("**/board/act*"):
+        await slow.choose("25 dk")
+    rows = await asyncio.to_thread(till.rows, ROWS)
+    assert [(row["action"], row["created_by"]) for row in rows] == [("accept", "Mutfak")]
+
+
 async def verdict(tablet: Tablet) -> str:
     return await tablet.page.locator(".card .verdict").text_content() or ""
 

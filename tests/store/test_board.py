@@ -8,14 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, select
 from tests.databases import SERVERS, only
 from tests.store.samples import KEY, NOW, OTHER, RESTAURANT, order_row, put, put_action, put_order, rows
 from tests.web.boards import Shop, Tablet, opened
 
 from orderbridge.actions import Subject
 from orderbridge.model import Action
-from orderbridge.store import board, devices, slots
+from orderbridge.store import board, devices, slots, tables
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 from orderbridge.store.devices import Device
@@ -357,3 +357,15 @@ def test_polls_are_counted_in_slots_of_ten_minutes_for_two_days(database):
     assert [(row["polls"], row["failed"]) for row in found] == [(4, 2), (2, 1)]
     database.write_now(lambda tx: slots.add(tx, counts, NOW + slots.KEPT + timedelta(minutes=5)))
     assert len(database.read_now(lambda tx: slots.since(tx, NOW - DAY))) == 2
+
+
+def test_a_snapshot_shows_one_moment_whatever_is_written_meanwhile(database, pos):
+    """Else an order that is still RECEIVED could stand beside an accept that is done, and be accepted once more."""
+    put_order(pos, revision=2)
+
+    def read(connection):
+        before = connection.execute(select(tables.orders.c.revision)).scalar_one()
+        pos.execute("UPDATE delivery_orders SET revision = 3")
+        return before, connection.execute(select(tables.orders.c.revision)).scalar_one()
+
+    assert database.read_now(read, snapshot=True) == (2, 2)

@@ -60,9 +60,9 @@ class Database:
         """Run `work` in one transaction of its own; commit when it returns, roll back when it raises."""
         return await self._submit("write", self._writers, lambda: self.write_now(work), urgent=urgent)
 
-    async def read(self, work: Work[T]) -> T:
-        """Run `work`, which writes nothing."""
-        return await self._submit("read", self._readers, lambda: self.read_now(work), urgent=False)
+    async def read(self, work: Work[T], *, snapshot: bool = False) -> T:
+        """Run `work`, which writes nothing. `snapshot`: all that it reads is of one moment."""
+        return await self._submit("read", self._readers, lambda: self.read_now(work, snapshot=snapshot), urgent=False)
 
     async def apart(self, call: Callable[[], T]) -> T:
         """Run what takes its time and asks no database: the loop goes on meanwhile."""
@@ -112,9 +112,10 @@ class Database:
         self.check_file()  # what went into a file that is gone was not written
         return result
 
-    def read_now(self, work: Work[T]) -> T:
+    def read_now(self, work: Work[T], *, snapshot: bool = False) -> T:
         """`read` for a caller that has no event loop."""
-        with self.engine.connect().execution_options(**self.dialect.reads) as connection, connection.begin():
+        options = self.dialect.snapshot if snapshot else self.dialect.reads
+        with self.engine.connect().execution_options(**options) as connection, connection.begin():
             result = work(connection)
         self.check_file()
         return result

@@ -70,6 +70,9 @@ class Dialect:
     extra: str | None  # by which pip installs its driver
     one_writer: bool  # one transaction writes at a time: one thread of ours, and a lock concerns all work
     reads: Mapping[str, Any] = field(default_factory=lambda: READS)  # execution options of what only reads
+    snapshot: Mapping[str, Any] = field(
+        default_factory=lambda: READS
+    )  # and of what has to see one moment in all it reads
     options: Callable[[URL, float], dict[str, Any]]  # for create_engine, by the address and the busy timeout in seconds
     prepare: Callable[[Engine, float], None]  # what each new connection and transaction begins with
     file: Callable[[Engine, bool], SqliteFile | None] = nothing  # and whether to make one that is not there

@@ -23,7 +23,7 @@ from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import StoreError
 from orderbridge.store.dialects import servers
-from orderbridge.store.dialects.face import Dialect, Durable, Granting, inserting
+from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, inserting
 from orderbridge.texts import say
 
 # The driver has no keepalive times; its reading has to outlast a change of the schema.
@@ -285,6 +285,7 @@ DIALECT = Dialect(
     failover=_failover,
     skips_locks=_skips_locks,
     worker=_worker,
+    snapshot={**READS, "isolation_level": "REPEATABLE READ"},
     lead=lambda connection: bool(connection.exec_driver_sql(LEAD).scalar()),
     schema_lock=_schema_lock,
     watch=_watch,

@@ -239,6 +239,7 @@ DIALECT = Dialect(
     one_writer=False,
     # READ COMMITTED sees each statement's own moment anyway: BEGIN and COMMIT would be two journeys for nothing.
     reads={**READS, "isolation_level": "AUTOCOMMIT"},
+    snapshot={**READS, "isolation_level": "REPEATABLE READ"},
     options=_options,
     prepare=_prepare,
     check=_check,

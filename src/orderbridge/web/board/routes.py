@@ -94,7 +94,7 @@ class Board:
 
         cookie = sha256(request.cookies.get(door.COOKIE, "").encode()).digest()
         try:
-            found = await work.database.read(read)
+            found = await work.database.read(read, snapshot=True)
         except Refused:
             self._known.discard(cookie)
             raise
@@ -147,7 +147,7 @@ class Board:
             door.device(connection, request)
             return read(connection)
 
-        return await work.database.read(once)
+        return await work.database.read(once, snapshot=True)
 
     # ---- telling -----------------------------------------------------------------------------------------------------
 

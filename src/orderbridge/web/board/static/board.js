@@ -317,6 +317,7 @@ function act(order, what) {
   return send(order, "act", { action: what, ...named(order, what) }, say("waiting", { what: say(`do_${what}`) }));
 }
 
+// What the person who taps has seen: a row that came to its end meanwhile makes the same tap no second one.
 const named = (order, action) => ({
   payment_key: order.key,
   revision: order.revision,
@@ -336,7 +337,7 @@ async function send(order, name, values, shown) {
 
 function openDialog(order, title, choices) {
   closeDialog();
-  const buttons = choices.map((one, place) => el("button", { type: "button", class: "big", "data-do": "choose", "data-values": JSON.stringify(one.values), autofocus: place === 3 || (place === 0 && choices.length < 4) }, one.text));
+  const buttons = choices.map((one, place) => el("button", { type: "button", class: "big", "data-do": "choose", "data-values": JSON.stringify({ ...one.values, ...named(order, one.values.action) }), autofocus: place === 3 || (place === 0 && choices.length < 4) }, one.text));
   open(order, title, el("div", { class: "choices" }, buttons));
 }
 
@@ -359,7 +360,7 @@ function choose(button) {
   const order = cards.get($("dialog").dataset.key)?.order;
   const values = JSON.parse(button.dataset.values);
   closeDialog();
-  if (order) send(order, "act", { ...values, ...named(order, values.action) }, say("waiting", { what: say(`do_${values.action}`) }));
+  if (order) send(order, "act", values, say("waiting", { what: say(`do_${values.action}`) }));
 }
 
 async function showCustomer(order) {
