@@ -661,6 +661,7 @@ def _(place: Place) -> None:
     pair = [place.sandbox.ca_file.with_name(name).read_text("utf-8") for name in ("ca.pem", "server.pem")]
     for name, text in zip(("board.pem", "board.key"), pair, strict=True):
         (place.folder / name).write_text(text, "utf-8")
+        (place.folder / name).chmod(0o600)
     place.more = f'[web]\nlisten = "127.0.0.1:{_free_port()}"\nboard = "beside"\n'
     place.more += 'certificate = "board.pem"\ncertificate_key = "board.key"\n'
 
