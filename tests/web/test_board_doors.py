@@ -2,23 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.store.conftest import template
 from tests.store.samples import KEY, put_order
 from tests.store.samples import opened as file_opened
 from tests.web.asking import sent
 from tests.web.boards import CLOCK, Address, Shop, Tablet, answer_of, opened
 
 from orderbridge.store import devices
-from orderbridge.store.database import Database
 from orderbridge.store.devices import ACT, LOOK, TRIES
 from orderbridge.web.board import door
 from orderbridge.web.board.routes import FILES, PAGES
-
-__all__ = ["template"]
 
 ASKED = ("state", "menu", "technician", "customer", "stream")
 TOLD = ("act", "back", "seen", "here")
@@ -28,26 +23,6 @@ CUSTOMER = {
     name: f"{CANARY} {name}"
     for name in ("customer_name", "customer_phone", "address", "address_description", "building_no", "payload")
 }
-
-
-@pytest.fixture
-def shop(tmp_path: Path, template: Path) -> Iterator[Shop]:
-    path = tmp_path / "pos.db"
-    path.write_bytes(template.read_bytes())
-    database = Database(f"sqlite:///{path}")
-    yield Shop(database=database)
-    database.close()
-
-
-@pytest.fixture
-async def address(shop: Shop) -> AsyncIterator[Address]:
-    async with opened(shop) as address:
-        yield address
-
-
-@pytest.fixture
-def tablet(shop: Shop, address: Address) -> Tablet:
-    return Tablet(address, shop.pair())
 
 
 async def test_a_foreign_host_is_refused_on_every_route(tablet: Tablet):

@@ -2,50 +2,25 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.store.conftest import template
 from tests.store.samples import opened as file_opened
 from tests.store.samples import put_action, put_order
 from tests.web.asking import asked, until
-from tests.web.boards import CLOCK, Address, Shop, Tablet, opened
+from tests.web.boards import CLOCK, Shop, Tablet, opened
 
 from orderbridge.clock import SystemClock
 from orderbridge.rules.health import Code, Problem, Severity
-from orderbridge.store.database import Database
 from orderbridge.web import server
 from orderbridge.web.board import changes, stream
 from orderbridge.web.listening import Listening
-
-__all__ = ["template"]
-
-
-@pytest.fixture
-def shop(tmp_path: Path, template: Path) -> Iterator[Shop]:
-    path = tmp_path / "pos.db"
-    path.write_bytes(template.read_bytes())
-    database = Database(f"sqlite:///{path}")
-    yield Shop(database=database)
-    database.close()
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "LOOK_S", 0.02)
-
-
-@pytest.fixture
-async def address(shop: Shop) -> AsyncIterator[Address]:
-    async with opened(shop) as address:
-        yield address
-
-
-@pytest.fixture
-def tablet(shop: Shop, address: Address) -> Tablet:
-    return Tablet(address, shop.pair())
 
 
 def do(shop: Shop, sql: str) -> None:

@@ -2,12 +2,11 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.store.conftest import template
 from tests.store.samples import KEY, put_order
 from tests.store.samples import opened as file_opened
 from tests.web.asking import rest_of, until
@@ -18,19 +17,7 @@ from orderbridge.cli.report import Report
 from orderbridge.config import Web
 from orderbridge.sandbox.tls import Certificates, make_certificates
 from orderbridge.store import devices
-from orderbridge.store.database import Database
 from orderbridge.web.listening import Listening
-
-__all__ = ["template"]
-
-
-@pytest.fixture
-def shop(tmp_path: Path, template: Path) -> Iterator[Shop]:
-    path = tmp_path / "pos.db"
-    path.write_bytes(template.read_bytes())
-    database = Database(f"sqlite:///{path}")
-    yield Shop(database=database)
-    database.close()
 
 
 @pytest.fixture
