@@ -1,28 +1,46 @@
-"""What the board costs a tablet: how long 200 open orders take to repaint, and whether a shift leaves its heap as it was.
+"""What the board costs a tablet and the daemon, and how soon it is quiet.
 
-    .venv/bin/python benchmarks/board.py [ORDERS]     # after ./run test browser, which brings what drives Chromium
+    .venv/bin/python benchmarks/board.py paint [ORDERS]       # 200 open orders painted anew; the heap over 1,000
+    .venv/bin/python benchmarks/board.py quiet [ROUNDS]       # from an answer until two tablets are silent
+    .venv/bin/python benchmarks/board.py idle [SECONDS]       # the daemon's processor time, with and without a tablet
 
-The sandbox, a daemon in this process on SQLite, and one page in Debian's Chromium. A repaint is all cards anew, layout
-included, as after a change of language. The heap is read after a collection, with the board empty.
+`./run test browser` brings what drives Chromium. PostgreSQL takes part where ORDERBRIDGE_TEST_POSTGRES_URL names one.
+
+paint: the sandbox, a daemon in this process on SQLite, one page. A repaint is all cards anew, layout included, as after a
+change of language. The heap is read after a collection, with the board empty.
+quiet: the program as a process, two pages. Each page notes every 5 ms whether anything is played or heard (AnalyserNode);
+a round begins when both ring, and ends with the last moment at which one of them was heard.
 """
 
 import asyncio
 import logging
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any
 
+import rig
 import structlog
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from playwright.async_api import async_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
+from sqlalchemy import create_engine, text
 from tests.browser.conftest import FLAGS
-from tests.browser.counter import CHROMIUM, Counter, Tablet, opened
+from tests.browser.counter import CHROMIUM, RINGS, Counter, Tablet, opened
+from tests.databases import POSTGRES_URL
 from tests.test_daemon import COOLDOWN_S, Till
+from tests.web.test_service import free_address
 
 from orderbridge.sandbox import Options, Sandbox, World
 from orderbridge.sandbox.scenery import KADIKOY
+
+# ---- paint -----------------------------------------------------------------------------------------------------------
 
 OPEN, WAVE, TRIES = 200, 50, 7
 REPAINT = """() => {
@@ -56,7 +74,7 @@ async def shift(counter: Counter, tablet: Tablet, orders: int) -> None:
         print(f"after {done} orders: heap {used / 1e6:.2f} MB, {nodes} nodes", flush=True)
 
 
-async def main(orders: int) -> None:
+async def paint(orders: int) -> None:
     """One page, one shift."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with tempfile.TemporaryDirectory() as name:
@@ -71,5 +89,177 @@ async def main(orders: int) -> None:
                 await chromium.close()
 
 
+# ---- the program, and pages before it --------------------------------------------------------------------------------
+
+
+class Shop:
+    """The program at work on a database, with a board."""
+
+    def __init__(self, world: World, url: str, folder: Path, address: str, process: int) -> None:
+        self.world = world
+        self.engine = create_engine(url)
+        self.configuration = folder / "orderbridge.toml"
+        self.address = address
+        self.process = process
+
+    def command(self, *words: str) -> str:
+        """What it prints."""
+        whole = [rig.COMMAND, "--config", self.configuration, *words]
+        return subprocess.check_output(whole, text=True, stderr=subprocess.DEVNULL)
+
+    def tablet(self, chromium: Browser) -> Page:
+        """Paired by hand, and armed."""
+        page = chromium.new_context(viewport={"width": 1280, "height": 800}).new_page()
+        page.add_init_script(EAR)
+        page.goto(self.address)
+        page.fill("#code", self.command("board", "pair"))
+        page.click(".pairing button[type=submit]")
+        page.wait_for_selector("#arm, #cards", state="attached")
+        page.evaluate("() => document.querySelector('#arm')?.click()")
+        page.wait_for_selector("#cards", state="attached")
+        return page
+
+    def processor_s(self) -> float:
+        """What the daemon has used so far, by /proc/PID/stat in hundredths."""
+        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+    def run(self, statement: str, key: str) -> Any:
+        """As a till does."""
+        with self.engine.begin() as connection:
+            found = connection.execute(text(statement), {"key": key})
+            return found.scalar_one() if found.returns_rows else None
+
+
+@contextmanager
+def shop(url: str, cooldown_s: float) -> Iterator[Shop]:
+    """The program as a process, its sandbox here."""
+    world = World.default(options=Options(cooldown_seconds=cooldown_s), tell=lambda _: None)
+    host, port = free_address()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        rig.address(url, "orderbridge_bench_board") as own,
+        Sandbox(world, directory=Path(name)) as sandbox,
+        rig.daemon(own, sandbox, Path(name), cooldown_s + 0.1, f"{host}:{port}") as process,
+    ):
+        rig.until(lambda: world.calls("get_restaurant_status"))
+        found = Shop(world, own, Path(name), f"http://{host}:{port}/", process)
+        yield found
+        found.engine.dispose()
+
+
+# ---- quiet -----------------------------------------------------------------------------------------------------------
+
+EAR = """
+globalThis.heardAt = 0;
+setInterval(() => {
+  const sound = globalThis.orderbridgeSound;
+  if (sound && (sound.sounding().length || sound.level() > 0.001)) heardAt = Date.now();
+}, 5);
+"""
+QUIET = "() => orderbridgeSound.sounding().length === 0 && Date.now() - heardAt > 200"
+CHOSEN = """() => {
+  const usual = document.querySelectorAll("dialog [data-do=choose]")[3];
+  const begin = Date.now();
+  usual.click();
+  return begin;
+}"""
+TAKE = "UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = :key"
+WRITTEN = "SELECT created_utc FROM delivery_actions WHERE payment_key = :key"
+LATEST_S = 0.8  # after both ring, so that no round begins at the same place between two looks
+
+
+def by_a_tap(_: Shop, pages: list[Page], key: str) -> float:
+    """Accept, on the first tablet: from the touch that chooses the minutes."""
+    pages[0].click(f".card[data-key='{key}'] [data-do=accept]")
+    pages[0].wait_for_selector("dialog [data-do=choose]:enabled")
+    return float(pages[0].evaluate(CHOSEN))
+
+
+def by_the_till(shop: Shop, _: list[Page], key: str) -> float:
+    """It takes the order over: from before its statement."""
+    begin = time.time() * 1000
+    shop.run(TAKE, key)
+    return begin
+
+
+def by_the_command(shop: Shop, _: list[Page], key: str) -> float:
+    """`orderbridge cancel`: from the moment that its row has."""
+    shop.command("cancel", key, "--reason", "3")
+    written = shop.run(WRITTEN, key)  # SQLite has it as a text
+    moment = datetime.fromisoformat(written) if isinstance(written, str) else written
+    return float((moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment).timestamp() * 1000)
+
+
+ACTS: dict[str, Callable[[Shop, list[Page], str], float]] = {
+    "a tap": by_a_tap,
+    "the till": by_the_till,
+    "the command line": by_the_command,
+}
+
+
+def quiet(rounds: int) -> None:
+    """Each way to answer, on each database."""
+    chance = Random(12)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        for url in filter(None, ["sqlite", POSTGRES_URL]):
+            with shop(url, COOLDOWN_S) as mine:
+                pages = [mine.tablet(chromium) for _ in range(2)]
+                for name, act in ACTS.items():
+                    took = sorted(one_round(mine, pages, act, chance) for _ in range(rounds))
+                    print(
+                        f"{url.partition('+')[0]}, answered by {name}: both silent after {median(took):.0f} ms,"
+                        f" at most {took[-1]:.0f} ms ({rounds} times)",
+                        flush=True,
+                    )
+                for page in pages:
+                    page.context.close()
+        chromium.close()
+
+
+def one_round(shop: Shop, pages: list[Page], act: Callable[[Shop, list[Page], str], float], chance: Random) -> float:
+    """Both ring; it is answered; ms until neither is heard."""
+    key = shop.world.place_order(restaurant_id=KADIKOY).key
+    for page in pages:
+        page.wait_for_function(RINGS, arg="new")
+    time.sleep(chance.uniform(0, LATEST_S))
+    begin = act(shop, pages, key)
+    for page in pages:
+        page.wait_for_function(QUIET)
+    return max(float(page.evaluate("heardAt")) for page in pages) - begin
+
+
+# ---- idle ------------------------------------------------------------------------------------------------------------
+
+USUAL_COOLDOWN_S = 30.0
+SETTLED_S = 10.0
+
+
+def idle(seconds: float) -> None:
+    """With the service's own cooldown and five open orders that nobody touches: no, one and two tablets."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        for url in filter(None, ["sqlite", POSTGRES_URL]):
+            with shop(url, USUAL_COOLDOWN_S) as mine:
+                orders = [mine.world.place_order(restaurant_id=KADIKOY) for _ in range(5)]
+                rig.until(lambda: all(one.acknowledged for one in orders))  # noqa: B023 - at once
+                for tablets in (0, 1, 2):
+                    if tablets:
+                        mine.tablet(chromium)
+                    time.sleep(SETTLED_S)
+                    before = mine.processor_s()
+                    time.sleep(seconds)
+                    used = (mine.processor_s() - before) / seconds
+                    print(f"{url.partition('+')[0]}, {tablets} tablets: {used:.2%} of a core", flush=True)
+        chromium.close()
+
+
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000))
+    what, *rest = sys.argv[1:] or ["paint"]
+    if what == "paint":
+        asyncio.run(paint(int(rest[0]) if rest else 1000))
+    elif what == "quiet":
+        quiet(int(rest[0]) if rest else 20)
+    else:
+        idle(float(rest[0]) if rest else 60.0)

@@ -30,7 +30,8 @@ name = "kadikoy"
 app_secret_key = "{app_secret}"
 rest_secret_key = "{rest_secret}"
 [web]
-listen = ""
+listen = "{listen}"
+board = "{board}"
 """
 
 
@@ -51,8 +52,8 @@ def address(url: str, name: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def daemon(url: str, sandbox: Sandbox, folder: Path, cooldown_s: float) -> Iterator[None]:
-    """The program at work; its log is in `folder`."""
+def daemon(url: str, sandbox: Sandbox, folder: Path, cooldown_s: float, listen: str = "") -> Iterator[int]:
+    """The program at work, its number; its log is in `folder`. `listen`: where it shows a board."""
     path = folder / "orderbridge.toml"
     path.write_text(
         SETTINGS.format(
@@ -62,6 +63,8 @@ def daemon(url: str, sandbox: Sandbox, folder: Path, cooldown_s: float) -> Itera
             url=url,
             app_secret=APP_SECRET,
             rest_secret=REST_SECRET,
+            listen=listen,
+            board="beside" if listen else "off",
         )
     )
     path.chmod(0o600)
@@ -70,7 +73,7 @@ def daemon(url: str, sandbox: Sandbox, folder: Path, cooldown_s: float) -> Itera
         subprocess.Popen([COMMAND, "--config", path, "run"], stderr=log) as started,
     ):
         try:
-            yield
+            yield started.pid
         finally:
             started.terminate()
 

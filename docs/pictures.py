@@ -161,7 +161,7 @@ def fill(page: Page, world: World) -> None:
     page.locator("dialog [data-do=choose]").nth(3).click()
     page.wait_for_selector(".verdict.done")
     world.cancel_by_customer(placed[1].key)
-    page.wait_for_selector(".card.stop")
+    page.wait_for_selector(".card.stop [data-do=stop]:enabled")
 
 
 def paint_a_day(database: Path) -> None:

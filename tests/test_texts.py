@@ -42,7 +42,7 @@ PARTS = (
     "bundle.",
 )  # of a sentence or a line
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("gizlilik.md", "isletme.md", "kurulumlar.md", "pos-rehberi.md", "yedekleme.md")
+PAGES = ("deneme-platformu.md", "gizlilik.md", "isletme.md", "kurulumlar.md", "pos-rehberi.md", "yedekleme.md")
 FOREIGN = re.compile(r"(?<!systemd )\b(?:servis|kip(?:i|te|in)|ileti(?:si|ler|yi|nin)?\b)\w*", re.IGNORECASE)
 TURKISH = re.compile(r"[çğıöşüÇĞİÖŞÜ]")
 CLICKS = ("click.", "headings.")  # found by their English, as click writes it

@@ -202,6 +202,9 @@ ACTIONS: Mapping[Action, Kind] = {
         priority=2,
     ),
 }
+
+# Whichever of them waits, is under way or is done: the customer's order is no longer without an answer.
+ANSWERS = frozenset({action for action, kind in ACTIONS.items() if kind.answers_customer}) | _CANCEL
 if missing := set(Action) - set(ACTIONS):
     raise TypeError(f"{', '.join(sorted(missing))}: no row in orderbridge.actions, so nobody would know how to do it")
 

@@ -17,8 +17,9 @@ from orderbridge.clock import Clock, SystemClock
 from orderbridge.errors import FileLost, StoreError
 from orderbridge.jobs.account import Account, start_accounts
 from orderbridge.jobs.books import Books
-from orderbridge.jobs.health import Checkup, headline
+from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import journal_of
+from orderbridge.jobs.lamps import headline
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.polling import Polling

@@ -55,6 +55,15 @@ class ActionState(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
+UNFINISHED = frozenset({ActionState.PENDING, ActionState.SENDING})
+ANSWERED = UNFINISHED | {ActionState.DONE}  # of an accept or a cancel: its customer is no longer without an answer
+
+# How a request_id begins that is ours; any other one is the POS's own.
+AUTO_MARK = "auto:"  # an accept that the configuration wants
+BOARD_MARK = "board:"  # what was tapped on the board
+BOARD_REFERENCE = "board"  # pos_reference of what the board has taken over
+
+
 class KnownBy(StrEnum):
     """How the verdict of an outbox row is known."""
 
@@ -80,6 +89,14 @@ class LastChange(StrEnum):
     CONTENTS = "contents"
     CANCELLED = "cancelled"
     ENDED = "ended"
+
+
+class Differs(StrEnum):
+    """In what a delivered document differs from the stored one. PRINT: in items, notes or money; what a kitchen prints."""
+
+    NOTHING = "nothing"
+    DETAILS = "details"
+    PRINT = "print"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +226,7 @@ class Change:
 
     status_counts: bool
     status_changed: bool
-    contents_changed: bool
+    differs: Differs
     reopened: bool
     ended_by: EndedBy | None
     last_change: LastChange | None

@@ -173,6 +173,7 @@ class Service:
 
     async def _work(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        daemon.health.known.page = lambda: self._listening.page
         guard = asyncio.create_task(self._watch(daemon, self._leader_of(daemon.database)))
         try:
             await daemon.run()

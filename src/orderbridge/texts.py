@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
-from orderbridge.model import ActionState
+from orderbridge.model import UNFINISHED, ActionState
 
 LANGUAGES = ("tr", "en")
 
@@ -89,7 +89,7 @@ def text(code: str, language: str, *, state: ActionState | None = None, **facts:
     The `state` tells what is still tried from what is final. "bad_arguments" takes the facts `argument` and `problem`,
     the latter the code of one of `arguments` or words of one's own.
     """
-    if code == "service_error" and state in {ActionState.PENDING, ActionState.SENDING}:
+    if code == "service_error" and state in UNFINISHED:
         code = "retrying"
     if code == "not_permitted" and state == ActionState.EXPIRED:
         code = "not_permitted_ended"
@@ -100,8 +100,12 @@ def text(code: str, language: str, *, state: ActionState | None = None, **facts:
 
 
 def problem_text(code: str, language: str, **facts: object) -> tuple[str, str]:
-    """The cause and the remedy of an open problem. `reason`, one of `line`, says the remedy more exactly."""
-    cause, remedy = f"health.{code}.cause", f"health.{code}.remedy"
+    """The cause and the remedy of an open problem. `reason`, one of `line`, says the remedy more exactly.
+
+    `by`: who should have acted, where others than a till have words of their own.
+    """
+    by = f"_by_{facts['by']}" if "by" in facts else ""
+    cause, remedy = f"health.{code}.cause{by}", f"health.{code}.remedy{by}"
     if (own := f"line.{facts.get('reason')}") in SENTENCES:
         remedy = own
     return say(cause, language, **facts), say(remedy, language, **facts)

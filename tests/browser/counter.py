@@ -5,12 +5,15 @@ Nothing here sleeps. What the page does by its own clock is brought about by Pla
 
 import asyncio
 import contextlib
+import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, inspect
+from tests import databases
 from tests.test_daemon import Till, settings_for, until
 from tests.web.test_service import free_address
 
@@ -28,14 +31,58 @@ pytest.importorskip("playwright.async_api", reason="what drives a browser is not
 if not CHROMIUM.exists():
     pytest.skip("no Chromium here (Debian: chromium)", allow_module_level=True)
 
-from playwright.async_api import Browser, Page, async_playwright  # noqa: E402 - only where it is
+from playwright.async_api import Browser, Page, Route, async_playwright  # noqa: E402 - only where it is
 
-__all__ = ["Browser", "async_playwright"]  # the tests take them from here: what is not installed skips them
+__all__ = ["Browser", "Route", "async_playwright"]  # the tests take them from here: what is not installed skips them
 
 PATIENT_MS = 60_000  # a busy machine may take ten times what a quiet one takes
 SILENCE = "() => orderbridgeSound.sounding().length === 0 && orderbridgeSound.level() < 0.001"
 RINGS = "(name) => orderbridgeSound.sounding().includes(name) && orderbridgeSound.level() > 0.05"
+# What is said aloud by a screen reader: each alert, as it comes.
+ALERTS = """
+globalThis.alerts = [];
+new MutationObserver((found) => {
+  for (const one of found.flatMap(({ addedNodes }) => [...addedNodes])) {
+    if (one.getAttribute?.("role") === "alert") alerts.push(one.textContent);
+  }
+}).observe(document, { childList: true, subtree: true });
+"""
 BUTTON = ".card[data-key='{}'] button[data-do={}]"
+
+
+class ServerTill(Till):
+    """The same on a server."""
+
+    def __init__(self, url: str, path: Path) -> None:
+        super().__init__(path)  # where nothing is
+        self.url = url
+        self.engine = create_engine(url)
+
+    def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        with self.engine.begin() as connection:
+            found = connection.exec_driver_sql(sql.replace("?", "%s"), values)
+            return [dict(row) for row in found.mappings()] if found.returns_rows else []
+
+    def run(self, sql: str, *values: object) -> int:
+        self.rows(sql, *values)
+        return 0
+
+    def has_tables(self) -> bool:
+        return inspect(self.engine).has_table("delivery_orders")
+
+
+@contextlib.contextmanager
+def till_on(kind: str, path: Path) -> Iterator[Till]:
+    """A till, and a database of its own. PostgreSQL only where there is a server anyway."""
+    if kind == databases.SQLITE:
+        yield Till(path)
+        return
+    if databases.POSTGRES_URL is None:
+        pytest.skip("ORDERBRIDGE_TEST_POSTGRES_URL names no server")
+    with databases.own_database(databases.POSTGRES_URL, f"obs_browser_{os.getpid()}") as url:
+        till = ServerTill(url, path)
+        yield till
+        till.engine.dispose()
 
 
 class Tablet:
@@ -84,9 +131,21 @@ class Tablet:
     async def tap(self, order: Order, what: str) -> None:
         await self.page.click(BUTTON.format(order.key, what))
 
+    async def tap_now(self, selector: str) -> None:
+        """Where it is, whether it takes that or not."""
+        box = await self.page.locator(selector).bounding_box()
+        assert box is not None
+        await self.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
     async def choose(self, text: str) -> None:
         """In the dialog that is open."""
         await self.page.locator("dialog button", has_text=text).first.click()
+
+    async def cancel(self, order: Order, reason: str) -> None:
+        """A reason, and then the word that it is meant."""
+        await self.tap(order, "cancel")
+        await self.choose(reason)
+        await self.page.click("dialog [data-do=confirm]")
 
     async def accept(self, order: Order, minutes: int = 25) -> None:
         await self.tap(order, "accept")
@@ -121,7 +180,7 @@ class Counter:
 
     @property
     def board(self) -> Any:
-        return self.service._listening._board
+        return self.service._listening._server._board
 
     def problems(self) -> set[str]:
         """Codes of what the daemon says is wrong."""
@@ -139,9 +198,9 @@ class Counter:
         return Tablet(page, self.address)
 
     async def _cookie(self, name: str) -> str:
-        now = SystemClock().now()
         database = self.service.at_work().database
         code = await self.code()
+        now = SystemClock().now()  # not before the code was made
         cookie = await database.run(lambda tx: devices.pair(tx, code, name, now))
         assert cookie is not None
         return cookie
@@ -179,9 +238,10 @@ async def opened(
 ) -> AsyncIterator[Counter]:
     """A counter whose daemon runs."""
     host, port = free_address()
-    settings = settings_for(sandbox, till).model_copy(
-        update={"language": "tr", "web": config.Web(listen=f"{host}:{port}", board=mode)} | more
-    )
+    changes: dict[str, Any] = {"language": "tr", "web": config.Web(listen=f"{host}:{port}", board=mode)}
+    if isinstance(till, ServerTill):
+        changes["database"] = config.Database(url=till.url)
+    settings = settings_for(sandbox, till).model_copy(update=changes | more)
     counter = Counter(settings, sandbox, till, browser)
     try:
         await counter.start()

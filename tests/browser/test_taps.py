@@ -1,16 +1,19 @@
 """What a tap brings about, and what it never does: two rows, a wrong order, a success that is none."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.browser.counter import Browser, Counter, Tablet, opened
-from tests.test_daemon import UNTIL_CLEARED_S, Till, certificates, sandbox, till, until, world
+from tests import databases
+from tests.browser.counter import ALERTS, Browser, Counter, Tablet, opened, till_on
+from tests.test_daemon import UNTIL_CLEARED_S, Till, certificates, sandbox, until, world
 
 from orderbridge.sandbox import Fault, Sandbox, World
+from orderbridge.sandbox.scenery import KADIKOY
 
-__all__ = ["certificates", "sandbox", "till", "world"]
+__all__ = ["certificates", "sandbox", "world"]
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 
@@ -26,12 +29,26 @@ TAPS = """(what) => {
 SENDS = """(values) => Promise.all(Array.from({ length: 10 }, () => fetch("/board/act", {
   method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(values),
 }).then((answer) => answer.status)))"""
+FREE_AGAIN = """() => [...document.querySelectorAll(".row")].some((row) =>
+  row.querySelector(".verdict").textContent.includes("Gönderilemedi") && !row.querySelector("button").disabled)"""
+ENABLED = ".card [data-do={}]:enabled"
 ROWS = "SELECT action, state, created_by FROM delivery_actions ORDER BY id"
 CANCEL = "INSERT INTO delivery_actions (action, payment_key, reason_id) VALUES ('cancel', ?, 3)"  # as the till does
+RUSH = 11
+SLOTS = """() => [...document.querySelectorAll(".card")].map((card) => [card.dataset.key, card.querySelector(".slot").textContent])"""
 PLACES = """() => [...document.querySelectorAll(".card")].map((card) => {
   const { x, y, width, height } = card.getBoundingClientRect();
   return [card.dataset.key, x, y, width, height];
 })"""
+
+
+@pytest.fixture
+def till(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Till]:
+    with till_on(getattr(request, "param", databases.SQLITE), tmp_path / "pos.db") as till:
+        yield till
+
+
+on_each_database = pytest.mark.parametrize("till", [databases.SQLITE, databases.POSTGRESQL], indirect=True)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -40,6 +57,35 @@ async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncItera
         yield counter
 
 
+@on_each_database
+async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Counter, till: Till, world: World):
+    """Whatever is on the screen: what rings, how many they are, and the way to them."""
+    tablet = await counter.tablet()
+    await tablet.page.add_init_script(ALERTS)
+    await tablet.arm()
+    await tablet.page.click("#menu")
+    orders = [world.place_order(restaurant_id=KADIKOY) for _ in range(RUSH)]
+    call = tablet.page.locator(".call.fresh", has_text=f"YENİ{RUSH}")
+    await call.wait_for()
+    await tablet.hears("new")
+    await call.click()
+    await tablet.page.locator(f"{tablet.card(orders[-1])} .age").wait_for()
+    shown = await tablet.page.evaluate(SLOTS)
+    assert sorted(key for key, _ in shown) == sorted(order.key for order in orders)
+    assert [slot for _, slot in shown] == [*"123456789", "", ""]
+    rows = await asyncio.to_thread(
+        till.rows, "SELECT payment_key FROM delivery_orders ORDER BY received_utc, payment_key"
+    )
+    assert [key for key, _ in shown] == [row["payment_key"] for row in rows]
+    assert await tablet.page.evaluate("document.activeElement.dataset.key") == shown[0][0]
+    assert sorted(await tablet.page.evaluate("alerts")) == sorted(f"Yeni sipariş {order.number}" for order in orders)
+    for order in orders:
+        await asyncio.to_thread(till.run, CANCEL, order.key)
+    await call.wait_for(state="detached")
+    await tablet.is_silent()
+
+
+@on_each_database
 async def test_twenty_taps_on_two_tablets_are_one_row_and_show_the_verdict_when_it_is_known(
     counter: Counter, till: Till, world: World
 ):
@@ -60,6 +106,7 @@ async def test_twenty_taps_on_two_tablets_are_one_row_and_show_the_verdict_when_
     world.faults.clear()
     for tablet in tablets:
         await tablet.shows(order, "Kabul (25 dk): tamam")
+        await tablet.page.wait_for_selector(ENABLED.format("on_the_way"))
     world.faults.add(Fault.delay("on_the_way", UNTIL_CLEARED_S))
     await asyncio.gather(*(tablet.page.evaluate(TAPS, "on_the_way") for tablet in tablets))
     for tablet in tablets:
@@ -124,6 +171,20 @@ async def test_an_accept_is_taken_back_while_it_waits(counter: Counter, till: Ti
     assert (await asyncio.to_thread(till.rows, ROWS))[0]["state"] == "withdrawn"
 
 
+async def test_what_nobody_can_complete_is_put_away_on_every_tablet(counter: Counter):
+    tablet, other = await counter.tablet(), await counter.tablet("Mutfak")
+    await tablet.arm()
+    order = await counter.order(courier_type="come_get", shipping_method="pickup")
+    await tablet.accept(order)
+    await tablet.shows(order, "Kabul (25 dk): tamam")
+    await tablet.tap(order, "complete")
+    await tablet.page.locator(".card .verdict.refused").wait_for()
+    await tablet.tap(order, "handed")
+    for page in (tablet.page, other.page):
+        await page.locator(other.card(order)).wait_for(state="detached")
+
+
+@on_each_database
 async def test_a_cancel_takes_two_steps_and_the_services_reasons(counter: Counter, till: Till):
     tablet = await counter.tablet()
     await tablet.arm()
@@ -134,8 +195,7 @@ async def test_a_cancel_takes_two_steps_and_the_services_reasons(counter: Counte
     assert choices == [row["reason"] for row in reasons]
     await tablet.choose("Vazgeç")
     assert await asyncio.to_thread(till.rows, ROWS) == []
-    await tablet.tap(order, "cancel")
-    await tablet.choose(choices[2])
+    await tablet.cancel(order, choices[2])
     await tablet.page.locator(tablet.card(order)).wait_for(state="detached")
     assert (order.status_id, order.reason_id) == (6, 3)
     await tablet.is_silent()
@@ -176,13 +236,72 @@ async def test_a_bump_bar_does_all_of_it(counter: Counter, till: Till):
     keys = tablet.page.keyboard
     await keys.press("2")
     await keys.press("Enter")
-    await tablet.page.wait_for_selector("dialog")
+    await tablet.page.wait_for_selector("dialog button:focus:enabled")
     assert await asyncio.to_thread(till.rows, ROWS) == []
     await keys.press("Enter")  # the usual minutes
     await tablet.shows(orders[1], "tamam")
+    await tablet.page.wait_for_selector(ENABLED.format("on_the_way"))
     await keys.press("2")
     await keys.press("Enter")
     await tablet.shows(orders[1], "Yola çıktı: tamam")
+    await tablet.page.wait_for_selector(ENABLED.format("complete"))
     await keys.press("Enter")
     await tablet.page.locator(tablet.card(orders[1])).wait_for(state="detached")
     assert (orders[0].status_id, orders[1].status_id) == (1, 5)
+
+
+async def test_a_tap_that_came_to_nothing_says_so_until_the_next_and_holds_no_button(counter: Counter, till: Till):
+    """Whoever tapped may have turned away; and a customer that cannot be shown locks no card."""
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    order = await counter.order()
+    refusing = "CREATE TRIGGER t BEFORE INSERT ON delivery_actions BEGIN SELECT RAISE(ABORT, 'no'); END"
+    await asyncio.to_thread(till.run, refusing)
+    await tablet.accept(order)
+    await tablet.shows(order, "İstek anlaşılmadı")
+    await tablet.page.clock.run_for(10_000)
+    await tablet.shows(order, "İstek anlaşılmadı")
+    await asyncio.to_thread(till.run, "DROP TRIGGER t")
+    await tablet.accept(order)
+    await tablet.shows(order, "Kabul (25 dk): tamam")
+    await tablet.page.route("**/board/customer*", lambda route: route.abort())
+    await tablet.tap(order, "customer")
+    await tablet.shows(order, "Gönderilemedi")
+    await tablet.tap(order, "on_the_way")
+    await tablet.shows(order, "Yola çıktı: tamam")
+
+
+async def test_who_may_only_look_is_offered_no_touch(counter: Counter, till: Till, world: World):
+    tablet = await counter.tablet()
+    await asyncio.to_thread(till.run, "UPDATE delivery_board_devices SET role = 'look'")
+    await tablet.arm()
+    order = await counter.order()
+    await asyncio.to_thread(world.cancel_by_customer, order.key)
+    await tablet.page.wait_for_selector(f"{tablet.card(order)}.stop")
+    assert await tablet.page.locator(f"{tablet.card(order)} button").count() == 0
+
+
+async def test_a_tablet_that_is_let_in_no_more_is_silent(counter: Counter, till: Till):
+    tablet = await counter.tablet()
+    await tablet.arm()
+    await counter.order()
+    await tablet.hears("new")
+    await asyncio.to_thread(till.run, "UPDATE delivery_board_devices SET revoked_utc = paired_utc")
+    await tablet.page.wait_for_selector(".pairing")
+    await tablet.is_silent()
+
+
+async def test_a_switch_that_failed_can_be_tapped_again(counter: Counter, till: Till):
+    tablet = await counter.tablet()
+    await tablet.arm()
+    await tablet.page.click("#menu")
+    switch = tablet.page.locator("button[data-do=close_restaurant]").first
+    await tablet.page.route("**/board/act*", lambda route: route.abort())
+    await switch.click()
+    await tablet.page.click("dialog [data-do=confirm]")
+    await tablet.page.wait_for_function(FREE_AGAIN)
+    await tablet.page.unroute("**/board/act*")
+    await switch.click()
+    await tablet.page.click("dialog [data-do=confirm]")
+    await tablet.page.locator("button[data-do=open_restaurant]").first.wait_for()

@@ -7,14 +7,17 @@ import zipfile
 from urllib.parse import quote
 
 import pytest
+from sqlalchemy import select
 from tests.cli.shell import APP, REST, document
 from tests.cli.test_looking import put_account
-from tests.store.samples import KEY, NOW_TEXT, put, put_action, put_order
+from tests.store.samples import KEY, NOW_TEXT, opened, put, put_action, put_order
 
 from orderbridge.cli import masking
+from orderbridge.clock import SystemClock
 from orderbridge.model import Action, ActionState, LastChange
 from orderbridge.rules.problems import Code
-from orderbridge.store import tables
+from orderbridge.store import board, board_tables, devices, tables
+from orderbridge.store.database import Database
 
 PERSONS = (
     "Canan Kanarya",
@@ -114,6 +117,41 @@ def test_no_customer_and_no_secret_is_in_it(run, configure, tmp_path, planted, l
     assert told["order"]["problem"] == "missing:foods"
     assert told["actions"][0]["action"] == "accept"
     assert "2026-03-01T12:00:00Z [error] orders.polled account=*** new=3 note=***" in log_text
+
+
+def test_what_opens_the_board_is_not_in_it(run, tmp_path, planted, path):
+    """No code, no cookie, no hash of either, no tablet's name: also where an order's story and the log name the tablet."""
+    database, now = Database(f"sqlite:///{path}"), SystemClock().now()
+    try:
+        code = database.write_now(lambda tx: devices.new_code(tx, devices.ACT, now))
+        cookie = database.write_now(lambda tx: devices.pair(tx, code, "Kanarya Tezgah", now))
+        waiting = database.write_now(lambda tx: devices.new_code(tx, devices.ACT, now))
+        database.write_now(lambda tx: board.silence(tx, ["cancelled:Kanarya"], "Kanarya Tezgah", now))
+        (device,) = database.read_now(devices.listed)
+        kept = database.read_now(
+            lambda tx: [*tx.execute(select(board_tables.devices)), *tx.execute(select(board_tables.pairing))]
+        )
+    finally:
+        database.close()
+    with opened(path) as pos:
+        pos.execute("UPDATE delivery_actions SET created_by = 'Kanarya Tezgah'")
+    log = tmp_path / "log.txt"
+    log.write_text(f"2026-03-01T12:00:00Z [info] x device=Kanarya cookie={cookie}\n")
+    data = made(run, tmp_path, "--order", KEY, "--log", log)
+    assert leaked(data) == []
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        whole = "\n".join(archive.read(name).decode() for name in archive.namelist())
+    secrets = {
+        code,
+        cookie,
+        waiting,
+        device["id"],
+        *(row.cookie_hash for row in kept[:1]),
+        *(row.code_hash for row in kept[1:]),
+    }
+    assert len(secrets) == 6
+    assert [one for one in secrets if one in whole] == []
+    assert "delivery_board_devices" in whole  # the schema names the tables
 
 
 def test_the_planted_words_would_be_found(planted, log):

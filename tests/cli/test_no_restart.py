@@ -77,6 +77,11 @@ def test_a_configuration_that_is_a_folder(place: Path):
     assert "is a folder. Name the file in it." in judged(ended(place))
 
 
+def test_a_board_for_the_network_that_does_not_say_by_which_names(file: Path):
+    file.write_text(file.read_text().replace('listen = ""', 'listen = "0.0.0.0:8480"\nboard = "beside"'))
+    assert "hosts" in judged(ended(file))
+
+
 def test_a_configuration_in_a_place_that_is_no_folder(file: Path):
     assert "cannot be read" in judged(ended(file / "x.toml"))
 

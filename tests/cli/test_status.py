@@ -63,6 +63,7 @@ def test_an_account_is_told_with_what_it_has(run, pos):
         ({"created_by": None}, True),
         ({"created_by": "command line"}, False),
         ({"request_id": "auto:x"}, False),
+        ({"request_id": "board:x"}, False),
     ],
 )
 def test_only_a_tills_own_hand_counts_as_the_pos(hand, seen, run, pos):

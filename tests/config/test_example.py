@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from tests.config.documents import URL, Write, problems
 
 from orderbridge.config import Settings, load
+from orderbridge.sandbox.scenery import DEFAULT_SCENERY
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 
@@ -42,7 +43,18 @@ def test_the_example_works_for_the_sandbox_as_it_stands(write: Write, tmp_path: 
     assert secrets == [
         ("kadikoy", "sandbox-app-secret", "sandbox-kadikoy-secret"),
         ("besiktas", "sandbox-app-secret", "sandbox-besiktas-secret"),
+        ("chain", "sandbox-app-secret", "sandbox-chain-secret"),
     ]
+
+
+def test_the_example_reaches_every_restaurant_of_the_sandbox(write: Write) -> None:
+    """An order that the sandbox places by itself arrives, wherever it is placed; each with one account."""
+    write("a certificate", "sandbox-data/ca.pem")
+    secrets = {
+        one.rest_secret_key.get_secret_value() for one in load(write(EXAMPLE.read_text("utf-8")), environ={}).accounts
+    }
+    reached = [key for one in DEFAULT_SCENERY.accounts if one.rest_secret_key in secrets for key in one.restaurant_ids]
+    assert sorted(reached) == sorted(restaurant.id for restaurant in DEFAULT_SCENERY.restaurants)
 
 
 def test_the_example_names_the_remedy_when_the_sandbox_has_not_run_yet(write: Write) -> None:

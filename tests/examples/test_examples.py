@@ -274,7 +274,7 @@ def test_a_mini_pos_does_its_whole_job(
             f"verdict cancel {two}: done",
             f"verdict accept {three}: refused {no}",
             f"changed {one}: CONFIRMED (status)",
-            f"changed {two}: CANCELED (cancelled)",
+            f"changed {two}: CANCELED (cancelled)\n  STOP: cancelled",
         ]
     )
     assert (accepted.status_id, accepted.preparing_time) == (2, 25)
@@ -284,6 +284,13 @@ def test_a_mini_pos_does_its_whole_job(
     taken = rows(path, "SELECT pos_reference, revision - pos_revision FROM delivery_orders ORDER BY order_number")
     assert taken == [(one, 0), (two, 0), (three, 0), ("B-7", 0)]
 
+    # Only items, notes or money are printed anew, and never of an order that is over.
+    for order in (accepted, cancelled):
+        write(
+            path,
+            f"UPDATE delivery_orders SET contents_revision = revision + 1,"
+            f" revision = revision + 1, last_change = 'contents' WHERE payment_key = '{order.key}'",
+        )
     # It starts again, and an order that it asked to accept is new to it once more: it asks no second time.
     look = "  look at it in the service's panel: status_doubtful"
     doubted = tickets[three].replace(cook, f"{look}\n{cook}")
@@ -295,6 +302,8 @@ def test_a_mini_pos_does_its_whole_job(
             f"new {three}\n{doubted}",
             f"verdict deactivate_food {SOLD_OUT}: done",
             f"verdict accept {three}: refused {no}",
+            f"changed {one}: CONFIRMED (contents)\n{tickets[one]}",
+            f"changed {two}: CANCELED (contents)\n  STOP: cancelled",
         ]
     )
     asked = rows(path, "SELECT payment_key FROM delivery_actions WHERE action IN ('accept', 'cancel')")

@@ -335,7 +335,7 @@ def settings_for(path: Path, *names: str, **changes: Any) -> config.Settings:
         database={"url": f"sqlite:///{path}"},
         actions=changes.get("actions", {}),
         orders={"journal": "off"} | changes.get("orders", {}),
-        web={"listen": ""},
+        web=changes.get("web", {"listen": ""}),
         accounts=[
             {
                 "name": name,

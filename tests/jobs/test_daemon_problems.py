@@ -15,6 +15,7 @@ from tests.jobs.shop import Shop
 from orderbridge.jobs.daemon_problems import DATE_EVERY_S
 from orderbridge.jobs.health import Checkup
 from orderbridge.rules.health import Code, Problem
+from orderbridge.rules.page import SOON, Page
 from orderbridge.sandbox import Fault
 from orderbridge.store.trouble import SLOW_WITHIN_S, Kind
 
@@ -53,6 +54,21 @@ async def test_a_disk_that_became_read_only_under_the_file(shop: Shop):
     shop.database.dialect = replace(shop.database.dialect, disk=lambda _: Kind.READ_ONLY)
     await fail(shop, sqlite3.OperationalError("disk I/O error"))
     assert names(await checkup.look()) == [("database_read_only", "")]
+
+
+async def test_a_certificate_is_told_when_its_last_days_begin_and_when_it_has_ended(shop: Shop):
+    """The daemon works on, and nobody reloads it."""
+    checkup, first = checkup_of(shop), shop.clock.now()
+    checkup.known.page = lambda: Page(is_served=True, has_board=True, ends=first + SOON)
+    assert await checkup.look() == []
+    await asyncio.sleep(60)
+    (soon,) = await checkup.look()
+    shop.clock.ahead += SOON
+    (over,) = await checkup.look()
+    assert [(one.code, one.severity, one.since) for one in (soon, over)] == [
+        (Code.CERTIFICATE_ENDS, "warning", first),
+        (Code.CERTIFICATE_ENDS, "severe", first + SOON),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from tests.jobs.shop import Shop, listing
 
 from orderbridge import config
 from orderbridge.jobs.command import Command
-from orderbridge.jobs.health import Checkup, Watch, headline, open_problems
+from orderbridge.jobs.health import Checkup, Watch, open_problems
+from orderbridge.jobs.lamps import headline
 from orderbridge.rules.health import Code, Problem, Severity
 from orderbridge.sandbox import Fault, FaultKind
 from orderbridge.store.trouble import Kind
@@ -113,6 +114,19 @@ async def test_a_line_on_which_nothing_answers_is_one_problem_whoever_waits_behi
     for _ in range(5):
         await shop.poll()
     assert open_codes(shop) == [("line_timeout", "kadikoy")]
+
+
+async def test_where_the_board_is_the_till_nobody_is_told_of_a_till(open_shop: OpenShop):
+    shop = await open_shop(web={"listen": "127.0.0.1:8480", "board": "till"})
+    order = await shop.taken_in()
+    seen = await shop.taken_in()
+    shop.act("accept", seen)
+    await shop.drain()
+    await asyncio.sleep(181)
+    await shop.poll()
+    assert sorted(open_codes(shop)) == [("not_taken_over", ""), ("unanswered", order.key)]
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?", (seen.key,))
+    assert open_codes(shop) == [("unanswered", order.key)]
 
 
 async def test_a_refused_login_is_a_problem(shop: Shop):
@@ -318,6 +332,70 @@ async def test_a_till_and_other_programs_read_what_the_daemon_has_found(shop: Sh
     await shop.drain()
     await checkup.look()
     assert (shown(shop), open_codes(shop)) == ([], [])
+
+
+# ---- the lamp --------------------------------------------------------------------------------------------------------
+
+
+def lamp(shop: Shop) -> tuple[str, str | None, str]:
+    row = shop.one("SELECT * FROM delivery_lamp")  # one row for the one account
+    assert row["account"] == "kadikoy"
+    return row["lamp"], row["code"], row["since_utc"]
+
+
+async def test_a_till_reads_one_lamp_for_each_account(shop: Shop):
+    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    shop.till.execute("INSERT INTO delivery_lamps VALUES ('left long ago', 'red', '2020-01-01', NULL, '', NULL)")
+    await shop.poll()
+    await checkup.look()
+    green = lamp(shop)
+    assert green[:2] == ("green", None)
+    assert shop.one("SELECT sentence FROM delivery_lamp")["sentence"] == "Orders arrive."
+    checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
+    await asyncio.sleep(10)
+    await shop.poll()
+    await checkup.look()
+    assert lamp(shop)[:2] == ("yellow", "clock_wrong")
+    assert "+120 seconds" in shop.one("SELECT sentence FROM delivery_lamp")["sentence"]
+    checkup.known.end(Code.CLOCK_WRONG)
+    await checkup.look()
+    assert lamp(shop)[0] == "green"
+    assert lamp(shop)[2] > green[2]
+
+
+async def test_a_restart_leaves_the_lamp_and_its_time_as_they_are(shop: Shop):
+    await shop.poll()
+    await Checkup(shop.settings, shop.database, shop.clock).look()
+    before = lamp(shop)
+    await asyncio.sleep(20)
+    await shop.poll()
+    await Checkup(shop.settings, shop.database, shop.clock).look()
+    assert lamp(shop) == before
+
+
+async def test_once_the_daemon_is_dead_the_lamp_is_red_and_green_anew_when_it_is_back(shop: Shop):
+    await shop.poll()
+    await Checkup(shop.settings, shop.database, shop.clock).look()
+    before = lamp(shop)
+    await asyncio.sleep(91)
+    assert lamp(shop)[:2] == ("red", "not_polling")
+    await shop.poll()
+    await Checkup(shop.settings, shop.database, shop.clock).look()
+    assert lamp(shop)[0] == "green"
+    assert lamp(shop)[2] > before[2]
+
+
+async def test_a_lamp_that_nobody_may_write_is_tried_again_at_the_next_look(shop: Shop):
+    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    await shop.poll()
+    shop.till.execute(
+        "CREATE TRIGGER no_lamp BEFORE INSERT ON delivery_lamps BEGIN SELECT RAISE(ABORT, 'no lamp'); END"
+    )
+    await checkup.look()
+    assert shop.rows("SELECT * FROM delivery_lamp") == []
+    shop.till.execute("DROP TRIGGER no_lamp")
+    await checkup.look()
+    assert lamp(shop)[0] == "green"
 
 
 async def test_once_the_daemon_is_dead_they_read_that_nobody_polls(shop: Shop):

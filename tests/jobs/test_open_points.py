@@ -19,6 +19,7 @@ from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.reference import Common, read_lists
 from orderbridge.sandbox import Fault, Options, When, World
 from orderbridge.sandbox.options import Coverage
+from orderbridge.sandbox.provocations import Connections, Pace, Trouble
 from orderbridge.sandbox.rules import ORDER_NOT_FOUND
 from orderbridge.sandbox.scenery import ATASEHIR, USKUDAR
 from orderbridge.sandbox.state import Order
@@ -26,8 +27,17 @@ from orderbridge.sandbox.state import Order
 NO_RESTAURANT = "99999999-9999-4999-8999-999999999999"
 NO_FOOD = 999_999
 FOOD = 3005
-# The pace, a limit that docs/interface.md gives, and what the day cannot turn: it knows its orders by their ids (test_ids.py).
-NO_OPEN_POINTS = {"orders_per_minute", "max_orders", "cooldown_seconds", "ids_in_capitals"}
+# What a tester provokes, a limit that docs/interface.md gives, what happens only as the sandbox's own time passes, and what
+# the day cannot turn: it knows its orders by their ids (test_ids.py).
+NO_OPEN_POINTS = {
+    *(field.name for group in (Pace, Trouble, Connections) for field in fields(group)),
+    "cooldown_seconds",
+    "pickup_life",
+    "platform_courier_life",
+    "life_seconds",
+    "cancel_unanswered_seconds",
+    "ids_in_capitals",
+}
 MOST_POLLS = 60  # until a list of one order at a time has nothing left
 TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 TEXTS = ["shipping_method", "payment_method", "note", "restaurant_id", "restaurant_name", "courier_type"]
@@ -159,7 +169,15 @@ PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
     "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"),
     "timezone": ("UTC",),
     "prepaid_suffix": (True, False),
-    "cooldown_scope": ("application", "address"),
+    "cooldown_scope": ("application", "address", "restaurant"),
+    "retry_after": ("none", "seconds", "date"),
+    "retry_after_seconds": (None, 5.0),
+    "login_limit": (None, 3),
+    "login_window_seconds": (60.0,),
+    "tokens_at_once": (None, 1, 2),
+    "changed_are_listed_again": (True, False),
+    "complete_from_confirmed": ("none", "without_own_courier", "all"),
+    "error_order": ("limit status exists body url token", "exists url token limit status body"),
 }
 
 
@@ -293,8 +311,8 @@ class Day:
         world, shop = self.shop.world, self.shop
 
         async def ask() -> None:
-            (whose,) = (key for key in world.cooldown_since if key[0] == "get_current")
-            world.cooldown_since[whose] = shop.clock.true() - timedelta(seconds=10)
+            for whose in [key for key in world.cooldown_since if key[0] == "get_current"]:
+                world.cooldown_since[whose] = shop.clock.true() - timedelta(seconds=10)
 
         shop.line.when_leaving("get_current", ask)
         assert not (await shop.poll()).ok

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.marketplace.samples import CODES, KEY, food, listing, order, text
 
 from orderbridge.document import Facts, Item, Option
-from orderbridge.marketplace.schema import read_listing, read_order
-from orderbridge.model import Order
+from orderbridge.marketplace.schema import differs, read_listing, read_order
+from orderbridge.model import Differs, Order
 
 
 def read(value: dict[str, Any] | str) -> Order:
@@ -408,3 +408,33 @@ def _leaves(value: Any) -> list[Any]:
     if hasattr(value, "__slots__") and not isinstance(value, Decimal):
         return [leaf for name in value.__slots__ for leaf in _leaves(getattr(value, name))]
     return [value]
+
+
+# ---- what a till has to print anew -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        pytest.param({}, Differs.NOTHING, id="the same"),
+        pytest.param({"unnamed": 1}, Differs.NOTHING, id="what no till sees"),
+        pytest.param({"status_text": "Onaylandı"}, Differs.NOTHING, id="the status has columns of its own"),
+        pytest.param({"customer": {"name": "A. Y.", "phone": "1"}}, Differs.DETAILS, id="the customer"),
+        pytest.param({"scheduled_date": "2026-11-21 19:00:00"}, Differs.DETAILS, id="the time"),
+        pytest.param({"courier_type": "platform_courier"}, Differs.DETAILS, id="the courier"),
+        pytest.param({"note": "Zile basın"}, Differs.PRINT, id="the note"),
+        pytest.param({"total": "231.5"}, Differs.PRINT, id="the total"),
+        pytest.param({"order_tip": "6"}, Differs.PRINT, id="the tip"),
+        pytest.param({"payment_method": "Kredi Kartı"}, Differs.PRINT, id="who has the money"),
+        pytest.param({"foods": []}, Differs.PRINT, id="no line is left"),
+        pytest.param({"foods": [food(note="acılı")]}, Differs.PRINT, id="a line's note"),
+        pytest.param({"foods": [food(option_groups=[])]}, Differs.PRINT, id="an option"),
+    ],
+)
+def test_items_notes_and_money_are_printed_anew_and_nothing_else(changes: dict[str, Any], expected: Differs) -> None:
+    assert differs(read(order() | changes), text(order()), payment_codes=CODES) == expected
+
+
+@pytest.mark.parametrize("payload", [None, "[]", '{"no": "key"}'])
+def test_what_was_printed_of_a_document_that_is_gone_nobody_knows(payload: str | None) -> None:
+    assert differs(read(order()), payload, payment_codes=CODES) == Differs.PRINT

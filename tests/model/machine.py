@@ -54,6 +54,7 @@ from orderbridge.model import (
     Action,
     ActionState,
     Attempt,
+    Differs,
     Document,
     Order,
     OutboxRow,
@@ -272,7 +273,7 @@ class Daemon:
         self.tasks = _NoTasks()
         monkeypatch.setattr(acknowledge, "asyncio", self.tasks)
         monkeypatch.setattr(intake, "read_order", lambda shown, payment_codes: order_shown(shown.status_id))
-        monkeypatch.setattr(deliveries, "tells_more", lambda *_, **__: False)
+        monkeypatch.setattr(deliveries, "differs", lambda *_, **__: Differs.NOTHING)
         monkeypatch.setattr(verdicts.Verdicts, "_words", lambda *_: None)
         self.answer_to_acknowledgement: Exception | None = None
         account = SimpleNamespace(

@@ -11,7 +11,7 @@ from tests.model import books
 from tests.model.books import ACCOUNT, KEY, LATER, NOW, Books, new_row
 from tests.model.machine import order_shown
 
-from orderbridge.model import Action, ActionState, Arrival, Attempt, KnownBy, Outcome, Verdict
+from orderbridge.model import Action, ActionState, Arrival, Attempt, Differs, KnownBy, Outcome, Verdict
 from orderbridge.rules import lifecycle
 from orderbridge.store import actions, orders, schema, unfinished
 from orderbridge.store.actions import End, Wait
@@ -61,7 +61,7 @@ def _to_the_order(store: Any, connection: Any, chance: Random) -> None:
     ended_by = lifecycle.ENDS.get(status_id)
     match chance.randrange(4):
         case 0:
-            change = lifecycle.merge(known, status_id, contents_changed=False, status_counts=counts)
+            change = lifecycle.merge(known, status_id, differs=Differs.NOTHING, status_counts=counts)
             store.update_delivered(connection, known, Arrival(order_shown(status_id), "", ended_by), change, NOW)
         case 1:
             store.set_status(connection, [(known, News(status_id, "", ended_by, shown=counts))], NOW)

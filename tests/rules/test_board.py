@@ -1,16 +1,21 @@
 """What the board shows of an order, when it sounds, and what can be tapped."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pytest
 
+from orderbridge.actions import ORDER_ACTIONS
 from orderbridge.model import Action, ActionState, LastChange
 from orderbridge.rules import board
 from orderbridge.rules.audience import HEARD_S, SURE_S, Audience
 from orderbridge.rules.board import BESIDE, TILL, Seen, Sound
+from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES, UNKNOWN_STATUS, may_send
+from orderbridge.rules.problems import CUT_OFF, NO_DATABASE, NO_LIST, Code, Problem, Severity
+from orderbridge.web.board.words import words
 
 KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -25,6 +30,7 @@ class Row:
     preparing_time: int | None = None
     finished_utc: datetime | None = None
     request_id: str = "x"
+    attempts: int = 0
 
 
 ACCEPT, CANCEL = Action.ACCEPT, Action.CANCEL
@@ -35,7 +41,8 @@ BOTH = pytest.mark.parametrize("mode", [BESIDE, TILL])
 
 def order(status_id: int | None = 1, status: str = "RECEIVED", **changes: Any) -> Seen:
     values: dict[str, Any] = {"courier_type": "restaurant", "revision": 1, "pos_revision": 0, "ended_by": None}
-    return Seen(KEY, status_id, status, **{**values, "amount_due": Decimal(0)} | changes)
+    values |= {"service_status_id": status_id, "amount_due": Decimal(0)}
+    return Seen(KEY, status_id, status, **values | changes)
 
 
 CONFIRMED = {"status_id": 2, "status": "CONFIRMED"}
@@ -71,17 +78,33 @@ def test_an_order_that_asks_nobody_rings_where_the_board_is_the_till_until_it_is
         (order(**CONFIRMED), [Action.ON_THE_WAY, CANCEL]),
         (order(**CONFIRMED, courier_type="come_get"), [Action.COMPLETE, CANCEL]),
         (order(**CONFIRMED, courier_type="platform_courier"), [Action.COMPLETE, CANCEL]),
-        (order(**CONFIRMED, courier_type=None), [Action.COMPLETE, CANCEL]),
+        (order(**CONFIRMED, courier_type=None), [Action.ON_THE_WAY, CANCEL]),
+        (order(**CONFIRMED, courier_type=""), [Action.ON_THE_WAY, CANCEL]),
         (order(16, "IN_DELIVERY"), [Action.COMPLETE, CANCEL]),
         (order(9, "COMPLETE_NEEDS_PAYMENT"), [Action.COMPLETE, CANCEL]),
         (order(None, "UNKNOWN"), [CANCEL]),
         (order(77, "UNKNOWN"), [CANCEL]),
         (order(ended_by="cancelled"), []),
         (order(**CONFIRMED, ended_by="silence"), []),
+        (order(service_status_id=2), [CANCEL]),
+        (order(service_status_id=6), []),
     ],
 )
 def test_the_buttons(seen, wanted):
     assert board.offered(seen, []) == wanted
+
+
+@pytest.mark.parametrize("courier", ["restaurant", "come_get", "platform_courier", "", None])
+def test_no_button_asks_for_what_is_refused_unsent_or_done_already(courier):
+    """Whatever is stored, and whatever is asked already. Completed is what cannot be on the way, and nothing else."""
+    statuses = [*STATUS_NAMES, 77, None]
+    rows = [[], *([Row(action, state)] for action in ORDER_ACTIONS for state in ActionState)]
+    for shown, service, word, asked in product(statuses, statuses, [UNKNOWN_STATUS, NEEDS_PAYMENT], rows):
+        seen = order(shown, word, service_status_id=service, courier_type=courier)
+        found = board.offered(seen, asked)
+        assert all(may_send(action, seen) is None for action in found)
+        if shown == service == 2 and word == UNKNOWN_STATUS:
+            assert Action.COMPLETE not in found or may_send(Action.ON_THE_WAY, seen) is not None
 
 
 @pytest.mark.parametrize(
@@ -97,6 +120,62 @@ def test_the_buttons(seen, wanted):
 )
 def test_while_something_is_asked_only_a_cancel_may_overtake_it(row, wanted):
     assert board.offered(order(), [row]) == wanted
+
+
+# What breaks no link of the chain, and why nothing sounds for it.
+UNBROKEN = {
+    Code.UNANSWERED: "the card rings",
+    Code.ACCEPT_FAILED: "the card rings again",
+    Code.OUTCOME_UNKNOWN: "the card says how the action ended",
+    Code.QUARANTINED: "a document that is no order: nobody in the kitchen can do anything",
+    Code.NOT_ACKNOWLEDGED: "orders come in, and are answered",
+    Code.COOLDOWN_SHARED: "orders come in, a little later",
+    Code.CREDENTIALS_SHARED: "the login is made anew; when that fails it is login_refused",
+    Code.CLOCK_WRONG: "orders come in",
+    Code.DATABASE_SLOW: "orders come in, a little later",
+    Code.JOURNAL_NOT_WRITTEN: "orders come in",
+    Code.BOARD_UNHEARD: "whoever reads it here has to touch the sound, and another bar says so",
+    Code.PAGE_NOT_SERVED: "whoever reads it here has the page",
+    Code.CERTIFICATE_REFUSED: "whoever reads it here has the page",
+    Code.CERTIFICATE_ENDS: "whoever reads it here has the page",
+}
+
+
+def link(code: Code) -> str | None:
+    return board.link_of(Problem(code, "", NOW, Severity.SEVERE))
+
+
+def test_each_problem_breaks_one_link_of_the_chain_or_none_for_a_reason():
+    named = [code for codes in board.LINKS.values() for code in codes]
+    assert sorted([*named, *UNBROKEN]) == sorted(Code)
+    assert all(link(code) is None for code in UNBROKEN)
+    assert {link(code) for code in CUT_OFF} == {"internet", "login", "daemon"}
+    assert {link(code) for code in NO_LIST} == {"marketplace", "daemon"}
+    assert {link(code) for code in NO_DATABASE} == {"database"}
+    assert {f"link_{name}" for name in board.LINKS} <= words().keys()
+
+
+@pytest.mark.parametrize(
+    "changes, rows, mode, wanted",
+    [
+        ({}, [], BESIDE, "needed"),
+        ({}, [Row(ACCEPT)], BESIDE, "sending"),
+        ({}, [Row(CANCEL, "sending")], BESIDE, "sending"),
+        ({}, [Row(ACCEPT, "done")], BESIDE, None),
+        *(({"pos_revision": 1}, [Row(ACCEPT, state)], BESIDE, "failed") for state in ("refused", "failed", "expired")),
+        ({}, [Row(ACCEPT, "failed"), Row(CANCEL, "refused")], BESIDE, "failed"),
+        ({}, [Row(ACCEPT, "failed"), Row(ACCEPT)], BESIDE, "sending"),
+        ({}, [Row(CANCEL, "failed")], BESIDE, "needed"),
+        ({}, [Row(ACCEPT, "withdrawn")], BESIDE, "needed"),
+        ({"pos_revision": 1}, [], BESIDE, "at_till"),
+        ({"pos_revision": 1}, [], TILL, "needed"),
+        ({"status_id": 2, "status": "CONFIRMED"}, [Row(ACCEPT, "failed")], BESIDE, None),
+        ({"ended_by": "cancelled"}, [], BESIDE, None),
+    ],
+    ids=str,
+)
+def test_who_waits_for_an_answer_and_why(changes, rows, mode, wanted):
+    assert board.answer(order(**changes), rows, mode) == wanted
 
 
 def test_a_cancellation_by_somebody_else_stops_the_kitchen_and_our_own_does_not():
@@ -200,3 +279,58 @@ def test_nobody_hears_once_the_last_tablet_was_silent_for_a_while():
     assert not audience.is_deaf(200.0 + HEARD_S - 0.1)
     assert audience.is_deaf(200.0 + HEARD_S)
     assert HEARD_S + 5 < 15  # with the look at health every 5 s it is told within 15 s
+
+
+# ---- what a hand may put away, and take back -------------------------------------------------------------------------
+
+
+def test_an_order_whose_completion_was_not_taken_may_be_put_away_until_it_is_cancelled():
+    pickup = order(**CONFIRMED, courier_type="come_get")
+    refused, noted = [Row(Action.COMPLETE, "refused")], {board.handed_of(pickup)}
+    assert board.may_be_handed(refused)
+    assert board.is_handed(pickup, refused, noted)
+    assert not board.is_handed(pickup, refused, set())
+    cancelled = order(6, "CANCELED", ended_by="cancelled")
+    assert not board.is_handed(cancelled, refused, noted)
+    assert board.is_stopped(cancelled, refused, noted)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [Row(Action.COMPLETE)],
+        [Row(Action.COMPLETE, "sending")],
+        [Row(Action.COMPLETE, "done")],
+        [Row(CANCEL, "refused")],
+    ],
+)
+def test_an_order_that_can_still_be_completed_is_not_put_away(rows):
+    pickup = order(**CONFIRMED, courier_type="come_get")
+    assert not board.may_be_handed(rows)
+    assert not board.is_handed(pickup, rows, {board.handed_of(pickup)})
+
+
+@pytest.mark.parametrize("state, attempts, may", [("pending", 0, True), ("pending", 1, False), ("sending", 1, False)])
+def test_only_what_has_not_left_is_taken_back(state, attempts, may):
+    assert board.may_be_taken_back(Row(ACCEPT, state, attempts=attempts)) == may
+
+
+@pytest.mark.parametrize(
+    "late, counts",
+    [
+        pytest.param(timedelta(seconds=40), False, id="a poll's time"),
+        pytest.param(timedelta(minutes=20), True, id="an outage"),
+        pytest.param(timedelta(hours=3), False, id="another time zone"),
+        pytest.param(timedelta(hours=-3), False, id="the other way"),
+    ],
+)
+def test_after_an_outage_the_customers_own_time_counts(late, counts):
+    assert board.waits_since(NOW, NOW - late) == (NOW - late if counts else NOW)
+    assert board.waits_since(NOW, None) == NOW
+
+
+def test_where_the_board_is_the_till_no_till_is_the_broken_link():
+    beside = Problem(Code.NOT_TAKEN_OVER, "", NOW, Severity.SEVERE)
+    assert board.link_of(beside) == "pos"
+    assert board.link_of(replace(beside, facts={"by": "board"})) is None

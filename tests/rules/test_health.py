@@ -22,6 +22,7 @@ from orderbridge.rules.health import (
     late_after,
     problems,
 )
+from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -84,6 +85,7 @@ def test_an_account_whose_first_poll(first: datetime, expected: list[Code]):
         ({"state": "failing"}, Code.POLL_FAILING, Severity.WARNING),
         ({"state": "failing", "last_poll_ok_utc": OLD}, Code.POLL_FAILING, Severity.SEVERE),
         ({"state": "failing", "last_error": "timeout: after 20.0 s"}, Code.LINE_TIMEOUT, Severity.WARNING),
+        ({"state": "failing", "last_error": "connection_lost: EOF"}, Code.UNREACHABLE, Severity.WARNING),
         ({"state": "unreachable"}, Code.UNREACHABLE, Severity.WARNING),
         ({"state": "unreachable", "last_poll_utc": OLD, "last_poll_ok_utc": OLD}, Code.UNREACHABLE, Severity.SEVERE),
         ({"state": "login_refused"}, Code.LOGIN_REFUSED, Severity.SEVERE),
@@ -300,6 +302,21 @@ def test_where_nobody_minds_that_no_till_takes_over_an_answer_is_waited_for_all_
     facts = {"received": received(taken_over=False), "not_taken_over": Pile(3, OLD)}
     assert found(limits, **facts) == [(Code.UNANSWERED, "k", Severity.SEVERE)]
     assert found(replace(limits, unanswered=None), **facts) == []
+
+
+def test_where_the_board_is_the_till_an_answer_is_waited_for_and_what_needs_none_has_its_own_words():
+    limits = replace(LIMITS, by_board=True)
+    facts = {
+        "received": received(taken_over=False),
+        "not_taken_over": Pile(1, OLD),
+        "unseen_cancellations": (("k", OLD),),
+    }
+    told = problems(Facts(accounts=(WELL,), **facts), limits, NOW)
+    shown = {one.code: one.facts.get("by") for one in told}
+    assert shown == {Code.UNANSWERED: None, Code.NOT_TAKEN_OVER: "board", Code.CANCELLATION_UNSEEN: "board"}
+    for code in (Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN):
+        for language in ("tr", "en"):
+            assert "POS" not in " ".join(problem_text(code, language, by="board"))
 
 
 def test_what_an_account_noted_before_it_stopped_polling_says_nothing() -> None:

@@ -15,6 +15,7 @@ from orderbridge.model import (
     IN_DELIVERY,
     RECEIVED,
     Action,
+    Differs,
     EndedBy,
     LastChange,
     Stored,
@@ -185,81 +186,84 @@ def test_an_end_that_is_delivered_again_is_nothing_to_write() -> None:
     assert is_unchanged(shown_as(CANCELED, ended_by=EndedBy.CANCELLED), document(CANCELED))
 
 
+SAME, MORE = Differs.NOTHING, Differs.DETAILS
+
+
 @pytest.mark.parametrize(
     "known, status_id, contents, told",
     [
-        pytest.param(shown_as(1), 1, False, None, id="an echo is no news"),
-        pytest.param(shown_as(1), 2, False, LastChange.STATUS, id="another status"),
-        pytest.param(shown_as(16), 1, False, LastChange.STATUS, id="a status that goes back is believed"),
-        pytest.param(shown_as(1), UNNAMED_STATUS, False, LastChange.STATUS, id="an unknown status"),
-        pytest.param(shown_as(1), None, False, LastChange.STATUS, id="an unreadable status"),
-        pytest.param(shown_as(1), 1, True, LastChange.CONTENTS, id="other contents"),
-        pytest.param(shown_as(1), 2, True, LastChange.CONTENTS, id="both: the lines must be read again"),
-        pytest.param(shown_as(1), 6, False, LastChange.CANCELLED, id="the customer cancels"),
-        pytest.param(shown_as(1), 6, True, LastChange.CANCELLED, id="a cancellation says the most"),
-        pytest.param(shown_as(16), 5, False, LastChange.ENDED, id="completed"),
-        pytest.param(shown_as(6, ended_by=EndedBy.CANCELLED), 6, False, None, id="a known end is no news"),
-        pytest.param(shown_as(6, ended_by=EndedBy.CANCELLED), 6, True, LastChange.CONTENTS, id="a known end, edited"),
-        pytest.param(shown_as(5, ended_by=EndedBy.COMPLETED), 6, False, LastChange.CANCELLED, id="another end"),
+        pytest.param(shown_as(1), 1, SAME, None, id="an echo is no news"),
+        pytest.param(shown_as(1), 2, SAME, LastChange.STATUS, id="another status"),
+        pytest.param(shown_as(16), 1, SAME, LastChange.STATUS, id="a status that goes back is believed"),
+        pytest.param(shown_as(1), UNNAMED_STATUS, SAME, LastChange.STATUS, id="an unknown status"),
+        pytest.param(shown_as(1), None, SAME, LastChange.STATUS, id="an unreadable status"),
+        pytest.param(shown_as(1), 1, MORE, LastChange.CONTENTS, id="other contents"),
+        pytest.param(shown_as(1), 2, MORE, LastChange.CONTENTS, id="both: the lines must be read again"),
+        pytest.param(shown_as(1), 6, SAME, LastChange.CANCELLED, id="the customer cancels"),
+        pytest.param(shown_as(1), 6, MORE, LastChange.CANCELLED, id="a cancellation says the most"),
+        pytest.param(shown_as(16), 5, SAME, LastChange.ENDED, id="completed"),
+        pytest.param(shown_as(6, ended_by=EndedBy.CANCELLED), 6, SAME, None, id="a known end is no news"),
+        pytest.param(shown_as(6, ended_by=EndedBy.CANCELLED), 6, MORE, LastChange.CONTENTS, id="a known end, edited"),
+        pytest.param(shown_as(5, ended_by=EndedBy.COMPLETED), 6, SAME, LastChange.CANCELLED, id="another end"),
         pytest.param(
-            shown_as(6, ended_by=EndedBy.CANCELLED), 5, False, LastChange.ENDED, id="another end, the other way"
+            shown_as(6, ended_by=EndedBy.CANCELLED), 5, SAME, LastChange.ENDED, id="another end, the other way"
         ),
-        pytest.param(shown_as(16, ended_by=EndedBy.SILENCE), 5, False, LastChange.ENDED, id="silence, then completed"),
+        pytest.param(shown_as(16, ended_by=EndedBy.SILENCE), 5, SAME, LastChange.ENDED, id="silence, then completed"),
         pytest.param(
-            shown_as(16, ended_by=EndedBy.SILENCE), 6, False, LastChange.CANCELLED, id="silence, then cancelled"
+            shown_as(16, ended_by=EndedBy.SILENCE), 6, SAME, LastChange.CANCELLED, id="silence, then cancelled"
         ),
-        pytest.param(shown_as(16, ended_by=EndedBy.SILENCE), 16, False, LastChange.STATUS, id="silence, then alive"),
+        pytest.param(shown_as(16, ended_by=EndedBy.SILENCE), 16, SAME, LastChange.STATUS, id="silence, then alive"),
     ],
 )
 def test_a_till_is_told_the_most_important_news(
-    known: Stored, status_id: int | None, contents: bool, told: LastChange | None
+    known: Stored, status_id: int | None, contents: Differs, told: LastChange | None
 ) -> None:
-    assert merge(known, status_id, contents_changed=contents, status_counts=True).last_change == told
+    assert merge(known, status_id, differs=contents, status_counts=True).last_change == told
 
 
 @pytest.mark.parametrize("status_id", [RECEIVED, UNNAMED_STATUS, None])
 def test_a_delivery_that_is_no_end_takes_an_end_back(status_id: int | None) -> None:
-    change = merge(shown_as(5, ended_by=EndedBy.COMPLETED), status_id, contents_changed=False, status_counts=True)
+    change = merge(shown_as(5, ended_by=EndedBy.COMPLETED), status_id, differs=Differs.NOTHING, status_counts=True)
     assert change.reopened
     assert change.ended_by is None
 
 
 def test_an_open_order_is_not_reopened() -> None:
-    assert not merge(shown_as(1), CONFIRMED, contents_changed=False, status_counts=True).reopened
+    assert not merge(shown_as(1), CONFIRMED, differs=Differs.NOTHING, status_counts=True).reopened
 
 
-@given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.booleans())
+@given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.sampled_from(Differs))
 def test_a_word_that_does_not_count_changes_contents_at_most(
-    known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: bool
+    known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: Differs
 ) -> None:
-    change = merge(shown_as(known_id, ended_by=ended_by), status_id, contents_changed=contents, status_counts=False)
+    change = merge(shown_as(known_id, ended_by=ended_by), status_id, differs=contents, status_counts=False)
     assert not change.status_counts
     assert not change.status_changed
     assert not change.reopened
     assert change.ended_by is None
-    assert change.last_change == (LastChange.CONTENTS if contents else None)
+    assert change.last_change == (None if contents is Differs.NOTHING else LastChange.CONTENTS)
 
 
-@given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.booleans())
+@given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.sampled_from(Differs))
 def test_a_word_that_counts_is_believed_whatever_was_stored(
-    known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: bool
+    known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: Differs
 ) -> None:
-    change = merge(shown_as(known_id, ended_by=ended_by), status_id, contents_changed=contents, status_counts=True)
+    change = merge(shown_as(known_id, ended_by=ended_by), status_id, differs=contents, status_counts=True)
     assert change.status_counts is True
     assert change.status_changed == (status_id != known_id)
-    assert change.contents_changed is contents
+    assert change.differs is contents
     assert change.ended_by == {5: EndedBy.COMPLETED, 6: EndedBy.CANCELLED}.get(status_id or 0)
-    news = status_id != known_id or contents or ended_by != change.ended_by
+    news = status_id != known_id or contents is not Differs.NOTHING or ended_by != change.ended_by
     assert (change.last_change is not None) == news
 
 
-@given(known_id=statuses, status_id=statuses, contents=st.booleans())
+@given(known_id=statuses, status_id=statuses, contents=st.sampled_from(Differs))
 def test_a_delivery_that_was_merged_brings_nothing_the_second_time(
-    known_id: int | None, status_id: int | None, contents: bool
+    known_id: int | None, status_id: int | None, contents: Differs
 ) -> None:
-    first = merge(shown_as(known_id), status_id, contents_changed=contents, status_counts=True)
+    first = merge(shown_as(known_id), status_id, differs=contents, status_counts=True)
     merged = shown_as(status_id, ended_by=first.ended_by)
-    assert merge(merged, status_id, contents_changed=False, status_counts=True).last_change is None
+    assert merge(merged, status_id, differs=Differs.NOTHING, status_counts=True).last_change is None
     assert is_unchanged(merged, document(status_id))
 
 

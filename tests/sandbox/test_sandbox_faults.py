@@ -3,12 +3,14 @@
 import asyncio
 import gzip
 import json
+from datetime import datetime
 
 import pytest
 
 from orderbridge.sandbox import ConnectionDropped, Fault, FaultKind, When
-from orderbridge.sandbox.faults import BadFault, FaultScript
+from orderbridge.sandbox.faults import BadFault
 from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge.sandbox.script import FaultScript
 
 
 @pytest.fixture
@@ -236,3 +238,12 @@ async def test_a_call_that_was_taken_before_the_script_was_cleared_waits_no_more
 def test_a_fault_that_cannot_be_played_is_refused(values):
     with pytest.raises(BadFault):
         Fault(**values)
+
+
+def test_a_fault_without_a_time_of_its_own_asks_for_none():
+    def no_clock() -> datetime:
+        raise AssertionError
+
+    script = FaultScript(no_clock)
+    script.add(Fault())
+    assert script.take("accept", "", "") == Fault()

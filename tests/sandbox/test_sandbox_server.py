@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -19,9 +20,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from orderbridge.sandbox import CannotListen, Fault, FaultKind, Options, Sandbox, When, World, tls
+from orderbridge.sandbox import CannotListen, Fault, FaultKind, Options, Sandbox, When, World, server, tls
 from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.server import introduction
+from orderbridge.sandbox.server import introduction, serve
 from orderbridge.sandbox.tls import make_certificates
 
 WITHIN_S = 60.0  # on a busy machine; what is waited for would never come, or in an hour
@@ -73,6 +74,12 @@ def test_a_bad_certificate_is_noticed(tmp_path, certificate):
         pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"),
     ):
         client.get("/orders/variables")
+
+
+def test_an_answer_does_not_wait_for_the_client_to_confirm_its_first_piece(sandbox, client):
+    [connection] = sandbox._server.server_state.connections
+    line = connection.transport.get_extra_info("socket")
+    assert line.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_plain_http_is_refused(sandbox):
@@ -269,6 +276,33 @@ def test_the_command_tells_what_is_needed_and_ends_on_a_signal(tmp_path, number)
     for secret in ("sandbox-app-secret", "sandbox-kadikoy-secret", "sandbox-besiktas-secret", "sandbox-chain-secret"):
         assert secret in text
     assert (rest, errors, process.returncode) == ("The sandbox has stopped.\n", "", 0)
+
+
+def test_who_stops_reading_the_terminal_does_not_stop_the_service(monkeypatch):
+    there, here = os.pipe()
+    os.close(there)
+    pipe = os.fdopen(here, "w")
+    monkeypatch.setattr(sys, "stdout", pipe)
+    server._print("a line")
+    with contextlib.suppress(BrokenPipeError):
+        pipe.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("quiet", [False, True])
+def test_the_terminal_says_what_happens_unless_it_is_to_be_quiet(tmp_path, quiet):
+    world, said = World.default(), []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if line.endswith("/_sandbox/orders"):  # the last line of the introduction
+            world.place_order(restaurant_id=KADIKOY)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    serve(world, directory=tmp_path, port=0, say=say, quiet=quiet)
+    placed = [line for line in said if "order.placed" in line]
+    assert len(placed) == (0 if quiet else 1)
+    assert quiet or re.fullmatch(r"\d\d:\d\d:\d\d order.placed number=100001 restaurant='Örnek .*' status=1", placed[0])
 
 
 def test_the_order_that_is_placed_by_the_word_of_the_introduction_goes_to_the_first_account(sandbox, client):

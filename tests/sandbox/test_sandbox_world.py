@@ -327,15 +327,28 @@ async def test_nothing_told_is_secret(clock, http):
 async def test_each_call_is_told_in_one_line(world, pos):
     told: list[str] = []
     world.tell = told.append
-    await pos.login()
+    order = world.place_order(restaurant_id=KADIKOY)
     await pos.get("/orders/variables")
+    await pos.poll()
+    await pos.put(f"/orders/success/{order.key}")
+    await pos.put(f"/orders/accept/{order.key}", {"preparing_time": 10})
     await pos.get("/foods/get-foods")
     await pos.get("/foods/get-foods")
-    assert told == [
-        "call.answered operation=login account=kadikoy http=200",
+    await pos.get("/foods")
+    assert told[1:] == [
         "call.answered operation=get_variables account=kadikoy http=200",
+        "call.answered operation=get_current account=kadikoy http=200 orders=1",
+        "call.answered operation=acknowledge account=kadikoy order=100001 http=200 status=1>1",
+        "call.answered operation=accept account=kadikoy order=100001 http=200 status=1>2",
         "call.answered operation=get_foods account=kadikoy http=200",
-        "call.answered operation=get_foods account=kadikoy http=429 error='çok fazla istek'",
+        (
+            "call.answered operation=get_foods account=kadikoy http=429 error='çok fazla istek'"
+            " message='Lütfen 60 saniye bekleyip tekrar deneyin.' advice='60.0 seconds too early: wait out the cooldown.'"
+        ),
+        (
+            "call.answered operation=unknown account=kadikoy path=GET /foods http=404"
+            " advice='The service has no such path.'"
+        ),
     ]
 
 

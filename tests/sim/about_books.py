@@ -282,12 +282,21 @@ class TillsSeeWhatIsSo(Invariant):
             del row["silence_from"], row["service_key"]  # which no till asks for
         for view, holds in self.views.items():
             shown = [dict(row) for row in self.rows(f"SELECT * FROM {view} ORDER BY payment_key")]
+            for row in shown:
+                if view == "delivery_open_orders" and row.pop("needs_answer_since") != self._waits_since(row):
+                    self.broken(f"order {row['payment_key']}: who waits for an answer is told wrongly")
             if shown != [row for row in orders if holds(row)]:
                 self.broken(f"{view} shows {[row['payment_key'] for row in shown]}")
         for row in orders:
             written = self.sim.till.taken_over.get(row["payment_key"], (0, None))
             if (row["pos_revision"], row["pos_reference"]) != written:
                 self.broken(f"the till wrote {written} on order {row['payment_key']}, and it is otherwise")
+
+    def _waits_since(self, row: dict[str, Any]) -> str | None:
+        """An accept or a cancel that waits, is under way or is done has answered."""
+        asked = self.rows("SELECT action, state FROM delivery_actions WHERE payment_key = ?", row["payment_key"])
+        answers = {one["state"] for one in asked if one["action"] in {"accept", "cancel"}}
+        return None if row["status_id"] != 1 or answers & {"pending", "sending", "done"} else row["received_utc"]
 
 
 class ListsAreRead(Invariant):

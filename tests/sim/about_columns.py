@@ -202,7 +202,7 @@ class ColumnsSayWhatIsSo(Invariant):
         state = _contents(document) | self._status(document, document.status)
         state |= {"payment_key": document.key, "account": call.account, "received_utc": now}
         state |= {"acknowledged_utc": None, "acknowledged_status_id": None}
-        state |= {"revision": 1, "last_change": "new", "changed_utc": now}
+        state |= {"revision": 1, "contents_revision": 1, "last_change": "new", "changed_utc": now}
         state |= self._end({"ended_by": None}, document.status)
         return Step("a new order", state, [(now, "received", document.status, state["status"], None)])
 
@@ -234,7 +234,7 @@ class ColumnsSayWhatIsSo(Invariant):
             change = "contents"
         if state["ended_by"] not in (None, before["ended_by"]):
             change = "cancelled" if state["ended_by"] == "cancelled" else "ended"
-        state |= self._news(before, change)
+        state |= self._news(before, change) | _print(before, state)
         return Step("a delivery", state, [(self._now(), change or "delivered", *_shown(state), None)])
 
     def _is_taken_in(self, key: str, call: Call) -> bool:
@@ -245,7 +245,7 @@ class ColumnsSayWhatIsSo(Invariant):
     def _delivery_that_does_not_count(self, before: State, document: Document) -> Step:
         state = before | _contents(document) | {"payload_hash": None}
         state["problem"] = state["problem"] | (before["problem"] & {DOUBT})
-        state |= self._news(before, "contents" if _differ(before, state) else "")
+        state |= self._news(before, "contents" if _differ(before, state) else "") | _print(before, state)
         told = (self._now(), "status_withheld", document.status, self._word(document.status), None)
         return Step("a delivery beside an action", state, [told])
 
@@ -454,6 +454,15 @@ def _differ(before: State, after: State) -> bool:
     apart = {"status_id", "status", "status_text", "service_status_id", "payload", "payload_hash", "problem"}
     apart |= {"ended_by", "ended_utc"}
     return before["payload"] is None or any(after[name] != before[name] for name in after.keys() - apart)
+
+
+PRINTED = ("note", "amount_due", "total", "discount", "courier_fee", "order_tip", "lines", "options")
+
+
+def _print(before: State, after: State) -> State:
+    """Items, notes and money are printed anew."""
+    same = before["payload"] is not None and all(after[name] == before[name] for name in PRINTED)
+    return {} if same else {"contents_revision": before["revision"] + 1}
 
 
 def _shown(state: State) -> tuple[int | None, str]:

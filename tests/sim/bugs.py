@@ -45,7 +45,7 @@ from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.marketplace import answers, payment
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
-from orderbridge.model import Action, ActionState, KnownBy, LastChange, Outcome, Verdict
+from orderbridge.model import Action, ActionState, Differs, KnownBy, LastChange, Outcome, Verdict
 from orderbridge.net.http import Answer, Wire
 from orderbridge.rules import intake, lifecycle, outbox, retry, tokens
 from orderbridge.rules.cooldown import Cooldowns
@@ -716,7 +716,7 @@ def an_echo_is_news(plant: Planting) -> None:
 
 @bug("contract", seed=1006)
 def the_lines_stay_as_they_were(plant: Planting) -> None:
-    plant.instead(lifecycle.merge, lambda true: lambda *of, **how: replace(true(*of, **how), contents_changed=False))
+    plant.instead(lifecycle.merge, lambda true: lambda *of, **how: replace(true(*of, **how), differs=Differs.NOTHING))
 
 
 @bug("contract", corner="the_clock_is_set_back_while_a_row_waits")

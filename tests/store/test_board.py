@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, select
-from tests.databases import SERVERS, only
+from sqlalchemy.exc import IntegrityError
+from tests.databases import SERVERS, SQLITE, only
 from tests.store.samples import KEY, NOW, OTHER, RESTAURANT, order_row, put, put_action, put_order, rows
 from tests.web.boards import Shop, Tablet, opened
 
@@ -30,7 +31,7 @@ COUNT = "SELECT count(*) AS n FROM {}".format
 
 
 def act(database: Database, mode: str, **changes: Any) -> Any:
-    return database.write_now(lambda tx: acts.act(tx, ACCEPT | changes, DEVICE, mode))["row"]
+    return database.write_now(lambda tx: acts.act(tx, ACCEPT | changes, DEVICE, mode, "tr"))["row"]
 
 
 def pos_columns(pos: Any) -> tuple[int, str | None]:
@@ -90,6 +91,8 @@ def test_a_stale_button_finds_its_row_and_one_that_no_page_has_shown_makes_none(
     assert act(database, "beside", preparing_time=60, payment_key=KEY.upper()) == first
     with pytest.raises(Refused, match="not_understood"):
         act(database, "beside", tries=1)
+    with pytest.raises(Refused, match="not_understood"):
+        act(database, "beside", tries=-1)
     pos.execute("UPDATE delivery_actions SET state = 'failed', finished_utc = ?", (time_text(NOW),))
     assert act(database, "beside")["state"] == "failed"
     assert act(database, "beside", tries=1)["id"] > first["id"]
@@ -144,7 +147,10 @@ def test_only_the_boards_own_rows_are_taken_back_and_only_while_they_wait(databa
     assert rows(pos, "SELECT withdraw FROM delivery_actions WHERE withdraw = 1") == [{"withdraw": 1}]
     with pytest.raises(Refused, match="too_late"):
         database.write_now(lambda tx: acts.take_back(tx, {"id": theirs}))
-    pos.execute("UPDATE delivery_actions SET state = 'done'")
+    pos.execute("UPDATE delivery_actions SET withdraw = 0, attempts = 1")  # it may have had its effect
+    with pytest.raises(Refused, match="too_late"):
+        database.write_now(lambda tx: acts.take_back(tx, {"id": ours}))
+    pos.execute("UPDATE delivery_actions SET state = 'done', attempts = 0")
     for row_id in (ours, theirs, 2**52, None, True, "1", 2**70):
         with pytest.raises(Refused):
             database.write_now(lambda tx, row_id=row_id: acts.take_back(tx, {"id": row_id}))
@@ -226,6 +232,20 @@ def test_whatever_is_shown_makes_another_version(database, pos):
     assert len(set(versions)) == len(CHANGES) + 1
 
 
+def test_a_row_that_came_and_ended_between_two_looks_is_seen_though_the_clock_was_set_back(database, pos):
+    put_action(pos, state="done", finished_utc=MOMENT)
+    version = database.read_now(board.version)
+    put_action(pos, request_id="b", state="done", finished_utc=time_text(NOW - HOUR))
+    assert database.read_now(board.version) != version
+
+
+def test_an_order_that_came_and_was_cancelled_between_two_looks_is_seen(database, pos):
+    version = database.read_now(board.version)
+    put_order(pos, ended_utc=MOMENT, ended_by="cancelled", status_id=6)
+    put(pos, "delivery_order_events", payment_key=KEY, at_utc=MOMENT, event="cancelled")
+    assert database.read_now(board.version) != version
+
+
 def test_a_cancellation_is_shown_by_when_it_came_not_by_when_its_order_did(database, pos):
     gone = {"status": "CANCELED", "ended_by": "cancelled", "payload": "{}", "received_utc": time_text(NOW - DAY)}
     put_order(pos, KEY, **gone, ended_utc=time_text(NOW - HOUR))
@@ -234,6 +254,13 @@ def test_a_cancellation_is_shown_by_when_it_came_not_by_when_its_order_did(datab
     shown = database.read_now(lambda tx: board.orders_shown(tx, NOW))
     assert [row["payment_key"] for row in shown] == [KEY]
     assert not {"customer_name", "customer_phone", "address", "building_no", "payload"} & shown[0].keys()
+
+
+def test_orders_that_came_in_one_poll_stand_in_their_customers_order(database, pos):
+    put_order(pos, KEY, ordered_at="2026-03-01 15:02:00")
+    put_order(pos, OTHER, ordered_at="2026-03-01 15:01:00")
+    shown = database.read_now(lambda tx: board.orders_shown(tx, NOW))
+    assert [row["payment_key"] for row in shown] == [OTHER, KEY]
 
 
 def test_items_with_their_options(database, pos):
@@ -262,6 +289,13 @@ def test_what_is_silenced_is_quiet_for_a_day_and_then_forgotten(database):
     assert board.STOP_SHOWN < board.SILENT
 
 
+@only(SQLITE)  # one trigger shows it
+def test_what_could_not_be_silenced_is_no_success(database, pos):
+    pos.execute("CREATE TRIGGER t BEFORE INSERT ON delivery_board_silenced BEGIN SELECT RAISE(ABORT, 'no'); END")
+    with pytest.raises(IntegrityError):
+        database.write_now(lambda tx: board.silence(tx, ["a"], "Kasa", NOW))
+
+
 def test_nothing_is_open_when_no_order_is_and_every_restaurant_says_closed(database, pos):
     def closed() -> bool:
         return database.read_now(board.is_closed)
@@ -280,7 +314,7 @@ def test_nothing_is_open_when_no_order_is_and_every_restaurant_says_closed(datab
 
 
 def shown(database: Database, now: Any = NOW) -> Any:
-    (food,) = database.read_now(lambda tx: menu.menu(tx, now))["foods"]
+    (food,) = database.read_now(lambda tx: menu.menu(tx, now, "tr"))["foods"]
     return food["off"], food["tries"], food["row"] and food["row"]["state"]
 
 
@@ -328,7 +362,7 @@ def test_of_very_many_orders_the_newest_show_what_is_sold(database, pos, monkeyp
 # ---- devices and slots -----------------------------------------------------------------------------------------------
 
 
-def test_a_code_is_good_for_ten_minutes_and_five_tries(database):
+def test_a_code_is_good_for_ten_minutes_and_five_tries(database, pos):
     def pair(code: str, after: timedelta = timedelta(0)) -> bool:
         return database.write_now(lambda tx: devices.pair(tx, code, "Kasa", NOW + after)) is not None
 
@@ -341,12 +375,16 @@ def test_a_code_is_good_for_ten_minutes_and_five_tries(database):
     assert not pair(code)
     code = database.write_now(lambda tx: devices.new_code(tx, devices.LOOK, NOW))
     assert not any(pair("x") for _ in range(devices.TRIES - 1))
+    assert not pair(code, -timedelta(seconds=1))  # the clock was set back: it would live on for as long
     assert pair(code)
     listed = {one["name"]: one["role"] for one in database.read_now(devices.listed)}
     assert listed == {"Kasa": "act", "Kasa 2": "look"}
     assert database.write_now(lambda tx: devices.revoke(tx, "Kasa", NOW))
     assert not database.write_now(lambda tx: devices.revoke(tx, "Kasa", NOW))
-    assert len(database.read_now(devices.paired)) == 1
+    ids = [one["id"] for one in rows(pos, "SELECT id FROM delivery_board_devices")]
+    (left,) = database.read_now(devices.listed)
+    assert database.read_now(lambda tx: devices.paired(tx, [*ids, "another"])) == {left["id"]}
+    assert database.read_now(lambda tx: devices.paired(tx, [])) == set()
 
 
 def test_polls_are_counted_in_slots_of_ten_minutes_for_two_days(database):

@@ -25,6 +25,7 @@ from orderbridge.model import (
     Attempt,
     CancelReason,
     Change,
+    Differs,
     Document,
     LastChange,
     Method,
@@ -59,7 +60,7 @@ ATTEMPT = Attempt(Outcome.OK, None, 200)
 CHANGE = Change(
     status_counts=True,
     status_changed=True,
-    contents_changed=True,
+    differs=Differs.PRINT,
     reopened=False,
     ended_by=None,
     last_change=LastChange.STATUS,

@@ -32,7 +32,7 @@ from tests.store.samples import (
 )
 
 from orderbridge.document import Facts
-from orderbridge.model import Change, EndedBy, LastChange, Stored
+from orderbridge.model import Change, Differs, EndedBy, LastChange, Stored
 from orderbridge.store import among, locks, orders, retention
 from orderbridge.store.database import Database
 
@@ -45,7 +45,7 @@ def change(**values: Any) -> Change:
     usual: dict[str, Any] = {
         "status_counts": True,
         "status_changed": False,
-        "contents_changed": False,
+        "differs": Differs.NOTHING,
         "reopened": False,
         "ended_by": None,
         "last_change": None,
@@ -108,6 +108,7 @@ def test_a_new_order_is_stored_whole(database, pos):
         "pos_revision": 0,
         "pos_reference": None,
         "pos_total": None,
+        "contents_revision": 1,
         "silence_from": None,
         "service_key": None,
     }
@@ -283,6 +284,20 @@ def test_a_delivery_with_another_status_is_a_revision(database, pos):
     assert len(rows(pos, "SELECT * FROM delivery_changed_orders")) == 1
 
 
+@pytest.mark.parametrize(
+    "differs, printed",
+    [(Differs.NOTHING, 1), (Differs.DETAILS, 1), (Differs.PRINT, 4)],
+)
+def test_the_revision_to_print_anew_is_the_one_that_changed_items_notes_or_money(differs, printed, database, pos):
+    insert(database)
+    pos.execute("UPDATE delivery_orders SET revision = 3")
+    deliver(database, arrival(digest="d2"), differs=differs, last_change=LastChange.CONTENTS)
+    row = order_row(pos)
+    assert (row["revision"], row["contents_revision"]) == (4, printed)
+    for view in ("new", "open"):
+        assert one(pos, f"SELECT contents_revision FROM delivery_{view}_orders")["contents_revision"] == printed
+
+
 def test_a_delivery_leaves_the_columns_of_the_pos_and_the_account_alone(database, pos):
     insert(database)
     take_over(pos)
@@ -290,7 +305,7 @@ def test_a_delivery_leaves_the_columns_of_the_pos_and_the_account_alone(database
     deliver(
         database,
         arrival(status_id=2, status="CONFIRMED", facts=facts(note="yeni")),
-        contents_changed=True,
+        differs=Differs.PRINT,
         last_change=LastChange.CONTENTS,
     )
     changed = difference(before, order_row(pos))
@@ -310,7 +325,7 @@ def test_lines_that_vanished_go_and_options_with_them(database, pos):
     deliver(
         database,
         arrival(facts=facts(items=(item(name="Ayran", options=()),))),
-        contents_changed=True,
+        differs=Differs.PRINT,
         last_change=LastChange.CONTENTS,
     )
     assert [row["name"] for row in rows(pos, "SELECT * FROM delivery_order_items")] == ["Ayran"]
@@ -319,7 +334,7 @@ def test_lines_that_vanished_go_and_options_with_them(database, pos):
 
 def test_another_orders_lines_stay(database, pos):
     insert(database, arrival(), arrival(OTHER))
-    deliver(database, arrival(facts=facts(items=())), contents_changed=True, last_change=LastChange.CONTENTS)
+    deliver(database, arrival(facts=facts(items=())), differs=Differs.PRINT, last_change=LastChange.CONTENTS)
     assert [row["payment_key"] for row in rows(pos, "SELECT * FROM delivery_order_items")] == [OTHER]
     assert order_row(pos, OTHER)["revision"] == 1
 
@@ -339,7 +354,7 @@ def test_a_status_that_does_not_count_is_withheld_but_the_contents_are_stored(da
             status_id=6, status="CANCELED", status_text="İptal", ended_by=EndedBy.CANCELLED, facts=facts(note="yeni")
         ),
         status_counts=False,
-        contents_changed=True,
+        differs=Differs.PRINT,
         last_change=LastChange.CONTENTS,
     )
     row = order_row(pos)

@@ -14,7 +14,7 @@ from tests.databases import MARIADB, POSTGRESQL, SQLITE
 from tests.store.samples import LATER, NOW, arrival, key
 from tests.store.years import FINGERPRINT, NEW, UNFINISHED, fill, keys
 
-from orderbridge.model import ActionState, Attempt, Change, Document, LastChange, Outcome, Verdict
+from orderbridge.model import ActionState, Attempt, Change, Differs, Document, LastChange, Outcome, Verdict
 from orderbridge.store import (
     accounts,
     actions,
@@ -82,7 +82,7 @@ def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def deliver(connection: Connection) -> None:
     locks.free_orders(connection, SOME)
     known = orders.stored(connection, SOME[:1])[SOME[0]]
-    change = Change(True, True, True, False, None, LastChange.STATUS)
+    change = Change(True, True, Differs.PRINT, False, None, LastChange.STATUS)
     orders.update_delivered(connection, known, arrival(SOME[0], 2), change, LATER)
     orders.hold(connection, [known.payment_key])
     orders.set_status(connection, [(known, orders.News(2, "CONFIRMED", None, shown=True))], LATER)

@@ -223,6 +223,16 @@ def ends_what_waits_for_food_0(database: Database, pos: AnyPos) -> None:
     assert action_row(pos, waits)["finished_utc"] is not None
 
 
+def test_of_what_was_stored_before_the_newest_change_says_what_to_print(empty):
+    empty.write_now(lambda tx: schema.migrate(tx, "0004"))
+    with opened(file_of(empty)) as pos:
+        put_order(pos, revision=3, last_change="contents")
+        put_order(pos, "00000000-0000-4000-8000-000000000002", revision=3, last_change="status")
+        empty.write_now(schema.upgrade)
+        found = rows(pos, "SELECT contents_revision FROM delivery_orders ORDER BY last_change")
+    assert [row["contents_revision"] for row in found] == [3, 1]
+
+
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -360,7 +370,8 @@ def test_on_a_server_an_upgrade_keeps_what_a_till_may_read(kind, blank):
         blank.write_now(schema.upgrade)
         with blank.engine.connect() as tx:
             assert set(tx.exec_driver_sql(granted).scalars()) == set(views)
-            assert tx.exec_driver_sql("SELECT pos_total FROM delivery_open_orders").all() == []
+            added = "pos_total, contents_revision, needs_answer_since"
+            assert tx.exec_driver_sql(f"SELECT {added} FROM delivery_open_orders").all() == []
     finally:
         with blank.engine.begin() as tx:
             if kind == POSTGRESQL:

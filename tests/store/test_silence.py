@@ -22,7 +22,7 @@ from tests.store.samples import (
     rows,
 )
 
-from orderbridge.model import Change, EndedBy, LastChange
+from orderbridge.model import Change, Differs, EndedBy, LastChange
 from orderbridge.store import accounts, orders, silence
 from orderbridge.store.database import Database
 
@@ -131,8 +131,8 @@ def test_news_end_a_silence(news, kept, database, pos):
     assert order_row(pos)["silence_from"] == kept
 
 
-CHANGED = Change(True, True, False, False, None, LastChange.STATUS)
-SAME = Change(True, False, False, False, None, None)
+CHANGED = Change(True, True, Differs.NOTHING, False, None, LastChange.STATUS)
+SAME = Change(True, False, Differs.NOTHING, False, None, None)
 
 
 # ---- the end ---------------------------------------------------------------------------------------------------------

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from tests.store.samples import KEY, put_order
 from tests.store.samples import opened as file_opened
-from tests.web.asking import sent
+from tests.web.asking import rest_of, sent
 from tests.web.boards import CLOCK, Address, Shop, Tablet, answer_of, opened
 
 from orderbridge.store import devices
 from orderbridge.store.devices import ACT, LOOK, TRIES
-from orderbridge.web.board import door
+from orderbridge.web.board import door, routes
 from orderbridge.web.board.routes import FILES, PAGES
 
 ASKED = ("state", "menu", "technician", "customer", "stream")
@@ -47,6 +47,40 @@ async def test_the_name_in_an_absolute_address_or_none_opens_nothing(tablet: Tab
         "GET /board/state HTTP/1.1\r\nHost: localhost\r\nHost: x\r\n" + cookie,
     ]
     assert [answer_of(await sent(tablet.address, raw.encode())).status for raw in raws] == [400] * 4
+
+
+async def test_who_sends_no_host_is_no_browser_and_hears_how_we_are_and_nothing_else(tablet: Tablet):
+    """HTTP/1.0, as an old load balancer's probe speaks it; later versions must name one."""
+    for version, probes in (("1.0", {"/livez", "/readyz", "/metrics"}), ("1.1", set())):
+        asked = f"HTTP/{version}\r\nConnection: close\r\n\r\n"
+        raws = {path: f"GET {path} {asked}".encode() for path in EVERYWHERE}
+        answers = {path: answer_of(await sent(tablet.address, raw)) for path, raw in raws.items()}
+        assert {path for path, answer in answers.items() if answer.status != 400} == probes
+        assert all(header in answer.head for header in HEADERS for answer in answers.values())
+    empty = b"GET /livez HTTP/1.0\r\nHost:\r\n\r\n"
+    assert answer_of(await sent(tablet.address, empty)).status == 400
+
+
+@pytest.mark.parametrize(
+    "raw", [b"rubbish\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"\x16\x03\x01\r\n\r\n"]
+)
+async def test_what_is_no_http_is_told_so_with_the_headers_of_every_answer(raw: bytes, tablet: Tablet):
+    answer = answer_of(await sent(tablet.address, raw))
+    assert answer.status == 400
+    assert all(header in answer.head for header in HEADERS)
+
+
+async def test_rubbish_after_an_answer_ends_the_connection_without_a_word(
+    tablet: Tablet, caplog: pytest.LogCaptureFixture
+):
+    reader, writer = await asyncio.open_connection(*tablet.address)
+    writer.write(b"DELETE /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert b" 405 " in await reader.readuntil(b"\r\n")
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"rubbish\r\n")
+    assert b"HTTP" not in await rest_of(reader)
+    writer.close()
+    assert caplog.records == []
 
 
 async def test_a_name_counts_once_the_configuration_names_it(shop: Shop):
@@ -335,7 +369,28 @@ async def test_without_a_database_what_is_wrong_is_told_to_whom_it_was_told_befo
         assert (answer.status, [one["link"] for one in answer.data["problems"]]) == (503, ["database"])
         stranger = await Tablet(tablet.address, "x").get("/board/state")
         assert (stranger.status, stranger.data["problems"]) == (503, [])
+        assert answer.data["error"] == "no_database"
         for name in TOLD:
-            assert (await tablet.post(name, {"subjects": []})).status == 503
+            tapped = await tablet.post(name, {"subjects": []})
+            assert (tapped.status, tapped.data["error"]) == (503, "not_written")  # nobody tries that again by itself
         pos.execute(rename("elsewhere", "delivery_board_devices"))
     assert (await tablet.get("/board/state")).status == 200
+
+
+async def test_of_a_database_that_says_nothing_the_page_hears_before_it_gives_up(
+    shop: Shop, tablet: Tablet, monkeypatch
+):
+    monkeypatch.setattr(routes, "WITHIN_S", 0.05)
+    never = asyncio.Event()
+    monkeypatch.setattr(shop.database, "read", lambda *_, **__: never.wait())
+    answer = await tablet.get("/board/state")
+    assert (answer.status, answer.data["error"]) == (503, "no_database")
+
+
+async def test_a_page_that_is_open_learns_that_another_one_is_served(shop: Shop, monkeypatch):
+    pages = []
+    for content in (b"1", b"1", b"2"):
+        monkeypatch.setattr(routes, "_content", lambda _, content=content: content)
+        async with opened(shop) as address:
+            pages.append((await Tablet(address, shop.pair()).get("/board/state")).data["page"])
+    assert pages[0] == pages[1] != pages[2]

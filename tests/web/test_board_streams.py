@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from starlette.types import Message
 from tests.store.samples import opened as file_opened
 from tests.store.samples import put_action, put_order
 from tests.web.asking import asked, until
@@ -72,6 +73,32 @@ class Later(SystemClock):
         return super().now() + timedelta(minutes=30)
 
 
+async def test_what_comes_together_with_a_beat_is_told(shop: Shop, monkeypatch):
+    """An order that is stored as the ten seconds end: with a beat alone it would not ring before the next one."""
+    told = changes.Changes(shop.at_work, began=1)
+    listener = changes.Listener("x")
+    said: list[str] = []
+
+    async def send(message: Message) -> None:
+        said.append(message.get("body", b"").decode().partition("\n")[0])
+        listener.gone = len(said) > 3
+
+    async def both(*_: object, **__: object) -> None:
+        listener.news.set()
+
+    monkeypatch.setattr(stream.asyncio, "wait", both)
+    scope = {"state": {"connection": Server()}}
+    await stream.Stream(told, listener)(scope, asyncio.Event().wait, send)
+    assert said[1:4] == ["event: changed"] * 3
+
+
+class Server:
+    """Nothing that a stream asks of it matters here."""
+
+    def endure(self) -> None:
+        pass
+
+
 async def test_nothing_new_is_a_beat(tablet: Tablet, monkeypatch):
     monkeypatch.setattr(stream, "BEAT_S", 0.05)
     async with tablet.stream() as ear:
@@ -91,6 +118,26 @@ async def test_a_look_that_fails_is_not_the_last(shop: Shop, tablet: Tablet, mon
 
 async def broken(_: object) -> None:
     raise RuntimeError
+
+
+async def test_a_database_that_says_nothing_is_told_and_asked_once(shop: Shop, tablet: Tablet, monkeypatch):
+    monkeypatch.setattr(changes, "WITHIN_S", 0.05)
+    read, said, asked = shop.database.read, asyncio.Event(), []
+
+    async def silent(work: object, **options: object) -> object:
+        asked.append(work)
+        await said.wait()
+        return await read(work, **options)
+
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        monkeypatch.setattr(shop.database, "read", silent)
+        assert await ear.news() == "changed"
+        shop.problems = [Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)]
+        assert await ear.news() == "changed"  # what is known by itself is told meanwhile
+        assert len(asked) == 1
+        said.set()
+        assert await ear.news() == "changed"
 
 
 async def test_a_tablet_has_three_streams_and_all_have_thirty_two(shop: Shop, tablet: Tablet, monkeypatch):

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,9 +13,12 @@ from tests.store.samples import opened as file_opened
 from tests.web.asking import rest_of, until
 from tests.web.boards import CLOCK, Answer, Shop, Tablet, answer_of, web
 
+from orderbridge.cli import bundle
 from orderbridge.cli.check_files import check_certificate
 from orderbridge.cli.report import Report
 from orderbridge.config import Web
+from orderbridge.rules.page import problems
+from orderbridge.sandbox.provocations import Line
 from orderbridge.sandbox.tls import Certificates, make_certificates
 from orderbridge.store import devices
 from orderbridge.web.listening import Listening
@@ -61,6 +65,13 @@ async def test_encrypted_it_shows_customers_and_its_cookie_stays_encrypted(shop,
     assert shown.data["customer_name"] == "Ayşe"
 
 
+async def test_the_support_bundle_has_the_figures_of_an_encrypted_board(shop, listening):
+    """At an address that is no Host of the board's, and by whatever name the certificate has."""
+    served = shop.web.model_copy(update={"listen": f"0.0.0.0:{listening.addresses[0][1]}"})
+    context = SimpleNamespace(settings=SimpleNamespace(web=served))
+    assert "orderbridge_build_info" in await asyncio.to_thread(bundle._metrics, context)
+
+
 async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a_reload(
     made, listening, tmp_path: Path
 ):
@@ -76,9 +87,10 @@ async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a
             other.write_text(bad)
             listening.use(encrypted(other))
             await until(lambda number=number: told("web.certificate_refused") == number)
+            assert problems_of(listening) == [("certificate_refused", "warning")]
             assert (await asked(listening, made, "GET /livez")).text == "alive\n"
-        listening.use(encrypted(make_certificates(tmp_path / "x", expired=True).server_file))
-        await until(lambda: told("web.certificate_ends"))
+        listening.use(encrypted(make_certificates(tmp_path / "x", line=Line.EXPIRED).server_file))
+        await until(lambda: problems_of(listening) == [("certificate_ends", "severe")])
         with pytest.raises(ssl.SSLCertVerificationError):
             await asked(listening, made, "GET /livez")
         other.write_text(renewed)
@@ -87,6 +99,30 @@ async def test_a_bad_certificate_leaves_the_old_one_and_a_good_one_is_taken_at_a
             while not await works(listening, made):  # noqa: ASYNC110 - a thread reads it
                 await asyncio.sleep(0.01)
         assert not told("web.not_listening")
+        await until(lambda: problems_of(listening) == [])
+
+
+@pytest.mark.parametrize("bad", ["rubbish", None])
+async def test_a_certificate_that_cannot_be_used_at_the_start_is_told_as_that(bad, shop, tmp_path: Path):
+    """Whatever is wrong with it: also a file that cannot be read is no matter of the address."""
+    file = tmp_path / "board.pem"
+    if bad is not None:
+        file.write_text(bad)
+    listening = Listening(shop, encrypted(file))
+    task = asyncio.create_task(listening.run())
+    await until(lambda: problems_of(listening))
+    since = listening.page.since
+    assert problems_of(listening) == [("certificate_refused", "severe")]
+    file.write_text(make_certificates(tmp_path).server_file.read_text())
+    listening.use(encrypted(file))
+    await until(lambda: problems_of(listening) == [])
+    assert (since is not None, listening.page.since, len(listening.addresses)) == (True, None, 1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def problems_of(listening: Listening) -> list[tuple[str, str]]:
+    return [(one.code, one.severity) for one in problems(listening.page, CLOCK.now())]
 
 
 async def works(listening: Listening, made: Certificates) -> bool:
@@ -100,7 +136,9 @@ async def works(listening: Listening, made: Certificates) -> bool:
 def test_check_says_until_when_it_is_good(expired, level, tmp_path: Path):
     report = Report(machine=True)
     check_certificate(web(), report)
-    check_certificate(encrypted(make_certificates(tmp_path, expired=expired).server_file), report)
+    check_certificate(
+        encrypted(make_certificates(tmp_path, line=Line.EXPIRED if expired else Line.GOOD).server_file), report
+    )
     (tmp_path / "bad.pem").write_text("rubbish")
     check_certificate(encrypted(tmp_path / "bad.pem"), report)
     assert [one["level"] for one in report.findings] == [level, "failed"]

@@ -1,16 +1,19 @@
 """The daemon as it runs shows itself: over a reload, beside another daemon, in its last second, and what it has counted."""
 
 import asyncio
+import contextlib
 import json
 import os
 import random
 import re
 import signal
-from collections.abc import Callable
+import ssl
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from tests.test_daemon import (  # one name after another: they are fixtures
+    COMMAND,
     Till,
     certificates,
     configuration,
@@ -27,6 +30,7 @@ from tests.test_daemon import (  # one name after another: they are fixtures
 )
 from tests.web.asking import asked, rest_of
 
+from orderbridge import config
 from orderbridge import daemon as module
 from orderbridge.daemon import Daemon
 from orderbridge.model import Action, ActionState
@@ -35,7 +39,10 @@ from orderbridge.observe.metrics import Family, Metrics
 from orderbridge.rules.health import Code, Problem, Severity
 from orderbridge.rules.problems import NO_DATABASE
 from orderbridge.sandbox import Fault, Sandbox, World
+from orderbridge.sandbox.provocations import Line
 from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge.sandbox.tls import make_certificates
+from orderbridge.service import Service
 
 __all__ = ["certificates", "configuration", "sandbox", "till", "world"]
 
@@ -49,8 +56,9 @@ def free_address() -> Address:
     return f"127.{chosen.randint(1, 250)}.{chosen.randint(0, 250)}.{chosen.randint(2, 250)}", 8480
 
 
-def listening_at(configuration: Path, address: Address) -> Address:
-    text = re.sub('listen = ".*"', f'listen = "{address[0]}:{address[1]}"', configuration.read_text())
+def listening_at(configuration: Path, address: Address, *more: str) -> Address:
+    lines = [f'listen = "{address[0]}:{address[1]}"', *more]
+    text = re.sub('listen = ".*"', "\n".join(lines), configuration.read_text())
     configuration.write_text(text)
     return address
 
@@ -142,6 +150,62 @@ async def test_a_taken_address_stops_no_order(configuration: Path, till: Till, w
         await until(lambda: told(configuration, "web.not_listening"))
         assert await ended(daemon, signal.SIGTERM) == 0
     blocker.close()
+
+
+def open_problems(till: Till) -> list[tuple[str, str]]:
+    found = till.rows("SELECT code, severity FROM delivery_alarms ORDER BY code")
+    return [(row["code"], row["severity"]) for row in found]
+
+
+@contextlib.asynccontextmanager
+async def serving(configuration: Path) -> AsyncIterator[Service]:
+    """As a task: a process looks at what is wrong every 5 s."""
+    service = Service(config.load(configuration), lambda: config.load(configuration))
+    task = asyncio.create_task(service.run())
+    try:
+        yield service
+    finally:
+        service._end()
+        await task
+
+
+async def test_what_keeps_tablets_from_the_page_is_told_everywhere_until_it_is_over(
+    configuration: Path, till: Till, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A certificate that is not there, an address that is taken, a certificate that has ended: orders come in."""
+    monkeypatch.setattr(module, "HEALTH_S", 0.1)
+    pair = tmp_path / "board.pem"
+    names = f'board = "beside"\ncertificate = "{pair}"\ncertificate_key = "{pair}"'
+    address = listening_at(configuration, free_address(), names)
+
+    async def said(path: str) -> str:
+        heard = await asyncio.open_connection(*address, ssl=ssl._create_unverified_context())
+        heard[1].write(f"GET {path} HTTP/1.1\r\nHost: {address[0]}\r\nConnection: close\r\n\r\n".encode())
+        answer = await rest_of(heard[0])
+        heard[1].close()
+        return answer.decode()
+
+    blocker = await asyncio.start_server(lambda *_: None, *address)
+    async with serving(configuration) as service:
+        await until(lambda: till.has_tables() and open_problems(till) == [("certificate_refused", "severe")])
+        pair.write_text(make_certificates(tmp_path / "tls", line=Line.EXPIRED).server_file.read_text())
+        service._reload()
+        await until(lambda: open_problems(till) == [("page_not_served", "severe")])
+        blocker.close()
+        service._reload()
+        await until(lambda: open_problems(till) == [("certificate_ends", "severe")])
+        assert '"certificate_ends":1' in await said("/readyz")
+        assert 'code="certificate_ends"' in await said("/metrics")
+        status = await asyncio.create_subprocess_exec(
+            COMMAND, "--config", configuration, "status", "--json", stdout=asyncio.subprocess.PIPE
+        )
+        shown = json.loads((await status.communicate())[0])["problems"]
+        assert ("certificate_ends", "web", "severe") in [
+            (one["code"], one["subject"], one["severity"]) for one in shown
+        ]
+        pair.write_text(make_certificates(tmp_path / "tls").server_file.read_text())
+        service._reload()
+        await until(lambda: "certificate_ends" not in dict(open_problems(till)))
 
 
 async def test_clients_that_hang_do_not_hold_up_the_end(configuration: Path, world: World):

@@ -77,7 +77,7 @@ class Pos
     void ShowOpen()
     {
         foreach (var order in Rows("SELECT * FROM delivery_open_orders"
-            + " WHERE pos_reference LIKE 'A-%' ORDER BY received_utc"))
+            + " WHERE pos_reference LIKE 'A-%' ORDER BY received_utc, payment_key"))
         {
             Console.WriteLine("open {0}: {1}", order["pos_reference"], order["status"]);
             Show(order);
@@ -88,7 +88,7 @@ class Pos
     int TakeNew()
     {
         int taken = 0;
-        foreach (var order in Rows("SELECT * FROM delivery_new_orders ORDER BY received_utc"))
+        foreach (var order in Rows("SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key"))
         {
             var key = order["payment_key"];
             var reference = "A-" + order["order_number"];
@@ -166,9 +166,10 @@ class Pos
             + " WHERE pos_reference LIKE 'A-%' ORDER BY changed_utc"))
         {
             Console.WriteLine("changed {0}: {1} ({2})", order["pos_reference"], order["status"], order["last_change"]);
-            long behind = Convert.ToInt64(order["revision"]) - Convert.ToInt64(order["pos_revision"]);
-            if ((string)order["last_change"] == "contents" || behind > 1)
-                Show(order);
+            if (!(order["ended_utc"] is DBNull))  // what is over is never printed to be cooked
+                Console.WriteLine("  STOP: {0}", order["ended_by"]);
+            else if (Convert.ToInt64(order["contents_revision"]) > Convert.ToInt64(order["pos_revision"]))
+                Show(order);  // other items, notes or money than we have printed
             InTransaction(() => Write("UPDATE delivery_orders SET pos_revision = @1 WHERE payment_key = @2",
                 order["revision"], order["payment_key"]));
         }

@@ -71,7 +71,7 @@ public class Pos {
     /** An earlier run may have stopped before it had printed what it took over: show it again. */
     void showOpen() throws SQLException {
         for (Map<String, Object> order : rows(
-            "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc")) {
+            "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc, payment_key")) {
             System.out.println("open " + order.get("pos_reference") + ": " + order.get("status"));
             show(order);
         }
@@ -80,7 +80,7 @@ public class Pos {
     /** Take each new order over and ask for what becomes of it, in one transaction. Only then print it. */
     int takeNew() throws SQLException {
         int taken = 0;
-        for (Map<String, Object> order : rows("SELECT * FROM delivery_new_orders ORDER BY received_utc")) {
+        for (Map<String, Object> order : rows("SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key")) {
             Object key = order.get("payment_key");
             String reference = "A-" + order.get("order_number");
             boolean soldOut = !rows("SELECT 1 FROM delivery_order_items WHERE payment_key = ? AND food_id = ?",
@@ -156,9 +156,10 @@ public class Pos {
             "SELECT * FROM delivery_changed_orders WHERE pos_reference LIKE 'A-%' ORDER BY changed_utc")) {
             System.out.println("changed " + order.get("pos_reference") + ": " + order.get("status")
                 + " (" + order.get("last_change") + ")");
-            int behind = (Integer) order.get("revision") - (Integer) order.get("pos_revision");
-            if ("contents".equals(order.get("last_change")) || behind > 1) {
-                show(order);
+            if (order.get("ended_utc") != null) { // what is over is never printed to be cooked
+                System.out.println("  STOP: " + order.get("ended_by"));
+            } else if ((Integer) order.get("contents_revision") > (Integer) order.get("pos_revision")) {
+                show(order); // other items, notes or money than we have printed
             }
             inTransaction(() -> write("UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?",
                 order.get("revision"), order.get("payment_key")));

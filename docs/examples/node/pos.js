@@ -48,7 +48,7 @@ function look() {
 
 // An earlier run may have stopped before it had printed what it took over: show it again.
 function showOpen() {
-  const ours = "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc";
+  const ours = "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc, payment_key";
   for (const order of db.prepare(ours).all()) {
     console.log(`open ${order.pos_reference}: ${order.status}`);
     show(order);
@@ -62,7 +62,7 @@ function takeNew() {
     'UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ? AND pos_revision = 0'
   );
   let mine = 0;
-  for (const order of db.prepare('SELECT * FROM delivery_new_orders ORDER BY received_utc').all()) {
+  for (const order of db.prepare('SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key').all()) {
     const key = order.payment_key;
     const reference = `A-${order.order_number}`;
     const soldOut = holdsFood.get(key, foodId) !== undefined;
@@ -120,7 +120,8 @@ function showChanged() {
   const note = db.prepare('UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?');
   for (const order of db.prepare(ours).all()) {
     console.log(`changed ${order.pos_reference}: ${order.status} (${order.last_change})`);
-    if (order.last_change === 'contents' || order.revision > order.pos_revision + 1) show(order);
+    if (order.ended_utc) console.log(`  STOP: ${order.ended_by}`); // what is over is never printed to be cooked
+    else if (order.contents_revision > order.pos_revision) show(order); // other items, notes or money than we have printed
     immediate(() => note.run(order.revision, order.payment_key));
   }
 }

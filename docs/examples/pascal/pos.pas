@@ -186,7 +186,7 @@ var
   Reference: string;
 begin
   Result := 0;
-  Order := Opened('SELECT * FROM delivery_new_orders ORDER BY received_utc', []);
+  Order := Opened('SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key', []);
   try
     while not Order.EOF do
     begin
@@ -209,7 +209,7 @@ procedure ShowOpen;
 var
   Order: TSQLQuery;
 begin
-  Order := Opened('SELECT * FROM delivery_open_orders WHERE pos_reference LIKE ''A-%'' ORDER BY received_utc', []);
+  Order := Opened('SELECT * FROM delivery_open_orders WHERE pos_reference LIKE ''A-%'' ORDER BY received_utc, payment_key', []);
   try
     while not Order.EOF do
     begin
@@ -235,9 +235,10 @@ begin
       WriteLn('changed ', Order.FieldByName('pos_reference').AsString, ': ', Order.FieldByName('status').AsString,
         ' (', Order.FieldByName('last_change').AsString, ')');
       Revision := Order.FieldByName('revision').AsInteger;
-      if (Order.FieldByName('last_change').AsString = 'contents') or
-        (Revision > Order.FieldByName('pos_revision').AsInteger + 1) then
-        Show(Order);
+      if not Order.FieldByName('ended_utc').IsNull then { what is over is never printed to be cooked }
+        WriteLn('  STOP: ', Order.FieldByName('ended_by').AsString)
+      else if Order.FieldByName('contents_revision').AsInteger > Order.FieldByName('pos_revision').AsInteger then
+        Show(Order); { other items, notes or money than we have printed }
       { One statement is a transaction of its own, and waits for its turn. }
       Run('UPDATE delivery_orders SET pos_revision = :r WHERE payment_key = :k',
         [Revision, Order.FieldByName('payment_key').AsString]);

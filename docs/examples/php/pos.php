@@ -40,7 +40,7 @@ while (true) {
 // An earlier run may have stopped before it had printed what it took over: show it again.
 function show_open(PDO $db): void
 {
-    $ours = "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc";
+    $ours = "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc, payment_key";
     foreach ($db->query($ours)->fetchAll() as $order) {
         echo "open {$order['pos_reference']}: {$order['status']}\n";
         show($db, $order);
@@ -55,7 +55,7 @@ function take_new(PDO $db, array &$waiting, int $foodId): int
         'UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ? AND pos_revision = 0'
     );
     $taken = 0;
-    foreach ($db->query('SELECT * FROM delivery_new_orders ORDER BY received_utc')->fetchAll() as $order) {
+    foreach ($db->query('SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key')->fetchAll() as $order) {
         $key = $order['payment_key'];
         $reference = 'A-' . $order['order_number'];
         $holdsFood->execute([$key, $foodId]);
@@ -137,8 +137,10 @@ function show_changed(PDO $db): void
     $note = $db->prepare('UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?');
     foreach ($db->query($ours)->fetchAll() as $order) {
         echo "changed {$order['pos_reference']}: {$order['status']} ({$order['last_change']})\n";
-        if ($order['last_change'] === 'contents' || $order['revision'] > $order['pos_revision'] + 1) {
-            show($db, $order);
+        if ($order['ended_utc'] !== null) { // what is over is never printed to be cooked
+            echo "  STOP: {$order['ended_by']}\n";
+        } elseif ($order['contents_revision'] > $order['pos_revision']) {
+            show($db, $order); // other items, notes or money than we have printed
         }
         immediate($db, fn () => $note->execute([$order['revision'], $order['payment_key']]));
     }

@@ -47,7 +47,7 @@ def main() -> None:
 def show_open(db: sqlite3.Connection) -> None:
     """An earlier run may have stopped before it had printed what it took over: show it again."""
     for order in db.execute(
-        "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc"
+        "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc, payment_key"
     ).fetchall():
         print(f"open {order['pos_reference']}: {order['status']}")
         show(db, order)
@@ -56,7 +56,7 @@ def show_open(db: sqlite3.Connection) -> None:
 def take_new(db: sqlite3.Connection, waiting: set[int], food_id: int) -> int:
     """Take each new order over and ask for what becomes of it, in one transaction. Only then print it."""
     taken = 0
-    for order in db.execute("SELECT * FROM delivery_new_orders ORDER BY received_utc").fetchall():
+    for order in db.execute("SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key").fetchall():
         key, reference = order["payment_key"], f"A-{order['order_number']}"
         sold_out = db.execute(
             "SELECT 1 FROM delivery_order_items WHERE payment_key = ? AND food_id = ?", (key, food_id)
@@ -127,7 +127,9 @@ def show_changed(db: sqlite3.Connection) -> None:
         "SELECT * FROM delivery_changed_orders WHERE pos_reference LIKE 'A-%' ORDER BY changed_utc"
     ).fetchall():
         print(f"changed {order['pos_reference']}: {order['status']} ({order['last_change']})")
-        if order["last_change"] == "contents" or order["revision"] > order["pos_revision"] + 1:
+        if order["ended_utc"]:  # what is over is never printed to be cooked
+            print(f"  STOP: {order['ended_by']}")
+        elif order["contents_revision"] > order["pos_revision"]:  # other items, notes or money than we have printed
             show(db, order)
         db.execute("BEGIN IMMEDIATE")
         db.execute(

@@ -9,13 +9,12 @@ import click
 
 from orderbridge.actions import ACTIONS, Subject
 from orderbridge.cli.common import Context, as_json, show_json, show_rows
-from orderbridge.model import Action, ActionState
+from orderbridge.model import UNFINISHED, Action
 from orderbridge.texts import say
 
 pass_context = click.make_pass_decorator(Context)
 
 WAIT_STEP_S = 0.1
-FINAL = frozenset(ActionState) - {ActionState.PENDING, ActionState.SENDING}
 
 
 def _waiting(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +36,7 @@ def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **val
         raise click.UsageError(say("outbox.row_refused", error=error.orig)) from error
     row = _row(context, row_id)
     for _ in range(round(timeout / WAIT_STEP_S) if wait else 0):
-        if row["state"] in FINAL:
+        if row["state"] not in UNFINISHED:
             break
         time.sleep(WAIT_STEP_S)
         row = _row(context, row_id)
@@ -47,7 +46,7 @@ def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **val
         click.echo(f"{row['id']} {row['action']}: {row['state']}")
         if row["error_text"]:
             click.echo(f"{row['error_code']}: {row['error_text']}", err=True)
-    if wait and row["state"] not in FINAL and not row["error_code"]:
+    if wait and row["state"] in UNFINISHED and not row["error_code"]:
         running = say("command.is_it_running")
         click.echo(say("outbox.no_verdict", seconds=f"{timeout:g}", running=running), err=True)
     if wait:

@@ -41,8 +41,7 @@ def _address(context: Context) -> str:
     web = context.settings.web
     port = web.listen.rpartition(":")[2]
     host = web.hosts[0] if web.hosts else web.listen.rpartition(":")[0]
-    scheme = "http" if web.certificate is None else "https"
-    return f"{scheme}://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{port}/"
+    return f"{web.scheme}://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{port}/"
 
 
 @board.command("devices")

@@ -91,16 +91,17 @@ def check_certificate(wanted: Web, report: Report) -> None:
     """Whether the board's own certificate and its key belong together, and for how long it is good."""
     if wanted.certificate is None:
         return
+    from orderbridge.rules.page import SOON
     from orderbridge.web import tls
 
     try:
         tls.context(wanted)
     except OSError as error:
-        report.bad("web", f"{wanted.certificate}: {error.strerror or error}", say("web.certificate_refused"))
+        report.bad("web", f"{wanted.certificate}: {error.strerror or error}", say("health.certificate_refused.remedy"))
         return
     end = tls.ends(wanted)
     said = "" if end is None else say("check.board_certificate", file=wanted.certificate, end=end)
-    if end is not None and end - SystemClock().now() < tls.SOON:
-        report.look("web", said, say("web.certificate_ends"))
+    if end is not None and end - SystemClock().now() < SOON:
+        report.look("web", said, say("health.certificate_ends.remedy"))
     else:
         report.good("web", said)

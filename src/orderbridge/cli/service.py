@@ -3,13 +3,16 @@
 import asyncio
 import errno
 from pathlib import Path
+from typing import Any
 
 import click
 
 from orderbridge.cli.common import Context
-from orderbridge.texts import say
+from orderbridge.texts import say, spoken
 
 pass_context = click.make_pass_decorator(Context)
+
+SHORT = {"cooldown": "cooldown_seconds"}  # an option's name that is not its switch's
 
 
 @click.command()
@@ -82,47 +85,51 @@ def demo(order_count: int, database: Path) -> None:
     show_default=True,
     help="Where the CA and the server's key are kept.",
 )
-@click.option("--cooldown", default=30.0, show_default=True, help="Seconds between two get-current calls.")
+@click.option("--cooldown", type=float, show_default="30", help="Seconds between two get-current calls.")
 @click.option(
     "--cooldown-scope",
-    type=click.Choice(["credential", "application", "address"]),
-    default="credential",
-    show_default=True,
+    type=click.Choice(["credential", "application", "address", "restaurant"]),
+    show_default="credential",
     help="Who shares a cooldown: the interface leaves it open.",
 )
-@click.option("--token-seconds", default=86400.0, show_default=True, help="Validity of an access token.")
-@click.option("--orders-per-minute", default=2.0, show_default=True, help="Orders placed by itself; 0: none.")
+@click.option("--token-seconds", type=float, show_default="86400", help="Validity of an access token.")
+@click.option("--orders-per-minute", type=float, show_default="2", help="Orders placed by itself; 0: none.")
 @click.option("--max-orders", type=int, help="Stop placing by itself after so many.")
 @click.option("--seed", default=1, show_default=True, help="The same seed places the same orders.")
+@click.option("--preset", "presets", multiple=True, help="Switches that belong together, by name; may be repeated.")
+@click.option(
+    "--set", "settings", multiple=True, help="A switch: NAME=VALUE; may be repeated. docs/sandbox.md has all."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing of what happens.")
 def sandbox(
     listen: str,
     names: tuple[str, ...],
     directory: Path,
-    cooldown: float,
-    cooldown_scope: str,
-    token_seconds: float,
-    orders_per_minute: float,
-    max_orders: int | None,
     seed: int,
+    presets: tuple[str, ...],
+    settings: tuple[str, ...],
+    quiet: bool,
+    **given: Any,
 ) -> None:
     """The marketplace's service, played on this machine: for an integration without credentials."""
     from orderbridge.sandbox import Options, World, serve
-    from orderbridge.sandbox.options import CooldownScope
+    from orderbridge.sandbox.options import BadOption, settings_from
+    from orderbridge.sandbox.presets import settings_of
     from orderbridge.sandbox.server import CannotListen
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
         raise click.UsageError(say("sandbox.listen"))
-    options = Options(
-        cooldown_seconds=cooldown,
-        cooldown_scope=CooldownScope(cooldown_scope),
-        token_seconds=token_seconds,
-        orders_per_minute=orders_per_minute,
-        max_orders=max_orders,
-    )
+    # What is said last goes before what was said first.
+    begin = {"orders_per_minute": 2.0, "orders_where": "logged_in", "language": spoken()}
+    named = {SHORT.get(name, name): value for name, value in given.items() if value is not None}
+    try:
+        options = Options().changed(begin | settings_of(presets) | named | settings_from(settings))
+    except BadOption as error:
+        raise click.UsageError(str(error)) from error
     world, host = World.default(seed=seed, options=options), host.strip("[]")
     try:
-        serve(world, directory=directory, host=host, port=int(port), names=names, over=say("sandbox.over"))
+        serve(world, directory=directory, host=host, port=int(port), names=names, quiet=quiet, over=say("sandbox.over"))
     except CannotListen as error:
         is_taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
         raise click.ClickException(say("sandbox.taken", address=listen) if is_taken else str(error)) from error

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from orderbridge.model import BOARD_REFERENCE, UNFINISHED
 from orderbridge.texts import SENTENCES, say
 
 Entry = dict[str, Any]  # at_utc, what (a stable word), text
-
-_WAITS = frozenset({"pending", "sending"})
 
 
 def entries(story: dict[str, Any]) -> list[Entry]:
@@ -72,13 +71,13 @@ def waits_for(story: dict[str, Any]) -> list[str]:
 
 
 def _waits(story: dict[str, Any]) -> Iterator[str]:
-    order, unfinished = story["order"], [row for row in story["actions"] if row["state"] in _WAITS]
+    order, unfinished = story["order"], [row for row in story["actions"] if row["state"] in UNFINISHED]
     is_open = order["ended_utc"] is None
     if order["acknowledged_utc"] is None or order["acknowledged_status_id"] != order["service_status_id"]:
         yield say("story.wait_acknowledge")
     if order["pos_revision"] == 0 and is_open:
         yield say("story.wait_take_over")
-    elif 0 < order["pos_revision"] < order["revision"]:
+    elif 0 < order["pos_revision"] < order["revision"] and order["pos_reference"] != BOARD_REFERENCE:
         yield say("story.wait_read", revision=order["revision"], change=order["last_change"])
     for row in unfinished:
         said = row["error_text"] or ""

@@ -253,7 +253,8 @@ class Account(_Table):
 class Web(_Table):
     """What is served over HTTP: /livez, /readyz and /metrics; the board where it is on. `listen` empty: nothing.
 
-    `hosts`: by which names, and on the board by which addresses, it is asked for.
+    `hosts`: by which names, and on the board by which addresses, it is asked for. Whether the certificate's files can be
+    used shows where it is: without the page orders go on.
     """
 
     listen: str = "127.0.0.1:8480"
@@ -268,6 +269,11 @@ class Web(_Table):
         """Whether nobody but this machine can reach it."""
         return is_loopback(f"http://{self.listen}")
 
+    @property
+    def scheme(self) -> str:
+        """How its address begins."""
+        return "http" if self.certificate is None else "https"
+
     @field_validator("listen")
     @classmethod
     def _check_listen(cls, value: str) -> str:
@@ -280,16 +286,6 @@ class Web(_Table):
             if not is_host(name):
                 raise ValueError(say("config.host_name", value=repr(name)))
         return tuple(plain_host(name) for name in value)
-
-    @field_validator("certificate", "certificate_key")
-    @classmethod
-    def _check_readable(cls, value: Path | None) -> Path | None:
-        if value is not None:
-            try:
-                value.open("rb").close()
-            except OSError as error:
-                raise ValueError(say("config.certificate", file=value, reason=error.strerror)) from None
-        return value
 
     @model_validator(mode="after")
     def _check_board(self) -> Self:

@@ -1,15 +1,16 @@
 """What only the daemon at work can know of what is wrong: its database, its clock, its logins. rules.health does the rest.
 
 Whoever finds out says so here (`begin`, `end`), or is asked at each look: the database's trouble, the service's Date,
-tokens that died young.
+tokens that died young, the page that is served.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from orderbridge.clock import Clock
+from orderbridge.rules import page
 from orderbridge.rules.problems import Code, Problem, severity_of
 from orderbridge.store.database import Database
 from orderbridge.store.trouble import Kind
@@ -47,6 +48,7 @@ class DaemonProblems:
         self._offsets: list[float] = []  # seconds by which our clock is ahead: the last two that were measured
         self._dated = float("-inf")
         self._service: tuple[datetime, float] | None = None  # its clock, and ours that nobody sets
+        self.page: Callable[[], page.Page] = page.Page  # what is served stands beside the daemon, and outlives it
         self.is_held = False  # by another program, so that the last look at health could not even read
 
     def begin(
@@ -97,9 +99,9 @@ class DaemonProblems:
 
     def problems(self) -> tuple[Problem, ...]:
         """All of it now."""
-        asked = [*self._of_database(), *self._of_clock(), *self._of_logins()]
         now = self._clock.now()
-        self._since = {one.key: self._since.get(one.key, now) for one in asked}
+        asked = [*self._of_database(), *self._of_clock(), *self._of_logins(), *page.problems(self.page(), now)]
+        self._since = {one.key: one.since or self._since.get(one.key, now) for one in asked}
         found = (replace(one, since=self._since[one.key]) for one in asked)
         return (*self._said.values(), *(one for one in found if self._counts(one, now)))
 

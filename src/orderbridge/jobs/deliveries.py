@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
-from orderbridge.marketplace.schema import tells_more
-from orderbridge.model import Action, Order, Stored
+from orderbridge.marketplace.schema import differs
+from orderbridge.model import AUTO_MARK, Action, Differs, Order, Stored
 from orderbridge.rules import intake as rules
 from orderbridge.rules import lifecycle
 from orderbridge.store import actions, locks, orders, quarantine
@@ -42,7 +42,7 @@ class Deliveries:
             if minutes is not None:
                 actions.add_once(
                     connection,
-                    f"auto:{order.payment_key}",
+                    f"{AUTO_MARK}{order.payment_key}",
                     action=Action.ACCEPT,
                     payment_key=order.payment_key,
                     preparing_time=minutes,
@@ -73,7 +73,7 @@ class Deliveries:
             change = lifecycle.merge(
                 stored,
                 order.status_id,
-                contents_changed=tells_more(order, before.get(order.payment_key), payment_codes=codes),
+                differs=differs(order, before.get(order.payment_key), payment_codes=codes),
                 status_counts=order.payment_key in held,
             )
             arrival = lifecycle.arrival(order, self._needs_payment_id)
@@ -87,7 +87,7 @@ class Deliveries:
             change = lifecycle.merge(
                 stored,
                 order.status_id,
-                contents_changed=not lifecycle.is_outdated(stored),  # that there is more is told once
+                differs=Differs.NOTHING if lifecycle.is_outdated(stored) else Differs.DETAILS,  # told once
                 status_counts=order.payment_key in held,
             )
             arrival = lifecycle.arrival(order, self._needs_payment_id)

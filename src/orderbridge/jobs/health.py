@@ -17,6 +17,7 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import FileLost
 from orderbridge.jobs.daemon_problems import OF_TROUBLE, DaemonProblems, Login
+from orderbridge.jobs.lamps import Lamps
 from orderbridge.jobs.problem_table import LOST, ProblemTable, of_the_daemon
 from orderbridge.model import ActionState
 from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, Kind, alike
@@ -39,7 +40,7 @@ from orderbridge.store import health, problems
 from orderbridge.store.database import Database, database_disk
 from orderbridge.store.failures import is_busy
 from orderbridge.store.trouble import Kind as Trouble
-from orderbridge.texts import problem_text, say
+from orderbridge.texts import problem_text
 
 if TYPE_CHECKING:
     from orderbridge.jobs.alarms import Alarms
@@ -105,6 +106,7 @@ def thresholds(settings: config.Settings) -> Thresholds:
         unanswered=minutes(alarms.unanswered_minutes),
         not_taken_over=minutes(alarms.not_taken_over_minutes),
         cancellation_unseen=minutes(alarms.cancellation_unseen_minutes),
+        by_board=settings.web.board == "till",
     )
 
 
@@ -121,7 +123,9 @@ def _facts(
     return Facts(
         accounts=tuple(Polling(name, *rows.get(fingerprint, ())) for fingerprint, name in names.items()),
         received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)),
-        not_taken_over=Pile() if late is None else Pile(*health.not_taken_over(connection, now - late)),
+        not_taken_over=Pile()
+        if late is None
+        else Pile(*health.not_taken_over(connection, now - late, answered=limits.by_board)),
         unseen_cancellations=()
         if unseen is None
         else tuple(health.unseen_cancellations(connection, now - unseen, now)),
@@ -156,20 +160,6 @@ def described(problem: Problem, language: str) -> dict[str, Any]:
     """A problem as `status --json` shows it."""
     cause, remedy = problem_text(problem.code, language, **problem.facts)
     return {field.name: getattr(problem, field.name) for field in fields(problem)} | {"cause": cause, "remedy": remedy}
-
-
-def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: str) -> str:
-    """All of it in one line, the worst by name: what `systemctl status` shows."""
-    if not found:
-        return say("status.green", language, count=accounts)
-    first = found[0]
-    light = say("status.red" if first.severity == Severity.SEVERE else "status.yellow", language)
-    since = "" if first.since is None else say("status.since", language, time=first.since.astimezone(zone))
-    cause, _ = problem_text(first.code, language, **first.facts)
-    subject = f"{first.subject}: " if first.subject else ""
-    more = f"+{len(found) - 1}" if len(found) > 1 else ""
-    beside = ", ".join(filter(None, (since, more)))
-    return f"{light}: {subject}{cause}{f' ({beside})' if beside else ''}"
 
 
 class Watch:
@@ -222,6 +212,7 @@ class Checkup:
     ) -> None:
         self.known = DaemonProblems(database, clock, logins)
         self.table = ProblemTable(database, clock, settings.language)
+        self._lamps = Lamps(database, clock, settings.language, (account.name for account in settings.accounts))
         self.alarms = _alarms(settings)
         if self.alarms is not None:
             self.alarms.on_told = self._note_soon
@@ -258,6 +249,8 @@ class Checkup:
         visible = [one for one in found if one.behind is None]
         await self._tell(found)
         self._seen = visible
+        with contextlib.suppress(DBAPIError, FileLost):  # the next look tries again
+            await self._lamps.show(found)  # before the sign of life: what a dead daemon showed is no longer so
         await self._note_told()
         return visible
 

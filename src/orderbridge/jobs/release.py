@@ -12,7 +12,7 @@ from enum import StrEnum
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.marketplace.schema import read_order, read_stored, tells_more
+from orderbridge.marketplace.schema import differs, read_order, read_stored
 from orderbridge.model import Order
 from orderbridge.rules import lifecycle
 from orderbridge.store import locks, orders, quarantine, reference
@@ -87,7 +87,7 @@ def _write(
     if orders.with_unresolved_rows(connection, [order.payment_key]):
         return Outcome.WAITS
     payload = orders.payloads(connection, [order.payment_key])[order.payment_key]
-    news = tells_more(order, payload, payment_codes=codes)
-    change = lifecycle.merge(stored, order.status_id, contents_changed=news, status_counts=True)
+    news = differs(order, payload, payment_codes=codes)
+    change = lifecycle.merge(stored, order.status_id, differs=news, status_counts=True)
     orders.update_delivered(connection, stored, lifecycle.arrival(order, needs_payment_id), change, now)
     return Outcome.TAKEN_IN

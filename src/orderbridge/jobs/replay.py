@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
-from orderbridge.marketplace.schema import read_order, read_raw, tells_more
+from orderbridge.marketplace.schema import differs, read_order, read_raw
 from orderbridge.model import Arrival, Document, EndedBy, Order, Stored
 from orderbridge.rules import intake, lifecycle
 from orderbridge.rules import replay as rules
@@ -148,8 +148,8 @@ class Replay:
 
     def _update(self, connection: Connection, order: Order, stored: Stored) -> None:
         before = orders.payloads(connection, [order.payment_key])[order.payment_key]
-        news = tells_more(order, before, payment_codes=self._codes)
-        change = lifecycle.merge(stored, order.status_id, contents_changed=news, status_counts=True)
+        news = differs(order, before, payment_codes=self._codes)
+        change = lifecycle.merge(stored, order.status_id, differs=news, status_counts=True)
         arrival = lifecycle.arrival(order, self._needs_payment_id)
         orders.update_delivered(connection, stored, arrival, change, self._now)
         self._tell(connection, arrival)

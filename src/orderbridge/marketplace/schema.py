@@ -6,6 +6,7 @@ code (the table is in fields.py). Only what is no object, or has no usable payme
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from orderbridge.document import Facts, Field, Item, Kind, Option, fields_of
@@ -16,13 +17,14 @@ from orderbridge.marketplace.payment import amount_due, payment_code
 from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_members, utf8
 from orderbridge.marketplace.seen import Seen
 from orderbridge.marketplace.sums import mismatches
-from orderbridge.model import Document, Order
+from orderbridge.model import Differs, Document, Order
 from orderbridge.texts import say
 
 _BEGINNING = 1024  # bytes of a body that tell whether it begins an object
 _COUNTED = {"foods", "foods.option_groups", "foods.option_groups.options"}
 _STATUS_ID_LIMIT = 2**31  # what a database's INTEGER holds; no service means more
 _SEEN = Seen()
+_printed = attrgetter("items", "note", *(one.column for one in fields_of(Facts) if one.kind == Kind.MONEY))
 
 
 def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]:
@@ -60,15 +62,18 @@ def read_raw(raw: bytes) -> Document:
     return _document(raw, value)
 
 
-def tells_more(order: Order, payload: str | None, *, payment_codes: Mapping[str, str]) -> bool:
-    """Whether a till sees another order than in the stored document, which is read as the new one was.
+def differs(order: Order, payload: str | None, *, payment_codes: Mapping[str, str]) -> Differs:
+    """In what a till sees another order than in the stored document, which is read as the new one was.
 
     `payload`: None when retention has blanked it.
     """
     before = None if payload is None else read_stored(payload)
     if before is None or before.reason is not None:
-        return True
-    return read_order(before, payment_codes=payment_codes).facts != order.facts
+        return Differs.PRINT
+    facts = read_order(before, payment_codes=payment_codes).facts
+    if facts == order.facts:
+        return Differs.NOTHING
+    return Differs.DETAILS if _printed(facts) == _printed(order.facts) else Differs.PRINT
 
 
 def _malformed_list(detail: str, http_status: int) -> UnknownOutcome:

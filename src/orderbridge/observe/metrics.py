@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from orderbridge.model import Action, ActionState, Outcome
+from orderbridge.model import UNFINISHED, Action, ActionState, Outcome
 
 Labels = tuple[str, ...]
 
@@ -24,7 +24,7 @@ NOT_TAKEN_IN = "not_taken_in"  # it came, and the database, or a fault of ours, 
 POLL_RESULTS = (*(one.value for one in Outcome), PART, NOT_TAKEN_IN)
 DELIVERIES = ("new", "changed", "unchanged", "withheld", "foreign", "quarantined", "not_stored")
 ACKNOWLEDGEMENTS = ("acknowledged", "dropped")
-VERDICTS = tuple(one.value for one in ActionState if one not in {ActionState.PENDING, ActionState.SENDING})
+VERDICTS = tuple(one.value for one in ActionState if one not in UNFINISHED)
 UNREADABLE = "unreadable"  # in place of an action that is none
 ACTIONS = (*(one.value for one in Action), UNREADABLE)
 OPEN_ROWS = ("waiting", "unresolved")

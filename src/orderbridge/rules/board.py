@@ -18,15 +18,25 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Protocol
 
-from orderbridge.actions import ACTIONS
-from orderbridge.model import CONFIRMED, IN_DELIVERY, RECEIVED, Action, ActionState, LastChange
-from orderbridge.rules.lifecycle import NEEDS_PAYMENT
-from orderbridge.rules.problems import CUT_OFF, NO_DATABASE, Code
+from orderbridge.actions import ANSWERS
+from orderbridge.model import (
+    ANSWERED,
+    BOARD_MARK,
+    CONFIRMED,
+    IN_DELIVERY,
+    RECEIVED,
+    UNFINISHED,
+    Action,
+    ActionState,
+    LastChange,
+)
+from orderbridge.rules.lifecycle import NEEDS_PAYMENT, may_send
+from orderbridge.rules.problems import CUT_OFF, NO_DATABASE, Code, Problem
 
 LONGEST_REQUEST = 64
-UNFINISHED = frozenset({ActionState.PENDING, ActionState.SENDING})
-ANSWERED = UNFINISHED | {ActionState.DONE}
-OWN_COURIER = "restaurant"
+NOTICED = timedelta(seconds=60)  # an order is so late that its customer's time counts: more than a poll and its answer
+BELIEVED = timedelta(hours=2)  # a time before that is another time zone's, or of an order that was thought over
+FAILED = frozenset({ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED})
 TILL, BESIDE = "till", "beside"
 
 
@@ -47,6 +57,15 @@ class Money(StrEnum):
     ASK = "ask"
 
 
+class Answer(StrEnum):
+    """How it stands with the answer that a customer waits for."""
+
+    NEEDED = "needed"
+    SENDING = "sending"
+    FAILED = "failed"
+    AT_TILL = "at_till"  # which has taken the order over
+
+
 class Asked(Protocol):
     """An outbox row."""
 
@@ -56,6 +75,7 @@ class Asked(Protocol):
     preparing_time: int | None
     finished_utc: datetime | None
     request_id: str
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +85,7 @@ class Seen:
     key: str
     status_id: int | None
     status: str
+    service_status_id: int | None
     courier_type: str | None
     revision: int
     pos_revision: int
@@ -76,7 +97,8 @@ class Seen:
 
 # Where the chain from the tablet to the orders is broken.
 LINKS: dict[str, Collection[Code]] = {
-    "database": NO_DATABASE | {Code.NOT_DURABLE, Code.DATABASE_RESTORED},
+    "database": NO_DATABASE
+    | {Code.NOT_DURABLE, Code.DATABASE_RESTORED, Code.NOT_STORED, Code.NOT_WRITTEN, Code.CONTENTS_OUTDATED},
     "daemon": {Code.NOT_POLLING, Code.NO_GOOD_POLL},
     "login": {Code.LOGIN_REFUSED},
     "internet": CUT_OFF - {Code.LOGIN_REFUSED, Code.NOT_POLLING},
@@ -84,10 +106,19 @@ LINKS: dict[str, Collection[Code]] = {
     "pos": {Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN},
 }
 
+# What comes next, the first of them that can be right: an order that no courier of ours carries is only completed.
+_STEPS: dict[int | None, tuple[Action, ...]] = {
+    RECEIVED: (Action.ACCEPT,),
+    CONFIRMED: (Action.ON_THE_WAY, Action.COMPLETE),
+    IN_DELIVERY: (Action.COMPLETE,),
+}
 
-def link_of(code: str) -> str | None:
-    """Which link of the chain a problem breaks; None: none of them."""
-    return next((link for link, codes in LINKS.items() if code in codes), None)
+
+def link_of(problem: Problem) -> str | None:
+    """Which link of the chain it breaks; None: none of them. Where the board is the till, no till has failed."""
+    if "by" in problem.facts:
+        return None
+    return next((link for link, codes in LINKS.items() if problem.code in codes), None)
 
 
 def tries(rows: Iterable[Asked], action: Action) -> int:
@@ -97,8 +128,8 @@ def tries(rows: Iterable[Asked], action: Action) -> int:
 
 def request_id(action: Action, subject: str, number: int) -> str:
     """The same for the same button."""
-    text = f"board:{action}:{subject}:{number}"
-    return text if len(text) <= LONGEST_REQUEST else f"board:{sha256(text.encode()).hexdigest()[:48]}"
+    text = f"{BOARD_MARK}{action}:{subject}:{number}"
+    return text if len(text) <= LONGEST_REQUEST else f"{BOARD_MARK}{sha256(text.encode()).hexdigest()[:48]}"
 
 
 def offered(order: Seen, rows: Collection[Asked]) -> list[Action]:
@@ -108,17 +139,40 @@ def offered(order: Seen, rows: Collection[Asked]) -> list[Action]:
     asked = {Action(row.action) for row in rows if row.state in UNFINISHED}
     if Action.CANCEL in asked or Action.COMPLETE in asked:
         return []
-    return [action for action in _usual(order) if not asked or action is Action.CANCEL]
+    steps = (Action.COMPLETE,) if order.status == NEEDS_PAYMENT else _STEPS.get(order.status_id, ())
+    usual = [one for one in steps if may_send(one, order) is None][:1]
+    cancel = [Action.CANCEL] if may_send(Action.CANCEL, order) is None else []
+    return cancel if asked else usual + cancel
 
 
-def _usual(order: Seen) -> tuple[Action, ...]:
-    if order.status_id == RECEIVED:
-        return Action.ACCEPT, Action.CANCEL
-    if order.status_id == CONFIRMED and order.courier_type == OWN_COURIER:
-        return Action.ON_THE_WAY, Action.CANCEL
-    if order.status_id in {CONFIRMED, IN_DELIVERY} or order.status == NEEDS_PAYMENT:
-        return Action.COMPLETE, Action.CANCEL
-    return (Action.CANCEL,)
+def may_be_handed(rows: Iterable[Asked]) -> bool:
+    """Whether a hand may put its card away: it was handed over, and the service took no completion of it.
+
+    None is described for pickup and for couriers of the service, which then stays open until it ends by silence.
+    """
+    return any(row.action == Action.COMPLETE and row.state in FAILED for row in rows)
+
+
+def handed_of(order: Seen) -> str:
+    """What is noted of an order that was handed over."""
+    return f"handed:{order.key}"
+
+
+def is_handed(order: Seen, rows: Iterable[Asked], silenced: Collection[str]) -> bool:
+    """Whether its card was put away. A cancellation shows all the same."""
+    return order.ended_by is None and handed_of(order) in silenced and may_be_handed(rows)
+
+
+def may_be_taken_back(row: Asked) -> bool:
+    """Whether nothing of it has left: what may have had its effect goes on."""
+    return row.state == ActionState.PENDING and row.attempts == 0
+
+
+def waits_since(received: datetime, ordered: datetime | None) -> datetime:
+    """Since when its customer waits. After an outage that is long before it came in; a strange time is not believed."""
+    if ordered is not None and NOTICED < received - ordered < BELIEVED:
+        return ordered
+    return received
 
 
 def newest(rows: Sequence[Asked]) -> Asked | None:
@@ -133,16 +187,28 @@ def rings(order: Seen, rows: Iterable[Asked], mode: str) -> bool:
         return False
     if order.status_id != RECEIVED:  # nobody is asked any more: beside a till that is the till's; else it must be seen
         return mode == TILL and order.pos_revision == 0
-    return not any(row.action in _ANSWERS and row.state in ANSWERED for row in rows)
+    return not any(row.action in ANSWERS and row.state in ANSWERED for row in rows)
+
+
+def answer(order: Seen, rows: Iterable[Asked], mode: str) -> Answer | None:
+    """What is to be said of it; None: nobody waits for one. A cancel that failed leaves all as it was."""
+    answers = [row for row in rows if row.action in ANSWERS]
+    if order.ended_by is not None or order.status_id != RECEIVED:
+        return None
+    if any(row.state in UNFINISHED for row in answers):
+        return Answer.SENDING
+    if any(row.state == ActionState.DONE for row in answers):
+        return None  # the status follows
+    accepts = [row for row in answers if row.action == Action.ACCEPT]
+    if accepts and accepts[-1].state in FAILED:
+        return Answer.FAILED
+    return Answer.AT_TILL if order.pos_revision > 0 and mode != TILL else Answer.NEEDED
 
 
 def is_changed(order: Seen, mode: str) -> bool:
     """Whether what is cooked is other than what was taken over here."""
     is_behind = 0 < order.pos_revision < order.revision
     return mode == TILL and order.ended_by is None and is_behind and order.last_change == LastChange.CONTENTS
-
-
-_ANSWERS = frozenset({action for action, kind in ACTIONS.items() if kind.answers_customer} | {Action.CANCEL})
 
 
 def stop_of(order: Seen) -> str:

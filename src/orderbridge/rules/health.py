@@ -16,13 +16,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from orderbridge.model import ActionState
+from orderbridge.model import UNFINISHED, ActionState
 from orderbridge.rules.problems import (
     BY_TIME_ALONE,
     CUT_OFF,
     NO_DATABASE,
     NO_LIST,
     OF_THE_DAEMON,
+    OF_THE_PAGE,
     WARNINGS,
     Code,
     Problem,
@@ -56,6 +57,7 @@ TLS = "tls_"  # all codes of it begin so
 FAILURES: Mapping[str, Code] = {
     "rate_limited": Code.COOLDOWN_TAKEN,
     "timeout": Code.LINE_TIMEOUT,  # the line takes the request, and nothing answers: no better than one that does not
+    "connection_lost": Code.UNREACHABLE,  # it was cut on the way: nobody answered with an error
 }
 _LINE = {*LINES.values(), Code.LINE_TLS}
 
@@ -87,6 +89,7 @@ class Thresholds:
     unanswered: timedelta | None
     not_taken_over: timedelta | None
     cancellation_unseen: timedelta | None
+    by_board: bool = False  # the board is the till
     not_acknowledged: timedelta = timedelta(minutes=5)
 
 
@@ -179,7 +182,8 @@ def _with_causes(found: list[Problem], refused: Collection[str]) -> list[Problem
     codes = {one.code for one in found}
     database = next((code for code in Code if code in NO_DATABASE & codes), None)
     polls = {one.subject: one for one in found if one.code in CUT_OFF or one.code in NO_LIST}
-    if not (database or polls or refused or {Code.NOT_DURABLE, Code.DATABASE_RESTORED} & codes):
+    page = next((one.code for one in found if one.code in OF_THE_PAGE and one.severity == Severity.SEVERE), None)
+    if not (database or polls or refused or page or {Code.NOT_DURABLE, Code.DATABASE_RESTORED} & codes):
         return found
     restored = next((one.since for one in found if one.code == Code.DATABASE_RESTORED), None)
     causes = [
@@ -188,6 +192,7 @@ def _with_causes(found: list[Problem], refused: Collection[str]) -> list[Problem
         or _of_order(one, refused)
         or _of_durability(one, codes)
         or _of_restore(one, restored)
+        or (page if one.code == Code.BOARD_UNHEARD else None)
         for one in found
     ]
     return [one if cause is None else replace(one, behind=cause) for one, cause in zip(found, causes, strict=True)]
@@ -230,12 +235,12 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
         yield Problem(Code.NOT_DURABLE, "", None, Severity.SEVERE, detail=facts.unsafe)
     yield from _accounts(facts, limits, now)
     if facts.not_taken_over.count and limits.not_taken_over is not None:
-        yield _piled(Code.NOT_TAKEN_OVER, facts.not_taken_over)
+        yield replace(_piled(Code.NOT_TAKEN_OVER, facts.not_taken_over), facts=_by(limits))
     yield from _unanswered(facts.received, limits, now)
     for name, count, since in facts.unacknowledged:
         yield Problem(Code.NOT_ACKNOWLEDGED, name, since, Severity.SEVERE, count, account=name)
     for payment_key, since in facts.unseen_cancellations:
-        yield Problem(Code.CANCELLATION_UNSEEN, payment_key, since, Severity.SEVERE)
+        yield Problem(Code.CANCELLATION_UNSEEN, payment_key, since, Severity.SEVERE, facts=_by(limits))
     for payment_key, since in dict([*facts.refused, *facts.outdated]).items():
         yield Problem(Code.CONTENTS_OUTDATED, payment_key, since, Severity.SEVERE)
     for row_id, since, account in facts.unknown_outcomes:
@@ -259,6 +264,11 @@ def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Probl
         yield Problem(Code.NOT_WRITTEN, "", None, Severity.SEVERE, not_written)
     for names in dict.fromkeys(account.in_turn_with for account in facts.accounts if account.in_turn_with):
         yield Problem(Code.COOLDOWN_SHARED, names, None, Severity.WARNING)
+
+
+def _by(limits: Thresholds) -> dict[str, str]:
+    """Who should have read it, where that is no till."""
+    return {"by": "board"} if limits.by_board else {}
 
 
 def _piled(code: Code, pile: Pile) -> Problem:
@@ -310,14 +320,14 @@ def _unanswered(received: Iterable[Received], limits: Thresholds, now: datetime)
             case ActionState.EXPIRED | ActionState.FAILED:
                 since = order.accept_ended_utc
                 yield Problem(Code.ACCEPT_FAILED, order.payment_key, since, Severity.SEVERE, account=order.account)
-            case ActionState.PENDING | ActionState.SENDING:
+            case _ if order.accept in UNFINISHED:
                 pass
             case _:
                 yield from _overdue(order, limits, now)
 
 
 def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Problem]:
-    told_already = not order.taken_over and limits.not_taken_over is not None
+    told_already = not order.taken_over and limits.not_taken_over is not None and not limits.by_board
     if limits.unanswered is None or told_already or not order.is_due:
         return
     steps = (*FIRST_STEPS, limits.unanswered, limits.unanswered + LAST_STEP)

@@ -31,6 +31,7 @@ Rules of this file:
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from orderbridge.actions import ACTIONS
 from orderbridge.model import (
@@ -44,6 +45,7 @@ from orderbridge.model import (
     Action,
     Arrival,
     Change,
+    Differs,
     Document,
     EndedBy,
     LastChange,
@@ -60,6 +62,7 @@ STATUS_NAMES = {
 }
 UNKNOWN_STATUS = "UNKNOWN"
 NEEDS_PAYMENT = "COMPLETE_NEEDS_PAYMENT"
+OWN_COURIER = "restaurant"
 
 ENDS = {COMPLETE_WITH_PAYMENT: EndedBy.COMPLETED, CANCELED: EndedBy.CANCELLED}
 
@@ -117,7 +120,7 @@ def is_outdated(stored: Stored) -> bool:
     return CONTENTS_OUTDATED in (stored.problem or "").split(",")
 
 
-def merge(stored: Stored, status_id: int | None, *, contents_changed: bool, status_counts: bool) -> Change:
+def merge(stored: Stored, status_id: int | None, *, differs: Differs, status_counts: bool) -> Change:
     """Decide what a delivery changes. `status_counts` is False while an action of ours makes its word doubtful."""
     status_changed = status_counts and status_id != stored.status_id
     reopened = status_counts and stored.ended_by is not None and status_id not in ENDS
@@ -125,17 +128,17 @@ def merge(stored: Stored, status_id: int | None, *, contents_changed: bool, stat
     return Change(
         status_counts=status_counts,
         status_changed=status_changed,
-        contents_changed=contents_changed,
+        differs=differs,
         reopened=reopened,
         ended_by=ended_by,
-        last_change=_last_change(stored, ended_by, moved=status_changed or reopened, contents=contents_changed),
+        last_change=_last_change(stored, ended_by, differs, moved=status_changed or reopened),
     )
 
 
-def _last_change(stored: Stored, ended_by: EndedBy | None, *, moved: bool, contents: bool) -> LastChange | None:
+def _last_change(stored: Stored, ended_by: EndedBy | None, differs: Differs, *, moved: bool) -> LastChange | None:
     if ended_by is not None and ended_by != stored.ended_by:
         return end_change(ended_by)
-    if contents:
+    if differs != Differs.NOTHING:
         return LastChange.CONTENTS  # also when the status moved: that is in its column, the lines must be read again
     return LastChange.STATUS if moved else None
 
@@ -157,7 +160,19 @@ class Already:
     """An action whose target the service itself has shown already; it is done unsent."""
 
 
-def may_send(action: Action, stored: Stored | None) -> Refusal | Already | None:
+class Shown(Protocol):
+    """What of an order decides whether an action can be right."""
+
+    @property
+    def service_status_id(self) -> int | None:
+        """See the head of this file."""
+
+    @property
+    def courier_type(self) -> str | None:
+        """Empty: the service does not say who carries it."""
+
+
+def may_send(action: Action, stored: Shown | None) -> Refusal | Already | None:
     """None when the service is to be asked. A stored status that merely does not fit is no reason to refuse."""
     if stored is None:
         return Refusal("order_unknown")
@@ -168,6 +183,6 @@ def may_send(action: Action, stored: Stored | None) -> Refusal | Already | None:
         return Refusal("order_completed")
     if stored.service_status_id == CANCELED:
         return Refusal("order_cancelled")
-    if kind.own_courier_only and stored.courier_type not in {None, "", "restaurant"}:
+    if kind.own_courier_only and stored.courier_type not in {None, "", OWN_COURIER}:
         return Refusal("courier_not_restaurant")
     return None

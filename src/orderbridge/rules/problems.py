@@ -52,6 +52,9 @@ class Code(StrEnum):
     OUTCOME_UNKNOWN = "outcome_unknown"
     QUARANTINED = "quarantined"
     BOARD_UNHEARD = "board_unheard"
+    PAGE_NOT_SERVED = "page_not_served"
+    CERTIFICATE_REFUSED = "certificate_refused"
+    CERTIFICATE_ENDS = "certificate_ends"
 
 
 BY_TIME_ALONE = {Code.NO_GOOD_POLL, Code.NOT_POLLING}  # what a daemon that has just started cannot know
@@ -87,15 +90,21 @@ NO_DATABASE = {
     Code.DATABASE_BUSY,
     Code.DATABASE_FAILING,
 }
+# What keeps tablets from the board, where it is severe: then nobody can hear it.
+OF_THE_PAGE = {Code.PAGE_NOT_SERVED, Code.CERTIFICATE_REFUSED, Code.CERTIFICATE_ENDS}
 # What only the daemon at work can know, and others read of it.
-OF_THE_DAEMON = NO_DATABASE | {
-    Code.DATABASE_SLOW,
-    Code.DATABASE_RESTORED,
-    Code.JOURNAL_NOT_WRITTEN,
-    Code.CLOCK_WRONG,
-    Code.CREDENTIALS_SHARED,
-    Code.BOARD_UNHEARD,
-}
+OF_THE_DAEMON = (
+    NO_DATABASE
+    | OF_THE_PAGE
+    | {
+        Code.DATABASE_SLOW,
+        Code.DATABASE_RESTORED,
+        Code.JOURNAL_NOT_WRITTEN,
+        Code.CLOCK_WRONG,
+        Code.CREDENTIALS_SHARED,
+        Code.BOARD_UNHEARD,
+    }
+)
 
 
 def severity_of(code: Code) -> Severity:

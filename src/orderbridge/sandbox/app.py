@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -12,13 +13,17 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import service, wire
-from .checks import Call, caller_of
+from .advice import advice_on, told
+from .bodies import TOO_LONG, read_body
+from .checks import UNKNOWN, Answer, Call, caller_of
+from .command import PREFIX
 from .control import control_routes
 from .faults import Fault, FaultKind, When
 from .replies import DROPPED, ConnectionDropped, reply_to, spoiled, substitute
 from .rules import ENDPOINTS, Operation
 from .state import CallRecord
 from .tls import LOCAL_NAMES
+from .trouble import latency_of, trouble_of
 from .world import World
 
 
@@ -44,7 +49,7 @@ def create_app(world: World, *, prefix: str = "", names: Collection[str] = LOCAL
     routes = [Route(prefix + path, endpoint.of(operation), methods=[method]) for operation, method, path in ENDPOINTS]
     app = SandboxApp(
         routes=[*routes, *control_routes(world, names)],
-        exception_handlers={HTTPException: _page},
+        exception_handlers={HTTPException: endpoint.page},
     )
     app.router.redirect_slashes = False
     return app
@@ -62,43 +67,68 @@ class Endpoint:
         """Return Starlette's endpoint for the operation."""
 
         async def endpoint(request: Request) -> ASGIApp:
-            call = await _read(operation, request)
+            call = await _read(operation, request, self._world.options.body_limit_bytes)
             account = caller_of(self._world, call)
             with self._world.lock:  # whoever reads the ledger finds a call with its answer, or not yet
-                record = self._world.record(operation, account, call.argument, _kept_body(call))
-                fault = self._world.faults.take(operation, account, call.argument)
-                if fault is None:
+                record = self._record(call, account)
+                script = self._world.faults.take(operation, account, call.argument)
+                fault = script or trouble_of(self._world, operation)
+                late = latency_of(self._world)
+                if fault is None and not late:
                     answer = service.perform(self._world, call, record)
-                    self._close(record, answer.status, answer.error)
+                    self._close(record, answer.status, answer)
                     return reply_to(answer)
-            record.fault = fault.kind
-            return await self._to_the_end(self._meet(fault, call, record))
+            record.fault = "" if fault is None else fault.kind
+            return await self._to_the_end(self._meet(fault, late, call, record))
 
         return endpoint
 
-    async def _meet(self, fault: Fault, call: Call, record: CallRecord) -> ASGIApp:
+    async def page(self, request: Request, error: Exception) -> Response:
+        """Answer an unknown path or method with a page, as the web server before a service does."""
+        status, text = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Error")
+        if not request.url.path.startswith(f"{PREFIX}/"):
+            call = _call(UNKNOWN, request)
+            with self._world.lock:
+                self._close(self._record(call, caller_of(self._world, call)), status, None)
+        headers = {"Connection": "close"} if status == TOO_LONG else None
+        return HTMLResponse(
+            f"<html><head><title>{status} {text}</title></head>\n<body><h1>{text}</h1></body></html>\n", status, headers
+        )
+
+    def _record(self, call: Call, account: str) -> CallRecord:
+        record = self._world.record(call.operation, account, call.argument, _kept_body(call))
+        record.method, record.path = call.method, call.path
+        record.advice = tuple(advice_on(self._world, call))
+        return record
+
+    async def _meet(self, fault: Fault | None, late: float, call: Call, record: CallRecord) -> ASGIApp:
+        if fault is None:
+            answer = service.perform(self._world, call, record)
+            await asyncio.sleep(late)
+            self._close(record, answer.status, answer)
+            return reply_to(answer)
         waits = fault.seconds > 0 and fault.kind is not FaultKind.DRIP  # a drip waits between its pieces
         if waits and fault.when is When.BEFORE:
             await self._world.faults.pause(fault)
-        answer = service.perform(self._world, call, record) if fault.has_effect else None
+        answered = service.perform(self._world, call, record) if fault.has_effect else None
         if waits and fault.when is When.AFTER:
             await self._world.faults.pause(fault)
-        if answer is None or fault.hides_answer:
-            self._close(record, fault.status if fault.kind is FaultKind.ANSWER else None, "")
+        if late:
+            await asyncio.sleep(late)
+        if answered is None or fault.hides_answer:
+            self._close(record, fault.status if fault.kind is FaultKind.ANSWER else None, None)
             return substitute(fault)
-        self._close(record, answer.status, answer.error)
-        return spoiled(fault, reply_to(answer))
+        self._close(record, answered.status, answered)
+        return spoiled(fault, reply_to(answered))
 
-    def _close(self, record: CallRecord, status: int | None, error: str) -> None:
+    def _close(self, record: CallRecord, status: int | None, answer: Answer | None) -> None:
         with self._world.lock:
-            record.http_status, record.error = status, error
-            record.answered_at = None if status is None else self._world.clock()
+            record.http_status = status
+            if answer is not None:
+                record.error, record.message = answer.error, answer.message
+            record.answered_at = None if status is None else self._world.now()
             self._world.lock.notify_all()
-        self._world.tell(
-            f"call.answered operation={record.operation} account={record.account or '-'} http={status or '-'}"
-            + (f" error={error!r}" if error else "")
-            + (f" fault={record.fault}" if record.fault else "")
-        )
+        self._world.tell(told(self._world, record))
 
     async def _to_the_end(self, work: Coroutine[Any, Any, ASGIApp]) -> ASGIApp:
         """Finish the work even if the client gives up meanwhile: a real service does not notice."""
@@ -108,26 +138,25 @@ class Endpoint:
         return await asyncio.shield(task)
 
 
-async def _read(operation: Operation, request: Request) -> Call:
-    body = await request.body()
+async def _read(operation: Operation, request: Request, limit: int) -> Call:
+    body = await read_body(request, limit)
     # "Headers: Content-Type: application/json": a body under another name is not read, its fields are missing.
-    is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+    call = _call(operation, request)
+    return replace(call, body=wire.decode(body) if call.is_json else None, has_body=bool(body))
+
+
+def _call(operation: str, request: Request) -> Call:
+    query = f"?{request.url.query}" if request.url.query else ""
     return Call(
         operation=operation,
         token=request.headers.get("access-token"),
         argument=request.path_params.get("id", request.query_params.get("status_id", "")),
-        body=wire.decode(body) if is_json else None,
         address=request.client.host if request.client else "",
+        method=request.method,
+        path=request.url.path + query,
+        is_json=request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json",
     )
 
 
 def _kept_body(call: Call) -> object:
-    return None if call.operation is Operation.LOGIN else call.body
-
-
-async def _page(request: Request, error: Exception) -> Response:
-    """Answer an unknown path or method with a page, as the web server before a service does."""
-    status, text = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Error")
-    return HTMLResponse(
-        f"<html><head><title>{status} {text}</title></head>\n<body><h1>{text}</h1></body></html>\n", status
-    )
+    return None if call.operation in (Operation.LOGIN, UNKNOWN) else call.body

@@ -1,21 +1,27 @@
 """What a call is, what an answer is, and the checks that stand between them."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from . import rules
-from .options import CooldownScope, Disallowed, TokenMessage
+from .options import Check, Completable, CooldownScope, Disallowed, TokenMessage
 from .rules import Operation
 from .state import Account, Order
 from .world import World
+
+UNKNOWN: Final = "unknown"
+"""The operation of a call to a path or with a method that the service does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """What the service sees of a request."""
 
-    operation: Operation
+    operation: str
+    """One of Operation, or UNKNOWN."""
     token: str | None = None
     argument: str = ""
     """The id in the path, or get-current's status_id ("" when it is not given)."""
@@ -23,6 +29,12 @@ class Call:
     """The JSON body, None when there is none or it is not labelled as JSON."""
     address: str = ""
     """From which network address it comes."""
+    method: str = ""
+    path: str = ""
+    query: str = ""
+    is_json: bool = True
+    """Whether it says that its body is JSON."""
+    has_body: bool = False
 
     def field(self, name: str) -> Any:
         """Return a field of the body, None when it is missing."""
@@ -35,6 +47,7 @@ class Answer:
 
     status: int
     envelope: dict[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def success(cls, data: object) -> "Answer":
@@ -45,6 +58,11 @@ class Answer:
     def error(self) -> str:
         """The error's text, empty for a success."""
         return str(self.envelope.get("error", ""))
+
+    @property
+    def message(self) -> str:
+        """The message beside it, empty without one."""
+        return str(self.envelope.get("message", ""))
 
 
 class Refused(Exception):
@@ -59,13 +77,22 @@ class Refused(Exception):
         self.answer = Answer(status=status, envelope=envelope)
 
 
+class TooSoon(Refused):
+    """A 429, which may say when to come back."""
+
+    def __init__(self, left: float, message: str) -> None:
+        """Hold how many seconds are left."""
+        super().__init__(429, rules.TOO_MANY_REQUESTS, message)
+        self.left = left
+
+
 class Done(Exception):
     """A check that ends the call with OK and without effect."""
 
 
 def caller_of(world: World, call: Call) -> str:
     """Return the name of the account behind the call, empty when there is none."""
-    if call.operation is not Operation.LOGIN:
+    if call.operation != Operation.LOGIN:
         account = world.account_of(call.token)
         return account.name if account else ""
     secret = call.field("rest_secret_key")
@@ -88,24 +115,42 @@ def check_uuid(call: Call) -> None:
         raise Refused(403, rules.BAD_URL)
 
 
-def _meant(world: World, argument: str) -> str:
+def meant(world: World, argument: str) -> str:
     """The id that a path means, in lower case; with ids in capitals, a path in another form means nothing."""
     return "" if world.options.ids_in_capitals and argument != argument.upper() else argument.lower()
 
 
-def order_of(world: World, account: Account, call: Call) -> Order:
-    order = world.orders.get(_meant(world, call.argument))
-    if order is None or order.restaurant_id not in account.restaurant_ids:
+def order_of(world: World, account: Account | None, call: Call) -> Order:
+    """The order of the path; of a call without a valid token, whosesoever it is."""
+    order = world.orders.get(meant(world, call.argument))
+    if order is None or (account is not None and order.restaurant_id not in account.restaurant_ids):
         raise Refused(404, rules.ORDER_NOT_FOUND)
     return order
 
 
+def in_order(world: World, checks: Mapping[Check, Callable[[], object]]) -> None:
+    """Look at what may be wrong in the order that the switch gives: the first fault is the answer."""
+    for name in world.options.error_order.split():
+        if (check := checks.get(Check(name))) is not None:
+            check()
+
+
 def restaurant_of(world: World, call: Call) -> str:
-    account = account_of(world, call)
-    check_uuid(call)
-    restaurant_id = _meant(world, call.argument)
-    if restaurant_id not in account.restaurant_ids:
-        raise Refused(404, rules.RESTAURANT_NOT_FOUND)
+    restaurant_id = meant(world, call.argument)
+
+    def exists() -> None:
+        account = world.account_of(call.token)
+        if restaurant_id not in (world.restaurants if account is None else account.restaurant_ids):
+            raise Refused(404, rules.RESTAURANT_NOT_FOUND)
+
+    in_order(
+        world,
+        {
+            Check.TOKEN: lambda: account_of(world, call),
+            Check.URL: lambda: check_uuid(call),
+            Check.EXISTS: exists,
+        },
+    )
     return restaurant_id
 
 
@@ -114,13 +159,22 @@ def menus_of(world: World, account: Account) -> set[str]:
 
 
 def foods_of(world: World, call: Call) -> list[tuple[str, int]]:
-    account = account_of(world, call)
-    if not rules.INTEGER_PATTERN.fullmatch(call.argument):
-        raise Refused(403, rules.BAD_URL)
-    found = [(menu, int(call.argument)) for menu in sorted(menus_of(world, account))]
-    found = [key for key in found if key in world.foods]
-    if not found:
-        raise Refused(404, rules.FOOD_NOT_FOUND)
+    found: list[tuple[str, int]] = []
+    is_number = rules.INTEGER_PATTERN.fullmatch(call.argument) is not None
+
+    def url() -> None:
+        if not is_number:
+            raise Refused(403, rules.BAD_URL)
+
+    def exists() -> None:
+        account = world.account_of(call.token)
+        menus = {menu for menu, _ in world.foods} if account is None else menus_of(world, account)
+        found[:] = [(menu, int(call.argument)) for menu in sorted(menus)] if is_number else []
+        found[:] = [key for key in found if key in world.foods]
+        if not found:
+            raise Refused(404, rules.FOOD_NOT_FOUND)
+
+    in_order(world, {Check.TOKEN: lambda: account_of(world, call), Check.URL: url, Check.EXISTS: exists})
     return found
 
 
@@ -134,6 +188,18 @@ def disallowed(world: World) -> Exception:
             return Refused(world.options.disallowed_status, world.options.disallowed_error)
 
 
+def target_of(world: World, order: Order, operation: str) -> int | None:
+    """Where the operation leads from the order's status, None when it is not allowed ("Order transitions")."""
+    own_courier = order.courier_type == rules.RESTAURANT_COURIER
+    if operation == Operation.ON_THE_WAY and not own_courier:
+        return None
+    early = order.status_id == rules.CONFIRMED and operation == Operation.COMPLETE
+    allowed = world.options.complete_from_confirmed
+    if early and (allowed is Completable.ALL or (allowed is Completable.WITHOUT_OWN_COURIER and not own_courier)):
+        return rules.COMPLETE_WITH_PAYMENT
+    return rules.next_status(order.status_id, Operation(operation))
+
+
 def wanted_status(call: Call) -> int | None:
     if not call.argument:
         return None
@@ -143,19 +209,43 @@ def wanted_status(call: Call) -> int | None:
     return int(call.argument)
 
 
-def check_cooldown(world: World, call: Call, account: Account, seconds: float) -> None:
+def check_cooldown(world: World, call: Call, seconds: float) -> None:
     """Refuse a call too soon after the last accepted one of the same scope ("Limits")."""
+    left, keys = cooldown_left(world, call, seconds)
+    if left <= 0 or world.options.cooldown_restarts_on_429:
+        world.cooldown_since.update(dict.fromkeys(keys, world.now()))
+    if left > 0:
+        raise TooSoon(left, rules.cooldown_message(seconds))
+
+
+def cooldown_left(world: World, call: Call, seconds: float) -> tuple[float, Sequence[tuple[str, str]]]:
+    """How many seconds of the cooldown are left, and whose it is; without a valid token it is nobody's."""
+    account = world.account_of(call.token)
+    keys = [] if account is None else [(call.operation, whose) for whose in _sharing(world, call, account)]
+    last = max((world.cooldown_since[key] for key in keys if key in world.cooldown_since), default=None)
+    return (0.0 if last is None else seconds - (world.now() - last).total_seconds()), keys
+
+
+def _sharing(world: World, call: Call, account: Account) -> Sequence[str]:
     match world.options.cooldown_scope:
         case CooldownScope.CREDENTIAL:
-            whose = account.rest_secret_key
+            return (account.rest_secret_key,)
         case CooldownScope.APPLICATION:
-            whose = account.app_secret_key
+            return (account.app_secret_key,)
         case CooldownScope.ADDRESS:
-            whose = call.address
-    key, now = (call.operation, whose), world.clock()
-    since = world.cooldown_since.get(key)
-    too_soon = since is not None and now - since < timedelta(seconds=seconds)
-    if not too_soon or world.options.cooldown_restarts_on_429:
-        world.cooldown_since[key] = now
-    if too_soon:
-        raise Refused(429, rules.TOO_MANY_REQUESTS, rules.cooldown_message(seconds))
+            return (call.address,)
+        case CooldownScope.RESTAURANT:
+            return account.restaurant_ids
+
+
+def check_login_limit(world: World, secret: str) -> None:
+    """Refuse a login too many with one secret."""
+    limit, window = world.options.login_limit, world.options.login_window_seconds
+    if limit is None:
+        return
+    since = world.now() - timedelta(seconds=window)
+    times = world.logins[secret] = [at for at in world.logins.get(secret, []) if at > since]
+    if len(times) >= limit:
+        left = (times[0] - since).total_seconds() if times else window
+        raise TooSoon(left, rules.cooldown_message(math.ceil(left)))
+    times.append(world.now())

@@ -13,10 +13,47 @@ from typing import Any, Final
 from uuid import UUID
 
 from . import rules
+from .provocations import Courier
 from .state import Document, Food, Restaurant
 
 CENT: Final = Decimal("0.01")
 NOTHING: Final = Decimal("0.00")
+
+ORDER_FIELDS: Final = [
+    "id",
+    "payment_key",
+    "status_id",
+    "status_text",
+    "shipping_method",
+    "payment_method",
+    "note",
+    "total",
+    "discount",
+    "date",
+    "restaurant_id",
+    "restaurant_name",
+    "courier_type",
+    "courier_fee",
+    "scheduled_date",
+    "order_tip",
+    "customer",
+    "address",
+    "foods",
+]
+
+INNER_FIELDS: Final = {
+    "customer": ["name", "phone"],
+    "address": [
+        "address",
+        "description",
+        "apartment_no",
+        "building_no",
+        "neighborhood_name",
+        "district_name",
+        "city_name",
+    ],
+}
+"""What of a document is merged field by field."""
 
 _FIRST_NAMES: Final = ("Ayşe", "Çağrı", "Elif", "Gökhan", "İpek", "Mehmet", "Nur", "Oğuz", "Şule", "Ümit")
 _LAST_NAMES: Final = ("Örnek", "Deneme", "Numune", "Sınar", "Taslak")
@@ -51,10 +88,11 @@ class Occasion:
     payment_names: Sequence[str]
 
 
-def draft_order(random: Random, occasion: Occasion) -> Document:
-    """Return a complete order document in status RECEIVED."""
+def draft_order(random: Random, occasion: Occasion, wanted: Courier = Courier.ANY) -> Document:
+    """Return a complete order document in status RECEIVED, brought by the wanted courier."""
     foods = [_item(random, food) for food in _basket(random, occasion.foods)]
-    courier = random.choice(_COURIERS)
+    drawn = random.choice(_COURIERS)  # drawn in any case: a switch must not change what follows
+    courier = drawn if wanted is Courier.ANY else str(wanted)
     pickup = courier == "come_get"
     fee = NOTHING if pickup else random.choice(_COURIER_FEES)
     tip = random.choice(_TIPS)

@@ -4,13 +4,12 @@ A fault says which calls it meets, how often, whether the service still does wha
 (`when`), and what the client sees. A call meets one fault at most: the first in the script that fits.
 """
 
-import asyncio
 import base64
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from threading import RLock
 from typing import Any, Final
 
 from . import rules
@@ -44,6 +43,43 @@ class When(StrEnum):
 _HIDES_ANSWER: Final = frozenset({FaultKind.ANSWER, FaultKind.DROP, FaultKind.HANG})
 
 
+FIELDS: Final[Mapping[str, tuple[str, str]]] = {
+    "operation": ("Which operation it meets; `*`: every one.", "Hangi işlem; `*`: hepsi."),
+    "kind": (
+        "What the client sees: `answer` (another answer), `drop` (the connection closes), `hang` (no answer), `delay`, `drip` (the true answer in pieces), `truncate` (cut off), `content_type`, `gzip`.",
+        "İstemcinin gördüğü: `answer` (başka yanıt), `drop` (bağlantı kapanır), `hang` (yanıt gelmez), `delay` (geç gelir), `drip` (parça parça gelir), `truncate` (kesilir), `content_type`, `gzip`.",
+    ),
+    "when": (
+        "`before`: the service does nothing. `after`: it does what was asked, only the answer suffers.",
+        "`before`: platform bir şey yapmaz. `after`: istenen yapılır, yalnızca yanıt bozulur.",
+    ),
+    "times": ("How many calls it meets; none: until it is cleared.", "Kaç istek; none: temizlenene kadar."),
+    "skip": ("How many fitting calls pass first.", "Önce kaç uygun istek sorunsuz geçer."),
+    "every": ("After those, each so-manieth fitting call.", "Ondan sonra her kaçıncı uygun istek."),
+    "percent": ("So many of a hundred of those, by chance.", "Bunların yüzde kaçı, rastgele."),
+    "after_seconds": ("It begins so many seconds after it was added.", "Eklendikten kaç saniye sonra başlar."),
+    "for_seconds": ("For how long from then on; none: without end.", "O andan sonra ne kadar sürer; none: süresiz."),
+    "account": ("Only calls of this account.", "Yalnızca bu hesabın istekleri."),
+    "argument": ("Only calls with this id in the path.", "Yalnızca yolunda bu kimlik olan istekler."),
+    "status": ("The HTTP status of `answer`.", "`answer` için HTTP kodu."),
+    "body": (
+        "The body of `answer`: an object is sent as JSON, a text as HTML; `body_base64` for any bytes.",
+        "`answer` gövdesi: nesne JSON, metin HTML olarak gider; her türlü bayt için `body_base64`.",
+    ),
+    "headers": ("Further headers of the answer.", "Yanıtın ek başlıkları."),
+    "content_type": ("Under which type the body goes.", "Gövdenin türü."),
+    "seconds": (
+        "How long to wait before the answer; for `drip` between two pieces.",
+        "Yanıttan önceki bekleme; `drip` için iki parça arası.",
+    ),
+    "size": (
+        "How many bytes a piece of `drip` has, or `truncate` lets through.",
+        "`drip` parçasının ya da `truncate` ile geçen baytların sayısı.",
+    ),
+}
+"""Each field with its sentence in English and Turkish."""
+
+
 class BadFault(ValueError):
     """A fault that cannot be played."""
 
@@ -60,6 +96,14 @@ class Fault:
     """How many calls it meets; None: until the script is cleared."""
     skip: int = 0
     """How many fitting calls pass unharmed first."""
+    every: int = 1
+    """After those it meets each so-manieth fitting call."""
+    percent: float = 100.0
+    """So many of a hundred of those, by chance."""
+    after_seconds: float = 0.0
+    """It begins so many seconds after it was added."""
+    for_seconds: float | None = None
+    """For how long from then on; None: without end."""
     account: str = ""
     """Only calls of the account with this name; empty: of any."""
     argument: str = ""
@@ -84,8 +128,23 @@ class Fault:
             raise BadFault("content_type and headers are ASCII texts of one line")
         if not 200 <= self.status <= 599:  # noqa: PLR2004 - what a final answer can have
             raise BadFault(f"status: {self.status} is not between 200 and 599")
-        if self.size < 1 or min(self.skip, self.seconds, self.times or 0) < 0:
-            raise BadFault("times, skip and seconds are not below 0, size is not below 1")
+        self._check_others()
+
+    def _check_others(self) -> None:
+        for name in ("account", "argument"):
+            if not isinstance(getattr(self, name), str):
+                raise BadFault(f"{name}: {getattr(self, name)!r} is no text")
+        for name in ("times", "skip", "every", "size", "status"):
+            value = getattr(self, name)
+            if type(value) is not int and not (value is None and name == "times"):
+                raise BadFault(f"{name}: {value!r} is no whole number")
+        if self.size < 1 or self.every < 1:
+            raise BadFault("size and every are not below 1")
+        times = (self.times or 0, self.skip, self.seconds, self.after_seconds, self.for_seconds or 0)
+        if min(times) < 0 or not math.isfinite(sum(times)):
+            raise BadFault("times, skip, seconds, after_seconds and for_seconds are numbers from 0 on")
+        if not 0 <= self.percent <= 100:  # noqa: PLR2004
+            raise BadFault(f"percent: {self.percent} is not between 0 and 100")
 
     @property
     def hides_answer(self) -> bool:
@@ -156,7 +215,8 @@ class Fault:
         values = dict(data)
         unknown = sorted(values.keys() - {f.name for f in fields(cls)} - {"body_base64"})
         if unknown:
-            raise BadFault(f"no such field: {', '.join(unknown)}")
+            known = sorted([*(f.name for f in fields(cls)), "body_base64"])
+            raise BadFault(f"no such field: {', '.join(unknown)}; there are {', '.join(known)}")
         try:
             values["kind"] = FaultKind(values.get("kind", FaultKind.ANSWER))
             values["when"] = When(values.get("when", When.BEFORE))
@@ -181,66 +241,3 @@ def _body_from_json(body: object, encoded: str | None, given: Mapping[str, Any])
     if isinstance(body, str):
         return {"body": body.encode(), "content_type": given.get("content_type", HTML)}
     return {"body": json.dumps(body, ensure_ascii=False).encode()}
-
-
-@dataclass(slots=True)
-class _Line:
-    fault: Fault
-    skipped: int = 0
-    met: int = 0
-
-    @property
-    def is_open(self) -> bool:
-        return self.fault.times is None or self.met < self.fault.times
-
-
-class FaultScript:
-    """The faults that are still to come; any thread may add some."""
-
-    def __init__(self) -> None:
-        """Start without any."""
-        self._lock = RLock()
-        self._lines: list[_Line] = []
-        self._pauses: set[asyncio.Future[None]] = set()
-
-    def add(self, *faults: Fault) -> None:
-        """Append faults."""
-        with self._lock:
-            self._lines += map(_Line, faults)
-
-    def clear(self) -> None:
-        """Forget all faults, and let what is being delayed go on."""
-        with self._lock:
-            self._lines = []
-            for pause in self._pauses:
-                pause.get_loop().call_soon_threadsafe(pause.cancel)
-
-    async def pause(self, fault: Fault) -> None:
-        """Wait as long as the fault says, or until the script is cleared, by whichever thread."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        with self._lock:
-            if not any(line.fault is fault for line in self._lines):
-                return  # cleared since the call was taken
-            self._pauses.add(over)
-        try:
-            await asyncio.wait([over], timeout=fault.seconds)
-        finally:
-            with self._lock:
-                self._pauses.discard(over)
-
-    def pending(self) -> list[Fault]:
-        """Return the faults that can still meet a call."""
-        with self._lock:
-            return [line.fault for line in self._lines if line.is_open]
-
-    def take(self, operation: str, account: str, argument: str) -> Fault | None:
-        """Return the fault for this call and count it."""
-        with self._lock:
-            for line in self._lines:
-                if not (line.is_open and line.fault.fits(operation, account, argument)):
-                    continue
-                if line.skipped == line.fault.skip:
-                    line.met += 1
-                    return line.fault
-                line.skipped += 1
-        return None

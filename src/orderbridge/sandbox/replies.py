@@ -26,7 +26,8 @@ class ConnectionDropped(ConnectionResetError):
 
 def reply_to(answer: Answer) -> Response:
     """Return the answer as it should be."""
-    return Response(wire.encode(answer.envelope), status_code=answer.status, headers={"Content-Type": JSON})
+    headers = {"Content-Type": JSON, **answer.headers}
+    return Response(wire.encode(answer.envelope), status_code=answer.status, headers=headers)
 
 
 def substitute(fault: Fault) -> ASGIApp:

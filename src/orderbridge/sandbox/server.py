@@ -2,23 +2,25 @@
 
 import asyncio
 import errno
-import logging
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, suppress
+from email.utils import formatdate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .app import create_app
-from .control import PREFIX
+from .command import PREFIX
+from .introduction import introduction, names_of, shown_name
+from .line import TOO_LONG, Door, Hands, LineWork, head_length, protocol_of
+from .provocations import Line
 from .replies import ConnectionDropped
 from .tls import LOCAL_NAMES, make_certificates
 from .world import World
@@ -30,10 +32,6 @@ TICK_SECONDS: Final = 0.2
 START_SECONDS: Final = 60.0
 LAST_ANSWERS_SECONDS: Final = 0.2
 """What calls under way are given when the sandbox stops."""
-
-# Broken answers are played on purpose here: uvicorn's complaints about them are no news.
-_quiet = logging.getLogger("orderbridge.sandbox.http")
-_quiet.setLevel(logging.CRITICAL + 1)
 
 
 class CannotListen(Exception):
@@ -56,8 +54,10 @@ class Sandbox:
     ) -> None:
         """Port 0 takes a free one; prefix is the path of base_url; names and expired shape the certificate."""
         self.world = world
-        self._certificates = make_certificates(directory, names=names, expired=expired)
+        self._directory, self._certificate_names = directory, names
+        self._certificates = make_certificates(directory, names=names, line=Line.EXPIRED if expired else Line.GOOD)
         self._address = (host, port)
+        self._shown = shown_name(host, names)
         self._prefix = prefix
         self._names = tuple(dict.fromkeys((*names, host)))
         self._failure: BaseException | None = None
@@ -73,10 +73,25 @@ class Sandbox:
         return self._address[1]
 
     @property
+    def host(self) -> str:
+        """The address that it listens on."""
+        return self._address[0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names and addresses that its certificate is for."""
+        return self._certificate_names
+
+    @property
+    def line(self) -> Line:
+        """What is wrong with the line at this moment."""
+        return self._server.line.now
+
+    @property
     def origin(self) -> str:
-        """Scheme, host and port."""
-        host, port = self._address
-        return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        """Scheme, host and port, under a name that the certificate is for when there is one."""
+        name = f"[{self._shown}]" if ":" in self._shown else self._shown
+        return f"https://{name}:{self.port}"
 
     @property
     def base_url(self) -> str:
@@ -101,11 +116,12 @@ class Sandbox:
 
     def start(self) -> None:
         """Listen, and return when calls are answered; raises CannotListen."""
-        listener = _listen(*self._address)
-        self._address = (self._address[0], listener.getsockname()[1])
+        door = self._door()
+        self._address = (self.host, door.getsockname()[1])
         app = create_app(self.world, prefix=self._prefix, names=self._names)
-        self._server = _Server(_config(app, self._certificates.server_file))
-        self._thread = threading.Thread(target=self._run, args=(listener,), name="sandbox", daemon=True)
+        config = _config(app, self.world, self._certificates.server_file)
+        self._server = _Server(config, self.world, self._door, self._certify)
+        self._thread = threading.Thread(target=self._run, args=(door,), name="sandbox", daemon=True)
         self._thread.start()
         if not self._server.up.wait(START_SECONDS) or self._failure:
             raise CannotListen("the sandbox did not start") from self._failure
@@ -115,27 +131,20 @@ class Sandbox:
         self._server.should_exit = True
         self._thread.join()
 
-    def _run(self, listener: socket.socket) -> None:
+    def _door(self) -> Door:
+        return Door(_listen(*self._address), self.world)
+
+    def _certify(self, line: Line) -> Path:
+        return make_certificates(self._directory, names=self._certificate_names, line=line).server_file
+
+    def _run(self, door: Door) -> None:
         try:
-            asyncio.run(self._serve(listener))
+            asyncio.run(self._server.work(door))
         except Exception as error:  # noqa: BLE001 - told to whoever started us
             self._failure = error
         finally:
             self._server.up.set()
-            listener.close()
-
-    async def _serve(self, listener: socket.socket) -> None:
-        ticker = asyncio.create_task(_tick(self.world))
-        try:
-            await self._server.serve(sockets=[listener])
-        finally:
-            ticker.cancel()
-
-
-async def _tick(world: World) -> None:
-    while True:
-        world.tick()
-        await asyncio.sleep(TICK_SECONDS)
+            door.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -150,10 +159,10 @@ def _listen(host: str, port: int) -> socket.socket:
         raise CannotListen(f"{host}:{port} {what}") from error
 
 
-def _config(app: ASGIApp, server_file: Path) -> uvicorn.Config:
+def _config(app: ASGIApp, world: World, server_file: Path) -> uvicorn.Config:
     return uvicorn.Config(
-        _closing(app),
-        http=_Protocol,
+        _closing(app, world),
+        http=protocol_of(world),  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
         lifespan="off",
         ssl_certfile=server_file,
@@ -161,16 +170,23 @@ def _config(app: ASGIApp, server_file: Path) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        date_header=False,
         timeout_graceful_shutdown=1,
     )
 
 
-def _closing(app: ASGIApp) -> Any:
-    """Wrap the application so that a dropped call closes the connection."""
+def _closing(app: ASGIApp, world: World) -> Any:
+    """Wrap the application so that a dropped call closes the connection, and answers carry the platform's date."""
 
     async def closing(scope: Scope, receive: Receive, send: Send) -> str | None:
+        async def dated(message: Message) -> None:
+            if message["type"] == "http.response.start" and all(name != b"date" for name, _ in message["headers"]):
+                date = formatdate(world.now().timestamp(), usegmt=True).encode()
+                message["headers"] = [*message["headers"], (b"date", date)]
+            await send(message)
+
         try:
-            await app(scope, receive, send)
+            await (app if head_length(scope) <= world.options.header_limit_bytes else _too_long)(scope, receive, dated)
         except ConnectionDropped:
             return "dropped"  # uvicorn closes the connection of an application that returns a value
         return None
@@ -178,18 +194,69 @@ def _closing(app: ASGIApp) -> Any:
     return closing
 
 
-class _Protocol(H11Protocol):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.logger = _quiet
+_too_long = PlainTextResponse("Request Header Fields Too Large", TOO_LONG, {"Connection": "close"})
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, telling when it is up and leaving at once."""
+    """uvicorn, telling when it is up and leaving at once; its line can be made bad and good again."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(
+        self, config: uvicorn.Config, world: World, door: Callable[[], Door], certify: Callable[[Line], Path]
+    ) -> None:
         super().__init__(config)
         self.up = threading.Event()
+        self.line = LineWork(world, Hands(self._shut, self._let_in, self._show, self._hang_up))
+        self._world, self._open_door, self._certify = world, door, certify
+
+    async def work(self, door: Door) -> None:
+        """Serve, and turn the world, until should_exit."""
+        ticker = asyncio.create_task(self._tick())
+        try:
+            await self.serve(sockets=[door])
+        finally:
+            ticker.cancel()
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._world.tick()
+            if self.started:
+                self.line.look(loop.time())
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _shut(self) -> None:
+        for server in self.servers:
+            server.close()
+
+    def _hang_up(self) -> None:
+        """End the connections that idle; a call under way is answered first."""
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+
+    def _let_in(self) -> bool:
+        try:
+            door = self._open_door()
+        except CannotListen:  # somebody took the address meanwhile
+            return False
+        self._opening = asyncio.create_task(self._serve_at(door))
+        return True
+
+    async def _serve_at(self, door: Door) -> None:
+        loop, config = asyncio.get_running_loop(), self.config
+        self.servers.append(
+            await loop.create_server(
+                lambda: config.http_protocol_class(  # type: ignore[call-arg]
+                    config=config, server_state=self.server_state, app_state=self.lifespan.state
+                ),
+                sock=door,
+                ssl=config.ssl,
+            )
+        )
+
+    def _show(self, line: Line) -> None:
+        """Have the next handshakes show the certificate that belongs to the line."""
+        assert self.config.ssl is not None  # noqa: S101 - it has a certificate
+        self.config.ssl.load_cert_chain(self._certify(line))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -207,7 +274,10 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-_print = partial(print, flush=True)  # else a file or a pipe shows nothing for a while
+def _print(line: str) -> None:
+    """Say it at once, also into a file or a pipe. Whoever stops reading a pipe does not stop the service."""
+    with suppress(BrokenPipeError):
+        print(line, flush=True)  # noqa: T201 - the terminal of the command
 
 
 def serve(
@@ -218,15 +288,17 @@ def serve(
     port: int = DEFAULT_PORT,
     names: tuple[str, ...] = (),
     say: Callable[[str], None] = _print,
+    quiet: bool = False,
     over: str = "The sandbox has stopped.",
 ) -> None:
-    """Run the sandbox until SIGINT or SIGTERM (main thread only), telling a developer what is needed to use it.
+    """Run the sandbox until SIGINT or SIGTERM (main thread only), telling what is needed to use it and what happens.
 
-    `names` are further host names for the certificate, `over` the last words. Raises CannotListen.
+    `names` are further host names for the certificate, `over` the last words; quiet says nothing of what happens.
+    Raises CannotListen.
     """
-    world = world or World.default(tell=say)
-    own_name = (host,) if host not in (*LOCAL_NAMES, "0.0.0.0", "::") else ()  # noqa: S104 - compared, not bound
-    sandbox = Sandbox(world, directory=directory, host=host, port=port, names=LOCAL_NAMES + own_name + names)
+    world = world or World.default()
+    world.tell = (lambda _: None) if quiet else _timed(world, say)
+    sandbox = Sandbox(world, directory=directory, host=host, port=port, names=names_of(host, names))
     with _signals() as ended, sandbox:
         for line in introduction(sandbox):
             say(line)
@@ -234,21 +306,9 @@ def serve(
     say(over)
 
 
-def introduction(sandbox: Sandbox) -> list[str]:
-    """Return what a developer needs to know, line by line."""
-    first = sandbox.world.scenery.accounts[0]
-    body = f'{{"app_secret_key": "{first.app_secret_key}", "rest_secret_key": "{first.rest_secret_key}"}}'
-    lines = [f"base_url        {sandbox.base_url}", f"ca_file         {sandbox.ca_file}"]
-    lines += [f"control         {sandbox.control_url}", f"app_secret_key  {first.app_secret_key}"]
-    for account in sandbox.world.scenery.accounts:
-        names = ", ".join(sandbox.world.restaurants[key].name for key in account.restaurant_ids)
-        lines.append(f"rest_secret_key {account.rest_secret_key}  ({names})")
-    header = "Content-Type: application/json"
-    lines.append(f"curl --cacert {sandbox.ca_file} -H '{header}' -d '{body}' {sandbox.base_url}/auth/login")
-    # Without a restaurant the order may go to one that the example configuration does not reach, and is never seen.
-    body = f'{{"restaurant_id": "{first.restaurant_ids[0]}"}}'
-    lines.append(f"curl --cacert {sandbox.ca_file} -H '{header}' -d '{body}' {sandbox.origin}{PREFIX}/orders")
-    return lines
+def _timed(world: World, say: Callable[[str], None]) -> Callable[[str], None]:
+    """What happens, with the platform's local time before it."""
+    return lambda line: say(f"{world.local(world.now()):%H:%M:%S} {line}")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What the service answers: the fifteen operations of docs/interface.md and the menu listing.
 
-Checks come in this order: token 401, id in the path 403, body 422, existence 404, status of the order.
+Checks come in the order of the switch error_order: by default token 401, id in the path 403, body 422, existence 404,
+status of the order.
 """
 
 from collections.abc import Callable
@@ -14,19 +15,24 @@ from .checks import (
     Call,
     Done,
     Refused,
+    TooSoon,
     account_of,
     check_cooldown,
+    check_login_limit,
     check_uuid,
     disallowed,
     foods_of,
+    in_order,
     menus_of,
     order_of,
     restaurant_of,
+    target_of,
     wanted_status,
 )
-from .options import Coverage, ListOrder, MenuShape
+from .options import Check, Coverage, ListOrder, MenuShape
 from .rules import Operation
 from .state import Account, CallRecord, Food, Order
+from .trouble import retry_after
 from .world import World
 
 OK: Final = "OK"
@@ -36,11 +42,14 @@ def perform(world: World, call: Call, record: CallRecord) -> Answer:
     """Do what the call asks and return the answer; the record gets what it did."""
     with world.lock:
         try:
-            answer = Answer.success(_OPERATIONS[call.operation](world, call, record))
+            answer = Answer.success(_OPERATIONS[Operation(call.operation)](world, call, record))
         except Done:
             answer = Answer.success(OK)
+        except TooSoon as refused:
+            answer = replace(refused.answer, headers=retry_after(world, refused.left))
         except Refused as refused:
-            answer = _with_open_status(world, call.operation, refused.answer)
+            answer = _with_open_status(world, Operation(call.operation), refused.answer)
+        world.remember(call.operation, call.token or "", call.argument, status=answer.status)
         world.lock.notify_all()
         return answer
 
@@ -68,6 +77,7 @@ def _login(world: World, call: Call, record: CallRecord) -> dict[str, Any]:
     app_secret, rest_secret = call.field("app_secret_key"), call.field("rest_secret_key")
     if not (isinstance(app_secret, str) and app_secret and isinstance(rest_secret, str) and rest_secret):
         raise Refused(422, rules.MISSING_FIELD)
+    check_login_limit(world, rest_secret)
     account = world.accounts.get(rest_secret)
     if account is None or account.app_secret_key != app_secret:
         raise Refused(401, rules.UNAUTHORIZED, rules.INVALID_CREDENTIALS)
@@ -107,14 +117,22 @@ def _close_restaurant(world: World, call: Call, record: CallRecord) -> str:
 
 
 def _get_current(world: World, call: Call, record: CallRecord) -> list[dict[str, Any]]:
-    account = account_of(world, call)
-    wanted = wanted_status(call)
-    check_cooldown(world, call, account, world.options.cooldown_seconds)
+    in_order(
+        world,
+        {
+            Check.TOKEN: lambda: account_of(world, call),
+            Check.BODY: lambda: wanted_status(call),
+            Check.LIMIT: lambda: check_cooldown(world, call, world.options.cooldown_seconds),
+        },
+    )
+    account, wanted = account_of(world, call), wanted_status(call)
     orders = _listed(world, account)
     if wanted is not None:
         orders = [order for order in orders if order.status_id == wanted]
     orders = _arranged(world, orders)[: world.options.list_limit or None]
     record.delivered = tuple((order.key, order.status_id) for order in orders)
+    for order in orders:
+        order.shown_status_id = order.status_id
     return [_with_shown_ids(world, order.document) for order in orders]
 
 
@@ -152,10 +170,7 @@ def _arranged(world: World, orders: list[Order]) -> list[Order]:
 
 
 def _acknowledge(world: World, call: Call, record: CallRecord) -> str:
-    account = account_of(world, call)
-    check_uuid(call)
-    order = order_of(world, account, call)
-    record.status_before = record.status_after = order.status_id
+    order = _order(world, call, record)
     record.effect = world.acknowledge(order)
     return OK
 
@@ -164,58 +179,82 @@ def _acknowledge(world: World, call: Call, record: CallRecord) -> str:
 
 
 def _accept(world: World, call: Call, record: CallRecord) -> str:
-    account = account_of(world, call)
-    check_uuid(call)
-    minutes = call.field("preparing_time")
-    # Bounds and the answer to a wrong type are not shown: whatever is no positive integer counts as missing.
-    if type(minutes) is not int or not 0 < minutes <= (world.options.longest_preparing_time or minutes):
-        raise Refused(422, rules.MISSING_FIELD, rules.PREPARING_TIME_REQUIRED)
-    order = order_of(world, account, call)
-    _move(world, order, Operation.ACCEPT, record)
-    order.preparing_time = minutes
+    def body() -> None:
+        minutes = call.field("preparing_time")
+        # Bounds and the answer to a wrong type are not shown: whatever is no positive integer counts as missing.
+        if type(minutes) is not int or not 0 < minutes <= (world.options.longest_preparing_time or minutes):
+            raise Refused(422, rules.MISSING_FIELD, rules.PREPARING_TIME_REQUIRED)
+
+    order = _moved(world, call, record, body)
+    order.preparing_time = call.field("preparing_time")
     return OK
 
 
 def _on_the_way(world: World, call: Call, record: CallRecord) -> str:
-    account = account_of(world, call)
-    check_uuid(call)
-    order = order_of(world, account, call)
-    if order.courier_type != rules.RESTAURANT_COURIER:
-        record.status_before = record.status_after = order.status_id
-        raise disallowed(world)
-    _move(world, order, Operation.ON_THE_WAY, record)
+    _moved(world, call, record)
     return OK
 
 
 def _complete(world: World, call: Call, record: CallRecord) -> str:
-    account = account_of(world, call)
-    check_uuid(call)
-    _move(world, order_of(world, account, call), Operation.COMPLETE, record)
+    _moved(world, call, record)
     return OK
 
 
 def _cancel(world: World, call: Call, record: CallRecord) -> str:
-    account = account_of(world, call)
-    check_uuid(call)
-    reason = call.field("reason_id")
-    if reason is None:
-        raise Refused(422, rules.MISSING_FIELD, rules.REASON_ID_REQUIRED)
-    # A JSON integer: neither true nor "1" nor 1.0.
-    if type(reason) is not int or reason not in rules.CANCEL_REASONS:
-        raise Refused(422, rules.MISSING_FIELD, rules.INVALID_REASON_ID)
-    order = order_of(world, account, call)
-    _move(world, order, Operation.CANCEL, record)
-    order.reason_id = reason
+    def body() -> None:
+        reason = call.field("reason_id")
+        if reason is None:
+            raise Refused(422, rules.MISSING_FIELD, rules.REASON_ID_REQUIRED)
+        # A JSON integer: neither true nor "1" nor 1.0.
+        if type(reason) is not int or reason not in rules.CANCEL_REASONS:
+            raise Refused(422, rules.MISSING_FIELD, rules.INVALID_REASON_ID)
+
+    order = _moved(world, call, record, body)
+    order.reason_id = call.field("reason_id")
     return OK
 
 
-def _move(world: World, order: Order, operation: Operation, record: CallRecord) -> None:
-    record.status_before = record.status_after = order.status_id
-    target = rules.next_status(order.status_id, operation)
-    if target is None:
-        raise disallowed(world)
+def _order(
+    world: World,
+    call: Call,
+    record: CallRecord,
+    body: Callable[[], None] = lambda: None,
+    status: Callable[[Order], None] = lambda _: None,
+) -> Order:
+    """The order of the path, when nothing is wrong with the call."""
+
+    def status_of_it() -> None:
+        try:
+            order = order_of(world, world.account_of(call.token), call)
+        except Refused:
+            return  # the check of existence says that
+        record.status_before = record.status_after = order.status_id
+        status(order)
+
+    in_order(
+        world,
+        {
+            Check.TOKEN: lambda: account_of(world, call),
+            Check.URL: lambda: check_uuid(call),
+            Check.BODY: body,
+            Check.EXISTS: lambda: order_of(world, world.account_of(call.token), call),
+            Check.STATUS: status_of_it,
+        },
+    )
+    return order_of(world, account_of(world, call), call)
+
+
+def _moved(world: World, call: Call, record: CallRecord, body: Callable[[], None] = lambda: None) -> Order:
+    def status(order: Order) -> None:
+        if target_of(world, order, call.operation) is None:
+            raise disallowed(world)
+
+    order = _order(world, call, record, body, status)
+    target = target_of(world, order, call.operation)
+    assert target is not None  # noqa: S101 - the check before
     world.move(order, target, by="pos")
     record.status_after, record.effect = target, True
+    return order
 
 
 # 12 and 13. Reference lists.
@@ -253,7 +292,7 @@ def _activate_food(world: World, call: Call, record: CallRecord) -> str:
 
 def _get_foods(world: World, call: Call, _record: CallRecord) -> Any:
     account = account_of(world, call)
-    check_cooldown(world, call, account, world.options.menu_cooldown_seconds)
+    check_cooldown(world, call, world.options.menu_cooldown_seconds)
     menus = menus_of(world, account)
     foods = [_food_entry(world, food) for food in world.foods.values() if food.menu in menus]
     match world.options.menu_shape:

@@ -1,6 +1,6 @@
 """What the sandbox remembers: who exists, the orders, the tokens, the ledger of calls."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -105,6 +105,8 @@ class Order:
     """Whether it is acknowledged for its current status."""
     preparing_time: int | None = None
     reason_id: int | None = None
+    shown_status_id: int | None = None
+    """The status in which a list showed it last; None before the first."""
 
     @property
     def document(self) -> Document:
@@ -135,6 +137,14 @@ class Order:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What was wrong with a call: a code for programs and a sentence for people."""
+
+    code: str
+    text: str
+
+
 @dataclass(slots=True, kw_only=True)
 class CallRecord:
     """One line of the ledger: a call, what it did and what was answered."""
@@ -161,6 +171,13 @@ class CallRecord:
     """What a list contained: payment_key and status_id of each order, even if a fault hid the answer."""
     fault: str = ""
     """The kind of fault that met the call."""
+    method: str = ""
+    path: str = ""
+    """As it was called, with its query."""
+    message: str = ""
+    """The answer's message beside its error."""
+    advice: tuple[Advice, ...] = ()
+    """What was wrong with the call, whatever was answered."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the line for the control interface."""
@@ -179,4 +196,8 @@ class CallRecord:
             "status_after": self.status_after,
             "delivered": [{"payment_key": key, "status_id": status} for key, status in self.delivered],
             "fault": self.fault,
+            "method": self.method,
+            "path": self.path,
+            "message": self.message,
+            "advice": [asdict(one) for one in self.advice],
         }

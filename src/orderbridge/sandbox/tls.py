@@ -17,9 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from .clock import Clock, system_clock
+from .provocations import Line
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 LOOPBACK: Final = ipaddress.IPv4Network("127.0.0.0/8")
+ELSEWHERE: Final = "elsewhere.invalid"
+"""Whom the certificate of Line.WRONG_NAME is for."""
 CA_DAYS: Final = 3650
 LEAF_DAYS: Final = 397
 REUSE_DAYS: Final = 30
@@ -28,6 +31,8 @@ REUSE_DAYS: Final = 30
 CA_FILE: Final = "ca.pem"
 CA_KEY_FILE: Final = "ca-key.pem"
 SERVER_FILE: Final = "server.pem"
+STRANGER: Final = "untrusted"
+"""The folder of the authority that nobody trusts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +49,18 @@ def make_certificates(
     directory: Path,
     *,
     names: tuple[str, ...] = LOCAL_NAMES,
-    expired: bool = False,
+    line: Line = Line.GOOD,
     clock: Clock = system_clock,
 ) -> Certificates:
-    """Write a certificate for the names, and an authority if there is none; `expired` ended an hour ago."""
+    """Write a certificate for the names, or the bad one that the line asks for, and an authority if there is none."""
     directory.mkdir(parents=True, exist_ok=True)
     now = clock()
-    ca, ca_key = _authority(directory, names, now)
+    found = _authority(directory, names, now)
+    ca, ca_key = _stranger(directory, names, now) if line is Line.UNTRUSTED else found
+    names = (ELSEWHERE,) if line is Line.WRONG_NAME else names
     key = ec.generate_private_key(ec.SECP256R1())
-    end = now - timedelta(hours=1) if expired else now + timedelta(days=LEAF_DAYS)
     leaf = (
-        _builder("orderbridge sandbox", ca.subject, key.public_key(), (now - timedelta(days=2), end))
+        _builder("orderbridge sandbox", ca.subject, key.public_key(), _validity(line, now))
         .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -66,13 +72,30 @@ def make_certificates(
     return Certificates(ca_file=directory / CA_FILE, server_file=directory / SERVER_FILE)
 
 
+def _validity(line: Line, now: datetime) -> tuple[datetime, datetime]:
+    match line:
+        case Line.EXPIRED:
+            return now - timedelta(days=2), now - timedelta(hours=1)
+        case Line.NOT_YET_VALID:
+            return now + timedelta(days=1), now + timedelta(days=LEAF_DAYS)
+        case _:
+            return now - timedelta(days=2), now + timedelta(days=LEAF_DAYS)
+
+
+def _stranger(
+    directory: Path, names: tuple[str, ...], now: datetime
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    (directory / STRANGER).mkdir(exist_ok=True)
+    return _authority(directory / STRANGER, names, now)
+
+
 def _authority(
     directory: Path, names: tuple[str, ...], now: datetime
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     """The one that is there, when it may speak for these names; else a new one that may speak for its names too."""
     found = _load_authority(directory, now)
     permitted = set() if found is None else _permitted(found[0])
-    wanted = {_subtree(name) for name in (*LOCAL_NAMES, *names)}
+    wanted = {_subtree(name) for name in (*LOCAL_NAMES, ELSEWHERE, *names)}
     if found is not None and wanted <= permitted:
         return found
     return _new_authority(directory, sorted(wanted | permitted, key=str), now)

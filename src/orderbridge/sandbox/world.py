@@ -13,18 +13,16 @@ from threading import Condition
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from . import rules
+from . import pace, rules
 from .clock import Clock, system_clock
 from .documents import Occasion, altered, draft_order, random_uuid
-from .faults import FaultScript
 from .options import Options
 from .scenery import DEFAULT_SCENERY
+from .script import FaultScript
 from .state import Account, Acknowledgement, CallRecord, Food, Order, Restaurant, Scenery, StatusChange, Token
 
 LEDGER_SIZE: Final = 100_000
 """Calls that the ledger remembers; older ones fall out."""
-MOST_ORDERS_PER_TICK: Final = 100
-"""A machine that slept must not wake up to thousands of orders."""
 
 _log = logging.getLogger("orderbridge.sandbox")
 
@@ -58,7 +56,7 @@ class World:
         self.clock = clock
         self.tell = tell
         self.lock = Condition()  # over an RLock: methods may call each other
-        self.faults = FaultScript()
+        self.faults = FaultScript(self.now)
         self._first_seed = seed
         self._first_options = options or Options()
         self.reset()
@@ -93,14 +91,23 @@ class World:
             self.inactive_foods: set[tuple[str, int]] = set()
             self.orders: dict[str, Order] = {}
             self.tokens: dict[str, Token] = {}
+            self.trouble_random = Random(f"{self._first_seed} trouble")  # noqa: S311 - reproducible on purpose
+            self.panel_random = Random(f"{self._first_seed} panel")  # noqa: S311 - reproducible on purpose
+            self.calls_for_trouble = 0
+            self.last_answers: dict[tuple[str, str, str], int] = {}
+            self.logins: dict[str, list[datetime]] = {}
             self.cooldown_since: dict[tuple[str, str], datetime] = {}
             self.ledger: deque[CallRecord] = deque(maxlen=LEDGER_SIZE)
             self._calls = 0
-            self._ticked_orders = 0
-            self._ticked_at = self.clock()
+            self.ticked_orders = 0
+            self.began = self.ticked_at = self.now()
             self.lock.notify_all()
 
     # Time.
+
+    def now(self) -> datetime:
+        """Return the platform's time: the clock's, set ahead or back by the switch."""
+        return self.clock() + timedelta(seconds=self.options.clock_offset_seconds)
 
     def local(self, moment: datetime) -> datetime:
         """Return the moment in the service's zone."""
@@ -128,16 +135,19 @@ class World:
         restaurant_id: str | None = None,
         document: Mapping[str, Any] | None = None,
         without: Collection[str] = (),
+        where: Collection[str] | None = None,
     ) -> Order:
         """Place an order: a random one with the caller's values put in and the fields of `without` left out.
 
         Any JSON value is taken as it is, also unknown status ids, courier types and payment names, or nonsense. The
-        branch is restaurant_id, or the document's if it exists, or a random open one. Raises CannotOrder.
+        branch is restaurant_id, or the document's if it exists, or a random open one, of `where` if given. Raises
+        CannotOrder.
         """
         with self.lock:
             given = dict(document or {})
-            restaurant = self._orderable(restaurant_id or given.get("restaurant_id"))
-            now = self.clock()
+            among = self.restaurants if where is None else where
+            restaurant = self._orderable(restaurant_id or given.get("restaurant_id"), among)
+            now = self.now()
             occasion = Occasion(
                 number=100_001 + len(self.orders),
                 at=self.local(now),
@@ -145,11 +155,19 @@ class World:
                 foods=self.active_foods(restaurant.menu),
                 payment_names=list(self.payment_names().values()),
             )
-            placed = altered(draft_order(self._order_random, occasion), self._with_text(given), without)
+            draft = draft_order(self._order_random, occasion, self.options.orders_courier)
+            placed = altered(draft, self._with_text(given), without)
             order = self._file(placed, restaurant, occasion.number, now)
             self.tell(f"order.placed number={order.number} restaurant={restaurant.name!r} status={order.status_id}")
             self.lock.notify_all()
             return order
+
+    def place_order_in(self, where: Collection[str]) -> Order | None:
+        """Place a random order in one of these restaurants, if one can take it."""
+        try:
+            return self.place_order(where=where)
+        except CannotOrder:
+            return None
 
     def cancel_by_customer(self, payment_key: str) -> Order:
         """Cancel as the customer does; raises NotAllowed on an order that has ended."""
@@ -196,17 +214,10 @@ class World:
             self.end_tokens(account)
 
     def tick(self) -> list[Order]:
-        """Place the orders that are due by the clock since the last tick (orders_per_minute, max_orders)."""
+        """Let pass what is due by the clock since the last tick; return the orders that were placed."""
         with self.lock:
-            now, rate = self.clock(), self.options.orders_per_minute
-            due = int((now - self._ticked_at).total_seconds() * rate / 60) if rate > 0 else 0
-            if rate <= 0 or due > MOST_ORDERS_PER_TICK:
-                self._ticked_at = now
-            elif due > 0:
-                self._ticked_at += timedelta(seconds=due * 60 / rate)
-            if self.options.max_orders is not None:
-                due = min(due, self.options.max_orders - self._ticked_orders)
-            return [order for _ in range(min(due, MOST_ORDERS_PER_TICK)) if (order := self._order_if_possible())]
+            pace.move_on(self)
+            return pace.place_due(self)
 
     # What service.py builds on; call these under the lock.
 
@@ -225,14 +236,14 @@ class World:
             order.acknowledged = False
         order.status_id = status_id
         order.status_text = self.status_text(status_id) if text is None else text
-        order.history.append(StatusChange(status_id=status_id, at=self.clock(), by=by))
+        order.history.append(StatusChange(status_id=status_id, at=self.now(), by=by))
         self.lock.notify_all()
 
     def acknowledge(self, order: Order) -> bool:
         """Mark whatever status the order has at this moment; return whether that is news."""
         news = not order.acknowledged
         order.acknowledged = True
-        order.acknowledgements.append(Acknowledgement(status_id=order.status_id, at=self.clock()))
+        order.acknowledgements.append(Acknowledgement(status_id=order.status_id, at=self.now()))
         return news
 
     def active_foods(self, menu: str) -> list[Food]:
@@ -256,25 +267,35 @@ class World:
         if self.options.new_login_ends_old_token:
             self.end_tokens(account.name)
         text = f"{self._token_random.getrandbits(160):040x}"
-        expires = self.clock() + timedelta(seconds=self.options.token_seconds)
+        expires = self.now() + timedelta(seconds=self.options.token_seconds)
         token = self.tokens[text] = Token(text=text, account=account, expires=expires)
+        if (most := self.options.tokens_at_once) is not None:
+            mine = [text for text, one in self.tokens.items() if one.account.name == account.name]
+            for old in mine[: max(len(mine) - max(most, 1), 0)]:
+                del self.tokens[old]
         return token
 
     def account_of(self, token: str | None) -> Account | None:
         """Return whose valid token it is."""
         found = self.tokens.get(token or "")
-        return found.account if found and self.clock() < found.expires else None
+        return found.account if found and self.now() < found.expires else None
 
     def record(self, operation: str, account: str, argument: str, body: object) -> CallRecord:
         """Open a line in the ledger."""
         with self.lock:
             self._calls += 1
             line = CallRecord(
-                number=self._calls, at=self.clock(), operation=operation, account=account, argument=argument, body=body
+                number=self._calls, at=self.now(), operation=operation, account=account, argument=argument, body=body
             )
             self.ledger.append(line)
             self.lock.notify_all()
             return line
+
+    def remember(self, operation: str, token: str, argument: str, *, status: int) -> None:
+        """Keep how the call was answered last, for the advice on its repetition."""
+        if len(self.last_answers) >= LEDGER_SIZE:
+            self.last_answers.clear()
+        self.last_answers[operation, token, argument] = status
 
     def calls(self, operation: str = "", *, account: str = "") -> list[CallRecord]:
         """Return the ledger's lines, of one operation or account if named."""
@@ -283,13 +304,13 @@ class World:
 
     # Details.
 
-    def _orderable(self, restaurant_id: object) -> Restaurant:
+    def _orderable(self, restaurant_id: object, where: Collection[str]) -> Restaurant:
         if isinstance(restaurant_id, str) and restaurant_id in self.restaurants:
             if restaurant_id not in self.open_restaurants:
                 raise CannotOrder(f"restaurant {restaurant_id} is closed")
             candidates = [self.restaurants[restaurant_id]]
         else:
-            candidates = [r for r in self.restaurants.values() if r.id in self.open_restaurants]
+            candidates = [r for r in self.restaurants.values() if r.id in self.open_restaurants and r.id in where]
         candidates = [r for r in candidates if self.active_foods(r.menu)]
         if not candidates:
             raise CannotOrder("no restaurant is open and has an active food")
@@ -316,12 +337,4 @@ class World:
         )
         order.history.append(StatusChange(status_id=order.status_id, at=now, by="customer"))
         self.orders[order.key] = order
-        return order
-
-    def _order_if_possible(self) -> Order | None:
-        try:
-            order = self.place_order()
-        except CannotOrder:
-            return None
-        self._ticked_orders += 1
         return order

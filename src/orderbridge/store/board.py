@@ -1,15 +1,29 @@
 """What the board reads, and the little that it writes beside outbox rows."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, literal_column, select, update
+from sqlalchemy import (
+    Connection,
+    Dialect,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from orderbridge.actions import Subject, of_subject
 from orderbridge.document import Facts, columns_of
+from orderbridge.model import BOARD_MARK, BOARD_REFERENCE, ActionState
 from orderbridge.store.among import batches
 from orderbridge.store.board_tables import silenced
 from orderbridge.store.columns import Utc
@@ -22,6 +36,7 @@ from orderbridge.store.tables import (
     cancel_reasons,
     changed,
     contents_ended_utc,
+    events,
     items,
     options,
     orders,
@@ -30,7 +45,6 @@ from orderbridge.store.tables import (
 
 STOP_SHOWN = timedelta(hours=12)  # for so long a cancellation waits for a hand
 SILENT = timedelta(hours=24)  # for so long what was silenced is quiet; longer than a cancellation is shown
-REFERENCE = "board"  # pos_reference of what the board has taken over
 FOOD_DAYS = timedelta(days=7)
 MOST_ORDERS = 2000  # so many of the newest show what is sold
 MOST_ROWS = 20_000  # and so many finished rows, what was switched
@@ -41,24 +55,43 @@ _CARD = [column for column in orders.c if column.name not in {*_CUSTOMER, "paylo
 _STOPPED = and_(literal_column(ENDED), literal_column(WITH_CONTENTS), orders.c.ended_by == "cancelled")
 
 
-# Made once: it is asked several times a second, and making a statement takes longer than its answer.
-_VERSION = (
-    select(
-        func.count(), func.sum(orders.c.revision), func.sum(orders.c.pos_revision), func.max(orders.c.changed_utc)
-    ).where(literal_column(OPEN)),
-    select(func.count(), func.max(actions.c.id), func.sum(actions.c.attempts), func.sum(actions.c.withdraw)).where(
-        literal_column(UNFINISHED)
-    ),
-    select(func.max(actions.c.finished_utc)),  # by itself: SQLite takes an index for one maximum alone
+# Asked several times a second: one journey to a server.
+_open = select(
+    func.count(), func.sum(orders.c.revision), func.sum(orders.c.pos_revision), func.max(orders.c.changed_utc)
+).where(literal_column(OPEN))
+_waiting = select(
+    func.count(), func.max(actions.c.id), func.sum(actions.c.attempts), func.sum(actions.c.withdraw)
+).where(literal_column(UNFINISHED))
+_rows = [
+    part.subquery()
+    for part in (
+        _open,
+        _waiting,
+        select(func.count(), func.max(silenced.c.at_utc)),
+        select(func.max(restaurants.c.status_utc), func.count()),
+    )
+]
+_numbers = [
+    select(func.max(actions.c.finished_utc)),
+    # Of a row that came and ended between two looks, whatever the clock was set to; in the words of an index.
+    select(func.max(actions.c.id)).where(literal_column("id > 0")),
+    select(func.max(events.c.id)).where(literal_column("id > 0")),  # the same of an order
     select(func.count()).select_from(orders).where(changed),  # a till that reads a cancellation has done with it
-    select(func.count(), func.max(silenced.c.at_utc)),
-    select(func.max(restaurants.c.status_utc), func.count()),
-)
+]
+_VERSION = select(
+    *(column for row in _rows for column in row.c), *(number.scalar_subquery() for number in _numbers)
+).select_from(_rows[0].join(_rows[1], true()).join(_rows[2], true()).join(_rows[3], true()))
 
 
 def version(connection: Connection) -> tuple[Any, ...]:
     """Another one as soon as the board has to show something else; by indexes of what is open."""
-    return tuple(value for part in _VERSION for value in connection.execute(part).one())
+    return tuple(connection.exec_driver_sql(_version_for(connection.dialect)).one())
+
+
+@cache
+def _version_for(dialect: Dialect) -> str:
+    """Written once: that takes longer than its answer. What comes back is compared, and needs no types."""
+    return str(_VERSION.compile(dialect=dialect))
 
 
 def orders_shown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
@@ -69,7 +102,7 @@ def orders_shown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
         for condition in (literal_column(OPEN), stopped)
         for row in connection.execute(select(*_CARD).where(condition)).mappings()
     ]
-    return sorted(found, key=lambda row: (row["received_utc"], row["payment_key"]))
+    return sorted(found, key=lambda row: (row["received_utc"], row["ordered_at"] or "", row["payment_key"]))
 
 
 Line = tuple[Row[Any], list[Row[Any]]]  # an item and its options
@@ -109,8 +142,12 @@ def silence(connection: Connection, subjects: Iterable[str], device: str, now: d
         again = update(silenced).where(silenced.c.subject == subject).values(device=device, at_utc=now)
         if connection.execute(again).rowcount:
             continue
-        with suppress(IntegrityError), connection.begin_nested():  # another one was quicker: it is quiet
-            connection.execute(insert(silenced).values(subject=subject, device=device, at_utc=now))
+        try:
+            with connection.begin_nested():
+                connection.execute(insert(silenced).values(subject=subject, device=device, at_utc=now))
+        except IntegrityError:  # another one was quicker, or nothing may be written
+            if not connection.execute(again).rowcount:
+                raise
 
 
 def forget_silenced(connection: Connection, now: datetime) -> int:
@@ -128,7 +165,7 @@ def take_over(connection: Connection, key: str, revision: int) -> bool:
     """The board as the POS: this revision of the order was read there. False: there is no such revision."""
     mine = update(orders).where(orders.c.payment_key == key, orders.c.revision >= revision)
     newer = mine.where(orders.c.pos_revision < revision)
-    reference = func.coalesce(orders.c.pos_reference, REFERENCE)
+    reference = func.coalesce(orders.c.pos_reference, BOARD_REFERENCE)
     if connection.execute(newer.values(pos_revision=revision, pos_reference=reference)).rowcount:
         return True
     known = select(orders.c.payment_key).where(orders.c.payment_key == key, orders.c.revision >= revision)
@@ -151,9 +188,10 @@ def ask(connection: Connection, request_id: str, **values: Any) -> Row[Any]:
 
 
 def withdraw(connection: Connection, row_id: int) -> bool:
-    """Ask for a row back that the board has written. False: it is not the board's, or it is over."""
-    ours = actions.c.request_id.startswith("board:")
-    mine = update(actions).where(actions.c.id == row_id, literal_column(UNFINISHED), ours)
+    """Ask for a row back that the board has written. False: it is not the board's, it has left, or it is over."""
+    ours = actions.c.request_id.startswith(BOARD_MARK)
+    waits = (actions.c.state == ActionState.PENDING, actions.c.attempts == 0)  # rules.board.may_be_taken_back
+    mine = update(actions).where(actions.c.id == row_id, *waits, ours)
     return bool(connection.execute(mine.values(withdraw=1)).rowcount)
 
 

@@ -36,9 +36,9 @@ def received(connection: Connection, begin: datetime, end: datetime) -> Iterator
         yield from connection.execute(query.order_by(orders.c.received_utc))
 
 
-def moments(connection: Connection, begin: datetime, end: datetime) -> Iterator[datetime]:
-    """When each of these orders came in."""
+def moments(connection: Connection, begin: datetime, end: datetime) -> Iterator[tuple[str, datetime]]:
+    """Each of these orders' account, and when it came in."""
     within = (orders.c.received_utc >= begin, orders.c.received_utc < end)
     for condition in (ENDED, OPEN):
-        query = select(orders.c.received_utc).where(literal_column(condition), *within)
-        yield from connection.execute(query).scalars()
+        query = select(orders.c.account, orders.c.received_utc).where(literal_column(condition), *within)
+        yield from ((account, at) for account, at in connection.execute(query))

@@ -7,12 +7,13 @@ Rules of this file:
 """
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from orderbridge.store.board_tables import devices, pairing
 
@@ -60,7 +61,12 @@ def pair(connection: Connection, code: str, name: str, now: datetime) -> str | N
 
     A try is counted before the code is compared, and by who writes: many at once have five together.
     """
-    counted = update(pairing).where(pairing.c.id == ONLY, pairing.c.tries_left > 0, pairing.c.expires_utc > now)
+    counted = update(pairing).where(
+        pairing.c.id == ONLY,
+        pairing.c.tries_left > 0,
+        pairing.c.expires_utc > now,
+        pairing.c.expires_utc <= now + CODE_LIFE,  # else the clock was set back, and it would live on for as long
+    )
     if not connection.execute(counted.values(tries_left=pairing.c.tries_left - 1)).rowcount:
         return None
     row = connection.execute(select(pairing.c.code_hash, pairing.c.role)).one()
@@ -105,12 +111,14 @@ def note_seen(connection: Connection, device: str, now: datetime) -> None:
     connection.execute(update(devices).where(devices.c.id == device, late).values(seen_utc=now))
 
 
-_PAIRED = select(devices.c.id).where(devices.c.revoked_utc.is_(None))
+_PAIRED = select(devices.c.id).where(
+    devices.c.id.in_(bindparam("ids", expanding=True)), devices.c.revoked_utc.is_(None)
+)
 
 
-def paired(connection: Connection) -> set[str]:
-    """The ids of all that are not revoked."""
-    return set(connection.execute(_PAIRED).scalars())
+def paired(connection: Connection, ids: Iterable[str]) -> set[str]:
+    """Those of these that are not revoked."""
+    return set(connection.execute(_PAIRED, {"ids": list(ids)}).scalars())
 
 
 def listed(connection: Connection) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from sqlalchemy import (
     select,
 )
 
-from orderbridge.model import CONTENTS_OUTDATED, RECEIVED, Action, ActionState, EndedBy
+from orderbridge.model import CONTENTS_OUTDATED, RECEIVED, UNFINISHED, Action, ActionState, EndedBy
 from orderbridge.store.among import batches
 from orderbridge.store.tables import FAILED, NEW, OPEN, UNRESOLVED, accounts, actions, changed, orders, quarantine
 
@@ -62,12 +62,15 @@ _ANSWERS = (
         actions.c.payment_key.in_(bindparam("keys", expanding=True)),
         or_(
             actions.c.action == Action.ACCEPT,
-            and_(actions.c.action == Action.CANCEL, actions.c.state.in_([ActionState.PENDING, ActionState.SENDING])),
+            and_(actions.c.action == Action.CANCEL, actions.c.state.in_(sorted(UNFINISHED))),
         ),
     )
     .order_by(actions.c.id)
 )
-_NOT_TAKEN_OVER = _oldest(orders.c.received_utc, literal_column(NEW), orders.c.received_utc < bindparam("border"))
+_new: tuple[ColumnElement[bool], ...] = (literal_column(NEW), orders.c.received_utc < bindparam("border"))
+_NOT_TAKEN_OVER = _oldest(orders.c.received_utc, *_new)
+_needs_no_answer = or_(orders.c.status_id.is_(None), orders.c.status_id != RECEIVED)
+_NEITHER_TAKEN_OVER_NOR_ASKED = _oldest(orders.c.received_utc, *_new, _needs_no_answer)
 _unacknowledged = (
     select(orders.c.account, orders.c.received_utc)
     .where(
@@ -169,9 +172,9 @@ def newest_answers(connection: Connection, keys: Sequence[str]) -> dict[str, Any
     return found
 
 
-def not_taken_over(connection: Connection, border: datetime) -> Pile:
-    """Open orders that no till has taken over, received before `border`."""
-    return _pile(connection, _NOT_TAKEN_OVER, border=border)
+def not_taken_over(connection: Connection, border: datetime, *, answered: bool = False) -> Pile:
+    """Open orders that no till has taken over, received before `border`. `answered`: those that need no answer alone."""
+    return _pile(connection, _NEITHER_TAKEN_OVER_NOR_ASKED if answered else _NOT_TAKEN_OVER, border=border)
 
 
 def unacknowledged(connection: Connection, border: datetime, now: datetime) -> list[tuple[str, int, datetime | None]]:
@@ -214,7 +217,7 @@ def _newest(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str | Non
         return {}
     later = select(actions.c.id, actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id).where(
         actions.c.id > min(row.id for row in rows),
-        actions.c.state.in_([ActionState.DONE, ActionState.PENDING, ActionState.SENDING]),
+        actions.c.state.in_([ActionState.DONE, *sorted(UNFINISHED)]),
     )
     found = {}
     for column in (actions.c.payment_key, actions.c.restaurant_id, actions.c.food_id):

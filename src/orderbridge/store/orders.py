@@ -28,6 +28,7 @@ from orderbridge.model import (
     STATUS_DOUBTFUL,
     Arrival,
     Change,
+    Differs,
     EndedBy,
     LastChange,
     Order,
@@ -192,8 +193,10 @@ def update_delivered(connection: Connection, known: Stored, arrival: Arrival, ch
         values |= {"payload_hash": order.digest} | _shown(arrival) | _end(known, arrival.ended_by, now)
     if change.last_change is not None:
         values |= _news(change.last_change, now)
+    if change.differs == Differs.PRINT:
+        values["contents_revision"] = known.revision + 1  # MariaDB would take the revision that it has just written
     update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
-    if change.contents_changed:
+    if change.differs != Differs.NOTHING:
         connection.execute(delete(options).where(options.c.payment_key == order.payment_key))
         connection.execute(delete(items).where(items.c.payment_key == order.payment_key))
         _insert_items(connection, [order])

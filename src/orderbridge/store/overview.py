@@ -5,11 +5,13 @@ from typing import Any
 
 from sqlalchemy import Connection, func, literal_column, select
 
+from orderbridge.model import AUTO_MARK, BOARD_MARK
 from orderbridge.store.tables import ENDED, FAILED, OPEN, UNRESOLVED, actions, orders, quarantine, unfinished
 
 NEWEST = 200  # rows and orders in which a till's hand is looked for
 FAILED_WITHIN = timedelta(days=1)
 OURS = "command line"
+_NO_TILL = (AUTO_MARK, BOARD_MARK)  # where the board is the till, it reads what comes in, and that shows
 
 
 def open_orders(connection: Connection) -> list[dict[str, Any]]:
@@ -46,7 +48,7 @@ def pos_seen(connection: Connection) -> datetime | None:
     """
     newest = select(actions.c.created_utc, actions.c.created_by, actions.c.request_id).order_by(actions.c.id.desc())
     rows = connection.execute(newest.limit(NEWEST)).all()
-    asked = [row.created_utc for row in rows if row.created_by != OURS and not row.request_id.startswith("auto:")]
+    asked = [row.created_utc for row in rows if row.created_by != OURS and not row.request_id.startswith(_NO_TILL)]
     some = select(orders.c.changed_utc, orders.c.received_utc, orders.c.pos_revision, orders.c.revision)
     opened = (
         some.where(literal_column(OPEN), orders.c.pos_revision > 0).order_by(orders.c.changed_utc.desc()).limit(NEWEST)

@@ -60,6 +60,18 @@ class _Books(TypedColumns):
 
 books = Table("delivery_books", metadata, _Books)
 
+
+class _Lamps(TypedColumns):
+    account = Column(code(), primary_key=True)
+    lamp = Column(code(), nullable=False)
+    since_utc = Column(utc(), nullable=False)
+    code = Column(code())
+    sentence = Column(long_text(), nullable=False)
+    remedy = Column(long_text())
+
+
+lamps = Table("delivery_lamps", metadata, _Lamps)
+
 # What is wrong now. Once the daemon's sign of life is overdue, what it wrote says nothing: nobody polls, and that is all.
 _SHOWN = ("code", "subject", "account", "severity", "level", "since_utc", "how_many", "cause", "remedy")
 _lives = select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
@@ -76,5 +88,23 @@ alarms = CreateView(
         select(*_silence).where(daemon.c.silent_from_utc < utc_now()),
     ),
     "delivery_alarms",
+    metadata=metadata,
+).table
+
+# The same for each account, as one lamp.
+_dark: list[ColumnElement[Any]] = [
+    lamps.c.account,
+    literal_column("'red'"),
+    daemon.c.seen_utc,
+    literal_column("'not_polling'"),
+    daemon.c.cause,
+    daemon.c.remedy,
+]
+lamp = CreateView(
+    union_all(
+        select(lamps).where(_lives),
+        select(*_dark).select_from(lamps.join(daemon, daemon.c.silent_from_utc < utc_now())),
+    ),
+    "delivery_lamp",
     metadata=metadata,
 ).table

@@ -10,12 +10,15 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, false, insert, select, update
 
+from orderbridge.store import own_tables
 from orderbridge.store.columns import NAME_LENGTH, utc_now
 from orderbridge.store.own_tables import alarms, daemon, problems
 
 Key = tuple[str, str]  # code, subject
 ONLY = 1  # the row of delivery_daemon
 
+_lives = select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
+_UNLIT = delete(own_tables.lamps).where(own_tables.lamps.c.account == bindparam("whose"))
 _GONE = delete(problems).where(problems.c.code == bindparam("gone"), problems.c.subject == bindparam("whose"))
 
 
@@ -40,8 +43,7 @@ def written(connection: Connection) -> list[dict[str, Any]]:
 
 def of_codes(connection: Connection, codes: Collection[str]) -> list[dict[str, Any]]:
     """The rows with these codes, as long as the daemon that wrote them shows signs of life."""
-    lives = select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
-    found = select(problems).where(problems.c.code.in_(codes), lives)
+    found = select(problems).where(problems.c.code.in_(codes), _lives)
     return [dict(row) for row in connection.execute(found).mappings()]
 
 
@@ -57,6 +59,22 @@ def is_silent(connection: Connection) -> bool:
     """Whether a daemon has worked, and its sign of life is overdue."""
     overdue = select(daemon.c.id).where(daemon.c.silent_from_utc < utc_now())
     return connection.execute(overdue).first() is not None
+
+
+def lamps(connection: Connection) -> dict[str, dict[str, Any]]:
+    """The rows of delivery_lamps as they stand; none of a daemon that is silent: what it said is over."""
+    found = select(own_tables.lamps).where(_lives)
+    return {row["account"]: dict(row) for row in connection.execute(found).mappings()}
+
+
+def light(connection: Connection, changed: Sequence[str] | None, rows: Sequence[dict[str, Any]]) -> None:
+    """Lamps that have changed go, all of them with None, and come anew: each row has a value for each column."""
+    if changed is None:
+        connection.execute(delete(own_tables.lamps))
+    elif changed:
+        connection.execute(_UNLIT, [{"whose": account} for account in changed])
+    if rows:
+        connection.execute(insert(own_tables.lamps), rows)
 
 
 def try_to_write(connection: Connection) -> None:

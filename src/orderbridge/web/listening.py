@@ -11,7 +11,6 @@ import asyncio
 import socket
 import ssl
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,8 @@ import structlog
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
+from orderbridge.rules.page import Page
+from orderbridge.rules.problems import Code
 from orderbridge.store.workers import detached
 from orderbridge.texts import say
 from orderbridge.web import tls
@@ -42,7 +43,7 @@ class Listening:
         self._server: Server | None = None
         self._served: tuple[object, ...] | None = None
         self._tls: ssl.SSLContext | None = None
-        self._failed: str | None = None  # what was told
+        self._page = Page()
 
     def use(self, wanted: config.Web) -> None:
         """From now on this is the configuration."""
@@ -53,6 +54,11 @@ class Listening:
     def addresses(self) -> list[tuple[str, int]]:
         """Where it listens now: host and port."""
         return [] if self._server is None else self._server.addresses
+
+    @property
+    def page(self) -> Page:
+        """How what is served stands, for who tells what is wrong."""
+        return self._page
 
     async def run(self) -> None:
         """Until it is cancelled. Then all connections end, whatever they are at."""
@@ -71,10 +77,10 @@ class Listening:
         try:
             await self._listen()
         except OSError as error:
-            self._tell(error.strerror or str(error), of_certificate=isinstance(error, ssl.SSLError))
+            self._fail(error.strerror or str(error), of_certificate=isinstance(error, tls.Unusable))
         except Exception as error:  # noqa: BLE001 - see the head of this file
             _log.exception("web.crashed")
-            self._tell(type(error).__name__)
+            self._fail(type(error).__name__)
         else:
             return True
         return False
@@ -91,35 +97,29 @@ class Listening:
             host = host.strip("[]")
             self._tls = await detached(partial(tls.context, wanted))
             await server.start(await _addresses(host, int(port)), int(port), host=host, encrypted=self._tls)
-            self._server, self._served, self._failed = server, _place(wanted), None
+            self._server, self._served = server, _place(wanted)
             _log.info("web.listening", listen=wanted.listen, board=wanted.board)
         if self._server is not None:
             self._server.use(wanted.hosts)
         if self._tls is not None and is_old:  # and perhaps renewed
             await detached(partial(tls.renew, self._tls, wanted))
-            self._failed = None
-        if self._tls is not None:
-            self._tell_end(await detached(partial(tls.ends, wanted)))
-
-    def _tell_end(self, end: datetime | None) -> None:
-        """A browser refuses a certificate that has ended: then no tablet shows anything."""
-        if end is not None and end - SystemClock().now() < tls.SOON:
-            _log.error("web.certificate_ends", ends=f"{end:%Y-%m-%d}", remedy=say("web.certificate_ends"))
+        ends = None if self._tls is None else await detached(partial(tls.ends, wanted))
+        self._page = Page(self._server is not None, wanted.board != "off", ends)
 
     def _close(self) -> None:
         if self._server is not None:
             self._server.close()
         self._server, self._served, self._tls = None, None, None
 
-    def _tell(self, error: str, *, of_certificate: bool = False) -> None:
-        if error != self._failed:
-            if of_certificate or self._server is not None:  # which goes on with the certificate that it has
-                _log.error("web.certificate_refused", error=error, remedy=say("web.certificate_refused"))
-            else:
-                _log.error(
-                    "web.not_listening", listen=self._wanted.listen, error=error, remedy=say("web.not_listening")
-                )
-        self._failed = error
+    def _fail(self, error: str, *, of_certificate: bool = False) -> None:
+        """Told once. One that is served goes on with the certificate that it has."""
+        is_served, has_board, before = self._server is not None, self._wanted.board != "off", self._page
+        code = Code.CERTIFICATE_REFUSED if of_certificate or is_served else Code.PAGE_NOT_SERVED
+        since = before.since or SystemClock().now()
+        self._page = Page(is_served, has_board, before.ends, failed=code, since=since, error=error)
+        if (code, error) != (before.failed, before.error):
+            event = "web.certificate_refused" if code == Code.CERTIFICATE_REFUSED else "web.not_listening"
+            _log.error(event, listen=self._wanted.listen, error=error, remedy=say(f"health.{code}.remedy"))
 
 
 async def _addresses(host: str, port: int) -> list[str]:

@@ -17,6 +17,7 @@ import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -133,6 +134,15 @@ class _Connection(H11Protocol):
             oldest = next(iter(self._others))
             del self._others[oldest]
             oldest.cut()
+
+    def send_400_response(self, msg: str) -> None:
+        """To what is no HTTP, with the headers of every answer. After an answer nothing more can be said."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            headers = [*self.server_state.default_headers, (b"content-type", b"text/plain"), (b"connection", b"close")]
+            said = h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=msg.encode())
+            for event in (*said, h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def endure(self) -> None:
         """It is a stream: it lives for as long as it is read."""

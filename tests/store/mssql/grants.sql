@@ -9,6 +9,8 @@ GRANT SELECT ON delivery_books TO [pos];
 GRANT SELECT ON delivery_cancel_reasons TO [pos];
 GRANT SELECT ON delivery_changed_orders TO [pos];
 GRANT SELECT ON delivery_daemon TO [pos];
+GRANT SELECT ON delivery_lamp TO [pos];
+GRANT SELECT ON delivery_lamps TO [pos];
 GRANT SELECT ON delivery_new_orders TO [pos];
 GRANT SELECT ON delivery_open_orders TO [pos];
 GRANT SELECT ON delivery_order_events TO [pos];

@@ -503,6 +503,59 @@ UPDATE delivery_schema_version SET version_num='0004' WHERE delivery_schema_vers
 
 GO
 
+-- Running upgrade 0004 -> 0005
+
+ALTER TABLE delivery_orders ADD contents_revision INTEGER NOT NULL DEFAULT 1;
+
+GO
+
+UPDATE delivery_orders SET contents_revision = revision WHERE last_change = 'contents';
+
+GO
+
+CREATE OR ALTER VIEW delivery_new_orders AS SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.order_number, delivery_orders.status_id, delivery_orders.status, delivery_orders.status_text, delivery_orders.restaurant_id, delivery_orders.restaurant_name, delivery_orders.shipping_method, delivery_orders.payment_method, delivery_orders.payment_code, delivery_orders.amount_due, delivery_orders.note, delivery_orders.total, delivery_orders.discount, delivery_orders.courier_type, delivery_orders.courier_fee, delivery_orders.order_tip, delivery_orders.ordered_at, delivery_orders.scheduled_for, delivery_orders.customer_name, delivery_orders.customer_phone, delivery_orders.address, delivery_orders.address_description, delivery_orders.apartment_no, delivery_orders.building_no, delivery_orders.neighborhood_name, delivery_orders.district_name, delivery_orders.city_name, delivery_orders.payload, delivery_orders.revision, delivery_orders.last_change, delivery_orders.service_status_id, delivery_orders.payload_hash, delivery_orders.received_utc, delivery_orders.changed_utc, delivery_orders.acknowledged_utc, delivery_orders.acknowledged_status_id, delivery_orders.ended_utc, delivery_orders.ended_by, delivery_orders.problem, delivery_orders.pos_revision, delivery_orders.pos_reference, delivery_orders.pos_total, delivery_orders.contents_revision 
+FROM delivery_orders 
+WHERE pos_revision = 0 AND ended_utc IS NULL;
+
+GO
+
+CREATE OR ALTER VIEW delivery_changed_orders AS SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.order_number, delivery_orders.status_id, delivery_orders.status, delivery_orders.status_text, delivery_orders.restaurant_id, delivery_orders.restaurant_name, delivery_orders.shipping_method, delivery_orders.payment_method, delivery_orders.payment_code, delivery_orders.amount_due, delivery_orders.note, delivery_orders.total, delivery_orders.discount, delivery_orders.courier_type, delivery_orders.courier_fee, delivery_orders.order_tip, delivery_orders.ordered_at, delivery_orders.scheduled_for, delivery_orders.customer_name, delivery_orders.customer_phone, delivery_orders.address, delivery_orders.address_description, delivery_orders.apartment_no, delivery_orders.building_no, delivery_orders.neighborhood_name, delivery_orders.district_name, delivery_orders.city_name, delivery_orders.payload, delivery_orders.revision, delivery_orders.last_change, delivery_orders.service_status_id, delivery_orders.payload_hash, delivery_orders.received_utc, delivery_orders.changed_utc, delivery_orders.acknowledged_utc, delivery_orders.acknowledged_status_id, delivery_orders.ended_utc, delivery_orders.ended_by, delivery_orders.problem, delivery_orders.pos_revision, delivery_orders.pos_reference, delivery_orders.pos_total, delivery_orders.contents_revision 
+FROM delivery_orders 
+WHERE pos_is_behind = 1;
+
+GO
+
+CREATE OR ALTER VIEW delivery_open_orders AS SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.order_number, delivery_orders.status_id, delivery_orders.status, delivery_orders.status_text, delivery_orders.restaurant_id, delivery_orders.restaurant_name, delivery_orders.shipping_method, delivery_orders.payment_method, delivery_orders.payment_code, delivery_orders.amount_due, delivery_orders.note, delivery_orders.total, delivery_orders.discount, delivery_orders.courier_type, delivery_orders.courier_fee, delivery_orders.order_tip, delivery_orders.ordered_at, delivery_orders.scheduled_for, delivery_orders.customer_name, delivery_orders.customer_phone, delivery_orders.address, delivery_orders.address_description, delivery_orders.apartment_no, delivery_orders.building_no, delivery_orders.neighborhood_name, delivery_orders.district_name, delivery_orders.city_name, delivery_orders.payload, delivery_orders.revision, delivery_orders.last_change, delivery_orders.service_status_id, delivery_orders.payload_hash, delivery_orders.received_utc, delivery_orders.changed_utc, delivery_orders.acknowledged_utc, delivery_orders.acknowledged_status_id, delivery_orders.ended_utc, delivery_orders.ended_by, delivery_orders.problem, delivery_orders.pos_revision, delivery_orders.pos_reference, delivery_orders.pos_total, delivery_orders.contents_revision, CASE WHEN (ended_utc IS NULL AND delivery_orders.status_id = 1 AND NOT (EXISTS (SELECT delivery_actions.id FROM delivery_actions WHERE delivery_actions.payment_key = delivery_orders.payment_key AND action IN ('accept', 'cancel') AND state IN ('pending', 'sending', 'done')))) THEN delivery_orders.received_utc END AS needs_answer_since 
+FROM delivery_orders 
+WHERE ended_utc IS NULL;
+
+GO
+
+CREATE TABLE delivery_lamps (
+    account NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    lamp NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    since_utc DATETIME2(3) NOT NULL, 
+    code NVARCHAR(64) COLLATE Latin1_General_BIN2 NULL, 
+    sentence NVARCHAR(max) NOT NULL, 
+    remedy NVARCHAR(max) NULL, 
+    CONSTRAINT delivery_lamps_pk PRIMARY KEY (account)
+);
+
+GO
+
+CREATE VIEW delivery_lamp AS SELECT delivery_lamps.account, delivery_lamps.lamp, delivery_lamps.since_utc, delivery_lamps.code, delivery_lamps.sentence, delivery_lamps.remedy 
+FROM delivery_lamps 
+WHERE EXISTS (SELECT delivery_daemon.id 
+FROM delivery_daemon 
+WHERE delivery_daemon.silent_from_utc >= SYSUTCDATETIME()) UNION ALL SELECT delivery_lamps.account, 'red', delivery_daemon.seen_utc, 'not_polling', delivery_daemon.cause, delivery_daemon.remedy 
+FROM delivery_lamps JOIN delivery_daemon ON delivery_daemon.silent_from_utc < SYSUTCDATETIME();
+
+GO
+
+UPDATE delivery_schema_version SET version_num='0005' WHERE delivery_schema_version.version_num = '0004';
+
+GO
+
 COMMIT;
 
 GO

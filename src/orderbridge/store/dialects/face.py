@@ -118,6 +118,7 @@ class Dialect:
     text: Callable[[int | None], TypeEngine[Any]]  # compared byte by byte; without a length unbounded
     big: str = "BIGINT"  # 64 bits; what can be a growing key
     utc_now: str
+    checks_by_name: bool = False  # constraints are asked in the order of their names, not in that of the table
     random_id: str
 
     # Into a table, of many rows' columns, in the driver's own words; None: SQLAlchemy's way is the only one.

@@ -265,6 +265,7 @@ DIALECT = Dialect(
     },
     durability=_durability,
     unsafe_is_refused=True,
+    checks_by_name=True,
     failover=_failover,
     skips_locks=lambda _: True,
     worker=_worker,

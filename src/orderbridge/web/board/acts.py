@@ -21,11 +21,11 @@ LONGEST = 200
 LARGEST = 2**53  # the largest number that a page knows exactly
 
 
-def act(connection: Connection, values: Mapping[str, Any], device: Device, mode: str) -> dict[str, Any]:
+def act(connection: Connection, values: Mapping[str, Any], device: Device, mode: str, language: str) -> dict[str, Any]:
     """Write the row that was asked for, or find the one that is there. Raises Refused."""
     action = _action(values.get("action"))
     kind, asked = ACTIONS[action], _subject(ACTIONS[action].subject, values)
-    tries = _number(values.get("tries"), -LARGEST)
+    tries = _number(values.get("tries"), 0 if kind.subject is Subject.ORDER else -LARGEST)  # a menu's may be a day
     request_id = rules.request_id(action, "/".join(map(str, asked.values())), tries)
     if kind.argument is not None:
         argument = _number(values.get(kind.argument.column), kind.argument.least)
@@ -44,7 +44,7 @@ def act(connection: Connection, values: Mapping[str, Any], device: Device, mode:
         if is_refusal(error):
             raise Refused(400, "not_understood") from None
         raise
-    return {"row": shown_row(row)}
+    return {"row": shown_row(row, language)}
 
 
 def _action(value: object) -> Action:

@@ -5,6 +5,7 @@ Rules of this file:
 - Many changes while one is being told are one. A listener that does not take it in time is dropped.
 - What only time brings about, an order that becomes overdue, is told, too.
 - A device that was revoked hears nothing more.
+- A database that says nothing is told as one that fails. It is asked once, and its answer waited for, however late.
 """
 
 import asyncio
@@ -17,10 +18,12 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import OrderbridgeError
 from orderbridge.store import board, devices
+from orderbridge.store.database import Database
 from orderbridge.web.board.state import moment
 from orderbridge.web.watched import AtWork
 
 LOOK_S = 0.4
+WITHIN_S = 3.0  # a look takes milliseconds
 MOST = 32
 MOST_OF_ONE = 3  # a tablet whose line was cut comes back before we know that it was gone
 
@@ -47,6 +50,7 @@ class Changes:
         self._seen: Any = None
         self._late: list[str] = []  # moments at which something is overdue, as the last state had them
         self._watching: asyncio.Task[None] | None = None
+        self._asking: tuple[Database, asyncio.Task[Any]] | None = None
         self._soon = asyncio.Event()
 
     def listen(self, device: str) -> Listener | None:
@@ -84,6 +88,8 @@ class Changes:
         """Nobody listens any more."""
         if self._watching is not None:
             self._watching.cancel()
+        if self._asking is not None:
+            self._asking[1].cancel()
         for listener in list(self._listeners):
             self._drop(listener)
 
@@ -117,9 +123,22 @@ class Changes:
             sum(one < now for one in self._late),
         )
         try:
-            version, paired = await at_work.database.read(lambda tx: (board.version(tx), devices.paired(tx)))
-        except (DBAPIError, OrderbridgeError):
+            version, revoked = await self._asked(at_work.database)
+        except (DBAPIError, OrderbridgeError, TimeoutError):
             return known, None
-        for listener in [one for one in self._listeners if one.device not in paired]:
+        for listener in [one for one in self._listeners if one.device in revoked]:
             self._drop(listener)
         return known, version
+
+    async def _asked(self, database: Database) -> tuple[Any, set[str]]:
+        """Raises TimeoutError when nothing comes; the next time the same question is waited for."""
+        if self._asking is None or self._asking[0] is not database:  # after a reload it is another one
+            listening = {one.device for one in self._listeners}
+            look = database.read(lambda tx: (board.version(tx), listening - devices.paired(tx, listening)))
+            self._asking = database, asyncio.create_task(look)
+        asking = self._asking[1]
+        async with asyncio.timeout(WITHIN_S):
+            await asyncio.wait({asking})
+        self._asking = None
+        found: tuple[Any, set[str]] = asking.result()
+        return found

@@ -8,13 +8,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from orderbridge.actions import Subject
-from orderbridge.model import Action, ActionState
+from orderbridge.model import UNFINISHED, Action, ActionState
 from orderbridge.rules import board as rules
 from orderbridge.store import board as store
 from orderbridge.web.board.state import shown_row
 
 
-def menu(connection: Connection, now: datetime) -> dict[str, Any]:
+def menu(connection: Connection, now: datetime, language: str) -> dict[str, Any]:
     """Both lists. `tries` makes the next tap another one: the id of the newest row that is over.
 
     Where there is none of the last days there may be older ones: then it is the day, as a number that is no id.
@@ -28,23 +28,23 @@ def menu(connection: Connection, now: datetime) -> dict[str, Any]:
     foods = []
     for food in store.foods(connection, now):
         mine = [row for row in of_food[food["food_id"]] if row.account in {None, food["account"]}]
-        foods.append(food | _switch(mine, today, off=Action.DEACTIVATE_FOOD))
+        foods.append(food | _switch(mine, today, language, off=Action.DEACTIVATE_FOOD))
     shops = []
     for shop in store.shops(connection):
         shown = {name: shop[name] for name in ("id", "name", "account", "status")}
-        shops.append(shown | _switch(of_shop[shop["id"]], today, off=Action.CLOSE_RESTAURANT))
+        shops.append(shown | _switch(of_shop[shop["id"]], today, language, off=Action.CLOSE_RESTAURANT))
     return {"foods": foods, "restaurants": shops}
 
 
-def _switch(rows: list[Any], today: int, *, off: Action) -> dict[str, Any]:
+def _switch(rows: list[Any], today: int, language: str, *, off: Action) -> dict[str, Any]:
     """Whether it was switched off here, the newest row, and what makes the next one another."""
     done = [row for row in rows if row.state == ActionState.DONE]
     return {
         "off": bool(done) and done[-1].action == off,
         "tries": max((row.id for row in _over(rows)), default=-today),
-        "row": shown_row(rules.newest(rows)),
+        "row": shown_row(rules.newest(rows), language),
     }
 
 
 def _over(rows: Iterable[Any]) -> list[Any]:
-    return [row for row in rows if row.state not in rules.UNFINISHED]
+    return [row for row in rows if row.state not in UNFINISHED]

@@ -1,6 +1,7 @@
 """The board's routes: pages that hold no data, and JSON for devices that were paired."""
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
@@ -16,6 +17,7 @@ from starlette.routing import Route
 from orderbridge.errors import OrderbridgeError
 from orderbridge.store import board as store
 from orderbridge.store import devices
+from orderbridge.store.failures import is_busy
 from orderbridge.web.board import acts, door
 from orderbridge.web.board.changes import Changes
 from orderbridge.web.board.door import Refused
@@ -27,6 +29,9 @@ from orderbridge.web.board.words import word, words
 from orderbridge.web.watched import AtWork, Watched
 
 T = TypeVar("T")
+TRIES = 4  # of one tap
+AT_ONCE_S = 2.0  # what took longer has waited for a lock, and would again
+WITHIN_S = 8.0  # a database that says nothing for so long does not answer: before the page gives up by itself
 FILES = {
     "board.html": "text/html",
     "status.html": "text/html",
@@ -34,6 +39,12 @@ FILES = {
     "icon.svg": "image/svg+xml",
     "common.js": "text/javascript",
     "sound.js": "text/javascript",
+    "dialog.js": "text/javascript",
+    "card.js": "text/javascript",
+    "grid.js": "text/javascript",
+    "bar.js": "text/javascript",
+    "menu.js": "text/javascript",
+    "taps.js": "text/javascript",
     "board.js": "text/javascript",
     "status.js": "text/javascript",
 }
@@ -51,6 +62,7 @@ class Board:
         self._known: set[bytes] = (
             set()
         )  # hashes of cookies whose device has seen the board, for when no table is to be had
+        self._page = _page()
         self.changes = Changes(watched.at_work, began=time.time_ns() // 1_000_000 % 2**40)  # noqa: TID251
 
     def routes(self) -> list[Route]:
@@ -68,7 +80,7 @@ class Board:
         return found + [Route(f"/board/{name}", _guarded(answer), methods=["POST"]) for name, answer in told.items()]
 
     def _file(self, name: str) -> Callable[[Request], Awaitable[Response]]:
-        content = files("orderbridge").joinpath("web", "board", "static", name).read_bytes()
+        content = _content(name)
 
         async def answer(_: Request) -> Response:
             return Response(content, media_type=FILES[name])
@@ -94,25 +106,26 @@ class Board:
 
         cookie = sha256(request.cookies.get(door.COOKIE, "").encode()).digest()
         try:
-            found = await work.database.read(read, snapshot=True)
+            async with asyncio.timeout(WITHIN_S):
+                found = await work.database.read(read, snapshot=True)
         except Refused:
             self._known.discard(cookie)
             raise
-        except (DBAPIError, OrderbridgeError):  # what is wrong is told to whom it was told before
+        except (DBAPIError, OrderbridgeError, TimeoutError):  # what is wrong is told to whom it was told before
             listed = [problem_shown(one, language) for one in problems] if cookie in self._known else []
             text = word("no_database", language)
             return JSONResponse({"error": "no_database", "text": text, "problems": listed}, 503)
         self._known.add(cookie)
         self.changes.expect(card["due"] for card in found["orders"])
-        found["n"] = number
+        found["n"], found["page"] = number, self._page
         found["customers"] = _may_show_customers(request, work)
         return await asyncio.to_thread(JSONResponse, found)
 
     async def menu(self, request: Request) -> Response:
         """Foods and restaurants."""
         work = self._work()
-        now = work.clock.now()
-        return JSONResponse(await self._read(work, request, lambda tx: menu(tx, now)))
+        now, language = work.clock.now(), door.language(request)
+        return JSONResponse(await self._read(work, request, lambda tx: menu(tx, now, language)))
 
     async def technician(self, request: Request) -> Response:
         """For the technician's page."""
@@ -167,9 +180,9 @@ class Board:
     async def act(self, request: Request) -> Response:
         """A button was tapped."""
         values, work = await door.body(request), self._work()
-        mode = work.settings.web.board
-        found = await work.database.run(
-            lambda tx: acts.act(tx, values, door.device(tx, request, acts=True), mode), urgent=True
+        mode, language = work.settings.web.board, door.language(request)
+        found = await _written(
+            work, lambda tx: acts.act(tx, values, door.device(tx, request, acts=True), mode, language)
         )
         work.wake()
         self.changes.look_soon()
@@ -183,7 +196,7 @@ class Board:
             door.device(connection, request, acts=True)
             return acts.take_back(connection, values)
 
-        found = await work.database.run(write, urgent=True)
+        found = await _written(work, write)
         work.wake()
         self.changes.look_soon()
         return JSONResponse(found)
@@ -192,9 +205,7 @@ class Board:
         """Somebody has seen something: it is quiet."""
         values, work = await door.body(request), self._work()
         mode, now = work.settings.web.board, work.clock.now()
-        found = await work.database.run(
-            lambda tx: acts.seen(tx, values, door.device(tx, request, acts=True), mode, now), urgent=True
-        )
+        found = await _written(work, lambda tx: acts.seen(tx, values, door.device(tx, request, acts=True), mode, now))
         self.changes.look_soon()
         return JSONResponse(found)
 
@@ -212,6 +223,28 @@ class Board:
         if work is None:
             raise Refused(503, "not_working")
         return work
+
+
+async def _written(work: AtWork, change: Callable[[Connection], T]) -> T:
+    """One tap. Of two that stand in each other's way a server ends one at once: that one is tried again."""
+    for _ in range(TRIES - 1):
+        began = work.clock.monotonic()
+        try:
+            return await work.database.run(change, urgent=True)
+        except DBAPIError as error:
+            if not is_busy(error) or work.clock.monotonic() - began > AT_ONCE_S:
+                raise
+    return await work.database.run(change, urgent=True)
+
+
+def _page() -> str:
+    """Another one as soon as a page that is open is no longer the one that is served."""
+    served = b"".join(_content(name) for name in FILES) + json.dumps(words()).encode()
+    return sha256(served).hexdigest()[:16]
+
+
+def _content(name: str) -> bytes:
+    return files("orderbridge").joinpath("web", "board", "static", name).read_bytes()
 
 
 def _name(said: str) -> str:
@@ -234,7 +267,8 @@ def _guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Requ
         except Refused as error:
             return door.refusal(request, error)
         except (DBAPIError, OrderbridgeError):
-            return door.refusal(request, Refused(503, "no_database"))
+            tapped = request.method == "POST"  # and nothing of it was written: nobody tries that again by itself
+            return door.refusal(request, Refused(503, "not_written" if tapped else "no_database"))
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
 

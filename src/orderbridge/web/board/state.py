@@ -4,18 +4,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
 from orderbridge import config
 from orderbridge.clock import local_moment
-from orderbridge.model import Action
+from orderbridge.model import BOARD_MARK, UNFINISHED, Action, ActionState
 from orderbridge.rules import board as rules
 from orderbridge.rules.problems import Problem, Severity
 from orderbridge.store import board as store
-from orderbridge.texts import problem_text
+from orderbridge.texts import SAME, VERDICTS, problem_text, text
 
 MINUTES = (10, 15, 20, 25, 30, 40, 50, 60)
 _SEEN = [one.name for one in fields(rules.Seen) if one.name not in {"key", "scheduled"}]  # columns of the same name
@@ -29,6 +29,7 @@ class _Moment:
     now: datetime
     zone: ZoneInfo
     silenced: Collection[str]
+    language: str
 
 
 def state(
@@ -39,7 +40,7 @@ def state(
     keys = [row["payment_key"] for row in found]
     lines, rows = store.lines(connection, keys), store.rows_of(connection, keys)
     zone = ZoneInfo(settings.marketplace.timezone)
-    at = _Moment(settings.web.board, now, zone, store.silenced_at(connection, now))
+    at = _Moment(settings.web.board, now, zone, store.silenced_at(connection, now), language)
     made = (_card(row, lines.get(row["payment_key"], ()), rows.get(row["payment_key"], ()), at) for row in found)
     cards = [one for one in made if one is not None]
     listed = [_problem(one, language, at.silenced) for one in problems]
@@ -54,14 +55,20 @@ def state(
         "problems": listed,
         "sounds": sorted(sounds),
         "reasons": store.reasons(connection),
+        "closed": closed(connection),
         "minutes": MINUTES,
     }
+
+
+def closed(connection: Connection) -> list[str]:
+    """Restaurants that take no orders: it is quiet, and every page says why."""
+    return [shop["name"] or shop["id"] for shop in store.shops(connection) if shop["status"] == "Closed"]
 
 
 def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at: _Moment) -> dict[str, Any] | None:
     order = _seen(row, at.zone)
     stop = rules.is_stopped(order, asked, at.silenced)
-    if order.ended_by is not None and not stop:
+    if (order.ended_by is not None and not stop) or rules.is_handed(order, asked, at.silenced):
         return None
     due = rules.due(order, asked)
     return {
@@ -70,7 +77,7 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
         "account": row["account"],
         "restaurant": row["restaurant_name"],
         "status": row["status"],
-        "received": moment(row["received_utc"]),
+        "received": moment(rules.waits_since(row["received_utc"], local_moment(row["ordered_at"], at.zone))),
         "shipping": row["shipping_method"],
         "courier": row["courier_type"],
         "scheduled": row["scheduled_for"],
@@ -87,11 +94,12 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
         "taken": order.pos_revision > 0,
         "changed": rules.is_changed(order, at.mode),
         "stop": stop,
-        "waits": rules.rings(order, asked, rules.BESIDE),
+        "answer": rules.answer(order, asked, at.mode),
         "due": moment(due),
         "sounds": rules.sounds(order, asked, at.mode, at.now, at.silenced),
         "actions": [{"action": one, "tries": rules.tries(asked, one)} for one in rules.offered(order, asked)],
-        "row": shown_row(rules.newest(asked)),
+        "row": shown_row(rules.newest(asked), at.language),
+        "handed": rules.handed_of(order) if rules.may_be_handed(asked) else None,
     }
 
 
@@ -112,22 +120,34 @@ def _item(item: Any, options: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def shown_row(row: Any) -> dict[str, Any] | None:
-    """An outbox row as a card shows it."""
+def shown_row(row: Any, language: str) -> dict[str, Any] | None:
+    """An outbox row as a card shows it, in the language of whoever looks."""
     if row is None:
         return None
-    waits = row.state in rules.UNFINISHED
+    waits = row.state in UNFINISHED
     return {
         "id": row.id,
         "action": row.action,
         "state": row.state,
         "waits": waits,
-        "text": row.error_text,
+        "text": verdict(row, language),
         "by": row.created_by,
         "minutes": whole(row.preparing_time),
         "next": moment(row.next_attempt_utc),
-        "back": waits and row.action == Action.ACCEPT and not row.withdraw and row.request_id.startswith("board:"),
+        "asked_back": bool(row.withdraw),
+        "back": row.action == Action.ACCEPT
+        and rules.may_be_taken_back(row)
+        and not row.withdraw
+        and row.request_id.startswith(BOARD_MARK),
     }
+
+
+def verdict(row: Any, language: str) -> str | None:
+    """Its sentence. What is written in the row is in the configured language, and all that there is of some."""
+    code = SAME.get(row.error_code, row.error_code)
+    if code not in VERDICTS or "{" in VERDICTS[code][language]:
+        return cast(str | None, row.error_text)
+    return text(row.error_code, language, state=ActionState(row.state))
 
 
 def problem_shown(one: Problem, language: str) -> dict[str, Any]:
@@ -141,7 +161,7 @@ def problem_shown(one: Problem, language: str) -> dict[str, Any]:
         "count": one.count,
         "cause": cause,
         "remedy": remedy,
-        "link": rules.link_of(one.code),
+        "link": rules.link_of(one),
     }
 
 

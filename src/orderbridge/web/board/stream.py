@@ -49,7 +49,7 @@ class Stream:
         news = asyncio.create_task(self._listener.news.wait())
         try:
             await asyncio.wait({news, leaving}, timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
-            return news.done()
+            return self._listener.news.is_set()  # what came together with the end of the wait is no beat
         finally:
             news.cancel()
 

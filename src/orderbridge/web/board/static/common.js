@@ -81,6 +81,9 @@ export function clock(moment, zone, withDate = false) {
   return new Intl.DateTimeFormat(locale(), form).format(new Date(moment));
 }
 
+// The date there, as it is written in tables: 2026-03-01.
+export const day = (moment, zone) => new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short" }).format(new Date(moment));
+
 export function money(amount) {
   if (amount === null) return "?";
   return new Intl.NumberFormat(locale(), { minimumFractionDigits: 2, maximumFractionDigits: 2 }).format(Number(amount));

@@ -45,9 +45,8 @@ export const isOn = () => context !== null && context.state === "running";
 export function sound(names) {
   const wanted = LOUDEST_FIRST.filter((name) => names.includes(name));
   if (wanted.join() === active.join()) return;
-  const isLess = active.some((name) => !wanted.includes(name));
   active = wanted;
-  if (isLess) hush();
+  hush();
   next = 0;
   clearTimeout(timer);
   if (active.length) play();
@@ -63,7 +62,6 @@ function hush() {
 function play() {
   timer = setTimeout(play, REPEAT_MS);
   if (!isOn()) return;
-  hush();
   const name = active[next % active.length];
   next += 1;
   for (const [hz, from, seconds, wave] of NOTES[name]) {

@@ -7,6 +7,7 @@ const SLOT_MS = 600000;
 const DAY_MS = 86400000;
 const FIGURES = ["orders", "completed", "unfinished", "cancelled", "never_taken_over"];
 const AMOUNTS = ["cash", "prepaid", "tips"];
+const IF_ANY = ["payment_unknown", "cash_unfinished", "prepaid_unfinished", "discount", "without_amount"];
 const $ = (id) => document.getElementById(id);
 
 async function refresh() {
@@ -39,7 +40,8 @@ function problems(data) {
     el("p", {}, `${one.cause} ${one.remedy}`),
     one.since ? el("p", {}, say("since", { time: when(one.since, data) })) : null,
   ));
-  return el("section", {}, el("h2", {}, say("problems")), listed.length ? listed : el("p", {}, say("all_well")));
+  const shut = data.closed.length ? el("p", { class: "problem" }, `${say("call_closed")}: ${data.closed.join(" · ")}`) : null;
+  return el("section", {}, el("h2", {}, say("problems")), shut, listed.length ? listed : el("p", {}, say("all_well")));
 }
 
 function accounts(data) {
@@ -74,9 +76,16 @@ function strip(account, data) {
       slot.logins ? svg("rect", { class: "login", x: place * 5, y: 32, width: 4, height: 6 }) : null,
     );
   });
+  const mine = data.orders.filter((slot) => slot.account === account.name);
+  const most = Math.max(1, ...data.orders.map((slot) => slot.count));
+  const came = mine.map(({ slot_utc: slot, count }) => {
+    const height = (16 * count) / most;
+    const title = svg("title", {}, say("hour", { time: clock(slot, data.timezone), count }));
+    return svg("g", {}, title, svg("rect", { class: "order", x: Math.round((Date.parse(slot) - begin) / SLOT_MS) * 5, y: 58 - height, width: 4, height }));
+  });
   return el(
     "figure", { class: "strip" }, el("figcaption", {}, account.name),
-    svg("svg", { viewBox: "0 0 725 40", role: "img", "aria-label": `${account.name}: ${say("strip")}` }, bars),
+    svg("svg", { viewBox: "0 0 725 60", role: "img", "aria-label": `${account.name}: ${say("strip")}` }, bars, came),
   );
 }
 
@@ -94,17 +103,22 @@ function day(data) {
   const { figures, hours, begin } = data.day;
   const shown = [
     ...FIGURES.map((name) => [name, figures[name]]),
-    ...AMOUNTS.map((name) => [name, money(figures[name])]),
+    ...[...AMOUNTS, ...IF_ANY.filter((name) => Number(figures[name]) > 0)].map((name) => [name, typeof figures[name] === "number" ? figures[name] : money(figures[name])]),
   ].map(([name, value]) => el("div", { class: "figure" }, el("dt", {}, say(`day_${name}`)), el("dd", {}, String(value))));
   const most = Math.max(1, ...hours);
   const bars = hours.map((count, place) => {
     const height = (60 * count) / most;
     const time = clock(Date.parse(begin) + place * 3600000, data.timezone);
-    return svg("g", {}, svg("title", {}, say("hour", { time, count })), svg("rect", { class: "hour", x: place * 20, y: 60 - height, width: 16, height }));
+    return svg(
+      "g", {},
+      svg("title", {}, say("hour", { time, count })),
+      svg("rect", { class: "hour", x: place * 20, y: 60 - height, width: 16, height }),
+      place % 4 ? null : svg("text", { x: place * 20, y: 73 }, time.slice(0, 2)),
+    );
   });
   return el(
     "section", {}, el("h2", {}, say("day", { time: clock(begin, data.timezone) })), el("dl", {}, shown),
-    el("figure", {}, el("figcaption", {}, say("hours")), svg("svg", { viewBox: "0 0 500 62", role: "img", "aria-label": say("hours") }, bars)),
+    el("figure", {}, el("figcaption", {}, say("hours")), svg("svg", { viewBox: "0 0 500 76", role: "img", "aria-label": say("hours") }, bars)),
   );
 }
 

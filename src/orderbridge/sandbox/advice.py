@@ -1,0 +1,304 @@
+"""What was wrong with a call, as advice: looked at by itself, whatever the service answers to it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from . import rules
+from .checks import UNKNOWN, Call, cooldown_left, meant, target_of
+from .options import Language
+from .rules import ENDPOINTS, Operation
+from .state import Advice, CallRecord, Order
+from .world import World
+
+EARLY_SECONDS: Final = 3600.0
+"""A login is no waste when the token has less time left."""
+_DONT_REPEAT: Final = frozenset({400, 403, 404})
+
+ADVICE: Final[Mapping[str, tuple[str, str]]] = {
+    "unknown_path": (
+        "The service has no such path.",
+        "Platformda böyle bir yol yok.",
+    ),
+    "unknown_method": (
+        "This path is called with {method}.",
+        "Bu yol {method} ile çağrılır.",
+    ),
+    "no_token": (
+        "The header Access-Token is missing.",
+        "Access-Token başlığı yok.",
+    ),
+    "unknown_token": (
+        "The token was never handed out, or it has been ended: log in once and use the new one.",
+        "Bu anahtar hiç verilmemiş ya da geçersiz kılınmış: bir kez giriş yapıp yenisini kullanın.",
+    ),
+    "expired_token": (
+        "The token had expired: log in again before its expiration_date, about an hour ahead.",
+        "Anahtarın süresi dolmuş: expiration_date gelmeden, yaklaşık bir saat önce yeniden giriş yapın.",
+    ),
+    "wrong_credentials": (
+        "No credential has these two secrets.",
+        "Bu iki gizli anahtara uyan bir hesap yok.",
+    ),
+    "login_too_soon": (
+        "A token of this credential is valid for {minutes} more minutes: keep it instead of logging in for each call.",
+        "Bu hesabın anahtarı {minutes} dakika daha geçerli: her istekte giriş yapmak yerine onu saklayın.",
+    ),
+    "body_not_json": (
+        "The body was not read: send it with Content-Type: application/json.",
+        "Gövde okunmadı: Content-Type: application/json başlığıyla gönderin.",
+    ),
+    "body_no_object": (
+        "The body is no JSON object.",
+        "Gövde bir JSON nesnesi değil.",
+    ),
+    "body_not_asked_for": (
+        "This call takes no body.",
+        "Bu istek gövde almaz.",
+    ),
+    "missing_field": (
+        "{field} is missing.",
+        "{field} alanı eksik.",
+    ),
+    "unknown_field": (
+        "{field} is no field of this call.",
+        "{field} bu isteğin alanı değil.",
+    ),
+    "wrong_value": (
+        "{field} is {value}; it takes {wanted}.",
+        "{field} değeri {value}; beklenen: {wanted}.",
+    ),
+    "number_for_key": (
+        "The path takes the order's payment_key; its id is a number for people.",
+        "Yolda siparişin payment_key değeri yer alır; id insanlar için bir numaradır.",
+    ),
+    "not_a_uuid": (
+        "The id in the path is no UUID.",
+        "Yoldaki kimlik bir UUID değil.",
+    ),
+    "unknown_order": (
+        "There is no order with this payment_key.",
+        "Bu payment_key ile bir sipariş yok.",
+    ),
+    "foreign_order": (
+        "The order belongs to a restaurant that this credential does not reach.",
+        "Sipariş, bu hesabın erişemediği bir restoranın.",
+    ),
+    "foreign_restaurant": (
+        "This credential does not reach this restaurant.",
+        "Bu hesap bu restorana erişemez.",
+    ),
+    "never_delivered": (
+        "{operation} before a list had shown the order.",
+        "Sipariş hiçbir listede görünmeden {operation}.",
+    ),
+    "not_acknowledged": (
+        "{operation} before the order was acknowledged: store it, acknowledge it, then go on.",
+        "Sipariş onaylanmadan (orders/success) {operation}: önce kaydedin, onaylayın, sonra devam edin.",
+    ),
+    "acknowledged_again": (
+        "The order had been acknowledged in this status.",
+        "Sipariş bu durumuyla zaten onaylanmıştı.",
+    ),
+    "acknowledged_unseen": (
+        "The order's status is {status} by now; the last list showed {shown}. The acknowledgement holds for what was not seen.",
+        "Siparişin durumu artık {status}; son listede {shown} görünüyordu. Onay, görülmemiş durum için sayıldı.",
+    ),
+    "wrong_status": (
+        "{operation} does not fit status {status}.",
+        "{operation} {status} durumuna uymaz.",
+    ),
+    "not_own_courier": (
+        "Only an order with the restaurant's own courier is marked on the way; this one has {courier}.",
+        "Yalnızca restoranın kendi kuryesiyle giden sipariş yola çıktı yapılır; bununki {courier}.",
+    ),
+    "too_soon": (
+        "{seconds} seconds too early: wait out the cooldown.",
+        "{seconds} saniye erken: bekleme süresinin dolmasını bekleyin.",
+    ),
+    "repeated_refusal": (
+        "The same call was answered {status} before: it is not to be repeated.",
+        "Aynı istek daha önce {status} almıştı: yinelenmemeli.",
+    ),
+}
+"""Each code with its sentence in English and Turkish."""
+
+_FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
+    Operation.LOGIN: {"app_secret_key": "a text", "rest_secret_key": "a text"},
+    Operation.ACCEPT: {"preparing_time": "a whole number from 1 on"},
+    Operation.CANCEL: {"reason_id": "a whole number from 1 to 8"},
+}
+_OF_ORDERS: Final = (
+    Operation.ACKNOWLEDGE,
+    Operation.ACCEPT,
+    Operation.ON_THE_WAY,
+    Operation.COMPLETE,
+    Operation.CANCEL,
+)
+_OF_RESTAURANTS: Final = (Operation.GET_RESTAURANT_STATUS, Operation.OPEN_RESTAURANT, Operation.CLOSE_RESTAURANT)
+
+_COOLDOWNS: Final[Mapping[str, str]] = {
+    Operation.GET_CURRENT: "cooldown_seconds",
+    Operation.GET_FOODS: "menu_cooldown_seconds",
+}
+
+Found = tuple[str, dict[str, Any]]
+
+
+def advice_on(world: World, call: Call) -> Iterator[Advice]:
+    """Say what is wrong with the call, before it is carried out. To be called under the lock."""
+    index = list(Language).index(world.options.language)
+    for code, facts in _found(world, call):
+        yield Advice(code, ADVICE[code][index].format(operation=call.operation, **facts))
+
+
+def told(world: World, record: CallRecord) -> str:
+    """The terminal's line about a call that is over."""
+    order = world.orders.get(record.argument.lower())
+    facts = {
+        "account": record.account or "-",
+        "order": order.number if order else "",
+        "path": f"{record.method} {record.path}" if record.operation == UNKNOWN else "",
+        "http": record.http_status or "-",
+        "orders": len(record.delivered) if record.operation == Operation.GET_CURRENT else "",
+        "status": f"{record.status_before}>{record.status_after}" if record.status_before is not None else "",
+        "error": repr(record.error) if record.error else "",
+        "message": repr(record.message) if record.message else "",
+        "fault": record.fault,
+        "advice": repr(" ".join(one.text for one in record.advice)) if record.advice else "",
+    }
+    shown = " ".join(f"{name}={value}" for name, value in facts.items() if value != "")
+    return f"call.answered operation={record.operation} {shown}"
+
+
+def _found(world: World, call: Call) -> Iterator[Found]:
+    if call.operation == UNKNOWN:
+        yield from _about_path(call)
+        return
+    yield from _about_body(call)
+    if call.operation == Operation.LOGIN:
+        yield from _about_login(world, call)
+        return
+    yield from _about_token(world, call)
+    if call.operation in _OF_ORDERS:
+        yield from _about_order(world, call)
+    if call.operation in _OF_RESTAURANTS:
+        yield from _about_restaurant(world, call)
+    limit = getattr(world.options, _COOLDOWNS.get(call.operation, ""), 0.0)
+    left, _ = cooldown_left(world, call, limit)
+    if left > 0:
+        yield "too_soon", {"seconds": f"{left:.1f}"}
+    status = world.last_answers.get((call.operation, call.token or "", call.argument))
+    if status in _DONT_REPEAT:
+        yield "repeated_refusal", {"status": status}
+
+
+def _about_path(call: Call) -> Iterator[Found]:
+    path = call.path.partition("?")[0]
+    for _, method, known in ENDPOINTS:
+        head = known.partition("{id}")[0]
+        if path.endswith(known) or ("{id}" in known and head in path and "/" not in path.rpartition(head)[2]):
+            yield "unknown_method", {"method": method}
+            return
+    yield "unknown_path", {}
+
+
+def _about_body(call: Call) -> Iterator[Found]:
+    wanted = _FIELDS.get(call.operation)
+    if wanted is None:
+        if call.has_body:
+            yield "body_not_asked_for", {}
+        return
+    if call.has_body and not call.is_json:
+        yield "body_not_json", {}
+    elif call.has_body and not isinstance(call.body, dict):
+        yield "body_no_object", {}
+    for field, kind in wanted.items():
+        value = call.field(field)
+        if value is None:
+            yield "missing_field", {"field": field}
+        elif not _fits(field, value):
+            shown = "***" if field.endswith("_key") else repr(value)
+            yield "wrong_value", {"field": field, "value": shown, "wanted": kind}
+    for field in call.body if isinstance(call.body, dict) else ():
+        if field not in wanted:
+            yield "unknown_field", {"field": field}
+
+
+def _fits(field: str, value: object) -> bool:
+    match field:
+        case "preparing_time":
+            return type(value) is int and value > 0
+        case "reason_id":
+            return type(value) is int and value in rules.CANCEL_REASONS
+        case _:
+            return isinstance(value, str)
+
+
+def _about_login(world: World, call: Call) -> Iterator[Found]:
+    app, secret = call.field("app_secret_key"), call.field("rest_secret_key")
+    if not (isinstance(app, str) and isinstance(secret, str)):
+        return
+    account = world.accounts.get(secret)
+    if account is None or account.app_secret_key != app:
+        yield "wrong_credentials", {}
+        return
+    ends = max((one.expires for one in world.tokens.values() if one.account.name == account.name), default=world.now())
+    left = (ends - world.now()).total_seconds()
+    if left > min(EARLY_SECONDS, world.options.token_seconds / 2):
+        yield "login_too_soon", {"minutes": round(left / 60)}
+
+
+def _about_token(world: World, call: Call) -> Iterator[Found]:
+    if not call.token:
+        yield "no_token", {}
+    elif call.token not in world.tokens:
+        yield "unknown_token", {}
+    elif world.account_of(call.token) is None:
+        yield "expired_token", {}
+
+
+def _about_order(world: World, call: Call) -> Iterator[Found]:
+    if call.argument.isdigit():
+        yield "number_for_key", {}
+        return
+    if not rules.UUID_PATTERN.fullmatch(call.argument.lower()):
+        yield "not_a_uuid", {}
+        return
+    order, account = world.orders.get(meant(world, call.argument)), world.account_of(call.token)
+    if order is None:
+        yield "unknown_order", {}
+    elif account is not None and order.restaurant_id not in account.restaurant_ids:
+        yield "foreign_order", {}
+    elif call.operation == Operation.ACKNOWLEDGE:
+        yield from _about_acknowledgement(world, order)
+    else:
+        yield from _about_move(world, order, call.operation)
+
+
+def _about_acknowledgement(world: World, order: Order) -> Iterator[Found]:
+    shown = order.shown_status_id
+    if shown is None:
+        yield "never_delivered", {}
+    elif shown != order.status_id:
+        yield "acknowledged_unseen", {"status": order.status_id, "shown": shown}
+    elif order.acknowledged:
+        yield "acknowledged_again", {}
+
+
+def _about_move(world: World, order: Order, operation: str) -> Iterator[Found]:
+    if order.shown_status_id is None:
+        yield "never_delivered", {}
+    elif not order.acknowledgements:
+        yield "not_acknowledged", {}
+    if operation == Operation.ON_THE_WAY and order.courier_type != rules.RESTAURANT_COURIER:
+        yield "not_own_courier", {"courier": order.courier_type}
+    elif target_of(world, order, operation) is None:
+        yield "wrong_status", {"status": order.status_id}
+
+
+def _about_restaurant(world: World, call: Call) -> Iterator[Found]:
+    account = world.account_of(call.token)
+    if not rules.UUID_PATTERN.fullmatch(call.argument.lower()):
+        yield "not_a_uuid", {}
+    elif account is not None and meant(world, call.argument) not in account.restaurant_ids:
+        yield "foreign_restaurant", {}

@@ -1,0 +1,121 @@
+"""What the terminal says first: where the sandbox is, what a client needs, and what it means to be seen by others."""
+
+import socket
+from collections.abc import Iterable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, Protocol
+
+from .options import Language, Options
+from .state import Account
+from .tls import LOCAL_NAMES
+from .world import World
+
+EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+DEFAULTS: Final = Options().as_json()
+_SOMEWHERE: Final = ("192.0.2.1", 9)
+"""An address of nobody: a socket that is pointed there says by which address this machine speaks; nothing is sent."""
+
+_BEYOND: Final = {
+    Language.ENGLISH: (
+        (
+            "CAREFUL: it listens beyond this machine and has no password. Whoever reaches {address} reads every order and"
+            " changes everything. Use it only in a network that you trust."
+        ),
+        "The certificate is for {names}. For another name start it with --name NAME.",
+    ),
+    Language.TURKISH: (
+        (
+            "DİKKAT: yalnızca bu bilgisayardan değil, ağdan da erişilir ve şifresi yoktur. {address} adresine ulaşan herkes"
+            " bütün siparişleri okur, her şeyi değiştirir. Yalnızca güvendiğiniz bir ağda kullanın."
+        ),
+        "Sertifika şu adlar içindir: {names}. Başka bir ad için --name AD ile başlatın.",
+    ),
+}
+
+
+class Running(Protocol):
+    """What is to be known of a sandbox."""
+
+    world: World
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def origin(self) -> str: ...
+    @property
+    def base_url(self) -> str: ...
+    @property
+    def control_url(self) -> str: ...
+    @property
+    def ca_file(self) -> Path: ...
+
+
+def is_beyond(host: str) -> bool:
+    """Return whether others than this machine can reach the address."""
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
+
+
+def names_of(host: str, given: Iterable[str]) -> tuple[str, ...]:
+    """Return what the certificate has to be for: what is printed is among it."""
+    own = _of_this_machine() if host in EVERYWHERE else (host,)
+    return tuple(dict.fromkeys((*LOCAL_NAMES, *given, *own)))
+
+
+def shown_name(host: str, names: Iterable[str]) -> str:
+    """Return under which name to call what listens at the address: at all addresses, the first that others can use."""
+    if host not in EVERYWHERE:
+        return host
+    return next((name for name in names if name not in LOCAL_NAMES), LOCAL_NAMES[1])
+
+
+def _of_this_machine() -> tuple[str, ...]:
+    """The address by which it speaks to others and its name, as far as they are known."""
+    found = []
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.connect(_SOMEWHERE)
+            found.append(asking.getsockname()[0])  # first: not every network knows the names of its machines
+    except OSError:  # no network: there is nobody to reach it either
+        pass
+    name = socket.gethostname()
+    if name.isascii() and name.replace("-", "").replace(".", "").isalnum():
+        found.append(name.lower())
+    return tuple(found)
+
+
+def introduction(sandbox: Running) -> list[str]:
+    """Return what a developer needs to know, line by line."""
+    accounts = list(sandbox.world.accounts.values())
+    first = accounts[0]
+    body = f'{{"app_secret_key": "{first.app_secret_key}", "rest_secret_key": "{first.rest_secret_key}"}}'
+    lines = [*_warning(sandbox), f"base_url        {sandbox.base_url}", f"ca_file         {sandbox.ca_file}"]
+    lines += [f"control         {sandbox.control_url}", f"app_secret_key  {first.app_secret_key}"]
+    turned = [f"{name}={value}" for name, value in sandbox.world.options.as_json().items() if value != DEFAULTS[name]]
+    if turned:
+        lines.insert(-1, f"switches        {' '.join(turned)}")
+    lines += [f"rest_secret_key {one.rest_secret_key}  ({_restaurants(sandbox.world, one)})" for one in accounts]
+    header = "Content-Type: application/json"
+    lines.append(f"curl --cacert {sandbox.ca_file} -H '{header}' -d '{body}' {sandbox.base_url}/auth/login")
+    # Without a restaurant the order may go to one that the caller's configuration does not reach, and is never seen.
+    body = f'{{"restaurant_id": "{first.restaurant_ids[0]}"}}'
+    lines.append(f"curl --cacert {sandbox.ca_file} -H '{header}' -d '{body}' {sandbox.control_url}orders")
+    return lines
+
+
+def _restaurants(world: World, account: Account) -> str:
+    return ", ".join(world.restaurants[key].name for key in account.restaurant_ids)
+
+
+def _warning(sandbox: Running) -> list[str]:
+    if not is_beyond(sandbox.host):
+        return []
+    said = _BEYOND[sandbox.world.options.language]
+    return [line.format(address=f"{sandbox.host}:{sandbox.port}", names=", ".join(sandbox.names)) for line in said]

@@ -1,0 +1,180 @@
+"""The line before a call is read: the listener, what bounds a connection, and what a tester makes wrong with them.
+
+What concerns a connection is looked at when it comes (`options.line`), a certificate and a closed door by `Line.look`,
+which the server calls a few times each second.
+"""
+
+import asyncio
+import logging
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import h11
+from starlette.types import Scope
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .provocations import Line
+from .world import World
+
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+_RUBBISH: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nspeak plainly\n"
+TOO_LONG: Final = 431
+BAD_CERTIFICATES: Final = (Line.EXPIRED, Line.NOT_YET_VALID, Line.WRONG_NAME, Line.UNTRUSTED)
+
+# Broken answers are played on purpose here: uvicorn's complaints about them are no news.
+_quiet = logging.getLogger("orderbridge.sandbox.http")
+_quiet.setLevel(logging.CRITICAL + 1)
+
+
+class Door(socket.socket):
+    """A listening socket that can tear down what it takes, or leave it standing."""
+
+    def __init__(self, listening: socket.socket, world: World) -> None:
+        """Take over a listening socket."""
+        super().__init__(listening.family, listening.type, listening.proto, fileno=listening.detach())
+        self._world = world
+        self._left_standing: list[socket.socket] = []
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Take a connection, or do to it what the switch says; raises ConnectionAbortedError then."""
+        connection, address = super().accept()
+        with suppress(OSError):  # it may be gone already
+            # An answer goes out in two pieces. Without this the second waits for the client to confirm the first, which
+            # takes it 40 ms. asyncio sets it only on sockets that were made with the protocol's number.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        line = self._world.options.line
+        if line not in (Line.SILENT, Line.RESET, Line.GARBAGE):
+            return connection, address
+        if line is Line.SILENT:
+            self._left_standing.append(connection)
+        else:
+            with suppress(OSError), connection:
+                if line is Line.GARBAGE:
+                    connection.send(_RUBBISH)
+                else:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        raise ConnectionAbortedError
+
+    def close(self) -> None:
+        """Close, and let go what was left standing."""
+        while self._left_standing:
+            self._left_standing.pop().close()
+        super().close()
+
+
+def protocol_of(world: World) -> Callable[..., H11Protocol]:
+    """Return uvicorn's protocol, bounded by the world's switches."""
+
+    def make(**given: Any) -> H11Protocol:
+        return _Bounded(world, **given)
+
+    return make
+
+
+class _Bounded(H11Protocol):
+    def __init__(self, world: World, **given: Any) -> None:
+        super().__init__(**given)
+        self._world = world
+        self.logger = _quiet
+        self._limit = world.options.header_limit_bytes
+        self._of_head = 0  # bytes of a head that is not whole yet
+        self.conn = h11.Connection(h11.SERVER, self._limit)
+        self._too_slow: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        self._of_head += len(data)
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._of_head = 0
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self._watch()
+        else:
+            self._stop_watching()
+
+    def send_400_response(self, msg: str) -> None:
+        status, reason = (TOO_LONG, b"Request Header Fields Too Large") if self._of_head > self._limit else (400, b"")
+        headers = [("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close")]
+        for event in (
+            h11.Response(status_code=status, headers=headers, reason=reason),
+            h11.Data(data=(reason or msg.encode("ascii"))),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def on_response_complete(self) -> None:
+        self.timeout_keep_alive = self._world.options.keep_alive_seconds  # type: ignore[assignment]
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watching()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Give the request the time that it has; from its first byte, and from the beginning of the connection."""
+        if self._too_slow is None:
+            self._too_slow = self.loop.call_later(self._world.options.reading_seconds, self.transport.abort)
+
+    def _stop_watching(self) -> None:
+        if self._too_slow is not None:
+            self._too_slow.cancel()
+            self._too_slow = None
+
+
+def head_length(scope: Scope) -> int:
+    """Return about how many bytes the head of a request has."""
+    return len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(k) + len(v) + 4 for k, v in scope["headers"])
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What the server can do with its line."""
+
+    shut: Callable[[], None]
+    """Listen no more."""
+    let_in: Callable[[], bool]
+    """Listen again; False when the address is taken."""
+    show: Callable[[Line], None]
+    """Have the next handshakes show the certificate that belongs to the line."""
+    hang_up: Callable[[], None]
+    """End the connections that idle, so that the next call meets the new line."""
+
+
+class LineWork:
+    """Brings the server to what `options.line` says, and the line back to good when its time is over."""
+
+    def __init__(self, world: World, hands: Hands) -> None:
+        """Begin with a good line."""
+        self.now = Line.GOOD
+        """What is played at the moment."""
+        self._world, self._hands = world, hands
+        self._ends: float | None = None
+
+    def look(self, monotonic: float) -> None:
+        """Do what has changed since the last look."""
+        if self._ends is not None and monotonic >= self._ends:
+            self._ends = None
+            self._world.set_options(line=Line.GOOD)
+        wanted = self._world.options.line
+        if wanted is self.now or (self.now is Line.REFUSED and not self._hands.let_in()):
+            return
+        if self.now in BAD_CERTIFICATES or wanted in BAD_CERTIFICATES:
+            self._hands.show(wanted)
+        if wanted is Line.REFUSED:
+            self._hands.shut()
+        seconds = self._world.options.line_seconds
+        self._ends = monotonic + seconds if wanted is not Line.GOOD and seconds > 0 else None
+        if wanted is not Line.GOOD:
+            self._hands.hang_up()
+        with self._world.lock:
+            self.now = wanted
+            self._world.tell(f"line.changed line={wanted}")
+            self._world.lock.notify_all()

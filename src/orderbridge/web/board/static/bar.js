@@ -1,0 +1,77 @@
+// The bar above every page: what waits for somebody, with the way to it, and what is wrong.
+
+import { clock, el, say } from "./common.js";
+import { numberOf } from "./card.js";
+import { open } from "./dialog.js";
+
+const $ = (id) => document.getElementById(id);
+const UNHEARD = "board_unheard";
+let calls = ""; // what they show
+let message = "";
+let listed = []; // the problems that a touch shows
+
+// `now`: state, view, problems, failure, isLost, isAudible.
+export function paintBar(now) {
+  const made = now.state && now.view !== "arm" ? callsOf(now.state) : [];
+  if (calls !== JSON.stringify(made)) {
+    calls = JSON.stringify(made);
+    $("calls").replaceChildren(...made.map((one) => el(
+      "button", { type: "button", class: `call ${one.kind}`, "data-call": one.key }, el("b", {}, one.what), el("span", {}, one.which),
+    )));
+  }
+  const { kind, what, why, more } = messageOf(now);
+  if (message !== [kind, what, why, more].join("|")) {
+    message = [kind, what, why, more].join("|");
+    $("bar").className = kind;
+    $("bar").replaceChildren(
+      el("span", { class: "said" }, what, why ? el("small", {}, ` ${why}`) : null), more ? el("b", { class: "more" }, `+${more}`) : "",
+    );
+  }
+  $("bar").hidden = !what;
+  $("mute").hidden = !loud(now).length || now.state?.role !== "act";
+  $("title").classList.toggle("unseen", Boolean(what || made.length));
+}
+
+// Who waits, whichever page is open: cancelled and not seen, without an answer, overdue; and what is closed.
+function callsOf(state) {
+  const orders = (isOne) => state.orders.filter(isOne);
+  const found = [
+    ["stop", orders((one) => one.stop), say("stop")],
+    ["fresh", orders((one) => one.sounds.includes("new") || ["needed", "failed", "at_till"].includes(one.answer)), say("call_new")],
+    ["late", orders((one) => one.sounds.includes("overdue")), say("call_overdue")],
+  ].filter(([, some]) => some.length).map(([kind, some, what]) => ({
+    kind, what, key: some[0].key, which: kind === "fresh" ? String(some.length) : counted(some.map(numberOf)),
+  }));
+  if (state.closed.length) found.push({ kind: "shut", what: say("call_closed"), key: "", which: counted(state.closed) });
+  return found;
+}
+
+const counted = (names) => names[0] + (names.length > 1 ? ` +${names.length - 1}` : "");
+
+// That nothing here can be believed or heard, else the worst of what is wrong, and how much more there is.
+function messageOf({ state, view, problems, failure, isLost, isAudible }) {
+  listed = [];
+  if (isLost) return { kind: "red", what: failure || say("link_daemon_tablet"), why: state ? say("bar_stale", { time: clock(state.now, state.timezone) }) : "" };
+  if (!isAudible && view !== "arm") return { kind: "red quiet", what: say("bar_quiet") };
+  const found = problems.filter((one) => one.code !== UNHEARD || !(isAudible || view === "arm")).sort((one, other) => weight(other) - weight(one));
+  if (failure && !found.some((one) => one.link)) return { kind: "red", what: failure };
+  listed = found;
+  const [worst] = found;
+  if (!worst) return { kind: "", what: "" };
+  const said = [worst.link ? say(`link_${worst.link}`) : "", worst.cause, worst.remedy].filter(Boolean);
+  return { kind: worst.severity === "severe" ? "red" : "yellow", what: said[0], why: said.slice(1).join(" "), more: found.length - 1 };
+}
+
+const weight = (one) => 8 * Boolean(one.sounds) + 4 * (one.severity === "severe") + 2 * Boolean(one.link && one.link !== "pos") + Boolean(one.link);
+
+export const loud = ({ problems }) => problems.filter((one) => one.sounds).map((one) => one.silence);
+
+
+// All of what is wrong, each with its remedy.
+export function showProblems() {
+  if (!listed.length) return;
+  open("", say("problems"), el("div", { class: "wrong" }, listed.map((one) => el(
+    "section", { class: one.severity },
+    el("h3", {}, one.link ? say(`link_${one.link}`) : one.cause), el("p", {}, one.link ? `${one.cause} ${one.remedy}` : one.remedy),
+  ))), "hide");
+}

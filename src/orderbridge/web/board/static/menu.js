@@ -1,0 +1,79 @@
+// Foods with a switch for sold out, restaurants with one for open and closed.
+
+import { ask, el, say, tell } from "./common.js";
+import { confirm, unready } from "./dialog.js";
+
+let offered = new Map(); // by what is switched: what its button did when it was painted last
+
+// `isShown`: whether the page is still this one when the answer is there.
+export async function paintMenu(main, acts, isShown) {
+  const { status, data } = await ask("menu");
+  if (status !== 200 || !isShown()) return;
+  const before = offered;
+  offered = new Map();
+  main.replaceChildren(
+    el("section", { class: "list" }, el("h2", {}, say("restaurants")), data.restaurants.map((one) => shop(one, acts))),
+    el("section", { class: "list" }, el("h2", {}, say("foods")), el("p", {}, say("foods_why")), foods(data, acts)),
+  );
+  for (const row of main.querySelectorAll(".row")) {
+    const button = row.querySelector("button");
+    const known = before.get(row.dataset.subject);
+    if (!button) continue;
+    offered.set(row.dataset.subject, button.dataset.do);
+    if (known && known !== button.dataset.do && !button.disabled) unready([button]); // it was the other one until now
+  }
+}
+
+function shop(one, acts) {
+  const known = { Open: "open", Closed: "closed" }[one.status] ?? "unknown";
+  const what = one.status === "Closed" ? "open_restaurant" : "close_restaurant";
+  return rowOf(one, one.name ?? one.id, say(known), acts ? what : null, { restaurant_id: one.id });
+}
+
+// With several restaurants under the names of those that sell it: the same food of two kitchens is two foods.
+function foods(data, acts) {
+  const accounts = [...new Set(data.foods.map((one) => one.account))];
+  const isNamed = accounts.length > 1 || data.restaurants.length > 1;
+  return accounts.flatMap((account) => {
+    const names = data.restaurants.filter((one) => one.account === account).map((one) => one.name ?? one.id);
+    const heading = isNamed ? el("h3", { class: "whose" }, names.join(" · ") || account) : null;
+    return [heading, ...data.foods.filter((one) => one.account === account).map((one) => food(one, acts))];
+  });
+}
+
+function food(one, acts) {
+  const what = one.off ? "activate_food" : "deactivate_food";
+  return rowOf(one, one.name ?? `#${one.food_id}`, say(one.off ? "off" : "on"), acts ? what : null, { food_id: one.food_id, account: one.account });
+}
+
+function rowOf(one, name, now, action, subject) {
+  const row = one.row;
+  const text = row && row.state !== "done"
+    ? [say(row.waits ? "waiting" : `verdict_${row.state}`, { what: say(`do_${row.action}`) }), row.text].filter(Boolean).join(". ") : "";
+  return el(
+    "div", { class: "row", "data-subject": JSON.stringify(subject), "data-tries": one.tries, "data-name": name },
+    el("span", { class: "name" }, name), el("span", { class: "now" }, now), el("span", { class: "verdict" }, text),
+    action ? el("button", { type: "button", class: "big", "data-do": action, disabled: row?.waits }, say(`do_${action}`)) : null,
+  );
+}
+
+// A touch. To close a restaurant is asked back: it is quiet afterwards, and nobody knows why.
+export function toggle(row, action, repaint) {
+  const values = { action, ...JSON.parse(row.dataset.subject), tries: Number(row.dataset.tries) };
+  const name = row.dataset.name;
+  if (action !== "close_restaurant") return switchTo(values, repaint);
+  confirm("", say("sure_close", { name }), say("sure_close_why"), say("do_close", { name }), values);
+}
+
+export async function switchTo(values, repaint) {
+  const subject = JSON.stringify(Object.fromEntries(["restaurant_id", "food_id", "account"].filter((name) => name in values).map((name) => [name, values[name]])));
+  const row = () => [...document.querySelectorAll(".row")].find((one) => one.dataset.subject === subject);
+  const set = (isOff, text) => {
+    row()?.querySelectorAll("button").forEach((one) => { one.disabled = isOff; });
+    if (row()) row().querySelector(".verdict").textContent = text;
+  };
+  set(true, say("waiting", { what: say(`do_${values.action}`) }));
+  const { status, data } = await tell("act", values);
+  if (status === 200) await repaint();
+  else set(false, data.text ?? say("not_sent"));
+}

@@ -1,0 +1,52 @@
+"""When the page is a problem, how bad it is, and what follows from it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from orderbridge.rules import health
+from orderbridge.rules.page import SOON, SUBJECT, Page, problems
+from orderbridge.rules.problems import Code, Problem, Severity
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MOMENT = timedelta(seconds=1)
+REFUSED, NOT_SERVED, ENDS = Code.CERTIFICATE_REFUSED, Code.PAGE_NOT_SERVED, Code.CERTIFICATE_ENDS
+SEVERE, WARNING = Severity.SEVERE, Severity.WARNING
+FAILED = {"since": NOW - MOMENT, "error": "no"}
+
+
+@pytest.mark.parametrize(
+    "page, told",
+    [
+        ({}, None),
+        ({"ends": NOW + SOON}, None),
+        ({"ends": NOW + SOON - MOMENT}, (ENDS, WARNING, NOW - MOMENT)),
+        ({"ends": NOW + MOMENT}, (ENDS, WARNING, NOW + MOMENT - SOON)),
+        ({"ends": NOW}, (ENDS, SEVERE, NOW)),
+        ({"ends": NOW, "has_board": False}, (ENDS, WARNING, NOW)),
+        ({"ends": NOW, "is_served": False}, None),
+        ({"failed": REFUSED, **FAILED}, (REFUSED, WARNING, NOW - MOMENT)),
+        ({"failed": REFUSED, "is_served": False, **FAILED}, (REFUSED, SEVERE, NOW - MOMENT)),
+        ({"failed": REFUSED, "is_served": False, "has_board": False, **FAILED}, (REFUSED, WARNING, NOW - MOMENT)),
+        ({"failed": NOT_SERVED, "is_served": False, **FAILED}, (NOT_SERVED, SEVERE, NOW - MOMENT)),
+        ({"failed": NOT_SERVED, "is_served": False, "has_board": False, **FAILED}, None),
+    ],
+)
+def test_each_state_of_the_page(page: dict[str, Any], told: tuple[Code, Severity, datetime] | None):
+    found = list(problems(Page(**{"is_served": True, "has_board": True} | page), NOW))
+    assert [(one.code, one.severity, one.since) for one in found] == ([] if told is None else [told])
+    assert all(one.subject == SUBJECT for one in found)
+
+
+def test_a_renewed_certificate_that_is_refused_does_not_hide_that_the_old_one_ends():
+    page = Page(is_served=True, has_board=True, ends=NOW, failed=REFUSED, **FAILED)
+    assert [one.code for one in problems(page, NOW)] == [REFUSED, ENDS]
+
+
+@pytest.mark.parametrize("severity, said", [(SEVERE, [ENDS]), (WARNING, [ENDS, Code.BOARD_UNHEARD])])
+def test_where_no_tablet_can_open_the_page_nobody_hears_it_for_that_reason(severity: Severity, said: list[Code]):
+    limits = health.Thresholds(MOMENT, None, None, None)
+    known = Problem(ENDS, SUBJECT, NOW, severity), Problem(Code.BOARD_UNHEARD, "", NOW, WARNING)
+    found = health.problems(health.Facts((), known=known), limits, NOW)
+    assert [one.code for one in found] == said

@@ -1,0 +1,209 @@
+"""The ledger says of each call what was wrong with it, whatever was answered, and keeps calls that hit nothing."""
+
+import pytest
+
+from orderbridge.sandbox.advice import ADVICE
+from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
+
+NOBODY = "99999999-9999-4999-8999-999999999999"
+LOGIN = "/auth/login"
+
+
+def codes(world) -> list[str]:
+    return [one.code for one in world.calls()[-1].advice]
+
+
+@pytest.fixture
+def order(world):
+    return world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"})
+
+
+@pytest.fixture
+async def listed(pos, order):
+    await pos.poll()
+    return order
+
+
+@pytest.fixture
+async def acknowledged(pos, listed):
+    await pos.put(f"/orders/success/{listed.key}")
+    return listed
+
+
+# ---- what hits nothing -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "method, path, status, code, said",
+    [
+        ("GET", "/orders", 404, "unknown_path", "The service has no such path."),
+        ("GET", "/orders/accept", 404, "unknown_path", "The service has no such path."),
+        ("POST", f"/orders/accept/{NOBODY}?x=1", 405, "unknown_method", "This path is called with PUT."),
+        ("GET", LOGIN, 405, "unknown_method", "This path is called with POST."),
+        ("PATCH", "/orders/get-current", 405, "unknown_method", "This path is called with GET."),
+    ],
+)
+async def test_a_call_to_what_is_not_there_is_kept(world, pos, method, path, status, code, said):
+    answer = await pos.http.request(method, path, headers=pos.headers, json={"app_secret_key": "secret"})
+    line = world.calls()[-1]
+    assert (line.operation, line.method, line.path, line.account) == ("unknown", method, path, "kadikoy")
+    assert (answer.status_code, line.http_status, line.answered_at is not None) == (status, status, True)
+    assert [(one.code, one.text) for one in line.advice] == [(code, said)]
+    assert line.body is None
+
+
+async def test_a_call_below_the_control_interface_is_no_call(world, http):
+    await http.get("/_sandbox/nothing")
+    assert world.calls() == []
+
+
+async def test_the_message_that_was_given_is_kept(world, pos, order):
+    await pos.put(f"/orders/accept/{order.key}", {})
+    line = world.calls()[-1]
+    assert (line.method, line.path) == ("PUT", f"/orders/accept/{order.key}")
+    assert (line.error, line.message) == ("eksik alan", "preparing_time is required")
+
+
+# ---- a call in its turn has nothing wrong with it --------------------------------------------------------------------
+
+
+async def test_a_whole_life_in_order_gets_no_advice(world, pos, clock, order):
+    for action, body in (("accept", {"preparing_time": 20}), ("ontheway", None), ("complete", None)):
+        assert len(await pos.poll()) == 1
+        await pos.put(f"/orders/success/{order.key}")
+        await pos.put(f"/orders/{action}/{order.key}", body)
+        clock.advance(30)
+    await pos.get("/restaurants/get")
+    await pos.get(f"/restaurants/status/get/{KADIKOY}")
+    await pos.put(f"/restaurants/status/close/{KADIKOY}")
+    await pos.put("/foods/status-passive/1001")
+    await pos.get("/foods/get-foods")
+    clock.advance(84000)
+    await pos.login()
+    assert [(line.operation, line.advice) for line in world.calls() if line.advice] == []
+
+
+# ---- and out of it ---------------------------------------------------------------------------------------------------
+
+
+async def test_accept_before_the_list_and_before_the_acknowledgement(world, pos, order):
+    await pos.put(f"/orders/accept/{order.key}", {"preparing_time": 20})
+    assert codes(world) == ["never_delivered"]
+    await pos.poll()
+    await pos.put(f"/orders/ontheway/{order.key}")
+    [advice] = world.calls()[-1].advice
+    assert advice.code == "not_acknowledged"
+    assert advice.text.startswith("on_the_way before the order was acknowledged")
+
+
+@pytest.mark.parametrize(
+    "action, body, code",
+    [
+        ("ontheway", None, "wrong_status"),
+        ("complete", None, "wrong_status"),
+        ("success", None, "acknowledged_again"),
+        ("accept", {"preparing_time": "20"}, "wrong_value"),
+        ("accept", {}, "missing_field"),
+        ("accept", {"preparing_time": 20, "minutes": 20}, "unknown_field"),
+        ("accept", [], "body_no_object"),
+        ("cancel", {"reason_id": 9}, "wrong_value"),
+        ("cancel", {"reason_id": True}, "wrong_value"),
+        ("success", {"id": 1}, "body_not_asked_for"),
+    ],
+)
+async def test_a_call_out_of_its_turn(world, pos, acknowledged, action, body, code):
+    await pos.put(f"/orders/{action}/{acknowledged.key}", body)
+    assert code in codes(world)
+
+
+async def test_what_is_acknowledged_unseen(world, pos, listed):
+    world.cancel_by_customer(listed.key)
+    await pos.put(f"/orders/success/{listed.key}")
+    assert codes(world) == ["acknowledged_unseen"]
+
+
+async def test_an_order_that_somebody_else_brings_is_not_on_the_way(world, pos):
+    order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": "come_get", "status_id": 2})
+    await pos.poll()
+    await pos.put(f"/orders/success/{order.key}")
+    await pos.put(f"/orders/ontheway/{order.key}")
+    assert codes(world) == ["not_own_courier"]
+
+
+@pytest.mark.parametrize(
+    "path, code",
+    [
+        ("/orders/success/100001", "number_for_key"),
+        ("/orders/success/abc", "not_a_uuid"),
+        (f"/orders/success/{NOBODY}", "unknown_order"),
+        (f"/restaurants/status/open/{BESIKTAS}", "foreign_restaurant"),
+        ("/restaurants/status/open/1", "not_a_uuid"),
+    ],
+)
+async def test_an_id_that_will_not_do(world, pos, path, code):
+    await pos.put(path)
+    assert codes(world) == [code]
+
+
+async def test_an_order_of_somebody_else(world, pos):
+    await pos.put(f"/orders/success/{world.place_order(restaurant_id=BESIKTAS).key}")
+    assert codes(world) == ["foreign_order"]
+
+
+async def test_a_refusal_is_not_to_be_repeated(world, pos):
+    for expected in (["unknown_order"], ["unknown_order", "repeated_refusal"]):
+        await pos.put(f"/orders/success/{NOBODY}")
+        assert codes(world) == expected
+
+
+async def test_a_poll_too_early(world, pos, clock):
+    await pos.poll()
+    clock.advance(12)
+    await pos.get("/orders/get-current")
+    assert [one.text for one in world.calls()[-1].advice] == ["18.0 seconds too early: wait out the cooldown."]
+
+
+@pytest.mark.parametrize(
+    "body, expected",
+    [
+        ({"app_secret_key": "x", "rest_secret_key": "y"}, ["wrong_credentials"]),
+        ({"app_secret_key": "x"}, ["missing_field"]),
+        ({"app_secret_key": 7, "rest_secret_key": "y"}, ["wrong_value"]),
+    ],
+)
+async def test_a_login_that_fails(world, http, body, expected):
+    await http.post(LOGIN, json=body)
+    assert codes(world) == expected
+    assert "7" not in str(world.calls()[-1].advice)
+
+
+async def test_a_login_while_the_token_is_valid(world, pos, clock):
+    clock.advance(3600)
+    await pos.login()
+    assert next(one.text.split(" for ")[1] for one in world.calls()[-1].advice).startswith("1380 more minutes")
+
+
+async def test_a_body_that_is_not_said_to_be_json(world, http):
+    await http.post(LOGIN, content='{"app_secret_key": "x", "rest_secret_key": "y"}')
+    assert codes(world) == ["body_not_json", "missing_field", "missing_field"]
+
+
+@pytest.mark.parametrize(
+    "headers, seconds, code",
+    [(None, 0, "no_token"), ({"Access-Token": "x"}, 0, "unknown_token"), ({}, 86400, "expired_token")],
+)
+async def test_a_token_that_will_not_do(world, pos, clock, headers, seconds, code):
+    clock.advance(seconds)
+    await pos.http.get("/orders/variables", headers=pos.headers if headers == {} else headers)
+    assert codes(world) == [code]
+
+
+async def test_advice_is_in_the_language_of_the_switch_and_on_the_control_interface(world, pos):
+    world.set_options(language="tr")
+    await pos.http.get("/nothing")
+    [line] = (await pos.http.get("/_sandbox/ledger?operation=unknown")).json()
+    assert line["advice"] == [{"code": "unknown_path", "text": "Platformda böyle bir yol yok."}]
+
+
+def test_every_advice_is_in_both_languages():
+    assert [code for code, said in ADVICE.items() if len(said) != 2 or said[0] == said[1]] == []

@@ -1,0 +1,233 @@
+"""The line before a call: what bounds a connection, and what is made wrong with it while the sandbox runs."""
+
+import contextlib
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import httpx
+import pytest
+
+from orderbridge.sandbox import Options, Sandbox, World
+from orderbridge.sandbox.introduction import introduction, is_beyond, names_of, shown_name
+from orderbridge.sandbox.options import Line
+
+WITHIN_S = 60.0
+OPTIONS = "/_sandbox/options"
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sandbox")
+
+
+@pytest.fixture
+def sandbox(directory: Path) -> Iterator[Sandbox]:
+    with Sandbox(World.default(tell=lambda _: None), directory=directory) as sandbox:
+        yield sandbox
+
+
+def client_of(sandbox: Sandbox) -> httpx.Client:
+    context = ssl.create_default_context(cafile=sandbox.ca_file)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return httpx.Client(base_url=sandbox.base_url, verify=context, timeout=WITHIN_S, trust_env=False)
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> Iterator[httpx.Client]:
+    with client_of(sandbox) as client:
+        yield client
+
+
+def turn(sandbox: Sandbox, line: str, seconds: float = 0) -> None:
+    sandbox.world.set_options(line=line, line_seconds=seconds)
+    assert sandbox.world.wait_for(lambda: sandbox.line == line, timeout=WITHIN_S)
+
+
+@pytest.mark.parametrize(
+    "line, error, said",
+    [
+        ("refused", httpx.ConnectError, "refused"),
+        ("silent", httpx.ConnectTimeout, "timed out"),
+        ("garbage", httpx.ConnectError, "WRONG_VERSION_NUMBER|wrong version number|record layer failure"),
+        ("expired", httpx.ConnectError, "has expired"),
+        ("not_yet_valid", httpx.ConnectError, "not yet valid"),
+        ("wrong_name", httpx.ConnectError, "IP address mismatch"),
+        ("untrusted", httpx.ConnectError, "unable to get local issuer|certificate signature failure|self.signed"),
+    ],
+)
+def test_the_line_is_bad_and_good_again(sandbox, client, line, error, said):
+    assert client.get(OPTIONS).status_code == 200  # and keeps its connection, which ends with the good line
+    turn(sandbox, line)
+    with pytest.raises(error, match=said):
+        client.get(OPTIONS, timeout=0.5 if line == "silent" else WITHIN_S)
+    turn(sandbox, "good")
+    assert client.get(OPTIONS).json()["line"] == "good"
+
+
+def first_byte(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S) as line:
+        return line.recv(1)
+
+
+def test_a_connection_is_torn_down(sandbox):
+    turn(sandbox, "reset")
+    with pytest.raises(ConnectionResetError):
+        first_byte(sandbox.port)
+
+
+def test_a_bad_line_ends_by_itself(sandbox, client):
+    turn(sandbox, "refused", seconds=0.01)
+    assert sandbox.world.wait_for(lambda: sandbox.line is Line.GOOD, timeout=WITHIN_S)
+    assert client.get(OPTIONS).status_code == 200
+
+
+def test_the_answer_to_who_asked_for_a_bad_line_still_comes(sandbox, client):
+    assert client.patch(OPTIONS, json={"line": "reset"}).json()["line"] == "reset"
+
+
+# ---- bounds ----------------------------------------------------------------------------------------------------------
+
+
+def connected(sandbox: Sandbox) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=sandbox.ca_file)
+    plain = socket.create_connection(("127.0.0.1", sandbox.port), timeout=WITHIN_S)
+    return context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HT", b"POST /auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc"]
+)
+def test_a_request_that_does_not_come_whole_in_its_time_ends_the_connection(sandbox, sent):
+    sandbox.world.set_options(reading_seconds=0.05)
+    with connected(sandbox) as line:
+        line.sendall(sent)
+        with contextlib.suppress(ssl.SSLEOFError, ConnectionResetError):  # or an end without a word of TLS
+            assert line.recv(1) == b""
+
+
+def test_a_connection_that_idles_is_closed_after_the_time_of_the_switch(sandbox, client):
+    sandbox.world.set_options(keep_alive_seconds=1234)
+    for _ in range(2):  # the second is read after the first is over
+        client.get(OPTIONS)
+    [connection] = sandbox._server.server_state.connections
+    assert connection.timeout_keep_alive == 1234
+    sandbox.world.set_options(keep_alive_seconds=0.05)
+    with connected(sandbox) as line:
+        line.sendall(b"GET /_sandbox/options HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received = b""
+        while piece := line.recv(65536):
+            received += piece
+    assert received.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "path, headers", [("/auth/login", {"Content-Type": "application/json"}), ("/_sandbox/orders", {})]
+)
+def test_a_body_beyond_the_limit_is_a_413(sandbox, client, path, headers):
+    sandbox.world.set_options(body_limit_bytes=100)
+    answer = client.post(path, content=b"{" + b" " * 100, headers=headers)
+    assert (answer.status_code, answer.headers["connection"]) == (413, "close")
+    assert client.post(path, content=b"{" + b" " * 99, headers=headers).status_code != 413
+
+
+@pytest.mark.parametrize("head", [b"GET /", b"GET / HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n"], ids=["unfinished", "whole"])
+def test_a_head_beyond_the_limit_is_a_431(sandbox, head):
+    sandbox.world.set_options(header_limit_bytes=1000)
+    with connected(sandbox) as line:
+        line.sendall(head % (b"x" * 1000) if b"%" in head else head + b"x" * 1001)
+        assert line.recv(12) == b"HTTP/1.1 431"
+
+
+def test_rubbish_is_a_400(sandbox):
+    with connected(sandbox) as line:
+        line.sendall(b"speak\r\n\r\n")
+        assert line.recv(12) == b"HTTP/1.1 400"
+
+
+def test_everything_is_bounded_by_default():
+    options = Options()
+    bounds = ("keep_alive_seconds", "reading_seconds", "header_limit_bytes", "body_limit_bytes")
+    assert all(0 < getattr(options, name) < 10_000_000 for name in bounds)
+
+
+def test_the_date_of_an_answer_is_the_platforms(sandbox, client):
+    client.patch(OPTIONS, json={"clock_offset_seconds": -86400})
+    there = parsedate_to_datetime(client.get(OPTIONS).headers["date"])
+    assert abs((sandbox.world.clock() - there).total_seconds() - 86400) < WITHIN_S
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_beyond_loopback_it_says_what_that_means_and_what_it_prints_is_in_the_certificate(directory):
+    host = "0.0.0.0"
+    names = names_of(host, ("pos.lan",))
+    with Sandbox(World.default(tell=lambda _: None), directory=directory, host=host, names=names) as sandbox:
+        careful, certificate, base_url, *_ = introduction(sandbox)
+    assert careful.startswith("CAREFUL: ")
+    assert "pos.lan" in certificate
+    assert base_url.endswith(f"https://pos.lan:{sandbox.port}")
+
+
+def test_the_switches_that_are_turned_are_told(directory):
+    world = World.default(options=Options().changed({"trouble_every": 3, "line": "silent"}), tell=lambda _: None)
+    assert "switches        trouble_every=3 line=silent" in introduction(Sandbox(world, directory=directory))
+
+
+def test_on_loopback_there_is_nothing_to_be_careful_of(sandbox):
+    assert introduction(sandbox)[0].startswith("base_url")
+
+
+@pytest.mark.parametrize(
+    "host, beyond", [("127.0.0.1", False), ("localhost", False), ("::1", False), ("0.0.0.0", True), ("pos.lan", True)]
+)
+def test_who_can_reach_an_address(host, beyond):
+    assert is_beyond(host) is beyond
+    assert shown_name(host, names_of(host, ())) in names_of(host, ())
+
+
+@pytest.mark.parametrize("language, word", [("en", "CAREFUL"), ("tr", "DİKKAT")])
+def test_the_warning_is_in_the_language_of_the_switch(directory, language, word):
+    world = World.default(options=Options().changed({"language": language}), tell=lambda _: None)
+    assert introduction(Sandbox(world, directory=directory, host="0.0.0.0"))[0].startswith(word)
+
+
+# ---- programs of others accept the authority with its constraints ----------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_curl_accepts_it(sandbox, name):
+    address = f"https://{name}:{sandbox.port}{OPTIONS}"
+    command = ["curl", "-sS", "--noproxy", "*", "--cacert", str(sandbox.ca_file), address]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WITHIN_S)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert json.loads(shown.stdout)["line"] == "good"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+@pytest.mark.parametrize("of", [["-verify_ip", "127.0.0.1"], ["-verify_hostname", "localhost"]])
+def test_openssl_accepts_it_strictly(sandbox, directory, of):
+    command = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", str(sandbox.ca_file), *of]
+    shown = subprocess.run([*command, str(directory / "server.pem")], capture_output=True, text=True, check=False)
+    assert shown.stdout.endswith("server.pem: OK\n"), shown.stderr
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl")
+def test_of_a_certificate_with_a_wrong_name_only_the_name_is_wrong(sandbox, directory):
+    turn(sandbox, "wrong_name")
+    command = ["openssl", "verify", "-x509_strict", "-CAfile", str(sandbox.ca_file), str(directory / "server.pem")]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_it_stops_while_nobody_is_let_in(directory):
+    with Sandbox(World.default(tell=lambda _: None), directory=directory) as sandbox:
+        turn(sandbox, "refused")
+    with pytest.raises(ConnectionRefusedError):
+        first_byte(sandbox.port)

@@ -1,0 +1,326 @@
+"""The table of switches, what is made of it, and what each of the switches does that SPEC leaves to the platform."""
+
+from dataclasses import fields
+
+import pytest
+from tests.sandbox.conftest import Pos
+
+from orderbridge.sandbox import ConnectionDropped, Fault, Options, World
+from orderbridge.sandbox.options import SWITCHES, BadOption, settings_from
+from orderbridge.sandbox.presets import PRESETS, settings_of
+from orderbridge.sandbox.scenery import APP_SECRET, ATASEHIR, KADIKOY, USKUDAR
+
+GET_CURRENT = "/orders/get-current"
+VARIABLES = "/orders/variables"
+NOBODY = "99999999-9999-4999-8999-999999999999"
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_each_switch_stands_in_the_table_with_a_sentence_in_each_language():
+    assert SWITCHES.keys() == {field.name for field in fields(Options)}
+    assert [name for name, line in SWITCHES.items() if line.about.keys() != {"en", "tr"}] == []
+    assert [name for name, line in SWITCHES.items() if line.about["en"] == line.about["tr"]] == []
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_the_default_of_a_switch_can_be_set_from_a_text_and_from_json(name):
+    switch = SWITCHES[name]
+    default = (
+        "none" if switch.default is None else str(switch.default).lower() if switch.type is bool else switch.default
+    )
+    assert settings_from([f"{name}={default}"]) == {name: getattr(Options(), name)}
+    assert getattr(Options().changed({name: switch.default}), name) == switch.default
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("colour=1", "no such option: colour; there are orders_per_minute, "),
+        ("colour", "write NAME=VALUE"),
+        ("cooldown_seconds=soon", "cooldown_seconds: 'soon' is not: number"),
+        ("list_limit=1.5", "list_limit: '1.5' is not: whole number, or none"),
+        ("prepaid_suffix=maybe", "prepaid_suffix: 'maybe' is not: true or false"),
+        ("line=bent", "line: 'bent' is not: good, refused, "),
+    ],
+)
+def test_a_setting_that_will_not_do_is_refused_by_name(text, said):
+    with pytest.raises(BadOption, match=said):
+        settings_from([text])
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"error_order": "token url"}, "error_order: .* these six words"),
+        ({"trouble_operation": "acept"}, "no such operation: acept"),
+        ({"trouble_percent": 101}, "trouble_percent"),
+        ({"trouble_status": 99}, "trouble_status"),
+        ({"latency_seconds": -1}, "latency_seconds"),
+        ({"cooldown_scope": "planet"}, "cooldown_scope"),
+    ],
+)
+def test_a_value_that_cannot_be_played_is_refused_by_name(change, said):
+    with pytest.raises(BadOption, match=said):
+        Options().changed(change)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_can_be_played_and_says_what_it_is(name):
+    preset = PRESETS[name]
+    assert Options().changed(preset.settings) != Options() or name == "quiet"
+    assert preset.about.keys() == {"en", "tr"}
+
+
+def test_a_later_preset_goes_over_an_earlier_and_an_unknown_one_is_refused_by_name():
+    assert settings_of(["friday", "quiet"])["orders_per_minute"] == 0
+    with pytest.raises(BadOption, match="no such preset: monday; there are quiet, friday, "):
+        settings_of(["monday"])
+
+
+# ---- limits ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cooldown_can_be_the_restaurants(world, http, chain):
+    world.set_options(cooldown_scope="restaurant")
+    branch, other = Pos(http, "uskudar"), Pos(http, "kadikoy")
+    for pos in (branch, other):
+        await pos.login()
+    assert [(await pos.get(GET_CURRENT)).status_code for pos in (chain, branch, other)] == [200, 429, 200]
+
+
+@pytest.mark.parametrize(
+    "kind, lie, header",
+    [
+        ("none", None, None),
+        ("seconds", None, "18"),
+        ("seconds", 5, "5"),
+        ("date", None, "Sun, 01 Mar 2026 12:00:30 GMT"),
+    ],
+)
+async def test_a_429_may_say_when_to_come_back(world, clock, pos, kind, lie, header):
+    world.set_options(retry_after=kind, retry_after_seconds=lie)
+    await pos.poll()
+    clock.advance(12)
+    answer = await pos.get(GET_CURRENT)
+    assert (answer.status_code, answer.headers.get("retry-after")) == (429, header)
+
+
+async def test_a_login_too_many_is_a_429_for_its_secret_alone(world, clock, http, pos):
+    world.set_options(login_limit=2, login_window_seconds=60)
+    pos.secrets["app_secret_key"] = "wrong"
+    assert [(await pos.login()).status_code for _ in range(3)] == [401, 401, 429]
+    assert (await Pos(http, "chain").login()).status_code == 200
+    pos.secrets["app_secret_key"] = APP_SECRET
+    clock.advance(60)
+    assert (await pos.login()).status_code == 200
+
+
+async def test_a_credential_can_have_a_few_tokens_at_once(world, pos, chain):
+    world.set_options(tokens_at_once=2)
+    old = dict(pos.headers)
+    for _ in range(2):
+        await pos.login()
+    assert (await pos.get(VARIABLES)).status_code == 200
+    assert (await pos.http.get(VARIABLES, headers=old)).status_code == 401
+    assert (await chain.get(VARIABLES)).status_code == 200
+
+
+# ---- lives -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "allowed, courier, status",
+    [
+        ("none", "come_get", 2),
+        ("without_own_courier", "come_get", 5),
+        ("without_own_courier", "platform_courier", 5),
+        ("without_own_courier", "restaurant", 2),
+        ("all", "restaurant", 5),
+    ],
+)
+async def test_what_can_be_completed_from_confirmed(world, pos, allowed, courier, status):
+    world.set_options(complete_from_confirmed=allowed)
+    order = world.place_order(restaurant_id=KADIKOY, document={"courier_type": courier, "status_id": 2})
+    await pos.put(f"/orders/complete/{order.key}")
+    assert order.status_id == status
+
+
+@pytest.mark.parametrize(
+    "courier, life, seen",
+    [
+        ("come_get", {"pickup_life": "platform"}, [2, 5, 5]),
+        ("platform_courier", {"platform_courier_life": "platform"}, [2, 16, 5]),
+        ("restaurant", {"pickup_life": "platform", "platform_courier_life": "platform"}, [2, 2, 2]),
+        ("come_get", {"platform_courier_life": "platform"}, [2, 2, 2]),
+        ("platform_courier", {}, [2, 2, 2]),
+    ],
+)
+def test_the_platform_moves_on_what_it_brings(world, clock, courier, life, seen):
+    world.set_options(life_seconds=60, **life)
+    order = world.place_order(document={"courier_type": courier})
+    world.tick()
+    world.change_status(order.key, 2)
+    statuses = []
+    for seconds in (59, 1, 60):
+        clock.advance(seconds)
+        world.tick()
+        statuses.append(order.status_id)
+    assert statuses == seen
+
+
+def test_the_platform_cancels_what_nobody_answers(world, clock):
+    world.set_options(cancel_unanswered_seconds=600)
+    waiting, accepted = world.place_order(), world.place_order()
+    world.change_status(accepted.key, 2)
+    clock.advance(600)
+    world.tick()
+    assert (waiting.status_id, waiting.history[-1].by, accepted.status_id) == (6, "platform", 2)
+
+
+# ---- which error wins ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "order, path, status",
+    [
+        ("token url body exists status limit", "x", 401),
+        ("url token body exists status limit", "x", 403),
+        ("body token url exists status limit", "x", 422),
+        ("exists token url body status limit", "x", 404),
+        ("exists token url body status limit", NOBODY, 404),
+        ("status token url body exists limit", NOBODY, 401),
+    ],
+)
+async def test_without_a_token_the_first_error_of_the_order_wins(world, http, order, path, status):
+    world.set_options(error_order=order)
+    assert (await http.put(f"/orders/accept/{path}")).status_code == status
+
+
+@pytest.mark.parametrize(
+    "order, error",
+    [
+        ("token url body exists status limit", "eksik alan"),
+        ("status token url body exists limit", "sipariş durumu uygun değil"),
+    ],
+)
+async def test_the_status_can_win_over_the_body(world, pos, order, error):
+    world.set_options(error_order=order)
+    placed = world.place_order(restaurant_id=KADIKOY, document={"status_id": 2})
+    answer = await pos.put(f"/orders/accept/{placed.key}", {})
+    assert (answer.status_code, answer.json()["error"], placed.status_id) == (422, error, 2)
+
+
+async def test_the_limit_can_win_over_a_wrong_status_id_and_a_restaurant_over_the_token(world, pos):
+    await pos.poll()
+    assert (await pos.get(GET_CURRENT + "?status_id=x")).status_code == 422
+    world.set_options(error_order="exists limit token url body status")
+    assert (await pos.get(GET_CURRENT + "?status_id=x")).status_code == 429
+    for path in (f"/restaurants/status/get/{NOBODY}", "/foods/status-active/1"):
+        method = "GET" if "get" in path else "PUT"
+        assert (await pos.http.request(method, path)).status_code == 404
+
+
+# ---- trouble ---------------------------------------------------------------------------------------------------------
+
+
+async def answers(pos, count: int) -> list[int]:
+    return [(await pos.get(VARIABLES)).status_code for _ in range(count)]
+
+
+async def test_each_so_manieth_call_meets_trouble(world, pos):
+    world.set_options(trouble_every=3, trouble_status=502)
+    assert await answers(pos, 6) == [200, 200, 502, 200, 200, 502]
+    assert world.calls()[-1].fault == "answer"
+
+
+async def test_so_many_of_a_hundred_calls_meet_trouble_and_the_seed_decides_which(world, pos):
+    world.set_options(trouble_percent=30)
+    first = await answers(pos, 100)
+    assert 15 <= first.count(503) <= 45
+    assert World.default(seed=1).trouble_random.random() != World.default(seed=2).trouble_random.random()
+
+
+async def test_trouble_can_be_for_one_operation_and_lose_only_the_answer(world, pos):
+    world.set_options(trouble_every=1, trouble_operation="accept", trouble_kind="drop", trouble_when="after")
+    order = world.place_order(restaurant_id=KADIKOY)
+    assert await answers(pos, 2) == [200, 200]
+    with pytest.raises(ConnectionDropped):
+        await pos.put(f"/orders/accept/{order.key}", {"preparing_time": 5})
+    assert order.status_id == 2
+
+
+async def test_an_outage_comes_by_the_clock_and_goes(world, clock, pos):
+    world.set_options(outage_every_seconds=300, outage_seconds=60, retry_after="seconds", retry_after_seconds=60)
+    seen = []
+    for _ in range(7):
+        answer = await pos.get(VARIABLES)
+        seen.append((answer.status_code, answer.headers.get("retry-after")))
+        clock.advance(100)
+    assert [status for status, _ in seen] == [200, 200, 200, 503, 200, 200, 503]
+    assert seen[3][1] == "60"
+
+
+async def test_latency_is_of_every_answer(world, pos, monkeypatch):
+    waited = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr("orderbridge.sandbox.app.asyncio.sleep", sleep)
+    world.set_options(latency_seconds=2, latency_jitter_seconds=1)
+    world.faults.add(Fault(operation="get_variables", status=500))
+    assert await answers(pos, 2) == [500, 200]
+    assert [2 <= seconds <= 3 for seconds in waited] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "more, seen",
+    [
+        ({"every": 2}, [200, 500, 200, 500, 200, 500]),
+        ({"every": 2, "times": 1}, [200, 500, 200, 200, 200, 200]),
+        ({"skip": 1, "every": 2}, [200, 200, 500, 200, 500, 200]),
+        ({"after_seconds": 25}, [200, 200, 200, 500, 500, 500]),
+        ({"after_seconds": 10, "for_seconds": 20}, [200, 500, 500, 200, 200, 200]),
+        ({"percent": 0}, [200] * 6),
+    ],
+)
+async def test_a_fault_can_be_of_some_calls_and_of_some_time(world, clock, pos, more, seen):
+    world.faults.add(Fault(operation="get_variables", **{"times": None, **more}))
+    statuses = []
+    for _ in range(6):
+        statuses += await answers(pos, 1)
+        clock.advance(10)
+    assert statuses == seen
+
+
+# ---- pace and clock --------------------------------------------------------------------------------------------------
+
+
+async def test_orders_by_themselves_can_go_only_where_somebody_sees_them(world, clock, http):
+    world.set_options(orders_per_minute=60, orders_where="logged_in")
+    clock.advance(30)
+    assert world.tick() == []
+    await Pos(http, "chain").login()
+    clock.advance(30)
+    assert {order.restaurant_id for order in world.tick()} == {USKUDAR, ATASEHIR}
+    clock.advance(86400)
+    assert world.tick() == []
+
+
+@pytest.mark.parametrize("courier", ["restaurant", "come_get", "platform_courier"])
+def test_orders_can_be_of_one_kind(world, courier):
+    world.set_options(orders_courier=courier)
+    documents = [world.place_order().document for _ in range(20)]
+    assert {document["courier_type"] for document in documents} == {courier}
+    assert {document["shipping_method"] for document in documents} == {
+        "pickup" if courier == "come_get" else "delivery"
+    }
+
+
+async def test_the_platforms_clock_can_be_wrong(world, clock, pos):
+    world.set_options(clock_offset_seconds=-7200)
+    assert world.place_order().document["date"] == "2026-03-01 13:00:00"
+    world.set_options(clock_offset_seconds=86400)
+    assert (await pos.get(VARIABLES)).status_code == 401
