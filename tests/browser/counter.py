@@ -47,6 +47,7 @@ new MutationObserver((found) => {
   }
 }).observe(document, { childList: true, subtree: true });
 """
+REASONS = "SELECT id FROM delivery_cancel_reasons"  # read beside the first orders: without them nothing can be chosen
 BUTTON = ".card[data-key='{}'] button[data-do={}]"
 
 
@@ -213,7 +214,7 @@ class Counter:
     async def order(self, **document: Any) -> Order:
         """One more, once it is in the tables."""
         order = self.world.place_order(restaurant_id=KADIKOY, document=PLAIN | document)
-        await until(lambda: order.acknowledged)
+        await until(lambda: order.acknowledged and self.till.rows(REASONS))
         return order
 
     async def close(self) -> None:

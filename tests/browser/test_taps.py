@@ -190,7 +190,7 @@ async def test_a_cancel_takes_two_steps_and_the_services_reasons(counter: Counte
     await tablet.arm()
     order = await counter.order()
     await tablet.tap(order, "cancel")
-    reasons = await asyncio.to_thread(till.rows, "SELECT reason FROM delivery_cancel_reasons ORDER BY id")
+    reasons = await asyncio.to_thread(till.rows, "SELECT id, reason FROM delivery_cancel_reasons ORDER BY id")
     choices = await tablet.page.locator("dialog [data-do=choose]").all_text_contents()
     assert choices == [row["reason"] for row in reasons]
     await tablet.choose("Vazgeç")
@@ -199,6 +199,25 @@ async def test_a_cancel_takes_two_steps_and_the_services_reasons(counter: Counte
     await tablet.page.locator(tablet.card(order)).wait_for(state="detached")
     assert (order.status_id, order.reason_id) == (6, 3)
     await tablet.is_silent()
+
+
+async def test_without_reasons_a_cancel_says_why_it_must_wait(counter: Counter, till: Till):
+    """In the first seconds of a new installation. They are shown as soon as they are read."""
+    tablet = await counter.tablet()
+    order = await counter.order()
+    reasons = await asyncio.to_thread(till.rows, "SELECT id, reason FROM delivery_cancel_reasons")
+    await asyncio.to_thread(till.run, "DELETE FROM delivery_cancel_reasons")
+    await tablet.arm()
+    await tablet.tap(order, "cancel")
+    await tablet.page.locator("dialog", has_text="henüz okunmadı").wait_for()
+    await tablet.choose("Vazgeç")
+    for one in reasons:
+        await asyncio.to_thread(
+            till.run, "INSERT INTO delivery_cancel_reasons (id, reason) VALUES (?, ?)", *one.values()
+        )
+    await tablet.page.wait_for_function("() => !document.body.classList.contains('resting')")
+    await tablet.tap(order, "cancel")
+    await tablet.page.locator("dialog [data-do=choose]").first.wait_for()
 
 
 async def test_nothing_moves_under_a_finger(counter: Counter, till: Till):

@@ -38,6 +38,53 @@ async def test_what_a_till_writes_is_told_soon(shop: Shop, tablet: Tablet):
         assert await ear.news() == "changed"
 
 
+async def test_a_state_between_two_looks_that_find_the_same_is_not_the_last_word(
+    shop: Shop, tablet: Tablet, monkeypatch: pytest.MonkeyPatch
+):
+    """A row that is being sent, and waits again a moment later: else the page says for good that it is being sent."""
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(pos)
+        put_action(pos)
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        monkeypatch.setattr(changes, "LOOK_S", 60)
+        do(shop, "UPDATE delivery_orders SET pos_revision = 1")
+        assert await ear.news() == "changed"  # the last look for now
+        do(shop, "UPDATE delivery_actions SET attempts = 1")
+        await tablet.get("/board/state")
+        do(shop, "UPDATE delivery_actions SET attempts = 0")
+        await tablet.post("seen", {"subjects": []})  # it looks soon
+        assert await ear.news() == "changed"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "state = 'sending'",
+        "attempts = 1",
+        "withdraw = 1",
+        "error_code = 'rate_limited'",
+        "next_attempt_utc = '2030-01-01 00:00:00.000'",
+        "state = 'done', finished_utc = '2026-01-01 00:00:00.000'",
+    ],
+)
+async def test_what_a_card_says_of_its_row_is_told(shop: Shop, tablet: Tablet, change: str):
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(pos)
+        put_action(pos)
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        do(shop, f"UPDATE delivery_actions SET {change}")
+        assert await ear.news() == "changed"
+
+
+async def test_reasons_that_are_read_late_are_told(shop: Shop, tablet: Tablet):
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        do(shop, "INSERT INTO delivery_cancel_reasons (id, reason) VALUES (3, 'Yoğunluk')")
+        assert await ear.news() == "changed"
+
+
 async def test_what_the_program_knows_is_told_soon(shop: Shop, tablet: Tablet):
     async with tablet.stream() as ear:
         assert [await ear.news(), await ear.news()] == ["changed"] * 2

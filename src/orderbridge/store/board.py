@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     Dialect,
+    Integer,
     Row,
     and_,
     bindparam,
@@ -60,7 +61,13 @@ _open = select(
     func.count(), func.sum(orders.c.revision), func.sum(orders.c.pos_revision), func.max(orders.c.changed_utc)
 ).where(literal_column(OPEN))
 _waiting = select(
-    func.count(), func.max(actions.c.id), func.sum(actions.c.attempts), func.sum(actions.c.withdraw)
+    func.count(),
+    func.max(actions.c.id),
+    func.sum(actions.c.attempts),
+    func.sum(actions.c.withdraw),
+    func.sum(literal_column("CASE WHEN state = 'sending' THEN id ELSE 0 END", Integer)),
+    func.count(actions.c.error_code),
+    func.max(actions.c.next_attempt_utc),
 ).where(literal_column(UNFINISHED))
 _rows = [
     part.subquery()
@@ -76,6 +83,7 @@ _numbers = [
     # Of a row that came and ended between two looks, whatever the clock was set to; in the words of an index.
     select(func.max(actions.c.id)).where(literal_column("id > 0")),
     select(func.max(events.c.id)).where(literal_column("id > 0")),  # the same of an order
+    select(func.sum(cancel_reasons.c.id)),  # read first in a daemon's first seconds
     select(func.count()).select_from(orders).where(changed),  # a till that reads a cancellation has done with it
 ]
 _VERSION = select(

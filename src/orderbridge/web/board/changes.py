@@ -3,6 +3,7 @@
 Rules of this file:
 - A stream is told "changed", and a number; never what. Whoever hears it asks for the whole state, so nothing can be missed.
 - Many changes while one is being told are one. A listener that does not take it in time is dropped.
+- A state may be of a moment between two looks that find the same: then the next look says "changed", too.
 - What only time brings about, an order that becomes overdue, is told, too.
 - A device that was revoked hears nothing more.
 - A database that says nothing is told as one that fails. It is asked once, and its answer waited for, however late.
@@ -47,7 +48,8 @@ class Changes:
         self.number = began
         self._at_work = at_work
         self._listeners: list[Listener] = []
-        self._seen: Any = None
+        self._seen: tuple[Any, Any] | None = None  # what the program knew, and the tables' version
+        self._is_passing = False  # a state was of a version that no look has seen
         self._late: list[str] = []  # moments at which something is overdue, as the last state had them
         self._watching: asyncio.Task[None] | None = None
         self._asking: tuple[Database, asyncio.Task[Any]] | None = None
@@ -80,6 +82,11 @@ class Changes:
         """At these moments the state is another one, though nothing is written."""
         self._late = sorted(one for one in moments if one is not None)
 
+    def shown(self, version: Any) -> None:
+        """A state of this version was given away."""
+        if self._seen is not None and version != self._seen[1]:
+            self._is_passing = True
+
     def look_soon(self) -> None:
         """Something was written here."""
         self._soon.set()
@@ -100,8 +107,8 @@ class Changes:
             except Exception:  # noqa: BLE001 - whoever listens is told sooner or later; the next look may succeed
                 _log.exception("web.crashed")
                 found = None
-            if found != self._seen:
-                self._seen = found
+            if found != self._seen or self._is_passing:
+                self._seen, self._is_passing = found, False
                 self.number += 1
                 for listener in self._listeners:
                     listener.news.set()
@@ -110,7 +117,7 @@ class Changes:
                 async with asyncio.timeout(LOOK_S):
                     await self._soon.wait()
 
-    async def _look(self) -> Any:
+    async def _look(self) -> tuple[Any, Any] | None:
         """What is another one as soon as something is different."""
         at_work = self._at_work()
         if at_work is None:

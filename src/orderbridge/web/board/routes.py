@@ -99,15 +99,15 @@ class Board:
         language, number, now = door.language(request), self.changes.number, work.clock.now()
         problems = tuple(work.problems())
 
-        def read(connection: Connection) -> dict[str, Any]:
+        def read(connection: Connection) -> tuple[dict[str, Any], Any]:
             device = door.device(connection, request)
             found = state(connection, work.settings, problems, now, language)
-            return found | {"device": device.name, "role": device.role}
+            return found | {"device": device.name, "role": device.role}, store.version(connection)
 
         cookie = sha256(request.cookies.get(door.COOKIE, "").encode()).digest()
         try:
             async with asyncio.timeout(WITHIN_S):
-                found = await work.database.read(read, snapshot=True)
+                found, version = await work.database.read(read, snapshot=True)
         except Refused:
             self._known.discard(cookie)
             raise
@@ -116,6 +116,7 @@ class Board:
             text = word("no_database", language)
             return JSONResponse({"error": "no_database", "text": text, "problems": listed}, 503)
         self._known.add(cookie)
+        self.changes.shown(version)
         self.changes.expect(card["due"] for card in found["orders"])
         found["n"], found["page"] = number, self._page
         found["customers"] = _may_show_customers(request, work)

@@ -49,12 +49,14 @@ function askMinutes(order, all) {
 }
 
 function askReason(order, reasons) {
+  const title = `${numberOf(order)}: ${say("why_cancel")}`;
+  if (!reasons.length) return open(order.key, title, el("p", { class: "told" }, say("no_reasons")), "never_mind");
   const choices = reasons.map(({ id, reason }) => ({
     text: reason,
     values: { action: "cancel", reason_id: id, ...named(order, "cancel") },
     confirm: say("cancel_for", { number: numberOf(order), reason }),
   }));
-  chooseAndConfirm(order.key, `${numberOf(order)}: ${say("why_cancel")}`, choices, "reason_first");
+  return chooseAndConfirm(order.key, title, choices, "reason_first");
 }
 
 // What the person who taps has seen: a row that came to its end meanwhile makes the same tap no second one.
