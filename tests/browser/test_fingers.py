@@ -120,8 +120,11 @@ async def test_each_button_has_its_own_place_and_the_next_step_is_not_taken_by_t
     await tablet.tap(order, "accept")
     await tablet.page.clock.run_for(610)
     await tablet.choose("25 dk")
-    await tablet.page.wait_for_selector(f"{card} [data-do=back]")
-    found.append(await tablet.page.evaluate(PLACES, card))
+    # Not there while it is being sent: found and measured in one breath.
+    there = await tablet.page.wait_for_function(
+        f"(card) => document.querySelector(`${{card}} [data-do=back]`) && ({PLACES})(card)", arg=card
+    )
+    found.append(await there.json_value())
     await tablet.page.clock.run_for(610)
     for key in ("1", "Enter"):  # the usual thing, and a cancel is none
         await tablet.page.keyboard.press(key)
