@@ -4,10 +4,13 @@ A runtime that is not here is skipped with a word. `tests/debian-packages` lists
 integration installs it.
 """
 
+import fcntl
 import json
 import os
 import re
+import select
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from typing import Any
 import pytest
 
 from orderbridge.sandbox import Fault, Options, Sandbox, World
+from orderbridge.sandbox.panel import change_order
 from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge.sandbox.state import Order
 
@@ -29,9 +34,9 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 COMMAND = Path(sys.executable).with_name("orderbridge")
 JDBC = ("/usr/share/java/sqlite-jdbc.jar", "/usr/share/java/xerial-sqlite-jdbc.jar")
 WITHIN_S = 200.0  # on a busy machine a compiler and a process take their time
-HELD_S = 2.0  # another program writes that long; a driver without a busy timeout gives up at once
+HELD_S = 0.3  # another program writes that much longer; a driver without a busy timeout gives up at once
 SOLD_OUT, SOLD = 1005, 1007
-ORDERS = 3
+NOTHING_WAITS = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM delivery_actions WHERE state IN ('pending', 'sending'))"
 # The view goes on to show the order, as a till has it that read before the other one wrote.
 TAKEN_ELSEWHERE = """
     BEGIN IMMEDIATE;
@@ -106,42 +111,59 @@ def pascal(folder: Path) -> list[str]:
 
 
 LANGUAGES = (python, node, php, java, csharp, pascal)
+WHOLE = (python,)  # the others do the first half of it, and follow
 
 
 # ---- the service, the daemon, the file -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def world() -> World:
-    return World.default(options=Options(cooldown_seconds=0.5), tell=lambda line: None)
+@dataclass(frozen=True)
+class Shop:
+    """A daemon that runs and has brought the orders in, and its file."""
+
+    world: World
+    path: Path
+    daemon: subprocess.Popen[bytes]
+    orders: dict[str, Order]
+
+    def key(self, name: str) -> str:
+        return self.orders[name].key
+
+    def reference(self, name: str) -> str:
+        return f"A-{self.orders[name].number}"
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.path, timeout=WITHIN_S)) as connection:
+            return connection.execute(sql).fetchall()
+
+    def until(self, sql: str) -> None:
+        until(lambda: bool(self.rows(sql)))
+
+    def write(self, script: str) -> None:
+        with closing(sqlite3.connect(self.path, timeout=WITHIN_S)) as connection:
+            connection.executescript(script)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The daemon stands still, and holds no lock."""
+        with closing(sqlite3.connect(self.path, isolation_level=None, timeout=WITHIN_S)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            self.daemon.send_signal(signal.SIGSTOP)
+            connection.execute("COMMIT")
+        try:
+            yield
+        finally:
+            self.daemon.send_signal(signal.SIGCONT)
 
 
-@pytest.fixture
-def placed(world: World) -> list[Order]:
-    """One order to accept, one that holds the food that is sold out, one that the service will not have accepted."""
-    orders = [
-        place(world, SOLD, "Nakit", "89.90", note="Zile basmayın"),
-        place(world, SOLD_OUT, "Kredi Kartı", "219.90"),
-        place(world, SOLD, "Kapıda Nakit", "1250.00", scheduled_date="2030-01-01 19:00:00"),
-    ]
-    world.faults.add(Fault.error("accept", 404, "sipariş bulunamadı", argument=orders[2].key))
-    return orders
-
-
-@pytest.fixture
-def elsewhere(world: World) -> Order:
-    """An order that another till takes over between the SELECT of the mini POS and its UPDATE."""
-    return place(world, SOLD, "Nakit", "10.00")
-
-
-def place(world: World, food_id: int, payment_method: str, total: str, **facts: str) -> Order:
+def place(world: World, food_id: int, payment_method: str, amount: str, **facts: str) -> Order:
     food = {
         "id": "1",
         "food_id": food_id,
         "name": "Kuşbaşılı Pide",
-        "price": str(Decimal(total) / 2),
+        "price": str(Decimal(amount) / 2),
         "quantity": 2,
-        "total": total,
+        "total": amount,
     }
     option = {"id": 31, "name": "Kaşar", "price": "0.00"}
     group = {"id": 3, "name": "Ekstra", "type": "multi", "operation": "+", "options": option}
@@ -150,16 +172,32 @@ def place(world: World, food_id: int, payment_method: str, total: str, **facts: 
         "payment_method": payment_method,
         "scheduled_date": "",
         "note": "",
-        "total": Decimal(total),
+        "total": Decimal(amount),
         "foods": [food | {"note": "Acısız", "option_groups": [group]}],
     }
     return world.place_order(restaurant_id=KADIKOY, document=document | facts)
 
 
+def placed(world: World) -> dict[str, Order]:
+    """One order for each way that it can go. What is refused is so as often as it is asked for."""
+    orders = {
+        "plain": place(world, SOLD, "Nakit", "89.90", note="Zile basmayın"),
+        "sold_out": place(world, SOLD_OUT, "Kredi Kartı", "219.90"),
+        "refused": place(world, SOLD, "Kapıda Nakit", "1250.00", total="1301.37"),
+        "later": place(world, SOLD, "Nakit", "40.00", scheduled_date="2030-01-01 19:00:00"),
+        "doubtful": place(world, SOLD, "Nakit", "50.00", discount="yarısı"),
+        "called_off": place(world, SOLD, "Nakit", "60.00", courier_type="platform_courier"),
+        "changed": place(world, SOLD, "Nakit", "70.00"),
+        "elsewhere": place(world, SOLD, "Nakit", "10.00"),
+    }
+    world.faults.add(Fault.error("accept", 404, "sipariş bulunamadı", argument=orders["refused"].key, times=None))
+    return orders
+
+
 @pytest.fixture
-def database(tmp_path: Path, world: World, placed: list[Order], elsewhere: Order) -> Iterator[Path]:
-    """The file of a daemon that runs and has brought the orders in."""
-    path = tmp_path / "pos.db"
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    world = World.default(options=Options(cooldown_seconds=0.5, changed_are_listed_again=True), tell=lambda line: None)
+    orders, path = placed(world), tmp_path / "pos.db"
     with Sandbox(world, directory=tmp_path) as sandbox, (tmp_path / "log").open("wb") as log:
         configuration = tmp_path / "orderbridge.toml"
         configuration.write_text(
@@ -182,9 +220,11 @@ def database(tmp_path: Path, world: World, placed: list[Order], elsewhere: Order
         configuration.chmod(0o600)
         daemon = subprocess.Popen([COMMAND, "--config", configuration, "run"], stdout=log, stderr=log)
         try:
-            until(lambda: all(order.acknowledged for order in [*placed, elsewhere]))
-            write(path, TAKEN_ELSEWHERE.format(key=elsewhere.key))
-            yield path
+            until(lambda: all(order.acknowledged for order in orders.values()))
+            shop = Shop(world, path, daemon, orders)
+            shop.until("SELECT 1 FROM delivery_restaurants")
+            shop.write(TAKEN_ELSEWHERE.format(key=shop.key("elsewhere")))
+            yield shop
         finally:
             daemon.terminate()
             assert daemon.wait(WITHIN_S) == 0
@@ -193,30 +233,65 @@ def database(tmp_path: Path, world: World, placed: list[Order], elsewhere: Order
 def until(condition: Callable[[], bool]) -> None:
     over = time.monotonic() + WITHIN_S
     while not condition():
-        assert time.monotonic() < over, "the daemon has not done it"
+        assert time.monotonic() < over, "it has not come to that"
         time.sleep(0.02)  # it comes from another process
 
 
-def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path, timeout=WITHIN_S)) as connection:
-        return connection.execute(sql).fetchall()
+# ---- the till --------------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, script: str) -> None:
-    with closing(sqlite3.connect(path, timeout=WITHIN_S)) as connection:
-        connection.executescript(script)
+@dataclass(frozen=True)
+class Till:
+    """A mini POS as a process, and the hands of a person as others."""
+
+    command: list[str]
+    path: Path
+
+    def start(self, *words: object, out: int = subprocess.PIPE) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*self.command, str(self.path), *map(str, words)],
+            env=os.environ | {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "NODE_NO_WARNINGS": "1"},
+            stdout=out,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+
+    def say(self, *steps: str) -> list[str]:
+        """What each said that a person did, all at once."""
+        return [ended(process) for process in [self.start(*words.split()) for words in steps]]
+
+    def look(self) -> list[str]:
+        """What the till said until nothing was left to say, each in one piece with the lines below it."""
+        return sorted(re.split(r"\n(?! )", ended(self.start("--orders", 0))))
+
+    def die_at_the_printer(self, shop: Shop) -> None:
+        """It starts while somebody else is writing, and is killed with a ticket half through a printer that is stuck."""
+        out, stuck = os.pipe()
+        fcntl.fcntl(stuck, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
+        os.write(stuck, bytes(fcntl.fcntl(stuck, fcntl.F_GETPIPE_SZ)))
+        with closing(sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            process = self.start(out=stuck)
+            os.close(stuck)
+            until(lambda: has_open(process.pid, f"{self.path}-shm"))
+            release = threading.Timer(HELD_S, other.rollback)
+            release.start()
+            release.join()
+        shop.until("SELECT 1 FROM pos_prints WHERE state = 'printing'")
+        process.kill()
+        _, errors = process.communicate()
+        os.close(out)
+        assert errors == ""
 
 
-@contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Another program is writing while the mini POS starts."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=WITHIN_S, check_same_thread=False)
-    connection.execute("BEGIN IMMEDIATE")
-    release = threading.Timer(HELD_S, connection.rollback)
-    release.start()
-    yield
-    release.join()
-    connection.close()
+def has_open(pid: int, path: str) -> bool:
+    return any(os.path.realpath(link) == path for link in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    out, errors = process.communicate(timeout=WITHIN_S)
+    assert (process.returncode, errors) == (0, ""), out + errors
+    return out.rstrip("\n")
 
 
 # ---- what each must do -----------------------------------------------------------------------------------------------
@@ -227,84 +302,142 @@ def test_every_example_is_run():
     assert all(len(list(path.iterdir())) == 1 for path in EXAMPLES.iterdir()), "one file each"
 
 
-def run(command: list[str], path: Path, orders: int) -> str:
-    done = subprocess.run(
-        [*command, str(path), "kadikoy", str(SOLD_OUT), str(orders)],
-        env=os.environ | {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "NODE_NO_WARNINGS": "1"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=WITHIN_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+COOK = "  2 x Kuşbaşılı Pide\n    + Ekstra: Kaşar\n    note: Acısız"
+HEADINGS = {"sold_out": "SOLD OUT, DO NOT COOK", "later": "LATER"}
+PANEL = "  look at it in the platform's panel: "
+TIME = "2030-01-01 19:00:00"
+WORDS = {
+    "plain": "collect: 89.90, Nakit\n  note: Zile basmayın",
+    "sold_out": "collect: 0.00, Kredi Kartı",
+    "refused": f"collect: ask, Kapıda Nakit\n{PANEL}total_mismatch:total",
+    "later": f"collect: 40.00, Nakit\n  not now: for {TIME}\n  a person must accept it: {{key}}",
+    "doubtful": f"collect: 50.00, Nakit\n{PANEL}not_a_number:discount\n  a person must accept it: {{key}}",
+    "called_off": "collect: 60.00, Nakit",
+    "changed": "collect: 70.00, Nakit",
+}
+NO = "Platform bu siparişi bulamadı. Siparişi platformun panelinden kontrol edin."
 
 
-def pieces(output: str) -> list[str]:
-    """What a mini POS said, each order in one piece with the lines below it."""
-    return sorted(re.split(r"\n(?! )", output.rstrip("\n")))
-
-
-@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.__name__)
+@pytest.mark.parametrize("language", WHOLE, ids=lambda language: language.__name__)
 def test_a_mini_pos_does_its_whole_job(
     language: Callable[[Path], list[str]], tmp_path: Path, request: pytest.FixtureRequest
 ):
     command = language(tmp_path)  # first: a skip needs no daemon
-    path: Path = request.getfixturevalue("database")
-    world: World = request.getfixturevalue("world")
-    elsewhere: Order = request.getfixturevalue("elsewhere")
-    accepted, cancelled, refused = placed = request.getfixturevalue("placed")
-    one, two, three = (f"A-{order.number}" for order in placed)
-    cook = "  2 x Kuşbaşılı Pide\n    + Ekstra: Kaşar\n    note: Acısız"
-    tickets = {
-        one: f"  collect 89.90, Nakit\n  note: Zile basmayın\n{cook}",
-        two: f"  collect 0.00, Kredi Kartı\n{cook}",
-        three: f"  ask what to collect, Kapıda Nakit\n  not now: for 2030-01-01 19:00:00\n{cook}",
-    }
-    no = "Platform bu siparişi bulamadı. Siparişi platformun panelinden kontrol edin."
+    shop: Shop = request.getfixturevalue("shop")
+    till = Till(command, shop.path)
+    takes_over_and_dies(till, shop)
+    goes_on(till, shop)
+    person_acts(till, shop)
+    with shop.stopped():
+        shows_what_has_changed(till, shop)
+        takes_back(till, shop)
 
-    with held(path):
-        first = run(command, path, ORDERS)
-    assert pieces(first) == sorted(
+
+def takes_over_and_dies(till: Till, shop: Shop) -> None:
+    assert till.say(f"food_off {SOLD_OUT} {KADIKOY}") == [""]
+    (again,) = till.say(f"food_off {SOLD_OUT} {KADIKOY}")
+    assert again.startswith("asked already: ")
+    till.die_at_the_printer(shop)
+
+
+def ticket(shop: Shop, name: str) -> str:
+    return f"{shop.reference(name)}\n  {WORDS[name].format(key=shop.key(name))}\n{COOK}"
+
+
+def goes_on(till: Till, shop: Shop) -> None:
+    """It prints what it took over, what may be on paper already as such, and each verdict and change."""
+    ((begun,),) = shop.rows("SELECT payment_key FROM pos_prints WHERE state = 'printing'")
+    refused, sold_out = shop.reference("refused"), shop.reference("sold_out")
+    said = [piece for piece in till.look() if not piece.startswith("lamp ")]  # it is dark until the daemon's first look
+    assert said == sorted(
         [
-            *(f"new {reference}\n{ticket}" for reference, ticket in tickets.items()),
-            f"verdict deactivate_food {SOLD_OUT}: done",
-            f"verdict accept {one}: done",
-            f"verdict cancel {two}: done",
-            f"verdict accept {three}: refused {no}",
-            f"changed {one}: CONFIRMED (status)",
-            f"changed {two}: CANCELED (cancelled)\n  STOP: cancelled",
+            *(
+                f"{'REPRINT ' if shop.key(name) == begun else ''}{HEADINGS.get(name, 'NEW')} {ticket(shop, name)}"
+                for name in WORDS
+            ),
+            f"deactivate_food {SOLD_OUT}: done",
+            *(f"accept {shop.reference(name)}: done" for name in ("plain", "called_off", "changed")),
+            *(f"{shop.reference(name)}: CONFIRMED" for name in ("plain", "called_off", "changed")),
+            f"cancel {sold_out}: done",
+            f"{sold_out}: CANCELED, over",
+            f"!!! accept {refused}: refused {NO}",
         ]
     )
-    assert (accepted.status_id, accepted.preparing_time) == (2, 25)
-    assert (cancelled.status_id, cancelled.reason_id) == (6, 1)
-    assert refused.status_id == elsewhere.status_id == 1
-    assert world.inactive_foods == {("kadikoy", SOLD_OUT)}
-    taken = rows(path, "SELECT pos_reference, revision - pos_revision FROM delivery_orders ORDER BY order_number")
-    assert taken == [(one, 0), (two, 0), (three, 0), ("B-7", 0)]
+    assert (shop.orders["plain"].preparing_time, shop.orders["sold_out"].reason_id) == (25, 1)
+    assert [shop.orders[name].status_id for name in ("refused", "later", "doubtful", "elsewhere")] == [1] * 4
 
-    # Only items, notes or money are printed anew, and never of an order that is over.
-    for order in (accepted, cancelled):
-        write(
-            path,
-            f"UPDATE delivery_orders SET contents_revision = revision + 1,"
-            f" revision = revision + 1, last_change = 'contents' WHERE payment_key = '{order.key}'",
-        )
-    # It starts again, and an order that it asked to accept is new to it once more: it asks no second time.
-    look = "  look at it in the service's panel: status_doubtful"
-    doubted = tickets[three].replace(cook, f"{look}\n{cook}")
-    write(path, f"UPDATE delivery_orders SET pos_revision = 0 WHERE payment_key = '{refused.key}'")
-    assert pieces(run(command, path, 1)) == sorted(
+
+def person_acts(till: Till, shop: Shop) -> None:
+    """Each verb is a row. What was refused is tried under another request_id."""
+    plain, refused, later = shop.key("plain"), shop.key("refused"), shop.key("later")
+    steps = (f"accept {refused} 30", f"on_the_way {plain}", f"cancel {later} 3", f"close {KADIKOY}")
+    assert till.say(*steps, f"food_on {SOLD_OUT} {KADIKOY}") == [""] * 5
+    shop.until(NOTHING_WAITS)
+    assert till.say(f"complete {plain}", f"open {KADIKOY}") == ["", ""]
+    change_order(shop.world, shop.key("changed"), {"note": "Kapıya bırakın"})
+    shop.world.cancel_by_customer(shop.key("called_off"))
+    shop.until(
+        "SELECT 1 WHERE (SELECT count(*) FROM delivery_orders WHERE pos_revision < revision AND pos_revision > 0) = 4"
+        " AND EXISTS (SELECT 1 FROM delivery_lamp)"
+    )
+    shop.until(NOTHING_WAITS)
+    assert shop.orders["plain"].status_id == 5
+    assert shop.orders["later"].reason_id == 3
+    assert not shop.world.inactive_foods
+    assert KADIKOY in shop.world.open_restaurants
+    asked = f"SELECT preparing_time FROM delivery_actions WHERE payment_key = '{refused}' ORDER BY id"
+    assert shop.rows(asked) == [(25,), (30,)]
+
+
+def shows_what_has_changed(till: Till, shop: Shop) -> None:
+    """STOP is for what somebody else has cancelled. An order that is new once more is neither asked for nor cooked."""
+    shop.write(f"UPDATE delivery_orders SET pos_revision = 0 WHERE payment_key = '{shop.key('refused')}'")
+    shop.write("UPDATE delivery_daemon SET silent_from_utc = '2026-01-01 00:00:00.000'")  # as long as it stands still
+    ((cause, remedy),) = shop.rows("SELECT sentence, remedy FROM delivery_lamp WHERE lamp = 'red'")
+    plain, refused, later, called_off, changed = map(
+        shop.reference, ("plain", "refused", "later", "called_off", "changed")
+    )
+    assert till.look() == sorted(
         [
-            f"open {one}: CONFIRMED\n{tickets[one]}",
-            f"open {three}: RECEIVED\n{doubted}",
-            f"new {three}\n{doubted}",
-            f"verdict deactivate_food {SOLD_OUT}: done",
-            f"verdict accept {three}: refused {no}",
-            f"changed {one}: CONFIRMED (contents)\n{tickets[one]}",
-            f"changed {two}: CANCELED (contents)\n  STOP: cancelled",
+            f"lamp red, kadikoy: {cause} {remedy}",
+            f"STOP {called_off}\n  cancelled: do not cook it, do not send it out",
+            f"CHANGED {changed}\n  collect: 70.00, Nakit\n  note: Kapıya bırakın\n{COOK}",
+            f"{called_off}: CANCELED, over",
+            f"{changed}: CONFIRMED",
+            f"{later}: CANCELED, over",
+            f"{plain}: COMPLETE_WITH_PAYMENT, over",
+            f"on_the_way {plain}: done",
+            f"complete {plain}: done",
+            f"cancel {later}: done",
+            f"close_restaurant {KADIKOY}: done",
+            f"open_restaurant {KADIKOY}: done",
+            f"activate_food {SOLD_OUT}: done",
+            f"!!! accept {refused}: refused {NO}",
         ]
     )
-    asked = rows(path, "SELECT payment_key FROM delivery_actions WHERE action IN ('accept', 'cancel')")
-    assert sorted(asked) == sorted((order.key,) for order in placed)
+    asked = f"SELECT count(*) FROM delivery_actions WHERE payment_key = '{shop.key('refused')}'"
+    assert shop.rows(asked) == [(2,)]
+    unread = "SELECT count(*) FROM delivery_orders WHERE pos_revision < revision"
+    assert shop.rows(unread) == [(0,)]
+
+
+def takes_back(till: Till, shop: Shop) -> None:
+    """What needs no daemon."""
+    doubtful, called_off = shop.key("doubtful"), shop.key("called_off")
+    accept = f"accept {doubtful} 20"
+    assert sorted(till.say(accept, accept)) == ["", "asked already: pending"]
+    told, unknown, none, _ = till.say(
+        f"ticket {called_off}",
+        f"collect {shop.key('refused')}",
+        f"collect {shop.key('sold_out')}",
+        f"withdraw {doubtful}",
+    )
+    assert (unknown, none) == ("ask", "0.00")
+    assert told.splitlines()[0].endswith(f"NEW {shop.reference('called_off')}")
+    assert told.endswith(f"STOP {shop.reference('called_off')}\n  cancelled: do not cook it, do not send it out")
+    taken_back = f"SELECT withdraw FROM delivery_actions WHERE payment_key = '{doubtful}'"
+    assert shop.rows(taken_back) == [(1,)]
+    for wrong, code in ((f"on_the_way {called_off}", 1), (f"cancel {doubtful} 9", 1), ("dance", 64)):
+        process = till.start(*wrong.split())
+        process.communicate(timeout=WITHIN_S)
+        assert process.returncode == code, wrong

@@ -1,12 +1,19 @@
 """A mini POS for orderbridge. Python 3 alone, nothing to install.
 
-python3 pos.py DATABASE ACCOUNT FOOD_ID [ORDERS]
+    python3 pos.py DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
+    python3 pos.py DATABASE VERB ARGUMENTS   what a person does, while the till runs
 
-It switches a food of that account off, then takes orders over: one that holds the food is cancelled, any
-other accepted. With ORDERS it ends after so many orders, once everything that it asked for has its verdict;
-without, it runs until it is stopped. Several may run on one file, and each may be stopped at any moment.
+    accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+    open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
+    ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
+
+The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
+later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
+may be on paper already is printed once more, with REPRINT on it. Several tills may run on one file.
 """
 
+import contextlib
+import pathlib
 import sqlite3
 import sys
 import time
@@ -15,143 +22,279 @@ LOOK_S = 0.5
 READY_IN_MINUTES = 25
 OUT_OF_STOCK = 1  # delivery_cancel_reasons
 
+# What must not be forgotten. pos_prints: what the kitchen is told, with state waiting, printing or printed.
+# pos_asked: the ids of our rows in the outbox whose verdict nobody has seen.
+TABLES = """
+    CREATE TABLE IF NOT EXISTS pos_prints (
+        id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, heading TEXT NOT NULL,
+        ticket TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'waiting', UNIQUE (payment_key, revision, heading));
+    CREATE TABLE IF NOT EXISTS pos_asked (id INTEGER PRIMARY KEY);
+"""
+OURS = "pos_reference LIKE 'A-%'"  # a till notes and shows the changes of its own orders only
+# is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
+ORDERS = """SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
+    CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect"""
+# Whether a food of the order was last switched off, and not on.
+SOLD_OUT = """SELECT 1 FROM delivery_order_items AS item WHERE payment_key = ? AND 'deactivate_food' = (
+    SELECT action FROM delivery_actions WHERE food_id = item.food_id AND state IN ('pending', 'sending', 'done')
+        AND restaurant_id IN (SELECT id FROM delivery_restaurants WHERE account = ?) ORDER BY id DESC LIMIT 1)"""
+# Each item, its options below it, then its note. NULL: the platform did not say.
+LINES = """SELECT line FROM (
+    SELECT line_no, 1 AS part, 0 AS option_no, '  ' || COALESCE(quantity, '?') || ' x ' || COALESCE(name, '?') AS line
+        FROM delivery_order_items WHERE payment_key = :key
+    UNION ALL SELECT line_no, 2, option_no, '    ' || COALESCE(operation, '?') || ' ' || COALESCE(group_name, '?')
+        || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options WHERE payment_key = :key
+    UNION ALL SELECT line_no, 3, 0, '    note: ' || note FROM delivery_order_items
+        WHERE payment_key = :key AND note <> '') ORDER BY line_no, part, option_no"""
+VERBS = {  # the action and the columns that its arguments fill
+    "accept": ("accept", "payment_key", "preparing_time"),
+    "cancel": ("cancel", "payment_key", "reason_id"),
+    "on_the_way": ("on_the_way", "payment_key"),
+    "complete": ("complete", "payment_key"),
+    "open": ("open_restaurant", "restaurant_id"),
+    "close": ("close_restaurant", "restaurant_id"),
+    "food_off": ("deactivate_food", "food_id", "restaurant_id"),
+    "food_on": ("activate_food", "food_id", "restaurant_id"),
+}
 
-def main() -> None:
-    path, account, food_id = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    orders = int(sys.argv[4]) if len(sys.argv) > 4 else 0
-    # isolation_level=None: a transaction begins where the code says BEGIN. timeout: wait that long for the daemon's.
-    db = sqlite3.connect(path, isolation_level=None, timeout=5)
-    db.row_factory = sqlite3.Row
+# isolation_level=None: a transaction begins where the code says BEGIN. timeout: wait that long for the daemon's.
+# mode=rw: never make an empty file where there is none.
+uri = pathlib.Path(sys.argv[1]).resolve().as_uri() + "?mode=rw"
+db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5)
+db.row_factory = sqlite3.Row
 
-    show_open(db)
-    db.execute("BEGIN IMMEDIATE")
-    ask(db, action="deactivate_food", account=account, food_id=food_id)
-    db.execute("COMMIT")
-    waiting = {  # our rows without a verdict, an earlier run's among them
-        row["id"]
-        for row in db.execute(
-            "SELECT id FROM delivery_actions WHERE created_by = 'mini POS' AND state IN ('pending', 'sending')"
-        )
-    }
 
-    taken = 0
+def rows(sql, *values):
+    return db.execute(sql, values).fetchall()  # all of them: no cursor is open while we write
+
+
+def write(sql, *values):
+    """How many rows it wrote."""
+    return db.execute(sql, values).rowcount
+
+
+@contextlib.contextmanager
+def transaction():
+    db.execute("BEGIN IMMEDIATE")  # a deferred one fails at once beside another writer, whatever the timeout
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def run(orders):
+    # The last run may have ended in the middle of a paper: print it again, and say so.
+    write("UPDATE pos_prints SET state = 'waiting', ticket = 'REPRINT ' || ticket WHERE state = 'printing'")
+    # A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
+    write("""DELETE FROM pos_prints WHERE payment_key IN
+        (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))""")
+    taken, lamps = 0, []
     while True:
-        taken += take_new(db, waiting, food_id)
-        show_verdicts(db, waiting)
-        show_changed(db)
-        if orders and taken >= orders and not waiting:
+        try:
+            take_changed()
+            taken += take_new()
+            take_scheduled()
+            print_waiting()
+            show_verdicts()
+            lamps = show_lamps(lamps)
+        except sqlite3.OperationalError as error:  # the file was held for too long: the next look does it
+            print(f"!!! database: {error}", flush=True)
+        left = rows(f"SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE {OURS}")
+        if orders is not None and taken >= orders and not left:
             return
         time.sleep(LOOK_S)
 
 
-def show_open(db: sqlite3.Connection) -> None:
-    """An earlier run may have stopped before it had printed what it took over: show it again."""
-    for order in db.execute(
-        "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc, payment_key"
-    ).fetchall():
-        print(f"open {order['pos_reference']}: {order['status']}")
-        show(db, order)
-
-
-def take_new(db: sqlite3.Connection, waiting: set[int], food_id: int) -> int:
-    """Take each new order over and ask for what becomes of it, in one transaction. Only then print it."""
+def take_new():
+    """Take each new order over: our number, its ticket and our answer are written together or not at all."""
     taken = 0
-    for order in db.execute("SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key").fetchall():
+    for order in rows(f"{ORDERS} FROM delivery_new_orders ORDER BY received_utc, payment_key"):
         key, reference = order["payment_key"], f"A-{order['order_number']}"
-        sold_out = db.execute(
-            "SELECT 1 FROM delivery_order_items WHERE payment_key = ? AND food_id = ?", (key, food_id)
-        ).fetchone()
-        db.execute("BEGIN IMMEDIATE")
-        changed = db.execute(
-            "UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ? AND pos_revision = 0",
-            (order["revision"], reference, key),
-        ).rowcount
-        if changed and order["status"] == "RECEIVED":  # nobody has answered the customer yet
-            if sold_out:
-                row = ask(db, request_id=f"cancel-{key}", action="cancel", payment_key=key, reason_id=OUT_OF_STOCK)
-            else:
-                minutes = READY_IN_MINUTES
-                row = ask(db, request_id=f"accept-{key}", action="accept", payment_key=key, preparing_time=minutes)
-            waiting.add(row)
-        db.execute("COMMIT")
-        if changed:  # otherwise another till has it, and prints it
-            print(f"new {reference}")
-            show(db, order)
-            taken += 1
+        sold_out = order["status"] == "RECEIVED" and rows(SOLD_OUT, key, order["account"])
+        heading = "SOLD OUT, DO NOT COOK" if sold_out else "LATER" if order["is_later"] else "NEW"
+        ticket = ticket_text(order, heading, reference)
+        with transaction():
+            # No row changed: another till has it, or it was cancelled since we read it.
+            mine = write(
+                """UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?
+                    WHERE payment_key = ? AND pos_revision = 0 AND ended_utc IS NULL""",
+                *(order["revision"], reference, key),
+            )
+            if mine:
+                remember(order, heading, ticket)
+                if sold_out:
+                    ask_once(action="cancel", payment_key=key, reason_id=OUT_OF_STOCK)
+                else:
+                    accept(order)
+        taken += mine
     return taken
 
 
-def show(db: sqlite3.Connection, order: sqlite3.Row) -> None:
-    """What to collect, what to cook, and what else to know."""
-    due = order["amount_due"]  # NULL is no 0: nobody knows
-    print("  ask what to collect" if due is None else f"  collect {due:.2f}", said(order["payment_method"]), sep=", ")
-    if order["scheduled_for"]:
-        print(f"  not now: for {order['scheduled_for']}")
-    if order["problem"]:
-        print(f"  look at it in the service's panel: {order['problem']}")
-    if order["note"]:
-        print(f"  note: {order['note']}")
-    for item in db.execute(
-        "SELECT * FROM delivery_order_items WHERE payment_key = ? ORDER BY line_no", (order["payment_key"],)
-    ):
-        print(f"  {said(item['quantity'])} x {said(item['name'])}")
-        for option in db.execute(
-            "SELECT * FROM delivery_order_item_options WHERE payment_key = ? AND line_no = ? ORDER BY option_no",
-            (order["payment_key"], item["line_no"]),
+def accept(order):
+    if order["status"] == "RECEIVED" and not waits_for_person(order):
+        ask_once(action="accept", payment_key=order["payment_key"], preparing_time=READY_IN_MINUTES)
+
+
+def waits_for_person(order):
+    """Sums that do not add up hold nothing up."""
+    doubts = [code for code in (order["problem"] or "").split(",") if code and not code.startswith("total_mismatch")]
+    return doubts or (order["scheduled_for"] and order["is_later"] != 0)
+
+
+def ask_once(**columns):
+    """Asked before, whatever became of it: a second try is a person's."""
+    request = f"{columns['action']}-{columns['payment_key']}"
+    if not rows("SELECT 1 FROM delivery_actions WHERE request_id = ?", request):
+        ask(request_id=request, **columns)
+
+
+def ask(**columns):
+    """A row in the outbox, and with it the note that we wait for its verdict."""
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    write(f"INSERT INTO delivery_actions ({names}, created_by) VALUES ({marks}, 'mini POS')", *columns.values())
+    write("INSERT INTO pos_asked (id) SELECT id FROM delivery_actions WHERE request_id = ?", columns["request_id"])
+
+
+def take_scheduled():
+    """The time of an order that was put by for later has come."""
+    for order in rows(f"""{ORDERS} FROM delivery_open_orders AS due WHERE {OURS} AND COALESCE(is_later, 0) = 0
+            AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'LATER')
+            AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'NOW')"""):
+        ticket = ticket_text(order, "NOW", order["pos_reference"])
+        with transaction():
+            remember(order, "NOW", ticket)
+            accept(order)
+
+
+def take_changed():
+    """What became of our orders: the revision that we read is noted together with what the kitchen must hear."""
+    for order in rows(f"{ORDERS} FROM delivery_changed_orders WHERE {OURS} ORDER BY changed_utc"):
+        key, reference, is_over = order["payment_key"], order["pos_reference"], order["ended_utc"] is not None
+        heading = ticket = None
+        if is_over:  # first: what is over is never printed to be cooked
+            if order["ended_by"] == "cancelled" and not cancelled_by_us(key):
+                heading, ticket = "STOP", f"STOP {reference}\n  cancelled: do not cook it, do not send it out"
+        elif not rows(
+            "SELECT 1 FROM pos_prints WHERE payment_key = ? AND revision >= ?", key, order["contents_revision"]
         ):
-            print(f"    {said(option['operation'])} {said(option['group_name'])}: {said(option['option_name'])}")
-        if item["note"]:
-            print(f"    note: {item['note']}")
+            heading, ticket = "CHANGED", ticket_text(order, "CHANGED", reference)  # other items, notes or money
+        with transaction():
+            write("UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?", order["revision"], key)
+            if ticket:
+                remember(order, heading, ticket)
+        print(f"{reference}: {order['status']}{', over' if is_over else ''}", flush=True)
 
 
-def said(value: object) -> object:
-    """NULL: the service did not say."""
-    return "?" if value is None else value
-
-
-def ask(db: sqlite3.Connection, **columns: object) -> int:
-    """A row in the outbox: its id. What was asked for under the same request_id is not asked for again."""
-    asked = db.execute("SELECT id FROM delivery_actions WHERE request_id = ?", (columns.get("request_id"),)).fetchone()
-    if asked:
-        return asked["id"]
-    row = db.execute(
-        f"INSERT INTO delivery_actions ({', '.join(columns)}, created_by) VALUES ({'?, ' * len(columns)}'mini POS')",
-        tuple(columns.values()),
+def cancelled_by_us(key):
+    """Then its verdict is word enough. `already`: somebody else was first."""
+    return rows(
+        """SELECT 1 FROM delivery_actions WHERE payment_key = ? AND action = 'cancel' AND state = 'done'
+            AND created_by = 'mini POS' AND COALESCE(error_code, '') <> 'already'""",
+        key,
     )
-    return row.lastrowid
 
 
-def show_changed(db: sqlite3.Connection) -> None:
-    """Show what became of the orders that we have, and note the revision that we have shown."""
-    for order in db.execute(
-        "SELECT * FROM delivery_changed_orders WHERE pos_reference LIKE 'A-%' ORDER BY changed_utc"
-    ).fetchall():
-        print(f"changed {order['pos_reference']}: {order['status']} ({order['last_change']})")
-        if order["ended_utc"]:  # what is over is never printed to be cooked
-            print(f"  STOP: {order['ended_by']}")
-        elif order["contents_revision"] > order["pos_revision"]:  # other items, notes or money than we have printed
-            show(db, order)
-        db.execute("BEGIN IMMEDIATE")
-        db.execute(
-            "UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?",
-            (order["revision"], order["payment_key"]),
+def remember(order, heading, ticket):
+    write(
+        "INSERT OR IGNORE INTO pos_prints (payment_key, revision, heading, ticket) VALUES (?, ?, ?, ?)",
+        *(order["payment_key"], order["revision"], heading, ticket),
+    )
+
+
+def ticket_text(order, heading, reference):
+    """What to collect, what to cook, and what else to know."""
+    key = order["payment_key"]
+    lines = [f"{heading} {reference}", f"  collect: {order['collect']}, {order['payment_method'] or '?'}"]
+    if order["scheduled_for"]:
+        lines.append(f"  {'not now: for' if order['is_later'] else 'for'} {order['scheduled_for']}")
+    if order["problem"]:
+        lines.append(f"  look at it in the platform's panel: {order['problem']}")
+    if order["status"] == "RECEIVED" and waits_for_person(order):
+        lines.append(f"  a person must accept it: {key}")
+    if order["note"]:
+        lines.append(f"  note: {order['note']}")
+    return "\n".join([*lines, *(row["line"] for row in db.execute(LINES, {"key": key}))])
+
+
+def print_waiting():
+    """After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between."""
+    for row in rows("SELECT id, ticket FROM pos_prints WHERE state = 'waiting' ORDER BY id"):
+        if write("UPDATE pos_prints SET state = 'printing' WHERE id = ? AND state = 'waiting'", row["id"]):
+            print(row["ticket"], flush=True)  # here is the printer; no row changed: another till is at it
+            write("UPDATE pos_prints SET state = 'printed' WHERE id = ?", row["id"])
+
+
+def show_verdicts():
+    """Tell the cashier how each of our rows ended, and loudly what was not done."""
+    for row in rows("""SELECT asked.id, action, state, error_text,
+            COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
+            JOIN delivery_actions AS actions ON actions.id = asked.id
+            LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
+            WHERE state NOT IN ('pending', 'sending') ORDER BY asked.id"""):
+        loud = "!!! " if row["state"] in ("refused", "failed", "expired") else ""
+        print(f"{loud}{row['action']} {row['about']}: {row['state']} {row['error_text'] or ''}".rstrip(), flush=True)
+        write("DELETE FROM pos_asked WHERE id = ?", row["id"])
+
+
+def show_lamps(last):
+    """What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead."""
+    lamps = [tuple(row) for row in rows("SELECT lamp, account, sentence, remedy FROM delivery_lamp ORDER BY account")]
+    for lamp, account, sentence, remedy in lamps:
+        if (lamp, account, sentence, remedy) not in last and (last or lamp != "green"):
+            print(f"lamp {lamp}, {account}: {sentence} {remedy or ''}".rstrip(), flush=True)
+    return lamps
+
+
+# What a person does: what went wrong, 64 for what cannot be done here, None when it is done.
+def step(verb, *arguments):
+    order = next(iter(rows(f"{ORDERS} FROM delivery_orders WHERE payment_key = ?", *arguments[:1] or [""])), None)
+    if verb in VERBS and len(arguments) == len(VERBS[verb]) - 1:
+        action, *names = VERBS[verb]
+        if names[0] == "payment_key" and order is None:
+            return "no such order"
+        if verb == "on_the_way" and order["courier_type"] not in (None, "restaurant"):
+            return f"the restaurant does not bring it: {order['courier_type']}"
+        return click(verb, action, dict(zip(names, arguments, strict=True)))
+    if verb not in ("ticket", "collect", "withdraw") or order is None:
+        print("no such order or no such verb\n\n" + __doc__, file=sys.stderr)
+        return 64
+    if verb == "collect":
+        print(order["collect"])
+    elif verb == "ticket":
+        for row in rows("SELECT ticket FROM pos_prints WHERE payment_key = ? ORDER BY id", order["payment_key"]):
+            print(row["ticket"])
+    elif not write(
+        """UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'
+            AND state IN ('pending', 'sending')""",
+        order["payment_key"],
+    ):
+        print("no accept of it waits")
+    return None
+
+
+def click(verb, action, columns):
+    """A new try has a new request_id: …, …-2, …-3. A doubled click is none: it finds the row of the first."""
+    is_order = "payment_key" in columns
+    request = "-".join([verb, columns["payment_key"]] if is_order else [verb, *columns.values()])
+    with transaction():
+        tries = rows(
+            """SELECT state, finished_utc > datetime('now', '-10 seconds') AS is_fresh FROM delivery_actions
+                WHERE request_id = ? OR request_id LIKE ? || '-%' ORDER BY id""",
+            *(request, request),
         )
-        db.execute("COMMIT")
+        state = tries[-1]["state"] if tries else None
+        # An order is accepted once. A restaurant may be opened again tomorrow, only not twice by one click.
+        if state in ("pending", "sending") or (state == "done" and (is_order or tries[-1]["is_fresh"])):
+            print(f"asked already: {state}")
+        else:
+            ask(request_id=f"{request}-{len(tries) + 1}" if tries else request, action=action, **columns)
 
 
-def show_verdicts(db: sqlite3.Connection, waiting: set[int]) -> None:
-    """Tell the cashier how each row ended."""
-    for row_id in sorted(waiting):
-        row = db.execute(
-            "SELECT action, food_id, pos_reference, state, error_text FROM delivery_actions"
-            " LEFT JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key"
-            " WHERE id = ? AND state NOT IN ('pending', 'sending')",
-            (row_id,),
-        ).fetchone()
-        if row is not None:
-            about = row["pos_reference"] or row["food_id"]
-            print(f"verdict {row['action']} {about}: {row['state']} {row['error_text'] or ''}".rstrip())
-            waiting.remove(row_id)
-
-
-main()
+db.executescript(TABLES)
+verb, *arguments = sys.argv[2:] or ["--orders"]
+try:
+    sys.exit(run(int(arguments[0]) if arguments else None) if verb == "--orders" else step(verb, *arguments))
+except sqlite3.IntegrityError as error:
+    sys.exit(f"refused: {error}")  # by a constraint: an error of the program or a wrong argument
