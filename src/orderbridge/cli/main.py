@@ -24,6 +24,7 @@ EXIT_CONFIGURATION = 78
 # In which module of this folder each command is. One is loaded when it is called for: `run` stays for long.
 MODULES = {
     "service": ("run", "demo", "sandbox"),
+    "certify": ("certify",),
     "healthcheck": ("healthcheck",),
     "day": ("day",),
     "erase": ("erase",),

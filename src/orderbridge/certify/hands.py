@@ -1,0 +1,81 @@
+"""What a person would do at the till: asked of a command, of a person at the terminal, or of nobody."""
+
+import shlex
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+LONGEST_S = 30.0
+CANNOT = 64
+"""With this the command says that it does not know the verb."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of it: whether there was somebody who could, and what was said."""
+
+    able: bool
+    said: str = ""
+    yes: bool | None = None
+    """A person's answer to a question."""
+
+
+class Hands(Protocol):
+    """Whoever works the till."""
+
+    by_person: bool
+
+    def do(self, verb: str, *arguments: str, about: str) -> Done:
+        """Do it; `about` says it in words, or asks."""
+
+
+class Nobody:
+    """What needs a person is not seen."""
+
+    by_person = False
+
+    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - the protocol's
+        """Nothing."""
+        return Done(able=False)
+
+
+class Command:
+    """COMMAND VERB ARGUMENTS, without a shell."""
+
+    by_person = False
+
+    def __init__(self, command: str, tell: Callable[[str], None]) -> None:
+        self._command = shlex.split(command)
+        self._tell = tell
+
+    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - the protocol's
+        """Run it. What it complains of is for who watches, and for no report."""
+        try:
+            ran = subprocess.run(  # noqa: S603 - the command that the technician named
+                [*self._command, verb, *arguments], capture_output=True, text=True, timeout=LONGEST_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self._tell(f"{verb}: {type(error).__name__}")
+            return Done(able=False)
+        if ran.returncode not in (0, CANNOT):
+            self._tell(f"{verb}: {ran.returncode} {ran.stderr.strip()[-300:]}")
+        return Done(able=ran.returncode != CANNOT, said=ran.stdout)
+
+
+class Person:
+    """Somebody at the terminal: Enter when it is done, yes or no to a question, s to skip."""
+
+    by_person = True
+
+    def __init__(self, ask: Callable[[str, bool], str]) -> None:
+        """`ask(sentence, is_question)` gives "done", "yes", "no" or "skip"."""
+        self._ask = ask
+
+    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - the protocol's
+        """Ask, and wait for the answer."""
+        answer = self._ask(about, verb in QUESTIONS)
+        return Done(able=answer != "skip", yes={"yes": True, "no": False}.get(answer))
+
+
+QUESTIONS = frozenset({"ticket", "collect"})

@@ -1,0 +1,126 @@
+"""The sandbox and a real daemon, whose line and whose life a scenario can end and begin again."""
+
+import asyncio
+import json
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orderbridge import config
+from orderbridge.certify import notes
+from orderbridge.daemon import Daemon
+from orderbridge.errors import StoreError
+from orderbridge.sandbox import Options, Sandbox, World
+from orderbridge.sandbox.options import Line
+from orderbridge.store.database import Database
+from orderbridge.texts import say, spoken
+
+START_S = 60.0
+ACCOUNT = "kadikoy"
+LEAST_COOLDOWN_S = 0.2
+
+CONFIGURATION = """
+language = "{language}"
+[marketplace]
+base_url = "{base_url}"
+ca_file = "{ca_file}"
+cooldown_seconds = {cooldown}
+timeout_seconds = 5
+[database]
+url = {database}
+[actions]
+retry_waits_seconds = [0.5, 1, 2]
+[orders]
+journal = "off"
+[[accounts]]
+name = "kadikoy"
+app_secret_key = "sandbox-app-secret"
+rest_secret_key = "sandbox-kadikoy-secret"
+[web]
+listen = ""
+"""
+
+
+class House:
+    """What a till has around it."""
+
+    def __init__(self, world: World, settings: config.Settings) -> None:
+        self.world = world
+        self._settings = settings
+        self._daemon: Daemon | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._failure: BaseException | None = None
+
+    def start(self) -> None:
+        """A daemon, in a thread and a loop of its own; it polls at once."""
+        begun = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(begun,), name="daemon", daemon=True)
+        self._thread.start()
+        begun.wait(START_S)
+        self.check()
+
+    def stop(self) -> None:
+        """End it in order; nothing is polled, nothing is sent."""
+        if self._thread is not None and self._loop is not None and self._daemon is not None:
+            if self._thread.is_alive():
+                self._loop.call_soon_threadsafe(self._daemon.stop)
+            self._thread.join()
+        self._thread = None
+
+    def check(self) -> None:
+        """Raise StoreError when the daemon has ended by itself."""
+        if self._thread is not None and not self._thread.is_alive() and self._failure is not None:
+            raise StoreError(say("certify.daemon_ended", error=type(self._failure).__name__)) from self._failure
+
+    def line(self, line: Line) -> None:
+        """Make the line bad, or good again."""
+        self.world.set_options(line=line, line_seconds=0.0)
+
+    def _run(self, begun: threading.Event) -> None:
+        try:
+            asyncio.run(self._work(begun))
+        except Exception as error:  # noqa: BLE001 - told to whoever started it
+            self._failure = error
+        finally:
+            begun.set()
+
+    async def _work(self, begun: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        chosen = self._settings.database
+        database = Database(chosen.url, busy_timeout_s=chosen.busy_timeout_seconds, accept_unsafe_durability=True)
+        notes.mark(database.engine)
+        self._daemon = Daemon(self._settings, database=database)
+        begun.set()
+        await self._daemon.run()
+
+
+@contextmanager
+def house(database: str, *, seed: int, pace: float) -> Iterator[House]:
+    """Sandbox and daemon, until the end of the block."""
+    cooldown = max(LEAST_COOLDOWN_S, min(1.0, pace))
+    options = Options(cooldown_seconds=cooldown, changed_are_listed_again=True)
+    world = World.default(seed=seed, options=options, tell=lambda _: None)
+    with (
+        tempfile.TemporaryDirectory(prefix="orderbridge-certify-") as folder,
+        Sandbox(world, directory=Path(folder)) as sandbox,
+    ):
+        file = Path(folder) / "config.toml"
+        file.write_text(
+            CONFIGURATION.format(
+                language=spoken(),
+                base_url=sandbox.base_url,
+                ca_file=sandbox.ca_file.as_posix(),
+                cooldown=cooldown,
+                database=json.dumps(database),  # a text of TOML, too
+            ),
+            encoding="utf-8",
+        )
+        made = House(world, config.load(file, environ={}))
+        made.start()
+        try:
+            yield made
+        finally:
+            made.stop()

@@ -1,0 +1,267 @@
+"""What is right and what is wrong with what was seen: pure, one judge for one criterion."""
+
+from collections.abc import Callable
+from decimal import Decimal
+
+from orderbridge.certify.seen import FINAL, Answer, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
+
+AT_ONCE_S = 1.0  # between two clocks, and between a commit and a look at it
+LONGEST_LOCK_S = 2.0
+PREPARING_TIME = range(1, 1441)
+
+
+def _is(right: bool, *shown: Order | Note | Row | object, why: str = "") -> Judged:
+    verdict = Verdict.PASS if right else Verdict.FAIL
+    return Judged(verdict, "" if right else why, facts(*shown))  # type: ignore[arg-type]
+
+
+def not_seen(why: str) -> Judged:
+    """Nothing was there to judge."""
+    return Judged(Verdict.NOT_SEEN, why)
+
+
+def when_taken(judge: Judge) -> Judge:
+    """A till that has not taken the orders over can do nothing with them: that is told where it belongs, and once."""
+
+    def judged(seen: Seen) -> Judged:
+        if any(order.taken_s is None for order in seen.orders):
+            return not_seen("not_taken")
+        return judge(seen)
+
+    return judged
+
+
+# ---- taking over -----------------------------------------------------------------------------------------------------
+
+
+def taken_over(seen: Seen) -> Judged:
+    """Each order, within the time, counted from when it could be seen."""
+    if any(order.visible_s is None for order in seen.orders):
+        return not_seen("not_arrived")
+    late = [order for order in seen.orders if not _in_time(order, seen.within_s)]
+    shown = late or (seen.orders if len(seen.orders) <= 3 else ())  # noqa: PLR2004 - forty rows that are right say nothing
+    return _is(not late, *shown, why="not_taken")
+
+
+def _in_time(order: Order, within_s: float) -> bool:
+    if order.taken_s is None or order.visible_s is None:
+        return False
+    return order.taken_s - order.visible_s <= within_s + AT_ONCE_S
+
+
+def in_order(seen: Seen) -> Judged:
+    """The one that came first is taken over first."""
+    taken = sorted((one.taken_s or 0.0, one.letter) for one in seen.orders)
+    return _is(
+        [letter for _, letter in taken] == sorted(letter for _, letter in taken), *seen.orders, why="other_order"
+    )
+
+
+def taken_once(seen: Seen) -> Judged:
+    """A second reference to one order is a second ticket."""
+    written = [note for note in seen.notes if note.column == "pos_reference"]
+    twice = [note for note in written if sum(one.letter == note.letter for one in written) > 1]
+    return _is(not twice, *twice, why="twice")
+
+
+def has_reference(seen: Seen) -> Judged:
+    """Its own number stands with the order."""
+    return _is(all(order.reference for order in seen.orders), *seen.orders, why="no_reference")
+
+
+def never_taken(seen: Seen) -> Judged:
+    """What was cancelled before anybody saw it is not cooked."""
+    return _is(all(order.taken_s is None for order in seen.orders), *seen.orders, why="taken")
+
+
+# ---- the outbox ------------------------------------------------------------------------------------------------------
+
+
+def asked_for(action: str, *, most: int = 1, letter: str = "") -> Judge:
+    """One row that asks for it, and not two."""
+
+    def judged(seen: Seen) -> Judged:
+        rows = seen.rows_of(action, letter)
+        if not rows:
+            return _no_row(seen.answers_to(VERBS.get(action, action)))
+        return _is(len(rows) <= most, *rows, why="too_many_rows")
+
+    return judged
+
+
+VERBS = {
+    "activate_food": "food_on",
+    "deactivate_food": "food_off",
+    "open_restaurant": "open",
+    "close_restaurant": "close",
+}
+"""What the hands are asked, where it has another name than the action."""
+
+
+def _no_row(answers: tuple[Answer, ...]) -> Judged:
+    if not any(answer.able for answer in answers):
+        return not_seen("no_hands")
+    return Judged(Verdict.FAIL, "no_row")
+
+
+def carried_out(action: str, letter: str = "") -> Judge:
+    """It came to its end, by one call that the platform took."""
+
+    def judged(seen: Seen) -> Judged:
+        rows, calls = seen.rows_of(action, letter), seen.calls_of(action, letter)
+        if not rows:
+            return not_seen("no_row")
+        took = [call for call in calls if call.http_status == 200]  # noqa: PLR2004 - HTTP's OK
+        return _is(any(row.state == "done" for row in rows) and len(took) == 1, *rows, *calls, why="not_carried_out")
+
+    return judged
+
+
+def arguments(action: str, right: Callable[[Row], bool]) -> Judge:
+    """What stands in the rows."""
+
+    def judged(seen: Seen) -> Judged:
+        rows = seen.rows_of(action)
+        return _is(all(right(row) for row in rows), *rows, why="arguments") if rows else not_seen("no_row")
+
+    return judged
+
+
+def preparing_time_fits(row: Row) -> bool:
+    """Minutes, as the platform takes them."""
+    return row.preparing_time in PREPARING_TIME
+
+
+def none_of(action: str) -> Judge:
+    """It is not for this order."""
+
+    def judged(seen: Seen) -> Judged:
+        rows = seen.rows_of(action)
+        return _is(not rows, *rows, why="row_too_many")
+
+    return judged
+
+
+def none_after(mark: str) -> Judge:
+    """Nothing is asked for any more."""
+
+    def judged(seen: Seen) -> Judged:
+        if mark not in seen.marks:
+            return not_seen("nothing_to_see")
+        late = [row for row in seen.rows if row.at_s > seen.marks[mark] + AT_ONCE_S]
+        return _is(not late, *late, why="row_too_many")
+
+    return judged
+
+
+def all_end(seen: Seen) -> Judged:
+    """Every row has come to its end."""
+    open_rows = [row for row in seen.rows if row.state not in FINAL]
+    return _is(not open_rows, *open_rows, why="not_ended") if seen.rows else not_seen("no_row")
+
+
+# ---- changes ---------------------------------------------------------------------------------------------------------
+
+
+def noted(mark: str, limit: str) -> Judge:
+    """The revision that came after the mark is noted within so many seconds."""
+
+    def judged(seen: Seen) -> Judged:
+        if mark not in seen.marks:
+            return not_seen("nothing_to_see")
+        (order,) = seen.orders
+        since, longest = seen.marks[mark], seen.marks[limit]
+        found = [note for note in seen.notes if note.column == "pos_revision" and note.at_s >= since - AT_ONCE_S]
+        in_time = [note for note in found if note.at_s - since <= longest + AT_ONCE_S]
+        return _is(bool(in_time) and order.pos_revision == order.revision, order, why="not_noted")
+
+    return judged
+
+
+MOST_TRIES = 2
+
+
+def revision_read(seen: Seen) -> Judged:
+    """What was written while it waited for the lock is the revision that it had read before, and not a newer one."""
+    if seen.marks.get("reads_locked"):
+        return not_seen("reads_locked")
+    right, wrong = seen.marks.get("read", 0), seen.marks.get("unread", 0)
+    written = [one for one in seen.notes if one.column == "pos_revision" and one.value == one.revision]
+    if right:
+        return Judged(Verdict.PASS)
+    return _is(False, *written[-1:], why="unread") if wrong >= MOST_TRIES else not_seen("not_waiting")
+
+
+# ---- money and tickets -----------------------------------------------------------------------------------------------
+
+
+def told(verb: str) -> Judge:
+    """What the hands show is as it should be; a person's word is told as such."""
+
+    def judged(seen: Seen) -> Judged:
+        answers = [answer for answer in seen.answers_to(verb) if answer.able]
+        if not answers or any(answer.holds is None for answer in answers):
+            return not_seen("no_hands")
+        right = all(answer.holds for answer in answers)
+        if any(answer.by_person for answer in answers):
+            return Judged(Verdict.BY_A_PERSON, "yes" if right else "no")
+        return Judged(Verdict.PASS) if right else Judged(Verdict.FAIL, "other_ticket")
+
+    return judged
+
+
+def books_total(seen: Seen) -> Judged:
+    """pos_total, where it is written, is the total."""
+    written = [order for order in seen.orders if order.pos_total is not None]
+    if not written:
+        return not_seen("no_pos_total")
+    return _is(all(_same(order.pos_total, order.total) for order in written), *written, why="other_total")
+
+
+def _same(one: Decimal | None, other: Decimal | None) -> bool:
+    return one is not None and other is not None and round(one, 2) == round(other, 2)
+
+
+# ---- the database ----------------------------------------------------------------------------------------------------
+
+TILLS = {"delivery_orders": ("pos_revision", "pos_reference", "pos_total"), "delivery_actions": ("withdraw",)}
+
+
+def own_columns(seen: Seen) -> Judged:
+    """It writes its own columns, puts rows into the outbox, and nothing else."""
+    wrong = [note for note in seen.notes if not _may(note)]
+    return Judged(Verdict.FAIL, "foreign_write", _places(wrong)) if wrong else _quiet(seen)
+
+
+def _may(note: Note) -> bool:
+    if note.what == "delete":
+        return True  # a criterion of its own
+    if note.what == "insert":
+        return note.table == "delivery_actions"
+    return note.column in TILLS.get(note.table, ())
+
+
+def deletes_nothing(seen: Seen) -> Judged:
+    """A row that is gone is a row that nobody can answer for."""
+    gone = [note for note in seen.notes if note.what == "delete"]
+    return Judged(Verdict.FAIL, "deleted", _places(gone)) if gone else _quiet(seen)
+
+
+def _quiet(seen: Seen) -> Judged:
+    return Judged(Verdict.PASS) if seen.notes else not_seen("nothing_to_see")
+
+
+def _places(notes: list[Note]) -> tuple[Fact, ...]:
+    places = sorted({(note.table, note.column) for note in notes})
+    return tuple({"table": table} | ({"column": column} if column else {}) for table, column in places)
+
+
+def short_lock(seen: Seen) -> Judged:
+    """Nobody has to wait for it for long."""
+    if "longest_lock_s" not in seen.marks:
+        return not_seen("nothing_to_see")
+    held = seen.marks["longest_lock_s"]
+    right = held <= LONGEST_LOCK_S
+    return Judged(
+        Verdict.PASS if right else Verdict.FAIL, "" if right else "lock", ({"longest_lock_s": round(held, 1)},)
+    )

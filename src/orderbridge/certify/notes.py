@@ -1,0 +1,174 @@
+"""What somebody other than the daemon writes into its tables, noted by triggers, on three databases side by side.
+
+The daemon's connections say who they are, each in its session; the triggers look at that and note everybody else. They
+note and let pass: a report shows what a till would have been refused. Only pos_revision's value is kept, no customer's.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Column, Connection, Engine, Identity, Integer, MetaData, Table, event, inspect, select
+
+from orderbridge.store.columns import big, code, utc, utc_now
+from orderbridge.store.columns import text as long_text
+from orderbridge.store.tables import metadata
+
+_own = MetaData()
+writes = Table(
+    "certify_writes",
+    _own,
+    Column("id", big(), Identity(), primary_key=True),
+    Column("what", code(), nullable=False),
+    Column("tbl", code(), nullable=False),
+    Column("row_key", long_text()),
+    Column("col", code(), nullable=False),
+    Column("val", Integer),
+    Column("revision", Integer),
+    Column("at_utc", utc(), nullable=False, server_default=utc_now()),
+)
+VALUES = ("pos_revision", "withdraw")
+GUARDED = "%delivery_guard%"
+INTO = "INSERT INTO certify_writes (what, tbl, row_key, col, val, revision)"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How one kind of database is told who writes, and how it notes the others."""
+
+    mark: str
+    """What the daemon says on each of its connections."""
+    triggers: Callable[[Table], Iterator[str]]
+    before: tuple[str, ...] = ()
+
+
+def _key(table: Table, row: str) -> str:
+    return f"{row}.{next(iter(table.primary_key.columns)).name}"
+
+
+def _note(table: Table, row: str, what: str, column: str = "") -> str:
+    """The values of one note."""
+    value = f"NEW.{column}" if column in VALUES else "NULL"
+    revision = f"{row}.revision" if "revision" in table.c else "NULL"
+    return f"'{what}', '{table.name}', {_key(table, row)}, '{column}', {value}, {revision}"
+
+
+# A setting of a connection that an old SQLite has, too, and that SQL can see: whether LIKE minds capitals. A function
+# of ours would make every write of a till fail that does not know it, and a table of marks would be one more write.
+_IS_TILL = "'x' LIKE 'X'"
+
+
+def _on_sqlite(table: Table) -> Iterator[str]:
+    name = f"CREATE TRIGGER certify_{table.name}"
+    for what, row in (("insert", "NEW"), ("delete", "OLD")):
+        body = f"{INTO} VALUES ({_note(table, row, what)})"
+        yield f"{name}_{what} AFTER {what.upper()} ON {table.name} WHEN {_IS_TILL} BEGIN {body}; END"
+    body = " ".join(
+        f"{INTO} SELECT {_note(table, 'NEW', 'update', column.name)} WHERE NEW.{column.name} IS NOT OLD.{column.name};"
+        for column in table.c
+        if column.computed is None
+    )
+    yield f"{name}_update AFTER UPDATE ON {table.name} WHEN {_IS_TILL} BEGIN {body} END"
+
+
+_FUNCTION = f"""CREATE FUNCTION certify_note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  one text; now_row jsonb; old_row jsonb; shown jsonb;
+BEGIN
+  IF coalesce(current_setting('orderbridge.writer', true), '') = 'daemon' THEN RETURN NULL; END IF;
+  IF TG_OP <> 'DELETE' THEN now_row := to_jsonb(NEW); END IF;
+  IF TG_OP <> 'INSERT' THEN old_row := to_jsonb(OLD); END IF;
+  shown := coalesce(now_row, old_row);
+  IF TG_OP = 'UPDATE' THEN
+    FOR one IN SELECT jsonb_object_keys(now_row) LOOP
+      IF now_row -> one IS DISTINCT FROM old_row -> one THEN
+        {INTO} VALUES ('update', TG_TABLE_NAME, shown ->> TG_ARGV[0], one,
+          CASE WHEN one IN ('pos_revision', 'withdraw') THEN (now_row ->> one)::int END, (shown ->> 'revision')::int);
+      END IF;
+    END LOOP;
+  ELSE
+    {INTO} VALUES (lower(TG_OP), TG_TABLE_NAME, shown ->> TG_ARGV[0], '', NULL, (shown ->> 'revision')::int);
+  END IF;
+  RETURN NULL;
+END $$"""  # noqa: S608 - names of ours
+
+
+def _on_postgresql(table: Table) -> Iterator[str]:
+    key = next(iter(table.primary_key.columns)).name
+    yield (
+        f"CREATE TRIGGER certify_{table.name} AFTER INSERT OR UPDATE OR DELETE ON {table.name}"
+        f" FOR EACH ROW EXECUTE FUNCTION certify_note('{key}')"
+    )
+
+
+def _on_mariadb(table: Table) -> Iterator[str]:
+    name = f"CREATE TRIGGER certify_{table.name}"
+    head = "FOR EACH ROW BEGIN IF @orderbridge_writer IS NULL THEN"
+    for what, row in (("insert", "NEW"), ("delete", "OLD")):
+        body = f"{INTO} VALUES ({_note(table, row, what)});"
+        yield f"{name}_{what} AFTER {what.upper()} ON {table.name} {head} {body} END IF; END"
+    body = " ".join(
+        f"IF NOT (NEW.{column.name} <=> OLD.{column.name}) THEN"
+        f" {INTO} VALUES ({_note(table, 'NEW', 'update', column.name)}); END IF;"
+        for column in table.c
+        if column.computed is None
+    )
+    yield f"{name}_update AFTER UPDATE ON {table.name} {head} {body} END IF; END"
+
+
+_MARIADB = Way("SET @orderbridge_writer = 'daemon'", _on_mariadb)
+WAYS: Mapping[str, Way] = {
+    "sqlite": Way("PRAGMA case_sensitive_like = ON", _on_sqlite),
+    "postgresql": Way("SET orderbridge.writer = 'daemon'", _on_postgresql, (_FUNCTION,)),
+    "mysql": _MARIADB,
+    "mariadb": _MARIADB,
+}
+
+
+def mark(engine: Engine) -> None:
+    """Whatever this engine writes is the daemon's: from the first connection on."""
+    event.listen(engine, "connect", partial(_mark, WAYS[engine.dialect.name].mark))
+
+
+def _mark(statement: str, connection: Any, _: Any) -> None:
+    cursor = connection.cursor()
+    cursor.execute(statement)
+    cursor.close()
+    connection.commit()
+
+
+def are_kept(connection: Connection) -> bool:
+    """Whether this database has been made by certify."""
+    return inspect(connection).has_table(writes.name)
+
+
+def keep(connection: Connection) -> None:
+    """Note from now on what somebody else writes, and refuse it no more. The tables must be there."""
+    way = WAYS[connection.dialect.name]
+    writes.create(connection)
+    for statement in (*way.before, *_without_guards(connection), *_triggers(way)):
+        connection.exec_driver_sql(statement)
+
+
+def _triggers(way: Way) -> Iterator[str]:
+    for table in metadata.sorted_tables:
+        if not table.is_view:
+            yield from way.triggers(table)
+
+
+def _without_guards(connection: Connection) -> Iterator[str]:
+    """On SQLite triggers refuse what grants refuse elsewhere; here it is to be seen."""
+    if connection.dialect.name != "sqlite":
+        return
+    found = connection.exec_driver_sql(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND sql LIKE ?", (GUARDED,)
+    )
+    for name in found.scalars().all():
+        yield f"DROP TRIGGER {name}"
+
+
+def now_of(connection: Connection) -> datetime:
+    """The database's own clock: notes, rows and orders are told by it."""
+    return connection.execute(select(utc_now())).scalar_one()

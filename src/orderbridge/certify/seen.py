@@ -1,0 +1,168 @@
+"""What was seen of a till in one scenario, as plain values: the judges read nothing else.
+
+Times are seconds since the scenario began. Orders are called A, B, C …: no key, no number, no customer.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+FINAL = frozenset({"done", "refused", "failed", "expired", "superseded", "withdrawn"})
+
+
+class Verdict(StrEnum):
+    """Of a criterion, and of a scenario."""
+
+    PASS = "PASS"  # noqa: S105 - no password
+    FAIL = "FAIL"
+    NOT_SEEN = "NOT SEEN"
+    BY_A_PERSON = "BY A PERSON"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """How an order stands at the end of the scenario."""
+
+    letter: str
+    visible_s: float | None = None
+    """Since when a till can see it; None: it has not arrived."""
+    taken_s: float | None = None
+    """When pos_revision left 0."""
+    revision: int = 0
+    pos_revision: int = 0
+    reference: bool = False
+    pos_total: Decimal | None = None
+    total: Decimal | None = None
+    amount_due: Decimal | None = None
+    status: str | None = None
+    changed_s: float | None = None
+    problem: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """One thing that somebody other than the daemon wrote into its tables."""
+
+    what: str
+    """insert, update or delete."""
+    table: str
+    column: str = ""
+    letter: str = ""
+    value: int | None = None
+    """Of pos_revision alone."""
+    revision: int | None = None
+    """That the order had when it was written."""
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row of the outbox."""
+
+    action: str
+    letter: str = ""
+    state: str = ""
+    error_code: str | None = None
+    preparing_time: int | None = None
+    reason_id: int | None = None
+    food_id: int | None = None
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call that reached the platform."""
+
+    operation: str
+    letter: str = ""
+    http_status: int | None = None
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the hands did, or what a person answered."""
+
+    verb: str
+    letter: str = ""
+    able: bool = True
+    """False: there is nobody who could."""
+    by_person: bool = False
+    holds: bool | None = None
+    """Of a question: whether it is as it should be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All of it."""
+
+    within_s: float = 10.0
+    orders: tuple[Order, ...] = ()
+    notes: tuple[Note, ...] = ()
+    rows: tuple[Row, ...] = ()
+    calls: tuple[Call, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    marks: Mapping[str, float] = field(default_factory=dict)
+    """Moments, and measures, that the scenario itself noted."""
+
+    def order(self, letter: str) -> Order:
+        """The order of that letter."""
+        return next(one for one in self.orders if one.letter == letter)
+
+    def rows_of(self, action: str, letter: str = "") -> tuple[Row, ...]:
+        """The rows that ask for it, of one order if named."""
+        return tuple(row for row in self.rows if row.action == action and letter in ("", row.letter))
+
+    def calls_of(self, operation: str, letter: str = "") -> tuple[Call, ...]:
+        """The calls of it, of one order if named."""
+        return tuple(call for call in self.calls if call.operation == operation and letter in ("", call.letter))
+
+    def answers_to(self, verb: str) -> tuple[Answer, ...]:
+        """What came of asking for it."""
+        return tuple(one for one in self.answers if one.verb == verb)
+
+
+Fact = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A criterion's verdict, why (a key of the words `certify.why`), and the rows and calls that show it."""
+
+    verdict: Verdict
+    why: str = ""
+    facts: tuple[Fact, ...] = ()
+
+
+Judge = Callable[[Seen], Judged]
+
+
+def fact(one: Order | Note | Row | Call) -> Fact:
+    """What a report shows of it; nothing that is empty."""
+    names = {
+        Order: ("letter", "visible_s", "taken_s", "revision", "pos_revision", "status"),
+        Note: ("what", "table", "letter", "column", "value", "revision", "at_s"),
+        Row: ("letter", "action", "state", "error_code", "preparing_time", "reason_id", "food_id", "at_s"),
+        Call: ("letter", "operation", "http_status", "at_s"),
+    }[type(one)]
+    values = {name: getattr(one, name) for name in names}
+    return {name: value for name, value in values.items() if value not in (None, "")}
+
+
+def facts(*ones: Order | Note | Row | Call) -> tuple[Fact, ...]:
+    """In an order that does not hang on the moments, so that the same run gives the same report."""
+    return tuple(sorted((fact(one) for one in ones), key=_without_times))
+
+
+def _without_times(shown: Fact) -> str:
+    return repr([(name, value) for name, value in shown.items() if not name.endswith("_s")])
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """Of a scenario, by its criteria: a FAIL before all else, then what a person said, then what was not seen."""
+    for verdict in (Verdict.FAIL, Verdict.BY_A_PERSON, Verdict.PASS):
+        if verdict in verdicts:
+            return verdict
+    return Verdict.NOT_SEEN

@@ -1,0 +1,126 @@
+"""`orderbridge certify`: a certificate for somebody's till."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orderbridge.cli.common import ANSWERS, Context
+from orderbridge.texts import say
+
+if TYPE_CHECKING:
+    from orderbridge.certify.hands import Hands
+
+pass_context = click.make_pass_decorator(Context)
+LONGEST_SLUG = 60
+
+
+@click.command()
+@click.option("--till", required=True, help="The till's name and version, as the report shows it.")
+@click.option("--database", "url", help="The address of an empty database; without it a SQLite file in the folder.")
+@click.option(
+    "--folder", type=click.Path(file_okay=False, path_type=Path), help="Where everything is kept; certify-NAME else."
+)
+@click.option("--seed", default=1, show_default=True, help="The same seed plays the same orders.")
+@click.option("--only", multiple=True, help="Only this scenario; may be repeated.")
+@click.option("--hands", help="A command that does at the till what a person would be asked for.")
+@click.option("--unattended", is_flag=True, help="Ask nobody: what needs a person is not seen.")
+@click.option(
+    "--within", "within_s", default=10.0, show_default=True, help="In how many seconds an order is taken over."
+)
+@click.option("--pace", default=1.0, show_default=True, help="Below 1 all waiting is shorter by that factor.")
+@click.option("--reads-locked", is_flag=True, help="The till locks the database before it reads.")
+@pass_context
+def certify(
+    context: Context,
+    till: str,
+    url: str | None,
+    folder: Path | None,
+    seed: int,
+    only: tuple[str, ...],
+    hands: str | None,
+    unattended: bool,
+    within_s: float,
+    pace: float,
+    reads_locked: bool,
+) -> None:
+    """Prove that a till is safe: play what it meets in its life, look at what it writes, and report.
+
+    Sandbox, daemon and an empty database are started; the till is yours. The same command goes on where it stopped.
+    """
+    from orderbridge.certify.play import Wanted
+    from orderbridge.certify.play import certify as play
+    from orderbridge.certify.stage import Terms
+
+    if context.config_file is not None:
+        _ = context.settings  # its language
+    if min(within_s, pace) <= 0:
+        raise click.UsageError(say("certify.above_0"))
+    _check_names(only)
+    place = (folder or Path(f"certify-{_slug(till)}")).resolve()
+    wanted = Wanted(
+        till=till,
+        folder=place,
+        url=_address(url) if url else f"sqlite:///{place.as_posix()}/till.db",
+        terms=Terms(seed=seed, within_s=within_s, pace=pace, reads_locked=reads_locked),
+        only=only,
+        hands=_hands(hands, unattended=unattended),
+        tell=click.echo,
+    )
+    try:
+        passed = play(wanted)
+    except OSError as error:
+        raise click.ClickException(say("certify.not_written", folder=place, error=error)) from error
+    if not passed:
+        raise SystemExit(1)
+
+
+def _check_names(only: tuple[str, ...]) -> None:
+    from orderbridge.certify.scenarios import SCENARIOS
+
+    known = [one.name for one in SCENARIOS]
+    if unknown := [name for name in only if name not in known]:
+        raise click.UsageError(say("certify.unknown", names=", ".join(unknown), known=", ".join(known)))
+
+
+def _slug(till: str) -> str:
+    plain = till.lower().translate(str.maketrans("çğıöşü", "cgiosu"))
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:LONGEST_SLUG] or "till"
+
+
+def _address(url: str) -> str:
+    from orderbridge.certify.notes import WAYS
+    from orderbridge.config.addresses import database_address
+
+    try:
+        checked = database_address(url)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if checked.partition(":")[0].partition("+")[0] not in WAYS:
+        raise click.UsageError(say("certify.no_database"))
+    return checked
+
+
+def _hands(command: str | None, *, unattended: bool) -> "Hands":
+    from orderbridge.certify.hands import Command, Nobody, Person
+
+    if command is not None:
+        return Command(command, lambda line: click.echo(line, err=True))
+    return Nobody() if unattended else Person(_ask)
+
+
+def _ask(sentence: str, is_question: bool) -> str:
+    """A person's answer: "done", "yes", "no" or "skip"."""
+    keys = say("certify.keys_question") if is_question else say("certify.keys_done")
+    while True:
+        answer = click.prompt(f"{sentence} [{keys}]", default="", show_default=False).strip().lower()
+        if answer == "s":
+            return "skip"
+        if not is_question and not answer:
+            return "done"
+        if is_question and answer in ANSWERS:
+            return "yes" if ANSWERS[answer] else "no"
+
+
+COMMANDS = (certify,)

@@ -1,0 +1,87 @@
+"""The judges, on what was seen put together by hand."""
+
+from decimal import Decimal
+
+import pytest
+
+from orderbridge.certify import judging
+from orderbridge.certify.seen import Answer, Call, Judge, Note, Order, Row, Seen, Verdict, worst
+
+TAKEN = Order(letter="A", visible_s=1.0, taken_s=1.5, revision=2, pos_revision=2, reference=True)
+DONE = Row(action="accept", letter="A", state="done", preparing_time=25)
+TOOK = Call(operation="accept", letter="A", http_status=200)
+ABLE = Answer(verb="cancel", letter="A")
+
+
+def seen(*orders: Order, **more: object) -> Seen:
+    return Seen(orders=orders or (TAKEN,), **more)  # type: ignore[arg-type]
+
+
+CASES: list[tuple[str, Judge, Seen, str]] = [
+    ("in time", judging.taken_over, seen(), "PASS"),
+    ("too late", judging.taken_over, seen(Order(letter="A", visible_s=1.0, taken_s=12.5)), "FAIL"),
+    ("never", judging.taken_over, seen(Order(letter="A", visible_s=1.0)), "FAIL"),
+    ("it never came", judging.taken_over, seen(Order(letter="A")), "NOT SEEN"),
+    ("one row, done by one call", judging.carried_out("accept"), seen(rows=(DONE,), calls=(TOOK,)), "PASS"),
+    ("two calls", judging.carried_out("accept"), seen(rows=(DONE,), calls=(TOOK, TOOK)), "FAIL"),
+    ("no call", judging.carried_out("accept"), seen(rows=(DONE,)), "FAIL"),
+    ("one row", judging.asked_for("accept"), seen(rows=(DONE,)), "PASS"),
+    ("two rows", judging.asked_for("accept"), seen(rows=(DONE, DONE)), "FAIL"),
+    ("asked, and no row", judging.asked_for("cancel"), seen(answers=(ABLE,)), "FAIL"),
+    ("nobody to ask", judging.asked_for("cancel"), seen(answers=(Answer(verb="cancel", able=False),)), "NOT SEEN"),
+    ("a right time", judging.arguments("accept", judging.preparing_time_fits), seen(rows=(DONE,)), "PASS"),
+    ("a reference", judging.has_reference, seen(), "PASS"),
+    ("no reference", judging.has_reference, seen(Order(letter="A", taken_s=1.0)), "FAIL"),
+    (
+        "its own columns",
+        judging.own_columns,
+        seen(notes=(Note(what="update", table="delivery_orders", column="pos_total"),)),
+        "PASS",
+    ),
+    (
+        "a column of the daemon's",
+        judging.own_columns,
+        seen(notes=(Note(what="update", table="delivery_orders", column="status"),)),
+        "FAIL",
+    ),
+    (
+        "a row of the daemon's",
+        judging.own_columns,
+        seen(notes=(Note(what="insert", table="delivery_orders"),)),
+        "FAIL",
+    ),
+    ("deleted", judging.deletes_nothing, seen(notes=(Note(what="delete", table="delivery_actions"),)), "FAIL"),
+    ("a short lock", judging.short_lock, seen(marks={"longest_lock_s": 1.9}), "PASS"),
+    ("a long lock", judging.short_lock, seen(marks={"longest_lock_s": 2.1}), "FAIL"),
+    ("booked right", judging.books_total, seen(Order(letter="A", total=Decimal(5), pos_total=Decimal("5.00"))), "PASS"),
+    ("booked wrong", judging.books_total, seen(Order(letter="A", total=Decimal(5), pos_total=Decimal(4))), "FAIL"),
+    ("not booked", judging.books_total, seen(), "NOT SEEN"),
+    ("the ticket is right", judging.told("ticket"), seen(answers=(Answer(verb="ticket", holds=True),)), "PASS"),
+    ("the ticket is wrong", judging.told("ticket"), seen(answers=(Answer(verb="ticket", holds=False),)), "FAIL"),
+    (
+        "a person has looked",
+        judging.told("ticket"),
+        seen(answers=(Answer(verb="ticket", holds=False, by_person=True),)),
+        "BY A PERSON",
+    ),
+    ("what was read", judging.revision_read, seen(marks={"read": 1, "unread": 1}), "PASS"),
+    ("what was not read", judging.revision_read, seen(marks={"unread": 2}), "FAIL"),
+    ("it did not wait for the lock", judging.revision_read, seen(marks={"unread": 1}), "NOT SEEN"),
+    ("it locks first", judging.revision_read, seen(marks={"unread": 2, "reads_locked": 1}), "NOT SEEN"),
+]
+
+
+@pytest.mark.parametrize("judge, what, verdict", [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_a_judge_says(judge: Judge, what: Seen, verdict: str) -> None:
+    assert judge(what).verdict == verdict
+
+
+def test_an_order_that_was_not_taken_over_is_told_once() -> None:
+    judged = judging.when_taken(judging.asked_for("accept"))(seen(Order(letter="A", visible_s=1.0)))
+    assert (judged.verdict, judged.why) == (Verdict.NOT_SEEN, "not_taken")
+
+
+def test_a_scenario_is_as_good_as_its_worst_criterion() -> None:
+    assert worst([Verdict.PASS, Verdict.NOT_SEEN]) == Verdict.PASS
+    assert worst([Verdict.PASS, Verdict.FAIL, Verdict.BY_A_PERSON]) == Verdict.FAIL
+    assert worst([Verdict.NOT_SEEN]) == Verdict.NOT_SEEN

@@ -1,0 +1,226 @@
+"""A till for the tests: a good one, and ten that are wrong in one thing each. Plain DB-API, as a POS developer writes it.
+
+    python till.py URL FOLDER FAULT watch           runs until it is ended; FAULT is `none` or one of FAULTS
+    python till.py URL FOLDER FAULT VERB ARGS       its buttons: what --hands of certify is given
+
+It accepts by itself, and what else happens is a button's.
+"""
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+FAULTS = (
+    "accepts_twice",
+    "never_takes_over",
+    "writes_newest",
+    "ignores_cancelled",
+    "ignores_contents",
+    "bills_prepaid",
+    "holds_lock",
+    "deferred_begin",
+    "writes_foreign_column",
+    "deletes_row",
+)
+LOOK_S = 0.1
+CANNOT = 64
+
+
+class Books:
+    """The shared database: SQLite, PostgreSQL or MariaDB."""
+
+    def __init__(self, url: str) -> None:
+        kind, place = url.partition(":")[0].partition("+")[0], urlsplit(url)
+        name, query = unquote(place.path.lstrip("/")), parse_qs(place.query)
+        self.is_sqlite = kind == "sqlite"
+        if self.is_sqlite:
+            import sqlite3
+
+            self._line: Any = sqlite3.connect(url.partition(":///")[2], isolation_level=None, timeout=15)
+        elif kind == "postgresql":
+            import psycopg
+
+            host = query.get("host", [place.hostname])[0]
+            self._line = psycopg.connect(
+                dbname=name, host=host, port=place.port, user=place.username, password=place.password, autocommit=True
+            )
+        else:
+            import pymysql
+
+            self._line = pymysql.connect(
+                database=name,
+                host=place.hostname,
+                port=place.port or 3306,
+                user=place.username,
+                password=place.password or "",
+                autocommit=True,
+                charset="utf8mb4",
+            )
+
+    def run(self, statement: str, *values: Any) -> int:
+        """How many rows it changed."""
+        cursor = self._line.cursor()
+        cursor.execute(statement if self.is_sqlite else statement.replace("?", "%s"), values)
+        return int(cursor.rowcount)
+
+    def read(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        cursor = self._line.cursor()
+        cursor.execute(statement if self.is_sqlite else statement.replace("?", "%s"), values)
+        names = [one[0] for one in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    @contextmanager
+    def writing(self, *, deferred: bool = False) -> Iterator[None]:
+        self.run("BEGIN IMMEDIATE" if self.is_sqlite and not deferred else "BEGIN")
+        try:
+            yield
+        except BaseException:
+            self.run("ROLLBACK")
+            raise
+        self.run("COMMIT")
+
+
+class Till:
+    def __init__(self, url: str, folder: str, fault: str) -> None:
+        self.books, self.fault = Books(url), fault
+        self.tickets = Path(folder)
+        self.tickets.mkdir(exist_ok=True)
+
+    # ---- what it does by itself --------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        for _ in itertools.count():
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - the next round tries again, as tills do
+                if "delivery_new_orders" not in str(error) and "locked" not in str(error):
+                    sys.stderr.write(f"till: {type(error).__name__}: {error}\n")
+            time.sleep(LOOK_S)
+
+    def look(self) -> None:
+        if self.fault == "never_takes_over":
+            return
+        new = self.books.read("SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key")
+        for order in new:
+            self.take_over(order)
+        if new and self.fault == "holds_lock":  # one write transaction, open while it prints
+            with self.books.writing():
+                self.books.run(
+                    "UPDATE delivery_orders SET pos_revision = pos_revision WHERE payment_key = ?", key_of(new)
+                )
+                time.sleep(10)
+        for order in self.books.read("SELECT * FROM delivery_changed_orders ORDER BY changed_utc"):
+            self.follow(order)
+
+    def take_over(self, order: dict[str, Any]) -> None:
+        key, reference = order["payment_key"], f"A-{order['order_number']}"
+        with self.books.writing(deferred=self.fault == "deferred_begin"):
+            if self.fault == "deferred_begin":
+                self.books.read("SELECT * FROM delivery_order_items WHERE payment_key = ?", key)
+                time.sleep(0.05)  # it reckons, and what it has read grows old
+            changed = self.books.run(
+                "UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?, pos_total = ?"
+                " WHERE payment_key = ? AND pos_revision = 0",
+                *(order["revision"], reference, order["total"], key),
+            )
+            if changed and order["status"] == "RECEIVED":
+                self.ask("accept", key, preparing_time=25)
+                if self.fault == "accepts_twice":
+                    self.ask("accept", key, request_id=f"again-{key}", preparing_time=25)
+            if changed and self.fault == "writes_foreign_column":
+                self.books.run("UPDATE delivery_orders SET status_text = 'TAKEN' WHERE payment_key = ?", key)
+            if changed and self.fault == "deletes_row":
+                self.books.run("DELETE FROM delivery_order_events WHERE payment_key = ?", key)
+        if changed:
+            self.print(order)
+
+    def follow(self, order: dict[str, Any]) -> None:
+        key = order["payment_key"]
+        if self.fault == "ignores_cancelled" and order["last_change"] == "cancelled":
+            return
+        if self.fault == "ignores_contents" and order["contents_revision"] > order["pos_revision"]:
+            return
+        if order["ended_utc"] is None and order["contents_revision"] > order["pos_revision"]:
+            self.print(order)
+        with self.books.writing():
+            if self.fault == "writes_newest":
+                self.books.run("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?", key)
+            else:
+                self.books.run(
+                    "UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?", order["revision"], key
+                )
+
+    def ask(self, action: str, key: str, **columns: Any) -> None:
+        """A second row with the same request_id is the same wish."""
+        values = {"action": action, "payment_key": key, "request_id": f"{action}-{key}"[:64], **columns}
+        self.insert(values)
+
+    def insert(self, values: dict[str, Any]) -> None:
+        if self.books.read("SELECT id FROM delivery_actions WHERE request_id = ?", values["request_id"]):
+            return
+        marks = ", ".join("?" * len(values))
+        self.books.run(f"INSERT INTO delivery_actions ({', '.join(values)}) VALUES ({marks})", *values.values())
+
+    def print(self, order: dict[str, Any]) -> None:
+        key, lines = order["payment_key"], [f"{order['order_number']}", str(order["note"] or "")]
+        if order["scheduled_for"]:
+            lines.append(f"FOR {order['scheduled_for']}")
+        if order["problem"]:
+            lines.append(f"LOOK: {order['problem']}")
+        for item in self.books.read("SELECT * FROM delivery_order_items WHERE payment_key = ? ORDER BY line_no", key):
+            lines += [f"{item['quantity']} x {item['name']}", str(item["note"] or "")]
+        (self.tickets / key).write_text("\n".join(lines), "utf-8")
+
+    # ---- its buttons -------------------------------------------------------------------------------------------------
+
+    def press(self, verb: str, arguments: list[str]) -> int:
+        match verb:
+            case "accept":
+                self.ask("accept", arguments[0], preparing_time=int(arguments[1]))
+            case "cancel":
+                self.ask("cancel", arguments[0], reason_id=int(arguments[1]))
+            case "on_the_way" | "complete":
+                self.ask(verb, arguments[0])
+            case "withdraw":
+                self.books.run(
+                    "UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND state = 'pending'", arguments[0]
+                )
+            case "open" | "close":
+                self.insert({**once(), "action": f"{verb}_restaurant", "restaurant_id": arguments[0]})
+            case "food_on" | "food_off":
+                action = "activate_food" if verb == "food_on" else "deactivate_food"
+                food, restaurant = arguments
+                self.insert({**once(), "action": action, "food_id": int(food), "restaurant_id": restaurant})
+            case "ticket":
+                ticket = self.tickets / arguments[0]
+                sys.stdout.write(ticket.read_text("utf-8") if ticket.exists() else "")
+            case "collect":
+                self.collect(arguments[0])
+            case _:
+                return CANNOT
+        return 0
+
+    def collect(self, key: str) -> None:
+        (order,) = self.books.read("SELECT * FROM delivery_orders WHERE payment_key = ?", key)
+        due = order["total"] if self.fault == "bills_prepaid" else order["amount_due"]
+        sys.stdout.write("ask" if due is None else f"{due:.2f}")
+
+
+def key_of(orders: list[dict[str, Any]]) -> str:
+    return str(orders[0]["payment_key"])
+
+
+def once() -> dict[str, str]:
+    return {"request_id": f"pressed-{time.time_ns()}"}
+
+
+if __name__ == "__main__":
+    till = Till(*sys.argv[1:4])
+    if sys.argv[4] == "watch":
+        till.watch()
+    sys.exit(till.press(sys.argv[4], sys.argv[5:]))
