@@ -1,11 +1,11 @@
-"""Writes what the tables and the rules say into the two POS guides, and the alarms and metrics into operations.
+"""Writes what the tables and the rules say into the POS reference, and the alarms and metrics into operations.
 
-    .venv/bin/python docs/build.py            # writes pos-guide.md, operations.md and their Turkish twins anew
+    .venv/bin/python docs/build.py            # writes pos-reference.md, operations.md and their Turkish twins anew
 
-The guides are written by hand; between `<!-- made by docs/build.py: NAME -->` and `<!-- end -->` stands what is made here.
+The pages are written by hand; between `<!-- made by docs/build.py: NAME -->` and `<!-- end -->` stands what is made here.
 The tables and constraints come from store/tables.py, the pictures from the rules themselves, which are asked what they
 make of each case, the codes from sentences.toml and the reader of documents; words.toml says in two languages what each means.
-tests/test_guide.py fails when a guide says something else.
+tests/test_guide.py fails when a page says something else.
 """
 
 import re
@@ -48,7 +48,8 @@ from orderbridge.store.columns import Key, LongText, Money, Utc
 from orderbridge.texts import SAME, SENTENCES, VERDICTS
 
 HERE = Path(__file__).parent
-GUIDES = {"en": HERE / "pos-guide.md", "tr": HERE / "pos-rehberi.md"}
+GUIDES = {"en": HERE / "pos-guide.md", "tr": HERE / "pos-rehberi.md"}  # nothing is made in them
+REFERENCES = {"en": HERE / "pos-reference.md", "tr": HERE / "pos-basvuru.md"}
 OPERATIONS = {"en": HERE / "operations.md", "tr": HERE / "isletme.md"}
 WORDS = tomllib.loads((HERE / "words.toml").read_text("utf-8"))
 NEEDS_PAYMENT_ID = 17  # any id that is no other: the service has not told it
@@ -62,12 +63,13 @@ _HEADS = {
         "| hata mesajındaki ad | düzeltilecek şey |\n|---|---|",
     ),
     "error_codes": (
-        "| `error_code` | the cashier reads | you |\n|---|---|---|",
-        "| `error_code` | kasiyerin okuduğu | siz |\n|---|---|---|",
+        "| `error_code` | what to do |\n|---|---|",
+        "| `error_code` | ne yapmalı |\n|---|---|",
     ),
     "problems": ("| code | what to do |\n|---|---|", "| kod | ne yapmalı |\n|---|---|"),
     "alarms": ("| code | what is wrong | what to do |\n|---|---|---|", "| kod | sorun | yapılacak |\n|---|---|---|"),
     "metrics": ("| metric | kind | labels |\n|---|---|---|", "| ölçüm | tür | etiketler |\n|---|---|---|"),
+    "no_till": ("Tables that no till needs", "Hiçbir kasaya gerekmeyen tablolar"),
     "severe": ("severe", "ağır"),
     "warning": ("warning", "uyarı"),
 }
@@ -90,17 +92,23 @@ class Language:
 
 
 def contract() -> list[Table]:
-    """The tables of the contract, in the order of the guide."""
+    """The tables of the contract, in the order of the reference."""
     return [board_tables.metadata.tables[name] for name in WORDS["tables"]]
 
 
 def make_tables(language: Language) -> Iterator[str]:
     for table in contract():
         said = WORDS["tables"][table.name]
+        if said.get("no_till"):
+            continue
         yield f"\n### {table.name}\n\n{language(said['about'])}\n\n{language(_HEADS['columns'])}"
         for column in table.columns:
             name = f"**`{column.name}`**" if column.name in said.get("POS", ()) else f"`{column.name}`"
             yield f"| {name} | {_type(column, language)} | {language(said['columns'][column.name])} |"
+    yield f"\n### {language(_HEADS['no_till'])}\n"
+    for table in contract():
+        if WORDS["tables"][table.name].get("no_till"):
+            yield f"- `{table.name}`: {language(WORDS['tables'][table.name]['about'])}"
 
 
 def _type(column: Column[object], language: Language) -> str:
@@ -137,11 +145,10 @@ def make_constraints(language: Language) -> Iterator[str]:
 
 def make_error_codes(language: Language) -> Iterator[str]:
     yield language(_HEADS["error_codes"])
-    for code, sentences in VERDICTS.items():
+    for code in VERDICTS:
         same = [f"`{other}`" for other, plain in SAME.items() if plain == code]
         names = ", ".join([f"**`{code}`**", *same])
-        said = re.sub(r"\{(\w+)\}", "…", sentences[language.code])
-        yield f"| {names} | {said} | {language(WORDS['error_codes'][code])} |"
+        yield f"| {names} | {language(WORDS['error_codes'][code])} |"
 
 
 def problem_codes() -> list[str]:
@@ -281,7 +288,7 @@ def make_picture(arrows: Callable[[], Iterator[Arrow]], language: Language) -> I
     yield "```"
 
 
-# ---- the guides ------------------------------------------------------------------------------------------------------
+# ---- the pages -------------------------------------------------------------------------------------------------------
 
 MAKERS: dict[str, Callable[[Language], Iterator[str]]] = {
     "order_picture": lambda language: make_picture(order_arrows, language),
@@ -295,7 +302,7 @@ OPERATIONS_MAKERS: dict[str, Callable[[Language], Iterator[str]]] = {"alarms": m
 
 
 def built(text: str, code: str) -> str:
-    """A guide with everything between its marks made anew."""
+    """A page with everything between its marks made anew."""
     language = Language(code)
     return _MADE.sub(
         lambda part: part[1] + "\n".join((MAKERS | OPERATIONS_MAKERS)[part[2]](language)) + "\n" + part[3], text
@@ -303,5 +310,5 @@ def built(text: str, code: str) -> str:
 
 
 if __name__ == "__main__":
-    for language_code, path in [*GUIDES.items(), *OPERATIONS.items()]:
+    for language_code, path in [*REFERENCES.items(), *OPERATIONS.items()]:
         path.write_text(built(path.read_text("utf-8"), language_code), "utf-8")

@@ -1,4 +1,7 @@
-"""The POS guides say what the tables and rules say, in both languages, and what they show works as it stands."""
+"""The POS guide and its reference say what the tables and rules say, in both languages, and what they show works as it stands.
+
+The till that the guide draws is played in tests/store/test_guide_till.py.
+"""
 
 import re
 import shutil
@@ -18,26 +21,36 @@ from orderbridge.store.database import Database
 from orderbridge.texts import VERDICTS
 from orderbridge.web.board.words import words
 
-TEXTS = {code: path.read_text("utf-8") for code, path in build.GUIDES.items()}
+GUIDES = {code: path.read_text("utf-8") for code, path in build.GUIDES.items()}
+REFERENCES = {code: path.read_text("utf-8") for code, path in build.REFERENCES.items()}
+PAGES = [build.HERE.parent / "README.md", *sorted(build.HERE.glob("*.md"))]
+MOST_WORDS = {"en": 3000, "tr": 2600}  # all that a first version needs is read in a quarter of an hour
 BLOCK = re.compile(r"```sql\n(.*?)```", re.DOTALL)
+LOOP = re.compile(r"```text\n(.*?)```", re.DOTALL)
+IN_LOOP = re.compile(r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM)\b[^;]*;")
 INLINE = re.compile(r"`((?:SELECT|UPDATE) [^`]*)`")
 LINK = re.compile(r"\]\(([^)]+)\)")
 VIEWS = {name for name, table in tables.metadata.tables.items() if table.is_view}
 
-each_guide = pytest.mark.parametrize("code", TEXTS)
+each_language = pytest.mark.parametrize("code", GUIDES)
 
 
 # ---- nothing is missing, nothing is left over ------------------------------------------------------------------------
 
 
-@each_guide
-def test_a_guide_is_what_the_tables_and_rules_make_it(code: str):
-    assert build.built(TEXTS[code], code) == TEXTS[code], "run: .venv/bin/python docs/build.py"
+@each_language
+def test_a_reference_is_what_the_tables_and_rules_make_it(code: str):
+    assert build.built(REFERENCES[code], code) == REFERENCES[code], "run: .venv/bin/python docs/build.py"
 
 
-@each_guide
-def test_a_guide_holds_everything_that_is_made(code: str):
-    assert sorted(re.findall(r"made by docs/build\.py: (\w+)", TEXTS[code])) == sorted(build.MAKERS)
+@each_language
+def test_a_reference_holds_everything_that_is_made(code: str):
+    assert sorted(re.findall(r"made by docs/build\.py: (\w+)", REFERENCES[code])) == sorted(build.MAKERS)
+
+
+@each_language
+def test_what_a_first_version_needs_stays_short(code: str):
+    assert len(GUIDES[code].split()) <= MOST_WORDS[code]
 
 
 def test_every_table_of_the_contract_is_described():
@@ -75,7 +88,7 @@ def test_the_boards_words_stand_in_both_languages_and_name_every_problem_of_an_o
 def pairs(words: object) -> Iterator[list[str]]:
     if isinstance(words, dict):
         for name, inner in words.items():
-            if name != "POS":
+            if name not in {"POS", "no_till"}:
                 yield from pairs(inner)
     else:
         yield words  # type: ignore[misc]
@@ -109,8 +122,14 @@ def without_comments(sql: str) -> list[str]:
     return [line.strip() for line in re.sub("--.*", "", sql).splitlines() if line.strip()]
 
 
-def test_both_guides_have_the_same_sections_statements_and_tables():
-    english, turkish = TEXTS["en"], TEXTS["tr"]
+def statements_of_the_till(guide: str) -> list[str]:
+    (loop,) = LOOP.findall(guide)
+    return [" ".join(found.split()) for found in IN_LOOP.findall(re.sub("--.*", "", loop))]
+
+
+@pytest.mark.parametrize("texts", [GUIDES, REFERENCES], ids=["guide", "reference"])
+def test_both_languages_have_the_same_sections_statements_and_tables(texts: dict[str, str]):
+    english, turkish = texts["en"], texts["tr"]
     for pattern in (r"^(#+) ", r"^(\|(?:[^|]*\|)+)$", r"^(- |[0-9]\. )", r"^(<!-- .*)$"):
         counted = [len(re.findall(pattern, text, re.MULTILINE)) for text in (english, turkish)]
         assert counted[0] == counted[1], pattern
@@ -120,26 +139,37 @@ def test_both_guides_have_the_same_sections_statements_and_tables():
     assert INLINE.findall(english) == INLINE.findall(turkish)
 
 
+def test_the_till_is_the_same_in_both_languages_and_so_are_the_commands():
+    english, turkish = GUIDES["en"], GUIDES["tr"]
+    assert statements_of_the_till(english) == statements_of_the_till(turkish)
+    shells = [re.findall(r"```sh\n(.*?)```", guide, re.DOTALL) for guide in (english, turkish)]
+    for said in zip(*(re.findall(r"^[a-z].*?(?=  +#|$)", block, re.MULTILINE) for (block,) in shells), strict=True):
+        assert said[0] == said[1]
+
+
 def anchor(heading: str) -> str:
     """As code hosts make it: lower case, spaces to hyphens, most punctuation gone."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-@each_guide
-def test_every_link_leads_somewhere(code: str):
-    anchors = {anchor(heading) for heading in re.findall(r"^#+ (.*)$", TEXTS[code], re.MULTILINE)}
-    assert LINK.findall(TEXTS[code])
-    for target in LINK.findall(TEXTS[code]):
-        if target.startswith("#"):
-            assert target[1:] in anchors
-        else:
-            assert (build.HERE / target).is_file(), target
+def anchors(page: Path) -> set[str]:
+    return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)}
 
 
-@each_guide
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path):
+    for target in LINK.findall(page.read_text("utf-8")):
+        if "://" not in target:
+            file, _, place = target.partition("#")
+            there = page.parent / file if file else page
+            assert there.exists(), target
+            assert not place or place in anchors(there), target
+
+
+@each_language
 def test_every_example_is_linked(code: str):
     files = {path.relative_to(build.HERE).as_posix() for path in build.HERE.glob("examples/*/*")}
-    assert files == {target for target in LINK.findall(TEXTS[code]) if target.startswith("examples/")}
+    assert files == {target for target in LINK.findall(GUIDES[code]) if target.startswith("examples/")}
 
 
 # ---- what is shown works -----------------------------------------------------------------------------------------------
@@ -155,7 +185,9 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "sql", [*BLOCK.findall(TEXTS["en"]), *INLINE.findall(TEXTS["en"])], ids=lambda sql: sql.split("\n")[0][:60]
+    "sql",
+    [found for text in (GUIDES["en"], REFERENCES["en"]) for found in (*BLOCK.findall(text), *INLINE.findall(text))],
+    ids=lambda sql: sql.split("\n")[0][:60],
 )
 def test_the_statements_work_as_they_stand(sql: str, empty: Path, tmp_path: Path):
     shutil.copy(empty, tmp_path / "pos.db")

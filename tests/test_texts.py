@@ -18,6 +18,7 @@ from orderbridge.cli.words import WordsContext
 from orderbridge.model import ActionState
 from orderbridge.rules.health import Code
 from orderbridge.texts import LANGUAGES, SAME, SENTENCES, VERDICTS, language_of, problem_text, say, text
+from orderbridge.web.board.words import words as board_words
 
 PARTS = (
     "arguments.",
@@ -42,8 +43,20 @@ PARTS = (
     "bundle.",
 )  # of a sentence or a line
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("deneme-platformu.md", "gizlilik.md", "isletme.md", "kurulumlar.md", "pos-rehberi.md", "yedekleme.md")
-FOREIGN = re.compile(r"(?<!systemd )\b(?:servis|kip(?:i|te|in)|ileti(?:si|ler|yi|nin)?\b)\w*", re.IGNORECASE)
+PAGES = (
+    "deneme-platformu.md",
+    "ekran.md",
+    "gizlilik.md",
+    "isletme.md",
+    "kurulumlar.md",
+    "pos-basvuru.md",
+    "pos-rehberi.md",
+    "yedekleme.md",
+)
+FOREIGN = re.compile(
+    r"(?<!systemd )\b(?:servis|kip(?:i|te|in|ler)?\b|[iİ]leti(?:si|ler|yi|nin|de|den|ye)?\b|[iİ]leri zaman)\w*",
+    re.IGNORECASE,
+)
 TURKISH = re.compile(r"[çğıöşüÇĞİÖŞÜ]")
 CLICKS = ("click.", "headings.")  # found by their English, as click writes it
 FOLDER = Path(orderbridge.__file__).parent
@@ -186,9 +199,10 @@ def test_a_whole_sentence_ends_and_turkish_looks_like_it() -> None:
     assert wrong((key for key in SENTENCES if not key.startswith(PARTS)), fault) == {}
 
 
-def test_turkish_says_platform_mod_and_mesaj() -> None:
-    """In the sentences and on every Turkish page, those that are made from words.toml and the set-ups included."""
-    texts = {key: said["tr"] for key, said in SENTENCES.items()} | {page: (DOCS / page).read_text() for page in PAGES}
+def test_turkish_says_platform_mod_mesaj_and_ileri_tarihli() -> None:
+    """In the sentences, on the board and on every Turkish page, those that are made from words.toml included."""
+    texts = {key: said["tr"] for key, said in (SENTENCES | board_words()).items()}
+    texts |= {page: (DOCS / page).read_text() for page in PAGES}
     found = {where: FOREIGN.findall(text) for where, text in texts.items()}
     assert {where: words for where, words in found.items() if words} == {}
 

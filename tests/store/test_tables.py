@@ -631,14 +631,14 @@ def test_the_four_statements_of_the_guide_work(pos):
     assert rows(pos, "SELECT * FROM delivery_new_orders") == rows(pos, "SELECT * FROM delivery_changed_orders") == []
 
 
-@pytest.mark.parametrize("guide", ["pos-guide.md", "pos-rehberi.md"])
+@pytest.mark.parametrize("page", ["pos-reference.md", "pos-basvuru.md"])
 @pytest.mark.parametrize("column, wrong", [(1, {"preparing_time": None}), (2, {"request_id": "receipt 7"})])
-def test_the_guides_have_the_words_of_each_database(guide, column, wrong, pos):
+def test_the_references_have_the_words_of_each_database(page, column, wrong, pos):
     """Their table of messages: a CHECK, and the same request_id again."""
     put_action(pos, "complete", request_id="receipt 7")
     with pytest.raises(Refused) as refusal:
         put_action(pos, "accept", **wrong)
-    found = re.search(rf"(?im)^\| {pos.kind} (.*)$", (DOCS / guide).read_text("utf-8"))
+    found = re.search(rf"(?im)^\| {pos.kind} (.*)$", (DOCS / page).read_text("utf-8"))
     assert found is not None
     words = found[1].split("|")[column].partition("`")[2].strip("` ")
     assert re.search(".*".join(re.escape(part.strip()) for part in words.split("…")), str(refusal.value))

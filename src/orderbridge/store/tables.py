@@ -1,7 +1,7 @@
 """The tables and views of the database contract; own_tables.py has the daemon's own. The POS programs against these names.
 
 `migrations/` makes the same tables; a test holds the two against each other. The comment on a column or table is the
-text of the POS guide. "POS:" marks the columns that the POS writes; all others are the daemon's.
+text of the POS reference. "POS:" marks the columns that the POS writes; all others are the daemon's.
 """
 
 from collections.abc import Callable, Collection, Mapping

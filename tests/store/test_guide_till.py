@@ -1,0 +1,323 @@
+"""The till that the POS guide draws, played with the guide's own statements on each database: nothing lost, nothing twice.
+
+The steps here are the guide's, one for one; the statements are cut out of its page, so that what is printed there is what ran.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docs.build import GUIDES
+from sqlalchemy import make_url, update
+from tests.databases import POSTGRESQL, only
+from tests.store.samples import NOW, Pos, Refused, Row, arrival, facts, item, key, rows
+
+from orderbridge.model import ActionState
+from orderbridge.store import orders, tables
+from orderbridge.store.database import Database
+
+PAGE = GUIDES["en"].read_text("utf-8")
+LOOP = re.sub(r"--.*", "", re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)[0])
+PRINTED = [" ".join(found.split()) for found in re.findall(r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM)\b[^;]*;", LOOP)]
+OWN_TABLES = re.findall(r"CREATE TABLE .*?\);", re.sub(r"--.*", "", PAGE), re.DOTALL)
+COMMANDS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)[0]
+
+
+def sql(*words: str) -> str:
+    """The one statement of the loop with these words in it."""
+    (found,) = (one for one in PRINTED if all(word in one for word in words))
+    return found.rstrip(";")
+
+
+SQL = {
+    "new": sql("FROM delivery_new_orders"),
+    "take_over": sql("pos_reference = :reference"),
+    "lines": sql("FROM delivery_order_items "),
+    "options": sql("FROM delivery_order_item_options "),
+    "ticket": sql("INSERT INTO pos_prints"),
+    "changed": sql("FROM delivery_changed_orders"),
+    "note": sql("pos_revision < :revision"),
+    "last_paper": sql("SELECT kind, revision"),
+    "papers": sql("SELECT pos_prints.*"),
+    "needless": sql("DELETE FROM pos_prints"),
+    "begun": sql("paper = 'begun'"),
+    "out": sql("paper = 'out'", "UPDATE"),
+    "last_asked": sql("SELECT request_id, state"),
+    "tries": sql("SELECT count(*)"),
+    "ask": sql("INSERT INTO delivery_actions"),
+    "asked": sql("INSERT INTO pos_asked"),
+    "verdicts": sql("FROM pos_asked JOIN"),
+    "seen": sql("DELETE FROM pos_asked"),
+    "unanswered": sql("needs_answer_since IS NOT NULL"),
+    "open": sql("FROM delivery_open_orders", "ORDER BY received_utc"),
+    "lamp": sql("FROM delivery_lamp"),
+}
+
+
+class PowerCut(Exception):
+    """The program is gone."""
+
+
+class Till:
+    """The program of the guide. `paper`: what came out of the printer, which outlives it."""
+
+    def __init__(self, pos: Pos, name: str = "K1", *, accepts: bool = True, paper: list[str] | None = None) -> None:
+        self.pos, self.name, self.accepts = pos, name, accepts
+        self.paper = [] if paper is None else paper
+        self.seen: list[tuple[str, str]] = []
+        self.printer_dies = False
+
+    def do(self, statement: str, **values: object) -> Any:
+        statement = statement.replace("K1-", f"{self.name}-")
+        names = re.findall(r":(\w+)", statement)
+        given = {"till": self.name} | values
+        return self.pos.execute(re.sub(r":\w+", "?", statement), [given[name] for name in names])
+
+    def all(self, statement: str, **values: object) -> list[Row]:
+        cursor = self.do(statement, **values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def one(self, statement: str, **values: object) -> Row | None:
+        found = self.all(statement, **values)
+        return found[0] if found else None
+
+    def round(self) -> None:
+        self.take_over()
+        self.changes()
+        self.print_papers()
+        self.verdicts()
+
+    def take_over(self) -> None:
+        for order in self.all(SQL["new"]):
+            self.pos.execute("BEGIN IMMEDIATE")
+            order |= {"reference": f"{self.name}-{order['order_number']}"}
+            if self.do(SQL["take_over"], **order).rowcount != 1:
+                self.pos.execute("ROLLBACK")
+                continue
+            self.ticket(order, "NEW")
+            if self.accepts and self.at_once(order):
+                self.ask("accept", order, preparing_time=25)
+            self.pos.execute("COMMIT")
+
+    def at_once(self, order: Row) -> bool:
+        codes = (order["problem"] or "").split(",") if order["problem"] else []
+        soon = order["status"] == "RECEIVED" and order["scheduled_for"] is None
+        return soon and all(code.startswith("total_mismatch") for code in codes)
+
+    def ticket(self, order: Row, kind: str) -> None:
+        names = [line["name"] for line in self.all(SQL["lines"], **order)]
+        names += [choice["option_name"] for choice in self.all(SQL["options"], **order)]
+        text = f"{kind} {order.get('reference') or order['pos_reference']}: {', '.join(names)}"
+        self.do(SQL["ticket"], **order | {"kind": kind, "text": text})
+
+    def changes(self) -> None:
+        for order in self.all(SQL["changed"]):
+            self.pos.execute("BEGIN IMMEDIATE")
+            if self.do(SQL["note"], **order).rowcount != 1:
+                self.pos.execute("ROLLBACK")
+                continue
+            last = self.one(SQL["last_paper"], **order)
+            if order["ended_utc"] is not None:
+                if order["ended_by"] == "cancelled" and last and last["kind"] in {"NEW", "CHANGED"}:
+                    self.ticket(order, "STOP")
+            elif not last or last["kind"] == "STOP" or order["contents_revision"] > last["revision"]:
+                self.ticket(order, "CHANGED")
+            self.pos.execute("COMMIT")
+
+    def print_papers(self) -> None:
+        for one in self.all(SQL["papers"]):
+            if one["ended_utc"] is not None and one["kind"] != "STOP":
+                self.do(SQL["needless"], **one)
+                continue
+            head = "PERHAPS A SECOND COPY " if one["paper"] == "begun" else ""
+            self.do(SQL["begun"], **one)
+            self.paper.append(head + one["ticket"])
+            if self.printer_dies:
+                raise PowerCut
+            self.do(SQL["out"], **one)
+
+    def ask(self, action: str, order: Row, **arguments: int) -> Row | None:
+        asked = {"preparing_time": None, "reason_id": None} | arguments
+        asked |= {"action": action, "payment_key": order["payment_key"]}
+        last = self.one(SQL["last_asked"], **asked)
+        if last and last["state"] in {"pending", "sending", "done"}:
+            return last
+        (tries,) = self.do(SQL["tries"], **asked).fetchone()
+        asked["request_id"] = f"{action}-{order['payment_key']}-{tries + 1}"
+        self.do(SQL["ask"], **asked)
+        self.do(SQL["asked"], **asked)
+        return None
+
+    def verdicts(self) -> None:
+        for row in self.all(SQL["verdicts"]):
+            self.seen.append((row["request_id"], row["state"]))
+            self.do(SQL["seen"], **row)
+
+    def waiting(self) -> list[str]:
+        """Whose customers hear nothing. The rest of the screen with it."""
+        self.all(SQL["lamp"])
+        self.all(SQL["open"])
+        return [order["payment_key"] for order in self.all(SQL["unanswered"])]
+
+
+@pytest.fixture
+def own_tables(pos: Pos) -> Iterator[None]:
+    for statement in OWN_TABLES:
+        pos.execute(statement.rstrip(";"))
+    yield
+    pos.execute("ROLLBACK") if pos.kind != "sqlite" else None
+    for table in re.findall(r"CREATE TABLE (\w+)", PAGE):
+        pos.execute(f"DROP TABLE {table}")
+
+
+def deliver(database: Database, *numbers: int, **changes: Any) -> None:
+    """New orders, as the daemon stores them."""
+    new = [
+        arrival(
+            key(number),
+            facts=facts(order_number=number, items=(item(name=f"Pide {number}"),), **changes.get("facts", {})),
+            problems=changes.get("problems", ()),
+        )
+        for number in numbers
+    ]
+    database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", new, NOW))
+
+
+def change(database: Database, number: int, **values: Any) -> None:
+    mine = tables.orders.c.payment_key == key(number)
+    database.write_now(lambda tx: tx.execute(update(tables.orders).where(mine).values(**values)))
+
+
+def end(database: Database, request_id: str, state: ActionState, code: str | None = None) -> None:
+    mine = tables.actions.c.request_id == request_id
+    database.write_now(lambda tx: tx.execute(update(tables.actions).where(mine).values(state=state, error_code=code)))
+
+
+def test_every_statement_of_the_page_is_played():
+    assert sorted(SQL.values()) == sorted(one.rstrip(";") for one in PRINTED)
+
+
+@pytest.mark.usefixtures("own_tables")
+def test_an_order_is_taken_over_printed_and_accepted_once_whoever_dies_when(database: Database, pos: Pos):
+    deliver(database, 1)
+    first = Till(pos)
+    first.take_over()  # and dies before the paper
+    second = Till(pos, paper=first.paper)
+    second.printer_dies = True
+    with pytest.raises(PowerCut):
+        second.round()
+    third = Till(pos, paper=first.paper)
+    for _ in range(2):
+        third.round()
+        Till(pos, "K2", paper=first.paper).round()
+    assert first.paper == ["NEW K1-1: Pide 1, Ayran", "PERHAPS A SECOND COPY NEW K1-1: Pide 1, Ayran"]
+    (asked,) = rows(pos, "SELECT action, payment_key, preparing_time, request_id, created_by FROM delivery_actions")
+    assert list(asked.values()) == ["accept", key(1), 25, f"accept-{key(1)}-1", "K1"]
+    assert third.waiting() == []
+    end(database, asked["request_id"], ActionState.REFUSED, "refused")
+    for _ in range(2):
+        third.round()
+    assert third.seen == [(f"accept-{key(1)}-1", "refused")]
+    assert third.waiting() == [key(1)]
+    (order,) = third.all(SQL["open"])
+    for _ in range(2):  # a person accepts it again, with a doubled click
+        third.ask("accept", order, preparing_time=40)
+    assert [row["request_id"][-2:] for row in rows(pos, "SELECT request_id FROM delivery_actions ORDER BY id")] == [
+        "-1",
+        "-2",
+    ]
+
+
+@pytest.mark.usefixtures("own_tables")
+def test_what_changes_is_printed_anew_and_what_is_over_is_never_cooked(database: Database, pos: Pos):
+    deliver(database, 1, 2, 3)
+    till = Till(pos)
+    till.take_over()
+    change(database, 3, revision=2, last_change="cancelled", ended_utc=NOW, ended_by="cancelled")  # before its paper
+    till.print_papers()
+    assert till.paper == ["NEW K1-1: Pide 1, Ayran", "NEW K1-2: Pide 2, Ayran"]
+    change(database, 1, revision=2, last_change="status", status="CONFIRMED")
+    change(database, 2, revision=2, last_change="cancelled", ended_utc=NOW, ended_by="cancelled")
+    for _ in range(2):
+        till.round()
+    assert till.paper[2:] == ["STOP K1-2: Pide 2, Ayran"]
+    change(database, 1, revision=4, contents_revision=3, last_change="status")
+    change(database, 2, revision=4, contents_revision=3, last_change="contents")
+    change(database, 3, revision=3, last_change="status", ended_utc=None, ended_by=None)  # the service takes it back
+    for _ in range(2):
+        till.round()
+    assert sorted(till.paper[3:]) == ["CHANGED K1-1: Pide 1, Ayran", "CHANGED K1-3: Pide 3, Ayran"]
+    assert rows(pos, "SELECT * FROM delivery_changed_orders") == []
+
+
+@pytest.mark.usefixtures("own_tables")
+def test_what_a_person_must_judge_waits_for_one(database: Database, pos: Pos):
+    deliver(database, 1, facts={"scheduled_for": "2026-03-01 19:00:00"})
+    deliver(database, 2, problems=("not_a_number:total",))
+    deliver(database, 3, problems=("total_mismatch:line_1", "total_mismatch:total"))
+    till = Till(pos)
+    till.round()
+    assert sorted(till.waiting()) == [key(1), key(2)]
+    assert len(till.paper) == 3
+
+
+@only(POSTGRESQL)
+def test_the_set_up_of_postgresql_works_in_the_order_in_which_it_stands(database: Database, url: str, tmp_path: Path):
+    """Its commands, with a database and roles of this run's own; the sandbox and pip are not there, so without their lines."""
+    if shutil.which("psql") is None:
+        pytest.skip("psql: not installed")
+    server, mine = make_url(url), f"obs_guide_{os.getpid()}"
+    lines = [line for line in COMMANDS.splitlines() if not re.match(r"pip|orderbridge check", line)]
+    (address,) = (found[1] for line in lines if (found := re.search(r'url = "(.*)"', line)))
+    script = "set -eu -o pipefail\n" + "\n".join(lines)
+    for name in ("bridge", "till"):
+        script = re.sub(rf"\b(ROLE|OWNER|AUTHORIZATION|grants) {name}\b", rf"\1 {mine}_{name}", script)
+    script = re.sub(r"\bpos\b", mine, script).replace("-U postgres", f"-q -v ON_ERROR_STOP=1 -U {server.username}")
+    said = make_url(address)
+    own = server.set(drivername=said.drivername, username=f"{mine}_bridge", password=said.password, database=mine)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ORDERBRIDGE_")} | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PGHOST": str(server.host or server.query["host"]),
+        "PGPORT": str(server.port or 5432),
+        "PGPASSWORD": str(server.password or ""),
+        "PGDATABASE": "postgres",
+        "ORDERBRIDGE_DATABASE__URL": own.render_as_string(hide_password=False),
+        "ORDERBRIDGE_MARKETPLACE__BASE_URL": "https://127.0.0.1:1",
+    }
+    (tmp_path / "orderbridge.toml").write_text(
+        '[[accounts]]\nname = "a"\napp_secret_key = "x"\nrest_secret_key = "y"\n'
+        '[marketplace]\nbase_url = "https://127.0.0.1:1"\n'
+    )
+    (tmp_path / "orderbridge.toml").chmod(0o600)
+    try:
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        till_at = own.set(username=f"{mine}_till", password="secret-2").render_as_string(hide_password=False)
+        with Pos.at(till_at) as pos:
+            for statement in OWN_TABLES:
+                pos.execute(statement.rstrip(";"))
+            with_database = Database(environment["ORDERBRIDGE_DATABASE__URL"], inline=True)
+            deliver(with_database, 1)
+            till = Till(pos)
+            till.round()
+            with_database.close()
+            assert till.paper == ["NEW K1-1: Pide 1, Ayran"]
+            assert till.waiting() == []
+            with pytest.raises(Refused):
+                pos.execute("DELETE FROM delivery_orders")
+    finally:
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {mine} WITH (FORCE)")
+            for name in ("bridge", "till"):
+                with suppress(Exception):
+                    connection.exec_driver_sql(f"DROP ROLE {mine}_{name}")
