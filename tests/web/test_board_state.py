@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from tests.store.samples import KEY, put, put_action, put_order
 from tests.store.samples import opened as file_opened
-from tests.store.samples import put, put_action, put_order
 from tests.web.boards import Shop, Tablet
 
 from orderbridge.texts import text
@@ -31,3 +31,14 @@ async def test_restaurants_that_are_closed_are_named_on_every_page(shop: Shop, t
             put(pos, "delivery_restaurants", id=str(number), **values)
     for page in ("state", "technician"):
         assert (await tablet.get(f"/board/{page}")).data["closed"] == ["Şube 0"]
+
+
+async def test_a_tap_that_a_trigger_leaves_out_is_said(shop: Shop, tablet: Tablet):
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(pos)
+        pos.execute(
+            "CREATE TRIGGER theirs BEFORE INSERT ON delivery_actions BEGIN SELECT RAISE(IGNORE); END",
+        )
+    tap = {"action": "accept", "payment_key": KEY, "preparing_time": 20, "tries": 0, "revision": 1}
+    answer = await tablet.post("act", tap)
+    assert (answer.status, answer.data["error"]) == (503, "left_out")

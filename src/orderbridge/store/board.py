@@ -180,8 +180,11 @@ def take_over(connection: Connection, key: str, revision: int) -> bool:
     return connection.execute(known).first() is not None
 
 
-def ask(connection: Connection, request_id: str, **values: Any) -> Row[Any]:
-    """The outbox row of that request_id: the one that is there, or a new one. Raises DBAPIError for a bad one."""
+def ask(connection: Connection, request_id: str, **values: Any) -> Row[Any] | None:
+    """The outbox row of that request_id: the one that is there, or a new one. Raises DBAPIError for a bad one.
+
+    None: another program's trigger has left it out.
+    """
     chosen = select(actions).where(actions.c.request_id == request_id)
     if (there := connection.execute(chosen).first()) is not None:
         return there
@@ -192,7 +195,7 @@ def ask(connection: Connection, request_id: str, **values: Any) -> Row[Any]:
         if (there := connection.execute(chosen).first()) is None:
             raise
         return there
-    return connection.execute(chosen).one()
+    return connection.execute(chosen).first()
 
 
 def withdraw(connection: Connection, row_id: int) -> bool:

@@ -44,6 +44,8 @@ def act(connection: Connection, values: Mapping[str, Any], device: Device, mode:
         if is_refusal(error):
             raise Refused(400, "not_understood") from None
         raise
+    if row is None:
+        raise Refused(503, "left_out")
     return {"row": shown_row(row, language)}
 
 
