@@ -52,6 +52,7 @@ GUIDES = {"en": HERE / "pos-guide.md", "tr": HERE / "pos-rehberi.md"}  # nothing
 REFERENCES = {"en": HERE / "pos-reference.md", "tr": HERE / "pos-basvuru.md"}
 OPERATIONS = {"en": HERE / "operations.md", "tr": HERE / "isletme.md"}
 WORDS = tomllib.loads((HERE / "words.toml").read_text("utf-8"))
+NEVER_STORED = {"retrying", "not_permitted_ended"}  # other words for a code that is stored
 NEEDS_PAYMENT_ID = 17  # any id that is no other: the service has not told it
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -143,9 +144,14 @@ def make_constraints(language: Language) -> Iterator[str]:
 # ---- codes -----------------------------------------------------------------------------------------------------------
 
 
+def error_codes() -> list[str]:
+    """Every code that a POS can read in a row."""
+    return [code for code in VERDICTS if code not in NEVER_STORED]
+
+
 def make_error_codes(language: Language) -> Iterator[str]:
     yield language(_HEADS["error_codes"])
-    for code in VERDICTS:
+    for code in error_codes():
         same = [f"`{other}`" for other, plain in SAME.items() if plain == code]
         names = ", ".join([f"**`{code}`**", *same])
         yield f"| {names} | {language(WORDS['error_codes'][code])} |"

@@ -18,7 +18,6 @@ from orderbridge.model import ActionState
 from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES
 from orderbridge.store import schema, tables
 from orderbridge.store.database import Database
-from orderbridge.texts import VERDICTS
 from orderbridge.web.board.words import words
 
 GUIDES = {code: path.read_text("utf-8") for code, path in build.GUIDES.items()}
@@ -69,7 +68,7 @@ def test_every_column_is_described_and_the_columns_of_the_pos_are_there(table):
     "section, codes",
     [
         ("constraints", build.constraints()),
-        ("error_codes", list(VERDICTS)),
+        ("error_codes", build.error_codes()),
         ("problems", build.problem_codes()),
     ],
 )
