@@ -1,150 +1,86 @@
 // A mini POS for orderbridge. Node 22.5 or newer alone, or an older one with the package better-sqlite3.
 //
-//   node pos.js DATABASE ACCOUNT FOOD_ID [ORDERS]
+//   node pos.js DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
+//   node pos.js DATABASE VERB ARGUMENTS   what a person does, while the till runs
 //
-// It switches a food of that account off, then takes orders over: one that holds the food is cancelled, any
-// other accepted. With ORDERS it ends after so many orders, once everything that it asked for has its verdict;
-// without, it runs until it is stopped. Several may run on one file, and each may be stopped at any moment.
+//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+//   open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
+//   ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
+//
+// The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
+// later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
+// may be on paper already is printed once more, with REPRINT on it. Several tills may run on one file.
 'use strict';
+
+const fs = require('node:fs');
 
 const LOOK_MS = 500;
 const READY_IN_MINUTES = 25;
 const OUT_OF_STOCK = 1; // delivery_cancel_reasons
 
-function open(path) {
-  try {
-    const { DatabaseSync } = require('node:sqlite');
-    return new DatabaseSync(path);
-  } catch (error) {
-    if (error.code !== 'ERR_UNKNOWN_BUILTIN_MODULE') throw error;
-    return new (require('better-sqlite3'))(path); // the same calls
-  }
-}
+// What must not be forgotten. pos_prints: what the kitchen is told, with state waiting, printing or printed.
+// pos_asked: the ids of our rows in the outbox whose verdict nobody has seen.
+const TABLES = `
+  CREATE TABLE IF NOT EXISTS pos_prints (
+    id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, heading TEXT NOT NULL,
+    ticket TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'waiting', UNIQUE (payment_key, revision, heading));
+  CREATE TABLE IF NOT EXISTS pos_asked (id INTEGER PRIMARY KEY);`;
+const OURS = "pos_reference LIKE 'A-%'"; // a till notes and shows the changes of its own orders only
+// is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
+const ORDERS = `SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
+  CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect`;
+// Whether a food of the order was last switched off, and not on.
+const SOLD_OUT = `SELECT 1 FROM delivery_order_items AS item WHERE payment_key = ? AND 'deactivate_food' = (
+  SELECT action FROM delivery_actions WHERE food_id = item.food_id AND state IN ('pending', 'sending', 'done')
+    AND restaurant_id IN (SELECT id FROM delivery_restaurants WHERE account = ?) ORDER BY id DESC LIMIT 1)`;
+// Each item, its options below it, then its note. NULL: the platform did not say.
+const LINES = `SELECT line FROM (
+  SELECT payment_key, line_no, 1 AS part, 0 AS option_no,
+    '  ' || COALESCE(quantity, '?') || ' x ' || COALESCE(name, '?') AS line FROM delivery_order_items
+  UNION ALL SELECT payment_key, line_no, 2, option_no, '    ' || COALESCE(operation, '?') || ' '
+    || COALESCE(group_name, '?') || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options
+  UNION ALL SELECT payment_key, line_no, 3, 0, '    note: ' || note FROM delivery_order_items WHERE note <> ''
+) WHERE payment_key = ? ORDER BY line_no, part, option_no`;
+const VERBS = { // the action and the columns that its arguments fill
+  accept: ['accept', 'payment_key', 'preparing_time'],
+  cancel: ['cancel', 'payment_key', 'reason_id'],
+  on_the_way: ['on_the_way', 'payment_key'],
+  complete: ['complete', 'payment_key'],
+  open: ['open_restaurant', 'restaurant_id'],
+  close: ['close_restaurant', 'restaurant_id'],
+  food_off: ['deactivate_food', 'food_id', 'restaurant_id'],
+  food_on: ['activate_food', 'food_id', 'restaurant_id'],
+};
 
-const path = process.argv[2];
-const account = process.argv[3];
-const foodId = Number(process.argv[4]);
-const orders = Number(process.argv[5] || 0);
+const [path, verb = '--orders', ...words] = process.argv.slice(2);
+fs.accessSync(path); // never make an empty file where there is none
 const db = open(path);
 db.exec('PRAGMA busy_timeout = 5000'); // wait that long for the daemon's transactions
+db.exec(TABLES);
+if (verb === '--orders') run(words.length > 0 ? Number(words[0]) : null);
+else process.exitCode = step(...words);
 
-showOpen();
-immediate(() => ask({ action: 'deactivate_food', account, food_id: foodId }));
-const waiting = new Set( // our rows without a verdict, an earlier run's among them
-  db.prepare("SELECT id FROM delivery_actions WHERE created_by = 'mini POS' AND state IN ('pending', 'sending')")
-    .all().map((row) => row.id)
-);
-
-let taken = 0;
-const timer = setInterval(look, LOOK_MS);
-look();
-
-function look() {
-  taken += takeNew();
-  showVerdicts();
-  showChanged();
-  if (orders > 0 && taken >= orders && waiting.size === 0) clearInterval(timer);
-}
-
-// An earlier run may have stopped before it had printed what it took over: show it again.
-function showOpen() {
-  const ours = "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc, payment_key";
-  for (const order of db.prepare(ours).all()) {
-    console.log(`open ${order.pos_reference}: ${order.status}`);
-    show(order);
+function open(file) {
+  try {
+    const { DatabaseSync } = require('node:sqlite');
+    return new DatabaseSync(file);
+  } catch (error) {
+    if (error.code !== 'ERR_UNKNOWN_BUILTIN_MODULE') throw error;
+    return new (require('better-sqlite3'))(file); // the same calls
   }
 }
 
-// Take each new order over and ask for what becomes of it, in one transaction. Only then print it.
-function takeNew() {
-  const holdsFood = db.prepare('SELECT 1 FROM delivery_order_items WHERE payment_key = ? AND food_id = ?');
-  const takeOver = db.prepare(
-    'UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ? AND pos_revision = 0'
-  );
-  let mine = 0;
-  for (const order of db.prepare('SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key').all()) {
-    const key = order.payment_key;
-    const reference = `A-${order.order_number}`;
-    const soldOut = holdsFood.get(key, foodId) !== undefined;
-    const changed = immediate(() => {
-      const rows = Number(takeOver.run(order.revision, reference, key).changes);
-      if (rows === 0 || order.status !== 'RECEIVED') return rows; // the customer has been answered already
-      waiting.add(soldOut
-        ? ask({ request_id: `cancel-${key}`, action: 'cancel', payment_key: key, reason_id: OUT_OF_STOCK })
-        : ask({ request_id: `accept-${key}`, action: 'accept', payment_key: key, preparing_time: READY_IN_MINUTES }));
-      return rows;
-    });
-    if (changed === 0) continue; // another till has it, and prints it
-    console.log(`new ${reference}`);
-    show(order);
-    mine += 1;
-  }
-  return mine;
+function rows(sql, ...values) {
+  return db.prepare(sql).all(...values); // all of them: nothing is being read while we write
 }
 
-// What to collect, what to cook, and what else to know. A NULL says "?": the service did not say.
-function show(order) {
-  const due = order.amount_due; // NULL is no 0: nobody knows
-  console.log(`  ${due === null ? 'ask what to collect' : `collect ${due.toFixed(2)}`}, ${order.payment_method ?? '?'}`);
-  if (order.scheduled_for) console.log(`  not now: for ${order.scheduled_for}`);
-  if (order.problem) console.log(`  look at it in the service's panel: ${order.problem}`);
-  if (order.note) console.log(`  note: ${order.note}`);
-  const items = db.prepare('SELECT * FROM delivery_order_items WHERE payment_key = ? ORDER BY line_no');
-  const options = db.prepare(
-    'SELECT * FROM delivery_order_item_options WHERE payment_key = ? AND line_no = ? ORDER BY option_no'
-  );
-  for (const item of items.all(order.payment_key)) {
-    console.log(`  ${item.quantity ?? '?'} x ${item.name ?? '?'}`);
-    for (const option of options.all(order.payment_key, item.line_no)) {
-      console.log(`    ${option.operation ?? '?'} ${option.group_name ?? '?'}: ${option.option_name ?? '?'}`);
-    }
-    if (item.note) console.log(`    note: ${item.note}`);
-  }
+// How many rows it wrote.
+function write(sql, ...values) {
+  return Number(db.prepare(sql).run(...values).changes);
 }
 
-// A row in the outbox: its id. What was asked for under the same request_id is not asked for again.
-function ask(columns) {
-  const asked = db.prepare('SELECT id FROM delivery_actions WHERE request_id = ?').get(columns.request_id ?? null);
-  if (asked) return asked.id;
-  const row = { ...columns, created_by: 'mini POS' };
-  const names = Object.keys(row);
-  const written = db.prepare(
-    `INSERT INTO delivery_actions (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`
-  ).run(...Object.values(row));
-  return Number(written.lastInsertRowid);
-}
-
-// Show what became of the orders that we have, and note the revision that we have shown.
-function showChanged() {
-  const ours = "SELECT * FROM delivery_changed_orders WHERE pos_reference LIKE 'A-%' ORDER BY changed_utc";
-  const note = db.prepare('UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?');
-  for (const order of db.prepare(ours).all()) {
-    console.log(`changed ${order.pos_reference}: ${order.status} (${order.last_change})`);
-    if (order.ended_utc) console.log(`  STOP: ${order.ended_by}`); // what is over is never printed to be cooked
-    else if (order.contents_revision > order.pos_revision) show(order); // other items, notes or money than we have printed
-    immediate(() => note.run(order.revision, order.payment_key));
-  }
-}
-
-// Tell the cashier how each row ended.
-function showVerdicts() {
-  const ended = db.prepare(
-    `SELECT action, food_id, pos_reference, state, error_text FROM delivery_actions
-       LEFT JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key
-      WHERE id = ? AND state NOT IN ('pending', 'sending')`
-  );
-  for (const id of [...waiting]) {
-    const row = ended.get(id);
-    if (row) {
-      const about = row.pos_reference ?? row.food_id;
-      console.log(`verdict ${row.action} ${about}: ${row.state} ${row.error_text ?? ''}`.trimEnd());
-      waiting.delete(id);
-    }
-  }
-}
-
-function immediate(work) {
-  db.exec('BEGIN IMMEDIATE'); // a deferred BEGIN fails at once beside another writer, whatever the timeout
+function transaction(work) {
+  db.exec('BEGIN IMMEDIATE'); // a deferred one fails at once beside another writer, whatever the timeout
   try {
     const result = work();
     db.exec('COMMIT');
@@ -153,4 +89,245 @@ function immediate(work) {
     db.exec('ROLLBACK');
     throw error;
   }
+}
+
+function run(orders) {
+  // The last run may have ended in the middle of a paper: print it again, and say so.
+  write("UPDATE pos_prints SET state = 'waiting', ticket = 'REPRINT ' || ticket WHERE state = 'printing'");
+  // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
+  write(`DELETE FROM pos_prints WHERE payment_key IN
+    (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))`);
+  let taken = 0;
+  let lamps = [];
+  look();
+
+  function look() {
+    try {
+      takeChanged();
+      taken += takeNew();
+      takeScheduled();
+      printWaiting();
+      showVerdicts();
+      lamps = showLamps(lamps);
+    } catch (error) {
+      if (!/database is locked/.test(error.message)) throw error;
+      say(`!!! database: ${error.message}`); // it was held for too long: the next look does it
+    }
+    const left = rows(`SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE ${OURS}`);
+    if (orders === null || taken < orders || left.length > 0) setTimeout(look, LOOK_MS);
+  }
+}
+
+// Take each new order over: our number, its ticket and our answer are written together or not at all.
+function takeNew() {
+  let taken = 0;
+  for (const order of rows(`${ORDERS} FROM delivery_new_orders ORDER BY received_utc, payment_key`)) {
+    const key = order.payment_key;
+    const reference = `A-${order.order_number}`;
+    const soldOut = order.status === 'RECEIVED' && rows(SOLD_OUT, key, order.account).length > 0;
+    const heading = soldOut ? 'SOLD OUT, DO NOT COOK' : order.is_later ? 'LATER' : 'NEW';
+    const ticket = ticketText(order, heading, reference);
+    taken += transaction(() => {
+      const mine = write(
+        `UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?
+           WHERE payment_key = ? AND pos_revision = 0 AND ended_utc IS NULL`,
+        order.revision, reference, key
+      );
+      if (mine === 0) return 0; // another till has it, or it was cancelled since we read it
+      remember(order, heading, ticket);
+      if (soldOut) askOnce({ action: 'cancel', payment_key: key, reason_id: OUT_OF_STOCK });
+      else accept(order);
+      return 1;
+    });
+  }
+  return taken;
+}
+
+function accept(order) {
+  if (order.status !== 'RECEIVED' || waitsForPerson(order)) return;
+  askOnce({ action: 'accept', payment_key: order.payment_key, preparing_time: READY_IN_MINUTES });
+}
+
+// Sums that do not add up hold nothing up.
+function waitsForPerson(order) {
+  const doubts = (order.problem ?? '').split(',').filter((code) => code && !code.startsWith('total_mismatch'));
+  return doubts.length > 0 || (order.scheduled_for && order.is_later !== 0);
+}
+
+// Asked before, whatever became of it: a second try is a person's.
+function askOnce(columns) {
+  const request = `${columns.action}-${columns.payment_key}`;
+  if (rows('SELECT 1 FROM delivery_actions WHERE request_id = ?', request).length === 0) {
+    ask({ request_id: request, ...columns });
+  }
+}
+
+// A row in the outbox, and with it the note that we wait for its verdict.
+function ask(columns) {
+  const names = Object.keys(columns);
+  write(
+    `INSERT INTO delivery_actions (${names.join(', ')}, created_by) VALUES (${'?, '.repeat(names.length)}'mini POS')`,
+    ...Object.values(columns)
+  );
+  write('INSERT INTO pos_asked (id) SELECT id FROM delivery_actions WHERE request_id = ?', columns.request_id);
+}
+
+// The time of an order that was put by for later has come.
+function takeScheduled() {
+  for (const order of rows(`${ORDERS} FROM delivery_open_orders AS due WHERE ${OURS} AND COALESCE(is_later, 0) = 0
+      AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'LATER')
+      AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'NOW')`)) {
+    const ticket = ticketText(order, 'NOW', order.pos_reference);
+    transaction(() => {
+      remember(order, 'NOW', ticket);
+      accept(order);
+    });
+  }
+}
+
+// What became of our orders: the revision that we read is noted together with what the kitchen must hear.
+function takeChanged() {
+  for (const order of rows(`${ORDERS} FROM delivery_changed_orders WHERE ${OURS} ORDER BY changed_utc`)) {
+    const key = order.payment_key;
+    const reference = order.pos_reference;
+    let heading = null;
+    let ticket = null;
+    if (order.ended_utc !== null) { // first: what is over is never printed to be cooked
+      if (order.ended_by === 'cancelled' && !cancelledByUs(key)) {
+        heading = 'STOP';
+        ticket = `STOP ${reference}\n  cancelled: do not cook it, do not send it out`;
+      }
+    } else if (rows(
+      'SELECT 1 FROM pos_prints WHERE payment_key = ? AND revision >= ?', key, order.contents_revision
+    ).length === 0) {
+      heading = 'CHANGED'; // other items, notes or money than on paper
+      ticket = ticketText(order, heading, reference);
+    }
+    transaction(() => {
+      write('UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?', order.revision, key);
+      if (ticket !== null) remember(order, heading, ticket);
+    });
+    say(`${reference}: ${order.status}${order.ended_utc === null ? '' : ', over'}`);
+  }
+}
+
+// Then its verdict is word enough. `already`: somebody else was first.
+function cancelledByUs(key) {
+  return rows(
+    `SELECT 1 FROM delivery_actions WHERE payment_key = ? AND action = 'cancel' AND state = 'done'
+       AND created_by = 'mini POS' AND COALESCE(error_code, '') <> 'already'`, key
+  ).length > 0;
+}
+
+function remember(order, heading, ticket) {
+  write(
+    'INSERT OR IGNORE INTO pos_prints (payment_key, revision, heading, ticket) VALUES (?, ?, ?, ?)',
+    order.payment_key, order.revision, heading, ticket
+  );
+}
+
+// What to collect, what to cook, and what else to know.
+function ticketText(order, heading, reference) {
+  const lines = [`${heading} ${reference}`, `  collect: ${order.collect}, ${order.payment_method || '?'}`];
+  if (order.scheduled_for) lines.push(`  ${order.is_later ? 'not now: for' : 'for'} ${order.scheduled_for}`);
+  if (order.problem) lines.push(`  look at it in the platform's panel: ${order.problem}`);
+  if (order.status === 'RECEIVED' && waitsForPerson(order)) {
+    lines.push(`  a person must accept it: ${order.payment_key}`);
+  }
+  if (order.note) lines.push(`  note: ${order.note}`);
+  return [...lines, ...rows(LINES, order.payment_key).map((row) => row.line)].join('\n');
+}
+
+// After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between.
+function printWaiting() {
+  for (const { id, ticket } of rows("SELECT id, ticket FROM pos_prints WHERE state = 'waiting' ORDER BY id")) {
+    if (write("UPDATE pos_prints SET state = 'printing' WHERE id = ? AND state = 'waiting'", id) === 0) {
+      continue; // another till is at it
+    }
+    say(ticket); // here is the printer
+    write("UPDATE pos_prints SET state = 'printed' WHERE id = ?", id);
+  }
+}
+
+// Tell the cashier how each of our rows ended, and loudly what was not done.
+function showVerdicts() {
+  for (const row of rows(`SELECT asked.id, action, state, error_text,
+      COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
+      JOIN delivery_actions AS actions ON actions.id = asked.id
+      LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
+      WHERE state NOT IN ('pending', 'sending') ORDER BY asked.id`)) {
+    const loud = ['refused', 'failed', 'expired'].includes(row.state) ? '!!! ' : '';
+    say(`${loud}${row.action} ${row.about}: ${row.state} ${row.error_text ?? ''}`.trimEnd());
+    write('DELETE FROM pos_asked WHERE id = ?', row.id);
+  }
+}
+
+// What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead.
+function showLamps(last) {
+  const lamps = rows('SELECT lamp, account, sentence, remedy FROM delivery_lamp ORDER BY account')
+    .map((row) => [row.lamp, `lamp ${row.lamp}, ${row.account}: ${row.sentence} ${row.remedy ?? ''}`.trimEnd()]);
+  for (const [lamp, words] of lamps) {
+    if (!last.includes(words) && (last.length > 0 || lamp !== 'green')) say(words);
+  }
+  return lamps.map(([, words]) => words);
+}
+
+function say(text) {
+  fs.writeSync(1, `${text}\n`); // it is out when we go on
+}
+
+// What a person does: 1 with a sentence when it went wrong, 64 for what cannot be done here, 0 when it is done.
+function step(...values) {
+  const [order] = rows(`${ORDERS} FROM delivery_orders WHERE payment_key = ?`, values[0] ?? '');
+  if (Object.hasOwn(VERBS, verb) && values.length === VERBS[verb].length - 1) {
+    const [action, ...names] = VERBS[verb];
+    if (names[0] === 'payment_key' && order === undefined) return wrong('no such order');
+    if (verb === 'on_the_way' && (order.courier_type ?? 'restaurant') !== 'restaurant') {
+      return wrong(`the restaurant does not bring it: ${order.courier_type}`);
+    }
+    return click(action, Object.fromEntries(names.map((name, place) => [name, values[place]])));
+  }
+  if (!['ticket', 'collect', 'withdraw'].includes(verb) || order === undefined) {
+    return wrong('no such order or no such verb; the head of this file has them', 64);
+  }
+  if (verb === 'collect') say(order.collect);
+  if (verb === 'ticket') {
+    const told = 'SELECT ticket FROM pos_prints WHERE payment_key = ? ORDER BY id';
+    rows(told, order.payment_key).forEach((row) => say(row.ticket));
+  }
+  if (verb === 'withdraw' && write(
+    `UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'
+       AND state IN ('pending', 'sending')`, order.payment_key
+  ) === 0) say('no accept of it waits');
+  return 0;
+}
+
+// A new try has a new request_id: …, …-2, …-3. A doubled click is none: it finds the row of the first.
+function click(action, columns) {
+  const isOrder = 'payment_key' in columns;
+  const request = [verb, ...(isOrder ? [columns.payment_key] : Object.values(columns))].join('-');
+  try {
+    transaction(() => {
+      const tries = rows(
+        `SELECT state, finished_utc > datetime('now', '-10 seconds') AS is_fresh FROM delivery_actions
+           WHERE request_id = ? OR request_id LIKE ? || '-%' ORDER BY id`, request, request
+      );
+      const { state, is_fresh: isFresh } = tries[tries.length - 1] ?? {};
+      // An order is accepted once. A restaurant may be opened again tomorrow, only not twice by one click.
+      if (['pending', 'sending'].includes(state) || (state === 'done' && (isOrder || isFresh))) {
+        say(`asked already: ${state}`);
+      } else {
+        ask({ request_id: tries.length > 0 ? `${request}-${tries.length + 1}` : request, action, ...columns });
+      }
+    });
+  } catch (error) {
+    if (!/constraint failed|leave them out/.test(error.message)) throw error;
+    return wrong(`refused: ${error.message}`); // an error of the program or a wrong argument
+  }
+  return 0;
+}
+
+function wrong(sentence, code = 1) {
+  console.error(sentence);
+  return code;
 }

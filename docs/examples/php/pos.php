@@ -1,172 +1,92 @@
 <?php
 // A mini POS for orderbridge. PHP 7.4 or newer with pdo_sqlite.
 //
-//   php pos.php DATABASE ACCOUNT FOOD_ID [ORDERS]
+//   php pos.php DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
+//   php pos.php DATABASE VERB ARGUMENTS   what a person does, while the till runs
 //
-// It switches a food of that account off, then takes orders over: one that holds the food is cancelled, any
-// other accepted. With ORDERS it ends after so many orders, once everything that it asked for has its verdict;
-// without, it runs until it is stopped. Several may run on one file, and each may be stopped at any moment.
+//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+//   open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
+//   ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
+//
+// The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
+// later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
+// may be on paper already is printed once more, with REPRINT on it. Several tills may run on one file.
 
 const LOOK_US = 500000;
 const READY_IN_MINUTES = 25;
 const OUT_OF_STOCK = 1; // delivery_cancel_reasons
 
+// What must not be forgotten. pos_prints: what the kitchen is told, with state waiting, printing or printed.
+// pos_asked: the ids of our rows in the outbox whose verdict nobody has seen.
+const TABLES = "
+    CREATE TABLE IF NOT EXISTS pos_prints (
+        id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, heading TEXT NOT NULL,
+        ticket TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'waiting', UNIQUE (payment_key, revision, heading));
+    CREATE TABLE IF NOT EXISTS pos_asked (id INTEGER PRIMARY KEY);";
+const OURS = "pos_reference LIKE 'A-%'"; // a till notes and shows the changes of its own orders only
+// is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
+const ORDERS = "SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
+    CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect";
+// Whether a food of the order was last switched off, and not on.
+const SOLD_OUT = "SELECT 1 FROM delivery_order_items AS item WHERE payment_key = ? AND 'deactivate_food' = (
+    SELECT action FROM delivery_actions WHERE food_id = item.food_id AND state IN ('pending', 'sending', 'done')
+        AND restaurant_id IN (SELECT id FROM delivery_restaurants WHERE account = ?) ORDER BY id DESC LIMIT 1)";
+// Each item, its options below it, then its note. NULL: the platform did not say.
+const LINES = "SELECT line FROM (
+    SELECT payment_key, line_no, 1 AS part, 0 AS option_no,
+        '  ' || COALESCE(quantity, '?') || ' x ' || COALESCE(name, '?') AS line FROM delivery_order_items
+    UNION ALL SELECT payment_key, line_no, 2, option_no, '    ' || COALESCE(operation, '?') || ' '
+        || COALESCE(group_name, '?') || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options
+    UNION ALL SELECT payment_key, line_no, 3, 0, '    note: ' || note FROM delivery_order_items WHERE note <> ''
+) WHERE payment_key = ? ORDER BY line_no, part, option_no";
+const VERBS = [ // the action and the columns that its arguments fill
+    'accept' => ['accept', 'payment_key', 'preparing_time'],
+    'cancel' => ['cancel', 'payment_key', 'reason_id'],
+    'on_the_way' => ['on_the_way', 'payment_key'],
+    'complete' => ['complete', 'payment_key'],
+    'open' => ['open_restaurant', 'restaurant_id'],
+    'close' => ['close_restaurant', 'restaurant_id'],
+    'food_off' => ['deactivate_food', 'food_id', 'restaurant_id'],
+    'food_on' => ['activate_food', 'food_id', 'restaurant_id'],
+];
+
+if (!is_file($argv[1] ?? '')) { // never make an empty one
+    exit_with(1, 'no such file; the head of this one says how it is started');
+}
 $db = new PDO('sqlite:' . $argv[1], null, null, [
     PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION,
     PDO::ATTR_DEFAULT_FETCH_MODE => PDO::FETCH_ASSOC,
     PDO::ATTR_TIMEOUT => 5, // wait that long for the daemon's transactions
 ]);
-$account = $argv[2];
-$foodId = (int) $argv[3];
-$orders = (int) ($argv[4] ?? 0);
-
-show_open($db);
-immediate($db, fn () => ask($db, ['action' => 'deactivate_food', 'account' => $account, 'food_id' => $foodId]));
-$waiting = $db->query( // our rows without a verdict, an earlier run's among them
-    "SELECT id FROM delivery_actions WHERE created_by = 'mini POS' AND state IN ('pending', 'sending')"
-)->fetchAll(PDO::FETCH_COLUMN);
-
-$taken = 0;
-while (true) {
-    $taken += take_new($db, $waiting, $foodId);
-    show_verdicts($db, $waiting);
-    show_changed($db);
-    if ($orders > 0 && $taken >= $orders && !$waiting) {
-        exit(0);
-    }
-    usleep(LOOK_US);
+$db->exec(TABLES);
+$verb = $argv[2] ?? '--orders';
+if ($verb === '--orders') {
+    run(isset($argv[3]) ? (int) $argv[3] : null);
+} else {
+    step($verb, array_slice($argv, 3));
 }
 
-// An earlier run may have stopped before it had printed what it took over: show it again.
-function show_open(PDO $db): void
+function rows(string $sql, ...$values): array
 {
-    $ours = "SELECT * FROM delivery_open_orders WHERE pos_reference LIKE 'A-%' ORDER BY received_utc, payment_key";
-    foreach ($db->query($ours)->fetchAll() as $order) {
-        echo "open {$order['pos_reference']}: {$order['status']}\n";
-        show($db, $order);
-    }
+    global $db;
+    $statement = $db->prepare($sql);
+    $statement->execute($values);
+    return $statement->fetchAll(); // all of them: nothing is being read while we write
 }
 
-// Take each new order over and ask for what becomes of it, in one transaction. Only then print it.
-function take_new(PDO $db, array &$waiting, int $foodId): int
+// How many rows it wrote.
+function write(string $sql, ...$values): int
 {
-    $holdsFood = $db->prepare('SELECT 1 FROM delivery_order_items WHERE payment_key = ? AND food_id = ?');
-    $takeOver = $db->prepare(
-        'UPDATE delivery_orders SET pos_revision = ?, pos_reference = ? WHERE payment_key = ? AND pos_revision = 0'
-    );
-    $taken = 0;
-    foreach ($db->query('SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key')->fetchAll() as $order) {
-        $key = $order['payment_key'];
-        $reference = 'A-' . $order['order_number'];
-        $holdsFood->execute([$key, $foodId]);
-        $soldOut = (bool) $holdsFood->fetchAll();
-        $changed = immediate($db, function () use ($db, &$waiting, $takeOver, $order, $key, $reference, $soldOut) {
-            $takeOver->execute([$order['revision'], $reference, $key]);
-            $changed = $takeOver->rowCount();
-            if ($changed && $order['status'] === 'RECEIVED') { // nobody has answered the customer yet
-                $waiting[] = ask($db, $soldOut
-                    ? ['request_id' => "cancel-$key", 'action' => 'cancel', 'payment_key' => $key,
-                        'reason_id' => OUT_OF_STOCK]
-                    : ['request_id' => "accept-$key", 'action' => 'accept', 'payment_key' => $key,
-                        'preparing_time' => READY_IN_MINUTES]);
-            }
-            return $changed;
-        });
-        if ($changed) { // otherwise another till has it, and prints it
-            echo "new $reference\n";
-            show($db, $order);
-            $taken++;
-        }
-    }
-    return $taken;
-}
-
-// What to collect, what to cook, and what else to know. A NULL says "?": the service did not say.
-function show(PDO $db, array $order): void
-{
-    $due = $order['amount_due']; // NULL is no 0: nobody knows
-    $money = $due === null ? 'ask what to collect' : sprintf('collect %.2f', $due);
-    echo "  $money, ", $order['payment_method'] ?? '?', "\n";
-    if ($order['scheduled_for']) {
-        echo "  not now: for {$order['scheduled_for']}\n";
-    }
-    if ($order['problem']) {
-        echo "  look at it in the service's panel: {$order['problem']}\n";
-    }
-    if ((string) $order['note'] !== '') {
-        echo "  note: {$order['note']}\n";
-    }
-    $items = $db->prepare('SELECT * FROM delivery_order_items WHERE payment_key = ? ORDER BY line_no');
-    $options = $db->prepare(
-        'SELECT * FROM delivery_order_item_options WHERE payment_key = ? AND line_no = ? ORDER BY option_no'
-    );
-    $items->execute([$order['payment_key']]);
-    foreach ($items->fetchAll() as $item) {
-        echo '  ', $item['quantity'] ?? '?', ' x ', $item['name'] ?? '?', "\n";
-        $options->execute([$order['payment_key'], $item['line_no']]);
-        foreach ($options->fetchAll() as $option) {
-            echo '    ', $option['operation'] ?? '?', ' ', $option['group_name'] ?? '?', ': ',
-                $option['option_name'] ?? '?', "\n";
-        }
-        if ((string) $item['note'] !== '') {
-            echo "    note: {$item['note']}\n";
-        }
-    }
-}
-
-// A row in the outbox: its id. What was asked for under the same request_id is not asked for again.
-function ask(PDO $db, array $columns): int
-{
-    $same = $db->prepare('SELECT id FROM delivery_actions WHERE request_id = ?');
-    $same->execute([$columns['request_id'] ?? null]);
-    $asked = $same->fetchAll();
-    if ($asked) {
-        return (int) $asked[0]['id'];
-    }
-    $columns['created_by'] = 'mini POS';
-    $names = implode(', ', array_keys($columns));
-    $marks = implode(', ', array_fill(0, count($columns), '?'));
-    $db->prepare("INSERT INTO delivery_actions ($names) VALUES ($marks)")->execute(array_values($columns));
-    return (int) $db->lastInsertId();
-}
-
-// Show what became of the orders that we have, and note the revision that we have shown.
-function show_changed(PDO $db): void
-{
-    $ours = "SELECT * FROM delivery_changed_orders WHERE pos_reference LIKE 'A-%' ORDER BY changed_utc";
-    $note = $db->prepare('UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?');
-    foreach ($db->query($ours)->fetchAll() as $order) {
-        echo "changed {$order['pos_reference']}: {$order['status']} ({$order['last_change']})\n";
-        if ($order['ended_utc'] !== null) { // what is over is never printed to be cooked
-            echo "  STOP: {$order['ended_by']}\n";
-        } elseif ($order['contents_revision'] > $order['pos_revision']) {
-            show($db, $order); // other items, notes or money than we have printed
-        }
-        immediate($db, fn () => $note->execute([$order['revision'], $order['payment_key']]));
-    }
-}
-
-// Tell the cashier how each row ended.
-function show_verdicts(PDO $db, array &$waiting): void
-{
-    $ended = $db->prepare(
-        "SELECT action, food_id, pos_reference, state, error_text FROM delivery_actions
-           LEFT JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key
-          WHERE id = ? AND state NOT IN ('pending', 'sending')"
-    );
-    foreach ($waiting as $place => $id) {
-        $ended->execute([$id]);
-        foreach ($ended->fetchAll() as $row) {
-            $about = $row['pos_reference'] ?? $row['food_id'];
-            echo rtrim("verdict {$row['action']} $about: {$row['state']} {$row['error_text']}"), "\n";
-            unset($waiting[$place]);
-        }
-    }
+    global $db;
+    $statement = $db->prepare($sql);
+    $statement->execute($values);
+    return $statement->rowCount();
 }
 
 // PDO's own beginTransaction() is a deferred BEGIN: it fails at once beside another writer, whatever the timeout.
-function immediate(PDO $db, callable $work)
+function transaction(callable $work)
 {
+    global $db;
     $db->exec('BEGIN IMMEDIATE');
     try {
         $result = $work();
@@ -176,4 +96,275 @@ function immediate(PDO $db, callable $work)
         $db->exec('ROLLBACK');
         throw $error;
     }
+}
+
+function run(?int $orders): void
+{
+    // The last run may have ended in the middle of a paper: print it again, and say so.
+    write("UPDATE pos_prints SET state = 'waiting', ticket = 'REPRINT ' || ticket WHERE state = 'printing'");
+    // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
+    write("DELETE FROM pos_prints WHERE payment_key IN
+        (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))");
+    $taken = 0;
+    $lamps = [];
+    while (true) {
+        try {
+            take_changed();
+            $taken += take_new();
+            take_scheduled();
+            print_waiting();
+            show_verdicts();
+            $lamps = show_lamps($lamps);
+        } catch (PDOException $error) {
+            if (strpos($error->getMessage(), 'database is locked') === false) {
+                throw $error;
+            }
+            echo "!!! database: {$error->getMessage()}\n"; // it was held for too long: the next look does it
+        }
+        $left = rows('SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE ' . OURS);
+        if ($orders !== null && $taken >= $orders && !$left) {
+            return;
+        }
+        usleep(LOOK_US);
+    }
+}
+
+// Take each new order over: our number, its ticket and our answer are written together or not at all.
+function take_new(): int
+{
+    $taken = 0;
+    foreach (rows(ORDERS . ' FROM delivery_new_orders ORDER BY received_utc, payment_key') as $order) {
+        $key = $order['payment_key'];
+        $reference = "A-{$order['order_number']}";
+        $sold_out = $order['status'] === 'RECEIVED' && rows(SOLD_OUT, $key, $order['account']);
+        $heading = $sold_out ? 'SOLD OUT, DO NOT COOK' : ($order['is_later'] ? 'LATER' : 'NEW');
+        $ticket = ticket_text($order, $heading, $reference);
+        $taken += transaction(function () use ($order, $key, $reference, $sold_out, $heading, $ticket) {
+            $mine = write(
+                'UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?
+                    WHERE payment_key = ? AND pos_revision = 0 AND ended_utc IS NULL',
+                $order['revision'],
+                $reference,
+                $key
+            );
+            if (!$mine) {
+                return 0; // another till has it, or it was cancelled since we read it
+            }
+            remember($order, $heading, $ticket);
+            if ($sold_out) {
+                ask_once(['action' => 'cancel', 'payment_key' => $key, 'reason_id' => OUT_OF_STOCK]);
+            } else {
+                accept($order);
+            }
+            return 1;
+        });
+    }
+    return $taken;
+}
+
+function accept(array $order): void
+{
+    if ($order['status'] === 'RECEIVED' && !waits_for_person($order)) {
+        $key = $order['payment_key'];
+        ask_once(['action' => 'accept', 'payment_key' => $key, 'preparing_time' => READY_IN_MINUTES]);
+    }
+}
+
+// Sums that do not add up hold nothing up.
+function waits_for_person(array $order): bool
+{
+    foreach (explode(',', (string) $order['problem']) as $code) {
+        if ($code !== '' && strpos($code, 'total_mismatch') !== 0) {
+            return true;
+        }
+    }
+    return $order['scheduled_for'] && ($order['is_later'] === null || $order['is_later']);
+}
+
+// Asked before, whatever became of it: a second try is a person's.
+function ask_once(array $columns): void
+{
+    $request = "{$columns['action']}-{$columns['payment_key']}";
+    if (!rows('SELECT 1 FROM delivery_actions WHERE request_id = ?', $request)) {
+        ask(['request_id' => $request] + $columns);
+    }
+}
+
+// A row in the outbox, and with it the note that we wait for its verdict.
+function ask(array $columns): void
+{
+    $names = implode(', ', array_keys($columns));
+    $marks = str_repeat('?, ', count($columns));
+    $values = array_values($columns);
+    write("INSERT INTO delivery_actions ($names, created_by) VALUES ($marks'mini POS')", ...$values);
+    write('INSERT INTO pos_asked (id) SELECT id FROM delivery_actions WHERE request_id = ?', $columns['request_id']);
+}
+
+// The time of an order that was put by for later has come.
+function take_scheduled(): void
+{
+    $due = ORDERS . ' FROM delivery_open_orders AS due WHERE ' . OURS . " AND COALESCE(is_later, 0) = 0
+        AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'LATER')
+        AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'NOW')";
+    foreach (rows($due) as $order) {
+        $ticket = ticket_text($order, 'NOW', $order['pos_reference']);
+        transaction(function () use ($order, $ticket) {
+            remember($order, 'NOW', $ticket);
+            accept($order);
+        });
+    }
+}
+
+// What became of our orders: the revision that we read is noted together with what the kitchen must hear.
+function take_changed(): void
+{
+    $on_paper = 'SELECT 1 FROM pos_prints WHERE payment_key = ? AND revision >= ?';
+    foreach (rows(ORDERS . ' FROM delivery_changed_orders WHERE ' . OURS . ' ORDER BY changed_utc') as $order) {
+        $key = $order['payment_key'];
+        $reference = $order['pos_reference'];
+        $is_over = $order['ended_utc'] !== null;
+        $heading = $ticket = null;
+        if ($is_over) { // first: what is over is never printed to be cooked
+            if ($order['ended_by'] === 'cancelled' && !cancelled_by_us($key)) {
+                $heading = 'STOP';
+                $ticket = "STOP $reference\n  cancelled: do not cook it, do not send it out";
+            }
+        } elseif (!rows($on_paper, $key, $order['contents_revision'])) {
+            $heading = 'CHANGED'; // other items, notes or money
+            $ticket = ticket_text($order, $heading, $reference);
+        }
+        transaction(function () use ($order, $key, $heading, $ticket) {
+            write('UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?', $order['revision'], $key);
+            if ($ticket !== null) {
+                remember($order, $heading, $ticket);
+            }
+        });
+        echo "$reference: {$order['status']}", $is_over ? ', over' : '', "\n";
+    }
+}
+
+// Then its verdict is word enough. `already`: somebody else was first.
+function cancelled_by_us(string $key): bool
+{
+    return (bool) rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND action = 'cancel' AND state = 'done'
+        AND created_by = 'mini POS' AND COALESCE(error_code, '') <> 'already'", $key);
+}
+
+function remember(array $order, string $heading, string $ticket): void
+{
+    $row = [$order['payment_key'], $order['revision'], $heading, $ticket];
+    write('INSERT OR IGNORE INTO pos_prints (payment_key, revision, heading, ticket) VALUES (?, ?, ?, ?)', ...$row);
+}
+
+// What to collect, what to cook, and what else to know.
+function ticket_text(array $order, string $heading, string $reference): string
+{
+    $lines = ["$heading $reference", "  collect: {$order['collect']}, " . ($order['payment_method'] ?? '?')];
+    if ($order['scheduled_for']) {
+        $lines[] = ($order['is_later'] ? '  not now: for ' : '  for ') . $order['scheduled_for'];
+    }
+    if ($order['problem']) {
+        $lines[] = "  look at it in the platform's panel: {$order['problem']}";
+    }
+    if ($order['status'] === 'RECEIVED' && waits_for_person($order)) {
+        $lines[] = "  a person must accept it: {$order['payment_key']}";
+    }
+    if ((string) $order['note'] !== '') {
+        $lines[] = "  note: {$order['note']}";
+    }
+    return implode("\n", array_merge($lines, array_column(rows(LINES, $order['payment_key']), 'line')));
+}
+
+// After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between.
+function print_waiting(): void
+{
+    foreach (rows("SELECT id, ticket FROM pos_prints WHERE state = 'waiting' ORDER BY id") as $row) {
+        if (write("UPDATE pos_prints SET state = 'printing' WHERE id = ? AND state = 'waiting'", $row['id'])) {
+            echo $row['ticket'], "\n"; // here is the printer; no row changed: another till is at it
+            write("UPDATE pos_prints SET state = 'printed' WHERE id = ?", $row['id']);
+        }
+    }
+}
+
+// Tell the cashier how each of our rows ended, and loudly what was not done.
+function show_verdicts(): void
+{
+    $ended = "SELECT asked.id, action, state, error_text,
+        COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
+        JOIN delivery_actions AS actions ON actions.id = asked.id
+        LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
+        WHERE state NOT IN ('pending', 'sending') ORDER BY asked.id";
+    foreach (rows($ended) as $row) {
+        $loud = in_array($row['state'], ['refused', 'failed', 'expired'], true) ? '!!! ' : '';
+        echo rtrim("$loud{$row['action']} {$row['about']}: {$row['state']} {$row['error_text']}"), "\n";
+        write('DELETE FROM pos_asked WHERE id = ?', $row['id']);
+    }
+}
+
+// What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead.
+function show_lamps(array $last): array
+{
+    $lamps = rows('SELECT lamp, account, sentence, remedy FROM delivery_lamp ORDER BY account');
+    foreach ($lamps as $lamp) {
+        if (!in_array($lamp, $last, true) && ($last || $lamp['lamp'] !== 'green')) {
+            echo rtrim("lamp {$lamp['lamp']}, {$lamp['account']}: {$lamp['sentence']} {$lamp['remedy']}"), "\n";
+        }
+    }
+    return $lamps;
+}
+
+// What a person does: it ends with 1 and a sentence when it went wrong, with 64 for what cannot be done here.
+function step(string $verb, array $arguments): void
+{
+    $order = rows(ORDERS . ' FROM delivery_orders WHERE payment_key = ?', $arguments[0] ?? '')[0] ?? null;
+    if (isset(VERBS[$verb]) && count($arguments) === count(VERBS[$verb]) - 1) {
+        if (VERBS[$verb][1] === 'payment_key' && !$order) {
+            exit_with(1, 'no such order');
+        }
+        if ($verb === 'on_the_way' && !in_array($order['courier_type'], [null, 'restaurant'], true)) {
+            exit_with(1, "the restaurant does not bring it: {$order['courier_type']}");
+        }
+        click($verb, VERBS[$verb][0], array_combine(array_slice(VERBS[$verb], 1), $arguments));
+    } elseif (!$order || !in_array($verb, ['ticket', 'collect', 'withdraw'], true)) {
+        exit_with(64, 'no such order or no such verb; the head of this file has them');
+    } elseif ($verb === 'collect') {
+        echo $order['collect'], "\n";
+    } elseif ($verb === 'ticket') {
+        foreach (rows('SELECT ticket FROM pos_prints WHERE payment_key = ? ORDER BY id', $arguments[0]) as $row) {
+            echo $row['ticket'], "\n";
+        }
+    } elseif (!write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'
+            AND state IN ('pending', 'sending')", $arguments[0])) {
+        echo "no accept of it waits\n";
+    }
+}
+
+// A new try has a new request_id: …, …-2, …-3. A doubled click is none: it finds the row of the first.
+function click(string $verb, string $action, array $columns): void
+{
+    $is_order = isset($columns['payment_key']);
+    $request = $is_order ? "$verb-{$columns['payment_key']}" : "$verb-" . implode('-', $columns);
+    try {
+        transaction(function () use ($action, $columns, $is_order, $request) {
+            $tries = rows("SELECT state, finished_utc > datetime('now', '-10 seconds') AS is_fresh FROM delivery_actions
+                WHERE request_id = ? OR request_id LIKE ? || '-%' ORDER BY id", $request, $request);
+            $last = end($tries) ?: ['state' => null, 'is_fresh' => null];
+            $waits = in_array($last['state'], ['pending', 'sending'], true);
+            // An order is accepted once. A restaurant may be opened again tomorrow, only not twice by one click.
+            if ($waits || ($last['state'] === 'done' && ($is_order || $last['is_fresh']))) {
+                echo "asked already: {$last['state']}\n";
+            } else {
+                $request .= $tries ? '-' . (count($tries) + 1) : '';
+                ask(['request_id' => $request, 'action' => $action] + $columns);
+            }
+        });
+    } catch (PDOException $error) {
+        exit_with(1, "refused: {$error->getMessage()}"); // an error of the program or a wrong argument
+    }
+}
+
+function exit_with(int $code, string $sentence): void
+{
+    fwrite(STDERR, "$sentence\n");
+    exit($code);
 }

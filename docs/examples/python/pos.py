@@ -40,12 +40,12 @@ SOLD_OUT = """SELECT 1 FROM delivery_order_items AS item WHERE payment_key = ? A
         AND restaurant_id IN (SELECT id FROM delivery_restaurants WHERE account = ?) ORDER BY id DESC LIMIT 1)"""
 # Each item, its options below it, then its note. NULL: the platform did not say.
 LINES = """SELECT line FROM (
-    SELECT line_no, 1 AS part, 0 AS option_no, '  ' || COALESCE(quantity, '?') || ' x ' || COALESCE(name, '?') AS line
-        FROM delivery_order_items WHERE payment_key = :key
-    UNION ALL SELECT line_no, 2, option_no, '    ' || COALESCE(operation, '?') || ' ' || COALESCE(group_name, '?')
-        || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options WHERE payment_key = :key
-    UNION ALL SELECT line_no, 3, 0, '    note: ' || note FROM delivery_order_items
-        WHERE payment_key = :key AND note <> '') ORDER BY line_no, part, option_no"""
+    SELECT payment_key, line_no, 1 AS part, 0 AS option_no,
+        '  ' || COALESCE(quantity, '?') || ' x ' || COALESCE(name, '?') AS line FROM delivery_order_items
+    UNION ALL SELECT payment_key, line_no, 2, option_no, '    ' || COALESCE(operation, '?') || ' '
+        || COALESCE(group_name, '?') || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options
+    UNION ALL SELECT payment_key, line_no, 3, 0, '    note: ' || note FROM delivery_order_items WHERE note <> ''
+) WHERE payment_key = ? ORDER BY line_no, part, option_no"""
 VERBS = {  # the action and the columns that its arguments fill
     "accept": ("accept", "payment_key", "preparing_time"),
     "cancel": ("cancel", "payment_key", "reason_id"),
@@ -215,7 +215,7 @@ def ticket_text(order, heading, reference):
         lines.append(f"  a person must accept it: {key}")
     if order["note"]:
         lines.append(f"  note: {order['note']}")
-    return "\n".join([*lines, *(row["line"] for row in db.execute(LINES, {"key": key}))])
+    return "\n".join([*lines, *(row["line"] for row in rows(LINES, key))])
 
 
 def print_waiting():
