@@ -277,7 +277,7 @@ class Till:
             release = threading.Timer(HELD_S, other.rollback)
             release.start()
             release.join()
-        shop.until("SELECT 1 FROM pos_prints WHERE state = 'printing'")
+        shop.until("SELECT 1 FROM pos_prints WHERE paper = 'begun'")
         process.kill()
         _, errors = process.communicate()
         os.close(out)
@@ -303,12 +303,11 @@ def test_every_example_is_run():
 
 
 COOK = "  2 x Kuşbaşılı Pide\n    + Ekstra: Kaşar\n    note: Acısız"
-HEADINGS = {"sold_out": "SOLD OUT, DO NOT COOK", "later": "LATER"}
 PANEL = "  look at it in the platform's panel: "
 TIME = "2030-01-01 19:00:00"
 WORDS = {
     "plain": "collect: 89.90, Nakit\n  note: Zile basmayın",
-    "sold_out": "collect: 0.00, Kredi Kartı",
+    "sold_out": "collect: 0.00, Kredi Kartı\n  do not cook it: we cancel it",
     "refused": f"collect: ask, Kapıda Nakit\n{PANEL}total_mismatch:total",
     "later": f"collect: 40.00, Nakit\n  not now: for {TIME}\n  a person must accept it: {{key}}",
     "doubtful": f"collect: 50.00, Nakit\n{PANEL}not_a_number:discount\n  a person must accept it: {{key}}",
@@ -346,14 +345,19 @@ def ticket(shop: Shop, name: str) -> str:
 
 def goes_on(till: Till, shop: Shop) -> None:
     """It prints what it took over, what may be on paper already as such, and each verdict and change."""
-    ((begun,),) = shop.rows("SELECT payment_key FROM pos_prints WHERE state = 'printing'")
+    shop.until(NOTHING_WAITS)
+    ((begun,),) = shop.rows("SELECT payment_key FROM pos_prints WHERE paper = 'begun'")
+    assert shop.rows("SELECT ticket FROM pos_prints WHERE kind = 'SOLD OUT'") == [
+        (f"SOLD OUT {ticket(shop, 'sold_out')}",)
+    ]
     refused, sold_out = shop.reference("refused"), shop.reference("sold_out")
     said = [piece for piece in till.look() if not piece.startswith("lamp ")]  # it is dark until the daemon's first look
     assert said == sorted(
         [
             *(
-                f"{'REPRINT ' if shop.key(name) == begun else ''}{HEADINGS.get(name, 'NEW')} {ticket(shop, name)}"
+                f"{'REPRINT ' if shop.key(name) == begun else ''}{'LATER' if name == 'later' else 'NEW'} {ticket(shop, name)}"
                 for name in WORDS
+                if name != "sold_out"  # that is over before it is on paper
             ),
             f"deactivate_food {SOLD_OUT}: done",
             *(f"accept {shop.reference(name)}: done" for name in ("plain", "called_off", "changed")),
@@ -390,7 +394,7 @@ def person_acts(till: Till, shop: Shop) -> None:
 
 
 def shows_what_has_changed(till: Till, shop: Shop) -> None:
-    """STOP is for what somebody else has cancelled. An order that is new once more is neither asked for nor cooked."""
+    """STOP is for what was on paper, whoever has cancelled it. An order that is new once more is neither asked for nor cooked."""
     shop.write(f"UPDATE delivery_orders SET pos_revision = 0 WHERE payment_key = '{shop.key('refused')}'")
     shop.write("UPDATE delivery_daemon SET silent_from_utc = '2026-01-01 00:00:00.000'")  # as long as it stands still
     ((cause, remedy),) = shop.rows("SELECT sentence, remedy FROM delivery_lamp WHERE lamp = 'red'")
@@ -400,7 +404,7 @@ def shows_what_has_changed(till: Till, shop: Shop) -> None:
     assert till.look() == sorted(
         [
             f"lamp red, kadikoy: {cause} {remedy}",
-            f"STOP {called_off}\n  cancelled: do not cook it, do not send it out",
+            *(f"STOP {one}\n  cancelled: do not cook it, do not send it out" for one in (called_off, later)),
             f"CHANGED {changed}\n  collect: 70.00, Nakit\n  note: Kapıya bırakın\n{COOK}",
             f"{called_off}: CANCELED, over",
             f"{changed}: CONFIRMED",

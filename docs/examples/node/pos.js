@@ -18,13 +18,13 @@ const LOOK_MS = 500;
 const READY_IN_MINUTES = 25;
 const OUT_OF_STOCK = 1; // delivery_cancel_reasons
 
-// What must not be forgotten. pos_prints: what the kitchen is told, with state waiting, printing or printed.
-// pos_asked: the ids of our rows in the outbox whose verdict nobody has seen.
+// What must not be forgotten. pos_prints: what the kitchen is told; its paper waits, is begun, or is out.
+// pos_asked: what we asked for and whose verdict nobody has seen.
 const TABLES = `
   CREATE TABLE IF NOT EXISTS pos_prints (
-    id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, heading TEXT NOT NULL,
-    ticket TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'waiting', UNIQUE (payment_key, revision, heading));
-  CREATE TABLE IF NOT EXISTS pos_asked (id INTEGER PRIMARY KEY);`;
+    id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL,
+    ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', UNIQUE (payment_key, revision, kind));
+  CREATE TABLE IF NOT EXISTS pos_asked (request_id TEXT PRIMARY KEY);`;
 const OURS = "pos_reference LIKE 'A-%'"; // a till notes and shows the changes of its own orders only
 // is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
 const ORDERS = `SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
@@ -41,6 +41,9 @@ const LINES = `SELECT line FROM (
     || COALESCE(group_name, '?') || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options
   UNION ALL SELECT payment_key, line_no, 3, 0, '    note: ' || note FROM delivery_order_items WHERE note <> ''
 ) WHERE payment_key = ? ORDER BY line_no, part, option_no`;
+const TOLD = "SELECT ticket FROM pos_prints WHERE payment_key = ? AND paper <> 'waits' ORDER BY id";
+const LAMPS = `SELECT lamp, account, sentence, remedy FROM delivery_lamp
+  UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)`;
 const VERBS = { // the action and the columns that its arguments fill
   accept: ['accept', 'payment_key', 'preparing_time'],
   cancel: ['cancel', 'payment_key', 'reason_id'],
@@ -93,7 +96,7 @@ function transaction(work) {
 
 function run(orders) {
   // The last run may have ended in the middle of a paper: print it again, and say so.
-  write("UPDATE pos_prints SET state = 'waiting', ticket = 'REPRINT ' || ticket WHERE state = 'printing'");
+  write("UPDATE pos_prints SET paper = 'waits', ticket = 'REPRINT ' || ticket WHERE paper = 'begun'");
   // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
   write(`DELETE FROM pos_prints WHERE payment_key IN
     (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))`);
@@ -110,8 +113,7 @@ function run(orders) {
       showVerdicts();
       lamps = showLamps(lamps);
     } catch (error) {
-      if (!/database is locked/.test(error.message)) throw error;
-      say(`!!! database: ${error.message}`); // it was held for too long: the next look does it
+      say(`!!! ${error.message}`); // held by somebody for too long, perhaps: the next look does it
     }
     const left = rows(`SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE ${OURS}`);
     if (orders === null || taken < orders || left.length > 0) setTimeout(look, LOOK_MS);
@@ -125,8 +127,8 @@ function takeNew() {
     const key = order.payment_key;
     const reference = `A-${order.order_number}`;
     const soldOut = order.status === 'RECEIVED' && rows(SOLD_OUT, key, order.account).length > 0;
-    const heading = soldOut ? 'SOLD OUT, DO NOT COOK' : order.is_later ? 'LATER' : 'NEW';
-    const ticket = ticketText(order, heading, reference);
+    const kind = soldOut ? 'SOLD OUT' : order.is_later ? 'LATER' : 'NEW';
+    const ticket = ticketText(order, kind, reference);
     taken += transaction(() => {
       const mine = write(
         `UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?
@@ -134,7 +136,7 @@ function takeNew() {
         order.revision, reference, key
       );
       if (mine === 0) return 0; // another till has it, or it was cancelled since we read it
-      remember(order, heading, ticket);
+      remember(order, kind, ticket);
       if (soldOut) askOnce({ action: 'cancel', payment_key: key, reason_id: OUT_OF_STOCK });
       else accept(order);
       return 1;
@@ -169,14 +171,14 @@ function ask(columns) {
     `INSERT INTO delivery_actions (${names.join(', ')}, created_by) VALUES (${'?, '.repeat(names.length)}'mini POS')`,
     ...Object.values(columns)
   );
-  write('INSERT INTO pos_asked (id) SELECT id FROM delivery_actions WHERE request_id = ?', columns.request_id);
+  write('INSERT INTO pos_asked (request_id) VALUES (?)', columns.request_id);
 }
 
 // The time of an order that was put by for later has come.
 function takeScheduled() {
   for (const order of rows(`${ORDERS} FROM delivery_open_orders AS due WHERE ${OURS} AND COALESCE(is_later, 0) = 0
-      AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'LATER')
-      AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'NOW')`)) {
+      AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'LATER')
+      AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'NOW')`)) {
     const ticket = ticketText(order, 'NOW', order.pos_reference);
     transaction(() => {
       remember(order, 'NOW', ticket);
@@ -187,48 +189,41 @@ function takeScheduled() {
 
 // What became of our orders: the revision that we read is noted together with what the kitchen must hear.
 function takeChanged() {
-  for (const order of rows(`${ORDERS} FROM delivery_changed_orders WHERE ${OURS} ORDER BY changed_utc`)) {
-    const key = order.payment_key;
-    const reference = order.pos_reference;
-    let heading = null;
+  const last = 'SELECT kind, revision FROM pos_prints WHERE payment_key = ? ORDER BY id DESC LIMIT 1';
+  for (const order of rows(`${ORDERS} FROM delivery_changed_orders WHERE ${OURS} ORDER BY changed_utc, payment_key`)) {
+    const { payment_key: key, pos_reference: reference, revision } = order;
+    const told = rows(last, key)[0] ?? { kind: null, revision: 0 };
+    let kind = null;
     let ticket = null;
     if (order.ended_utc !== null) { // first: what is over is never printed to be cooked
-      if (order.ended_by === 'cancelled' && !cancelledByUs(key)) {
-        heading = 'STOP';
+      // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+      if (order.ended_by === 'cancelled' && ![null, 'STOP', 'SOLD OUT'].includes(told.kind)) {
+        kind = 'STOP';
         ticket = `STOP ${reference}\n  cancelled: do not cook it, do not send it out`;
       }
-    } else if (rows(
-      'SELECT 1 FROM pos_prints WHERE payment_key = ? AND revision >= ?', key, order.contents_revision
-    ).length === 0) {
-      heading = 'CHANGED'; // other items, notes or money than on paper
-      ticket = ticketText(order, heading, reference);
+    } else if ([null, 'STOP'].includes(told.kind) || order.contents_revision > told.revision) {
+      kind = 'CHANGED'; // other items, notes or money
+      ticket = ticketText(order, kind, reference);
     }
     transaction(() => {
-      write('UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?', order.revision, key);
-      if (ticket !== null) remember(order, heading, ticket);
+      const noted = 'UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ? AND pos_revision < ?';
+      if (write(noted, revision, key, revision) > 0 && kind !== null) remember(order, kind, ticket);
     });
     say(`${reference}: ${order.status}${order.ended_utc === null ? '' : ', over'}`);
   }
 }
 
-// Then its verdict is word enough. `already`: somebody else was first.
-function cancelledByUs(key) {
-  return rows(
-    `SELECT 1 FROM delivery_actions WHERE payment_key = ? AND action = 'cancel' AND state = 'done'
-       AND created_by = 'mini POS' AND COALESCE(error_code, '') <> 'already'`, key
-  ).length > 0;
-}
-
-function remember(order, heading, ticket) {
+function remember(order, kind, ticket) {
   write(
-    'INSERT OR IGNORE INTO pos_prints (payment_key, revision, heading, ticket) VALUES (?, ?, ?, ?)',
-    order.payment_key, order.revision, heading, ticket
+    'INSERT OR IGNORE INTO pos_prints (payment_key, revision, kind, ticket) VALUES (?, ?, ?, ?)',
+    order.payment_key, order.revision, kind, ticket
   );
 }
 
 // What to collect, what to cook, and what else to know.
-function ticketText(order, heading, reference) {
-  const lines = [`${heading} ${reference}`, `  collect: ${order.collect}, ${order.payment_method || '?'}`];
+function ticketText(order, kind, reference) {
+  const lines = [`${kind} ${reference}`, `  collect: ${order.collect}, ${order.payment_method || '?'}`];
+  if (kind === 'SOLD OUT') lines.push('  do not cook it: we cancel it');
   if (order.scheduled_for) lines.push(`  ${order.is_later ? 'not now: for' : 'for'} ${order.scheduled_for}`);
   if (order.problem) lines.push(`  look at it in the platform's panel: ${order.problem}`);
   if (order.status === 'RECEIVED' && waitsForPerson(order)) {
@@ -240,31 +235,33 @@ function ticketText(order, heading, reference) {
 
 // After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between.
 function printWaiting() {
-  for (const { id, ticket } of rows("SELECT id, ticket FROM pos_prints WHERE state = 'waiting' ORDER BY id")) {
-    if (write("UPDATE pos_prints SET state = 'printing' WHERE id = ? AND state = 'waiting'", id) === 0) {
+  for (const { id, ticket } of rows(`SELECT id, ticket FROM pos_prints AS prints
+      JOIN delivery_orders AS orders ON orders.payment_key = prints.payment_key
+      WHERE paper = 'waits' AND (kind = 'STOP' OR ended_utc IS NULL) ORDER BY id`)) { // over: never to be cooked
+    if (write("UPDATE pos_prints SET paper = 'begun' WHERE id = ? AND paper = 'waits'", id) === 0) {
       continue; // another till is at it
     }
     say(ticket); // here is the printer
-    write("UPDATE pos_prints SET state = 'printed' WHERE id = ?", id);
+    write("UPDATE pos_prints SET paper = 'out' WHERE id = ?", id);
   }
 }
 
 // Tell the cashier how each of our rows ended, and loudly what was not done.
 function showVerdicts() {
-  for (const row of rows(`SELECT asked.id, action, state, error_text,
+  for (const row of rows(`SELECT asked.request_id, action, state, error_text,
       COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
-      JOIN delivery_actions AS actions ON actions.id = asked.id
+      JOIN delivery_actions AS actions ON actions.request_id = asked.request_id
       LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
-      WHERE state NOT IN ('pending', 'sending') ORDER BY asked.id`)) {
+      WHERE state NOT IN ('pending', 'sending') ORDER BY actions.id`)) {
     const loud = ['refused', 'failed', 'expired'].includes(row.state) ? '!!! ' : '';
     say(`${loud}${row.action} ${row.about}: ${row.state} ${row.error_text ?? ''}`.trimEnd());
-    write('DELETE FROM pos_asked WHERE id = ?', row.id);
+    write('DELETE FROM pos_asked WHERE request_id = ?', row.request_id);
   }
 }
 
 // What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead.
 function showLamps(last) {
-  const lamps = rows('SELECT lamp, account, sentence, remedy FROM delivery_lamp ORDER BY account')
+  const lamps = rows(LAMPS)
     .map((row) => [row.lamp, `lamp ${row.lamp}, ${row.account}: ${row.sentence} ${row.remedy ?? ''}`.trimEnd()]);
   for (const [lamp, words] of lamps) {
     if (!last.includes(words) && (last.length > 0 || lamp !== 'green')) say(words);
@@ -291,10 +288,7 @@ function step(...values) {
     return wrong('no such order or no such verb; the head of this file has them', 64);
   }
   if (verb === 'collect') say(order.collect);
-  if (verb === 'ticket') {
-    const told = 'SELECT ticket FROM pos_prints WHERE payment_key = ? ORDER BY id';
-    rows(told, order.payment_key).forEach((row) => say(row.ticket));
-  }
+  if (verb === 'ticket') rows(TOLD, order.payment_key).forEach((row) => say(row.ticket));
   if (verb === 'withdraw' && write(
     `UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'
        AND state IN ('pending', 'sending')`, order.payment_key

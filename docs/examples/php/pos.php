@@ -16,13 +16,13 @@ const LOOK_US = 500000;
 const READY_IN_MINUTES = 25;
 const OUT_OF_STOCK = 1; // delivery_cancel_reasons
 
-// What must not be forgotten. pos_prints: what the kitchen is told, with state waiting, printing or printed.
-// pos_asked: the ids of our rows in the outbox whose verdict nobody has seen.
+// What must not be forgotten. pos_prints: what the kitchen is told; its paper waits, is begun, or is out.
+// pos_asked: what we asked for and whose verdict nobody has seen.
 const TABLES = "
     CREATE TABLE IF NOT EXISTS pos_prints (
-        id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, heading TEXT NOT NULL,
-        ticket TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'waiting', UNIQUE (payment_key, revision, heading));
-    CREATE TABLE IF NOT EXISTS pos_asked (id INTEGER PRIMARY KEY);";
+        id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL,
+        ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', UNIQUE (payment_key, revision, kind));
+    CREATE TABLE IF NOT EXISTS pos_asked (request_id TEXT PRIMARY KEY);";
 const OURS = "pos_reference LIKE 'A-%'"; // a till notes and shows the changes of its own orders only
 // is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
 const ORDERS = "SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
@@ -39,6 +39,9 @@ const LINES = "SELECT line FROM (
         || COALESCE(group_name, '?') || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options
     UNION ALL SELECT payment_key, line_no, 3, 0, '    note: ' || note FROM delivery_order_items WHERE note <> ''
 ) WHERE payment_key = ? ORDER BY line_no, part, option_no";
+const TOLD = "SELECT ticket FROM pos_prints WHERE payment_key = ? AND paper <> 'waits' ORDER BY id";
+const LAMPS = "SELECT lamp, account, sentence, remedy FROM delivery_lamp
+    UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)";
 const VERBS = [ // the action and the columns that its arguments fill
     'accept' => ['accept', 'payment_key', 'preparing_time'],
     'cancel' => ['cancel', 'payment_key', 'reason_id'],
@@ -101,7 +104,7 @@ function transaction(callable $work)
 function run(?int $orders): void
 {
     // The last run may have ended in the middle of a paper: print it again, and say so.
-    write("UPDATE pos_prints SET state = 'waiting', ticket = 'REPRINT ' || ticket WHERE state = 'printing'");
+    write("UPDATE pos_prints SET paper = 'waits', ticket = 'REPRINT ' || ticket WHERE paper = 'begun'");
     // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
     write("DELETE FROM pos_prints WHERE payment_key IN
         (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))");
@@ -116,10 +119,7 @@ function run(?int $orders): void
             show_verdicts();
             $lamps = show_lamps($lamps);
         } catch (PDOException $error) {
-            if (strpos($error->getMessage(), 'database is locked') === false) {
-                throw $error;
-            }
-            echo "!!! database: {$error->getMessage()}\n"; // it was held for too long: the next look does it
+            echo "!!! {$error->getMessage()}\n"; // held by somebody for too long, perhaps: the next look does it
         }
         $left = rows('SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE ' . OURS);
         if ($orders !== null && $taken >= $orders && !$left) {
@@ -137,9 +137,9 @@ function take_new(): int
         $key = $order['payment_key'];
         $reference = "A-{$order['order_number']}";
         $sold_out = $order['status'] === 'RECEIVED' && rows(SOLD_OUT, $key, $order['account']);
-        $heading = $sold_out ? 'SOLD OUT, DO NOT COOK' : ($order['is_later'] ? 'LATER' : 'NEW');
-        $ticket = ticket_text($order, $heading, $reference);
-        $taken += transaction(function () use ($order, $key, $reference, $sold_out, $heading, $ticket) {
+        $kind = $sold_out ? 'SOLD OUT' : ($order['is_later'] ? 'LATER' : 'NEW');
+        $ticket = ticket_text($order, $kind, $reference);
+        $taken += transaction(function () use ($order, $key, $reference, $sold_out, $kind, $ticket) {
             $mine = write(
                 'UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?
                     WHERE payment_key = ? AND pos_revision = 0 AND ended_utc IS NULL',
@@ -150,7 +150,7 @@ function take_new(): int
             if (!$mine) {
                 return 0; // another till has it, or it was cancelled since we read it
             }
-            remember($order, $heading, $ticket);
+            remember($order, $kind, $ticket);
             if ($sold_out) {
                 ask_once(['action' => 'cancel', 'payment_key' => $key, 'reason_id' => OUT_OF_STOCK]);
             } else {
@@ -197,15 +197,15 @@ function ask(array $columns): void
     $marks = str_repeat('?, ', count($columns));
     $values = array_values($columns);
     write("INSERT INTO delivery_actions ($names, created_by) VALUES ($marks'mini POS')", ...$values);
-    write('INSERT INTO pos_asked (id) SELECT id FROM delivery_actions WHERE request_id = ?', $columns['request_id']);
+    write('INSERT INTO pos_asked (request_id) VALUES (?)', $columns['request_id']);
 }
 
 // The time of an order that was put by for later has come.
 function take_scheduled(): void
 {
     $due = ORDERS . ' FROM delivery_open_orders AS due WHERE ' . OURS . " AND COALESCE(is_later, 0) = 0
-        AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'LATER')
-        AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'NOW')";
+        AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'LATER')
+        AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'NOW')";
     foreach (rows($due) as $order) {
         $ticket = ticket_text($order, 'NOW', $order['pos_reference']);
         transaction(function () use ($order, $ticket) {
@@ -218,48 +218,46 @@ function take_scheduled(): void
 // What became of our orders: the revision that we read is noted together with what the kitchen must hear.
 function take_changed(): void
 {
-    $on_paper = 'SELECT 1 FROM pos_prints WHERE payment_key = ? AND revision >= ?';
-    foreach (rows(ORDERS . ' FROM delivery_changed_orders WHERE ' . OURS . ' ORDER BY changed_utc') as $order) {
-        $key = $order['payment_key'];
+    $last = 'SELECT kind, revision FROM pos_prints WHERE payment_key = ? ORDER BY id DESC LIMIT 1';
+    $changed = ORDERS . ' FROM delivery_changed_orders WHERE ' . OURS . ' ORDER BY changed_utc, payment_key';
+    foreach (rows($changed) as $order) {
         $reference = $order['pos_reference'];
         $is_over = $order['ended_utc'] !== null;
-        $heading = $ticket = null;
+        $told = rows($last, $order['payment_key'])[0] ?? ['kind' => null, 'revision' => 0];
+        $kind = $ticket = null;
         if ($is_over) { // first: what is over is never printed to be cooked
-            if ($order['ended_by'] === 'cancelled' && !cancelled_by_us($key)) {
-                $heading = 'STOP';
+            // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+            if ($order['ended_by'] === 'cancelled' && !in_array($told['kind'], [null, 'STOP', 'SOLD OUT'], true)) {
+                $kind = 'STOP';
                 $ticket = "STOP $reference\n  cancelled: do not cook it, do not send it out";
             }
-        } elseif (!rows($on_paper, $key, $order['contents_revision'])) {
-            $heading = 'CHANGED'; // other items, notes or money
-            $ticket = ticket_text($order, $heading, $reference);
+        } elseif (in_array($told['kind'], [null, 'STOP'], true) || $order['contents_revision'] > $told['revision']) {
+            $kind = 'CHANGED'; // other items, notes or money
+            $ticket = ticket_text($order, $kind, $reference);
         }
-        transaction(function () use ($order, $key, $heading, $ticket) {
-            write('UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?', $order['revision'], $key);
-            if ($ticket !== null) {
-                remember($order, $heading, $ticket);
+        transaction(function () use ($order, $kind, $ticket) {
+            $noted = 'UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ? AND pos_revision < ?';
+            if (write($noted, $order['revision'], $order['payment_key'], $order['revision']) && $kind !== null) {
+                remember($order, $kind, $ticket);
             }
         });
         echo "$reference: {$order['status']}", $is_over ? ', over' : '', "\n";
     }
 }
 
-// Then its verdict is word enough. `already`: somebody else was first.
-function cancelled_by_us(string $key): bool
+function remember(array $order, string $kind, string $ticket): void
 {
-    return (bool) rows("SELECT 1 FROM delivery_actions WHERE payment_key = ? AND action = 'cancel' AND state = 'done'
-        AND created_by = 'mini POS' AND COALESCE(error_code, '') <> 'already'", $key);
-}
-
-function remember(array $order, string $heading, string $ticket): void
-{
-    $row = [$order['payment_key'], $order['revision'], $heading, $ticket];
-    write('INSERT OR IGNORE INTO pos_prints (payment_key, revision, heading, ticket) VALUES (?, ?, ?, ?)', ...$row);
+    $row = [$order['payment_key'], $order['revision'], $kind, $ticket];
+    write('INSERT OR IGNORE INTO pos_prints (payment_key, revision, kind, ticket) VALUES (?, ?, ?, ?)', ...$row);
 }
 
 // What to collect, what to cook, and what else to know.
-function ticket_text(array $order, string $heading, string $reference): string
+function ticket_text(array $order, string $kind, string $reference): string
 {
-    $lines = ["$heading $reference", "  collect: {$order['collect']}, " . ($order['payment_method'] ?? '?')];
+    $lines = ["$kind $reference", "  collect: {$order['collect']}, " . ($order['payment_method'] ?? '?')];
+    if ($kind === 'SOLD OUT') {
+        $lines[] = '  do not cook it: we cancel it';
+    }
     if ($order['scheduled_for']) {
         $lines[] = ($order['is_later'] ? '  not now: for ' : '  for ') . $order['scheduled_for'];
     }
@@ -278,10 +276,13 @@ function ticket_text(array $order, string $heading, string $reference): string
 // After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between.
 function print_waiting(): void
 {
-    foreach (rows("SELECT id, ticket FROM pos_prints WHERE state = 'waiting' ORDER BY id") as $row) {
-        if (write("UPDATE pos_prints SET state = 'printing' WHERE id = ? AND state = 'waiting'", $row['id'])) {
+    $waiting = "SELECT id, ticket FROM pos_prints AS prints
+        JOIN delivery_orders AS orders ON orders.payment_key = prints.payment_key
+        WHERE paper = 'waits' AND (kind = 'STOP' OR ended_utc IS NULL) ORDER BY id"; // over: never to be cooked
+    foreach (rows($waiting) as $row) {
+        if (write("UPDATE pos_prints SET paper = 'begun' WHERE id = ? AND paper = 'waits'", $row['id'])) {
             echo $row['ticket'], "\n"; // here is the printer; no row changed: another till is at it
-            write("UPDATE pos_prints SET state = 'printed' WHERE id = ?", $row['id']);
+            write("UPDATE pos_prints SET paper = 'out' WHERE id = ?", $row['id']);
         }
     }
 }
@@ -289,22 +290,22 @@ function print_waiting(): void
 // Tell the cashier how each of our rows ended, and loudly what was not done.
 function show_verdicts(): void
 {
-    $ended = "SELECT asked.id, action, state, error_text,
+    $ended = "SELECT asked.request_id, action, state, error_text,
         COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
-        JOIN delivery_actions AS actions ON actions.id = asked.id
+        JOIN delivery_actions AS actions ON actions.request_id = asked.request_id
         LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
-        WHERE state NOT IN ('pending', 'sending') ORDER BY asked.id";
+        WHERE state NOT IN ('pending', 'sending') ORDER BY actions.id";
     foreach (rows($ended) as $row) {
         $loud = in_array($row['state'], ['refused', 'failed', 'expired'], true) ? '!!! ' : '';
         echo rtrim("$loud{$row['action']} {$row['about']}: {$row['state']} {$row['error_text']}"), "\n";
-        write('DELETE FROM pos_asked WHERE id = ?', $row['id']);
+        write('DELETE FROM pos_asked WHERE request_id = ?', $row['request_id']);
     }
 }
 
 // What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead.
 function show_lamps(array $last): array
 {
-    $lamps = rows('SELECT lamp, account, sentence, remedy FROM delivery_lamp ORDER BY account');
+    $lamps = rows(LAMPS);
     foreach ($lamps as $lamp) {
         if (!in_array($lamp, $last, true) && ($last || $lamp['lamp'] !== 'green')) {
             echo rtrim("lamp {$lamp['lamp']}, {$lamp['account']}: {$lamp['sentence']} {$lamp['remedy']}"), "\n";
@@ -330,7 +331,7 @@ function step(string $verb, array $arguments): void
     } elseif ($verb === 'collect') {
         echo $order['collect'], "\n";
     } elseif ($verb === 'ticket') {
-        foreach (rows('SELECT ticket FROM pos_prints WHERE payment_key = ? ORDER BY id', $arguments[0]) as $row) {
+        foreach (rows(TOLD, $arguments[0]) as $row) {
             echo $row['ticket'], "\n";
         }
     } elseif (!write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'

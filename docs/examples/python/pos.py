@@ -22,13 +22,13 @@ LOOK_S = 0.5
 READY_IN_MINUTES = 25
 OUT_OF_STOCK = 1  # delivery_cancel_reasons
 
-# What must not be forgotten. pos_prints: what the kitchen is told, with state waiting, printing or printed.
-# pos_asked: the ids of our rows in the outbox whose verdict nobody has seen.
+# What must not be forgotten. pos_prints: what the kitchen is told; its paper waits, is begun, or is out.
+# pos_asked: what we asked for and whose verdict nobody has seen.
 TABLES = """
     CREATE TABLE IF NOT EXISTS pos_prints (
-        id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, heading TEXT NOT NULL,
-        ticket TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'waiting', UNIQUE (payment_key, revision, heading));
-    CREATE TABLE IF NOT EXISTS pos_asked (id INTEGER PRIMARY KEY);
+        id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL,
+        ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', UNIQUE (payment_key, revision, kind));
+    CREATE TABLE IF NOT EXISTS pos_asked (request_id TEXT PRIMARY KEY);
 """
 OURS = "pos_reference LIKE 'A-%'"  # a till notes and shows the changes of its own orders only
 # is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
@@ -46,6 +46,9 @@ LINES = """SELECT line FROM (
         || COALESCE(group_name, '?') || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options
     UNION ALL SELECT payment_key, line_no, 3, 0, '    note: ' || note FROM delivery_order_items WHERE note <> ''
 ) WHERE payment_key = ? ORDER BY line_no, part, option_no"""
+TOLD = "SELECT ticket FROM pos_prints WHERE payment_key = ? AND paper <> 'waits' ORDER BY id"
+LAMPS = """SELECT lamp, account, sentence, remedy FROM delivery_lamp
+    UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)"""
 VERBS = {  # the action and the columns that its arguments fill
     "accept": ("accept", "payment_key", "preparing_time"),
     "cancel": ("cancel", "payment_key", "reason_id"),
@@ -86,7 +89,7 @@ def transaction():
 
 def run(orders):
     # The last run may have ended in the middle of a paper: print it again, and say so.
-    write("UPDATE pos_prints SET state = 'waiting', ticket = 'REPRINT ' || ticket WHERE state = 'printing'")
+    write("UPDATE pos_prints SET paper = 'waits', ticket = 'REPRINT ' || ticket WHERE paper = 'begun'")
     # A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
     write("""DELETE FROM pos_prints WHERE payment_key IN
         (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))""")
@@ -99,7 +102,7 @@ def run(orders):
             print_waiting()
             show_verdicts()
             lamps = show_lamps(lamps)
-        except sqlite3.OperationalError as error:  # the file was held for too long: the next look does it
+        except sqlite3.Error as error:  # held by somebody for too long, perhaps: the next look does it
             print(f"!!! database: {error}", flush=True)
         left = rows(f"SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE {OURS}")
         if orders is not None and taken >= orders and not left:
@@ -113,8 +116,8 @@ def take_new():
     for order in rows(f"{ORDERS} FROM delivery_new_orders ORDER BY received_utc, payment_key"):
         key, reference = order["payment_key"], f"A-{order['order_number']}"
         sold_out = order["status"] == "RECEIVED" and rows(SOLD_OUT, key, order["account"])
-        heading = "SOLD OUT, DO NOT COOK" if sold_out else "LATER" if order["is_later"] else "NEW"
-        ticket = ticket_text(order, heading, reference)
+        kind = "SOLD OUT" if sold_out else "LATER" if order["is_later"] else "NEW"
+        ticket = ticket_text(order, kind, reference)
         with transaction():
             # No row changed: another till has it, or it was cancelled since we read it.
             mine = write(
@@ -123,7 +126,7 @@ def take_new():
                 *(order["revision"], reference, key),
             )
             if mine:
-                remember(order, heading, ticket)
+                remember(order, kind, ticket)
                 if sold_out:
                     ask_once(action="cancel", payment_key=key, reason_id=OUT_OF_STOCK)
                 else:
@@ -154,14 +157,14 @@ def ask(**columns):
     """A row in the outbox, and with it the note that we wait for its verdict."""
     names, marks = ", ".join(columns), ", ".join("?" * len(columns))
     write(f"INSERT INTO delivery_actions ({names}, created_by) VALUES ({marks}, 'mini POS')", *columns.values())
-    write("INSERT INTO pos_asked (id) SELECT id FROM delivery_actions WHERE request_id = ?", columns["request_id"])
+    write("INSERT INTO pos_asked (request_id) VALUES (?)", columns["request_id"])
 
 
 def take_scheduled():
     """The time of an order that was put by for later has come."""
     for order in rows(f"""{ORDERS} FROM delivery_open_orders AS due WHERE {OURS} AND COALESCE(is_later, 0) = 0
-            AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'LATER')
-            AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND heading = 'NOW')"""):
+            AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'LATER')
+            AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'NOW')"""):
         ticket = ticket_text(order, "NOW", order["pos_reference"])
         with transaction():
             remember(order, "NOW", ticket)
@@ -170,43 +173,37 @@ def take_scheduled():
 
 def take_changed():
     """What became of our orders: the revision that we read is noted together with what the kitchen must hear."""
-    for order in rows(f"{ORDERS} FROM delivery_changed_orders WHERE {OURS} ORDER BY changed_utc"):
+    for order in rows(f"{ORDERS} FROM delivery_changed_orders WHERE {OURS} ORDER BY changed_utc, payment_key"):
         key, reference, is_over = order["payment_key"], order["pos_reference"], order["ended_utc"] is not None
-        heading = ticket = None
+        last = rows("SELECT kind, revision FROM pos_prints WHERE payment_key = ? ORDER BY id DESC LIMIT 1", key)
+        told, revision = last[0] if last else (None, 0)
+        kind = ticket = None
         if is_over:  # first: what is over is never printed to be cooked
-            if order["ended_by"] == "cancelled" and not cancelled_by_us(key):
-                heading, ticket = "STOP", f"STOP {reference}\n  cancelled: do not cook it, do not send it out"
-        elif not rows(
-            "SELECT 1 FROM pos_prints WHERE payment_key = ? AND revision >= ?", key, order["contents_revision"]
-        ):
-            heading, ticket = "CHANGED", ticket_text(order, "CHANGED", reference)  # other items, notes or money
+            # SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+            if order["ended_by"] == "cancelled" and told not in (None, "STOP", "SOLD OUT"):
+                kind, ticket = "STOP", f"STOP {reference}\n  cancelled: do not cook it, do not send it out"
+        elif told in (None, "STOP") or order["contents_revision"] > revision:  # other items, notes or money
+            kind, ticket = "CHANGED", ticket_text(order, "CHANGED", reference)
         with transaction():
-            write("UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ?", order["revision"], key)
-            if ticket:
-                remember(order, heading, ticket)
+            noted = "UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ? AND pos_revision < ?"
+            if write(noted, order["revision"], key, order["revision"]) and kind:
+                remember(order, kind, ticket)
         print(f"{reference}: {order['status']}{', over' if is_over else ''}", flush=True)
 
 
-def cancelled_by_us(key):
-    """Then its verdict is word enough. `already`: somebody else was first."""
-    return rows(
-        """SELECT 1 FROM delivery_actions WHERE payment_key = ? AND action = 'cancel' AND state = 'done'
-            AND created_by = 'mini POS' AND COALESCE(error_code, '') <> 'already'""",
-        key,
-    )
-
-
-def remember(order, heading, ticket):
+def remember(order, kind, ticket):
     write(
-        "INSERT OR IGNORE INTO pos_prints (payment_key, revision, heading, ticket) VALUES (?, ?, ?, ?)",
-        *(order["payment_key"], order["revision"], heading, ticket),
+        "INSERT OR IGNORE INTO pos_prints (payment_key, revision, kind, ticket) VALUES (?, ?, ?, ?)",
+        *(order["payment_key"], order["revision"], kind, ticket),
     )
 
 
-def ticket_text(order, heading, reference):
+def ticket_text(order, kind, reference):
     """What to collect, what to cook, and what else to know."""
     key = order["payment_key"]
-    lines = [f"{heading} {reference}", f"  collect: {order['collect']}, {order['payment_method'] or '?'}"]
+    lines = [f"{kind} {reference}", f"  collect: {order['collect']}, {order['payment_method'] or '?'}"]
+    if kind == "SOLD OUT":
+        lines.append("  do not cook it: we cancel it")
     if order["scheduled_for"]:
         lines.append(f"  {'not now: for' if order['is_later'] else 'for'} {order['scheduled_for']}")
     if order["problem"]:
@@ -220,27 +217,29 @@ def ticket_text(order, heading, reference):
 
 def print_waiting():
     """After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between."""
-    for row in rows("SELECT id, ticket FROM pos_prints WHERE state = 'waiting' ORDER BY id"):
-        if write("UPDATE pos_prints SET state = 'printing' WHERE id = ? AND state = 'waiting'", row["id"]):
+    for row in rows("""SELECT id, ticket FROM pos_prints AS prints
+            JOIN delivery_orders AS orders ON orders.payment_key = prints.payment_key
+            WHERE paper = 'waits' AND (kind = 'STOP' OR ended_utc IS NULL) ORDER BY id"""):  # over: never to be cooked
+        if write("UPDATE pos_prints SET paper = 'begun' WHERE id = ? AND paper = 'waits'", row["id"]):
             print(row["ticket"], flush=True)  # here is the printer; no row changed: another till is at it
-            write("UPDATE pos_prints SET state = 'printed' WHERE id = ?", row["id"])
+            write("UPDATE pos_prints SET paper = 'out' WHERE id = ?", row["id"])
 
 
 def show_verdicts():
     """Tell the cashier how each of our rows ended, and loudly what was not done."""
-    for row in rows("""SELECT asked.id, action, state, error_text,
+    for row in rows("""SELECT asked.request_id, action, state, error_text,
             COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
-            JOIN delivery_actions AS actions ON actions.id = asked.id
+            JOIN delivery_actions AS actions ON actions.request_id = asked.request_id
             LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
-            WHERE state NOT IN ('pending', 'sending') ORDER BY asked.id"""):
+            WHERE state NOT IN ('pending', 'sending') ORDER BY actions.id"""):
         loud = "!!! " if row["state"] in ("refused", "failed", "expired") else ""
         print(f"{loud}{row['action']} {row['about']}: {row['state']} {row['error_text'] or ''}".rstrip(), flush=True)
-        write("DELETE FROM pos_asked WHERE id = ?", row["id"])
+        write("DELETE FROM pos_asked WHERE request_id = ?", row["request_id"])
 
 
 def show_lamps(last):
     """What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead."""
-    lamps = [tuple(row) for row in rows("SELECT lamp, account, sentence, remedy FROM delivery_lamp ORDER BY account")]
+    lamps = [tuple(row) for row in rows(LAMPS)]
     for lamp, account, sentence, remedy in lamps:
         if (lamp, account, sentence, remedy) not in last and (last or lamp != "green"):
             print(f"lamp {lamp}, {account}: {sentence} {remedy or ''}".rstrip(), flush=True)
@@ -263,7 +262,7 @@ def step(verb, *arguments):
     if verb == "collect":
         print(order["collect"])
     elif verb == "ticket":
-        for row in rows("SELECT ticket FROM pos_prints WHERE payment_key = ? ORDER BY id", order["payment_key"]):
+        for row in rows(TOLD, order["payment_key"]):
             print(row["ticket"])
     elif not write(
         """UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'
