@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ PAGE = GUIDES["en"].read_text("utf-8")
 LOOP = re.sub(r"--.*", "", re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)[0])
 PRINTED = [" ".join(found.split()) for found in re.findall(r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM)\b[^;]*;", LOOP)]
 OWN_TABLES = re.findall(r"CREATE TABLE .*?\);", re.sub(r"--.*", "", PAGE), re.DOTALL)
+CLOCK = NOW + timedelta(minutes=5)  # of the till
 COMMANDS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)[0]
 
 
@@ -72,6 +74,7 @@ class Till:
         self.pos, self.name, self.accepts = pos, name, accepts
         self.paper = [] if paper is None else paper
         self.seen: list[tuple[str, str]] = []
+        self.refused: list[str] = []
         self.printer_dies = False
 
     def do(self, statement: str, **values: object) -> Any:
@@ -100,18 +103,22 @@ class Till:
         for order in self.all(SQL["new"]) if found is None else found:
             self.pos.execute("BEGIN IMMEDIATE")
             order |= {"reference": f"{self.name}-{order['order_number']}"}
-            if self.do(SQL["take_over"], **order).rowcount != 1:
-                self.pos.execute("ROLLBACK")
-                continue
-            self.ticket(order, "NEW")
-            if self.accepts and self.at_once(order):
-                self.ask("accept", order, preparing_time=25)
-            self.pos.execute("COMMIT")
+            try:
+                if self.do(SQL["take_over"], **order).rowcount == 1:
+                    self.ticket(order, "NEW")
+                    if self.accepts and self.at_once(order):
+                        self.ask("accept", order, preparing_time=25)
+                    self.pos.execute("COMMIT")
+                    continue
+            except Refused:
+                self.refused.append(order["payment_key"])
+            self.pos.execute("ROLLBACK")
 
     def at_once(self, order: Row) -> bool:
         codes = (order["problem"] or "").split(",") if order["problem"] else []
         soon = order["status"] == "RECEIVED" and order["scheduled_for"] is None
-        return soon and all(code.startswith("total_mismatch") for code in codes)
+        is_new = str(order["received_utc"])[:19] >= f"{CLOCK - timedelta(minutes=10):%Y-%m-%d %H:%M:%S}"
+        return soon and is_new and all(code.startswith("total_mismatch") for code in codes)
 
     def ticket(self, order: Row, kind: str) -> None:
         names = [line["name"] for line in self.all(SQL["lines"], **order)]
@@ -179,7 +186,7 @@ def own_tables(pos: Pos) -> Iterator[None]:
         pos.execute(f"DROP TABLE {table}")
 
 
-def deliver(database: Database, *numbers: int, **changes: Any) -> None:
+def deliver(database: Database, *numbers: int, at: datetime = NOW, **changes: Any) -> None:
     """New orders, as the daemon stores them."""
     new = [
         arrival(
@@ -189,7 +196,7 @@ def deliver(database: Database, *numbers: int, **changes: Any) -> None:
         )
         for number in numbers
     ]
-    database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", new, NOW))
+    database.write_now(lambda tx: orders.insert_new(tx, "kadikoy", new, at))
 
 
 def change(database: Database, number: int, **values: Any) -> None:
@@ -269,10 +276,22 @@ def test_what_a_person_must_judge_waits_for_one(database: Database, pos: Pos):
     deliver(database, 1, facts={"scheduled_for": "2026-03-01 19:00:00"})
     deliver(database, 2, problems=("not_a_number:total",))
     deliver(database, 3, problems=("total_mismatch:line_1", "total_mismatch:total"))
+    deliver(database, 4, at=NOW - timedelta(minutes=6))
     till = Till(pos)
     till.round()
-    assert sorted(till.waiting()) == [key(1), key(2)]
-    assert len(till.paper) == 3
+    assert sorted(till.waiting()) == [key(1), key(2), key(4)]
+    assert len(till.paper) == 4
+
+
+@pytest.mark.usefixtures("own_tables")
+def test_an_order_that_this_till_cannot_take_over_harms_itself_alone(database: Database, pos: Pos):
+    deliver(database, 1, 2)
+    till = Till(pos)
+    till.do(SQL["ticket"], payment_key=key(1), revision=1, kind="NEW", text="a fault of the program")
+    till.take_over()
+    assert till.refused == [key(1)]
+    assert [order["payment_key"] for order in rows(pos, "SELECT payment_key FROM delivery_new_orders")] == [key(1)]
+    assert [row["payment_key"] for row in rows(pos, "SELECT payment_key FROM delivery_actions")] == [key(2)]
 
 
 @only(POSTGRESQL)
