@@ -142,8 +142,8 @@ def test_the_till_is_the_same_in_both_languages_and_so_are_the_commands():
     english, turkish = GUIDES["en"], GUIDES["tr"]
     assert statements_of_the_till(english) == statements_of_the_till(turkish)
     shells = [re.findall(r"```sh\n(.*?)```", guide, re.DOTALL) for guide in (english, turkish)]
-    for said in zip(*(re.findall(r"^[a-z].*?(?=  +#|$)", block, re.MULTILINE) for (block,) in shells), strict=True):
-        assert said[0] == said[1]
+    commands = [re.findall(r"^[a-z].*?(?=  +#|$)", "".join(blocks), re.MULTILINE) for blocks in shells]
+    assert commands[0] == commands[1]
 
 
 def anchor(heading: str) -> str:

@@ -3,21 +3,14 @@
 The steps here are the guide's, one for one; the statements are cut out of its page, so that what is printed there is what ran.
 """
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from docs.build import GUIDES
-from sqlalchemy import make_url, update
-from tests.databases import POSTGRESQL, only
+from sqlalchemy import update
 from tests.store.samples import NOW, Pos, Refused, Row, arrival, facts, item, key, rows
 
 from orderbridge.model import ActionState
@@ -29,7 +22,6 @@ LOOP = re.sub(r"--.*", "", re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)[0])
 PRINTED = [" ".join(found.split()) for found in re.findall(r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM)\b[^;]*;", LOOP)]
 OWN_TABLES = re.findall(r"CREATE TABLE .*?\);", re.sub(r"--.*", "", PAGE), re.DOTALL)
 CLOCK = NOW + timedelta(minutes=5)  # of the till
-COMMANDS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)[0]
 
 
 def sql(*words: str) -> str:
@@ -292,57 +284,3 @@ def test_an_order_that_this_till_cannot_take_over_harms_itself_alone(database: D
     assert till.refused == [key(1)]
     assert [order["payment_key"] for order in rows(pos, "SELECT payment_key FROM delivery_new_orders")] == [key(1)]
     assert [row["payment_key"] for row in rows(pos, "SELECT payment_key FROM delivery_actions")] == [key(2)]
-
-
-@only(POSTGRESQL)
-def test_the_set_up_of_postgresql_works_in_the_order_in_which_it_stands(database: Database, url: str, tmp_path: Path):
-    """Its commands, with a database and roles of this run's own; the sandbox and pip are not there, so without their lines."""
-    if shutil.which("psql") is None:
-        pytest.skip("psql: not installed")
-    server, mine = make_url(url), f"obs_guide_{os.getpid()}"
-    lines = [line for line in COMMANDS.splitlines() if not re.match(r"pip|orderbridge check", line)]
-    (address,) = (found[1] for line in lines if (found := re.search(r'url = "(.*)"', line)))
-    script = "set -eu -o pipefail\n" + "\n".join(lines)
-    for name in ("bridge", "till"):
-        script = re.sub(rf"\b(ROLE|OWNER|AUTHORIZATION|grants) {name}\b", rf"\1 {mine}_{name}", script)
-    script = re.sub(r"\bpos\b", mine, script).replace("-U postgres", f"-q -v ON_ERROR_STOP=1 -U {server.username}")
-    said = make_url(address)
-    own = server.set(drivername=said.drivername, username=f"{mine}_bridge", password=said.password, database=mine)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ORDERBRIDGE_")} | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PGHOST": str(server.host or server.query["host"]),
-        "PGPORT": str(server.port or 5432),
-        "PGPASSWORD": str(server.password or ""),
-        "PGDATABASE": "postgres",
-        "ORDERBRIDGE_DATABASE__URL": own.render_as_string(hide_password=False),
-        "ORDERBRIDGE_MARKETPLACE__BASE_URL": "https://127.0.0.1:1",
-    }
-    (tmp_path / "orderbridge.toml").write_text(
-        '[[accounts]]\nname = "a"\napp_secret_key = "x"\nrest_secret_key = "y"\n'
-        '[marketplace]\nbase_url = "https://127.0.0.1:1"\n'
-    )
-    (tmp_path / "orderbridge.toml").chmod(0o600)
-    try:
-        done = subprocess.run(
-            ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        till_at = own.set(username=f"{mine}_till", password="secret-2").render_as_string(hide_password=False)
-        with Pos.at(till_at) as pos:
-            for statement in OWN_TABLES:
-                pos.execute(statement.rstrip(";"))
-            with_database = Database(environment["ORDERBRIDGE_DATABASE__URL"], inline=True)
-            deliver(with_database, 1)
-            till = Till(pos)
-            till.round()
-            with_database.close()
-            assert till.paper == ["NEW K1-1: Pide 1, Ayran"]
-            assert till.waiting() == []
-            with pytest.raises(Refused):
-                pos.execute("DELETE FROM delivery_orders")
-    finally:
-        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {mine} WITH (FORCE)")
-            for name in ("bridge", "till"):
-                with suppress(Exception):
-                    connection.exec_driver_sql(f"DROP ROLE {mine}_{name}")
