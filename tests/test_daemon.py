@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.store.samples import KEY
+from tests.store.samples import KEY, hold_open
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
@@ -169,6 +169,7 @@ async def test_after_closing_the_restaurants_status_is_read_soon(sandbox: Sandbo
             "INSERT INTO delivery_actions (action, restaurant_id) VALUES ('close_restaurant', ?)", KADIKOY.lower()
         )
         await until(lambda: till.state(row) == "done")
+        hold_open(till.path)
         till.run("UPDATE delivery_restaurants SET status = NULL")
         await until(lambda: len(world.calls("get_restaurant_status")) == 2)
         world.open_restaurant(KADIKOY)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from docs import build
-from tests.store.samples import KEY, put_order
+from tests.store.samples import KEY, in_its_place, put_order
 
 from orderbridge import config
 from orderbridge.model import ActionState
@@ -191,7 +191,8 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_statements_work_as_they_stand(sql: str, empty: Path, tmp_path: Path):
     shutil.copy(empty, tmp_path / "pos.db")
     connection = sqlite3.connect(tmp_path / "pos.db", isolation_level=None)
-    put_order(connection, revision=3)
+    with in_its_place(connection):
+        put_order(connection, revision=3)
     before = connection.total_changes
     connection.executescript(sql.replace("'…'", f"'{KEY}'").replace("id = …", "id = 1"))
     if "delivery_orders SET" in sql:

@@ -226,6 +226,8 @@ FOR_EVERYBODY = (
     "sandbox/",  # the marketplace's own words and its control interface, for developers
     "observe/metrics.py",  # Prometheus' HELP
     "store/tables.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
+    "store/guards.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
+    "store/dialects/sqlite_guard.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
     "actions.py",  # faults of the table of actions, for programmers; its help is looked up
 )
 DRIVERS = {  # by which an error is known

@@ -129,16 +129,110 @@ def name_what_is_unknown(more: str) -> None:
         op.create_check_constraint(op.f(f"delivery_actions_{label}"), "delivery_actions", sa.text(condition + more))
 
 
+KEPT = (  # noqa: SIM905 - as above: the tables in which a POS only reads
+    "delivery_accounts delivery_action_attempts delivery_board_devices delivery_board_pairing delivery_board_silenced"
+    " delivery_board_slots delivery_books delivery_cancel_reasons delivery_daemon delivery_lamps delivery_order_events"
+    " delivery_order_item_options delivery_order_items delivery_payment_methods delivery_problems delivery_quarantine"
+    " delivery_restaurants delivery_shipping_methods delivery_tokens"
+).split()
+ONCE = (
+    "id, action, payment_key, restaurant_id, food_id, account, preparing_time, reason_id, valid_minutes, request_id,"
+    " created_by, created_utc"
+)
+LATER = "state, attempts, next_attempt_utc, expires_utc, http_status, error_code, error_text, known_by, finished_utc"
+NOT_SHOWN = ("silence_from", "service_key", "contents_revision")
+A_POS_CHANGES = "a POS changes {}, and orderbridge all else; leave other columns out of the UPDATE"
+ALONE = "is for orderbridge alone; read this table, and keep what is yours in tables of your own"
+ALONE_ACTIONS = "delivery_actions: DELETE is for orderbridge alone; set withdraw = 1 to take a row back"
+BY_HAND = "NEW.id <> -1 OR NEW.created_utc IS NOT strftime('%Y-%m-%d %H:%M:%f', 'now')"
+BY_ITSELF = "delivery_actions: id and created_utc are filled in by themselves; leave them out of the INSERT"
+REPLACED = (
+    "NOT EXISTS (SELECT 1 FROM delivery_actions WHERE id = coalesce((SELECT again_id FROM delivery_guard), NEW.id))"
+)
+NO_REPLACE = "delivery_actions: REPLACE would take away a row that is written; use INSERT, or INSERT OR IGNORE, instead"
+WRITTEN = "delivery_actions: of a row that is written only withdraw is changed; set withdraw = 1 and insert another row"
+
+
+def keep(trigger: str, table: str, statement: str, why: str, condition: str = "") -> None:
+    more = condition and f" AND ({condition})"
+    op.execute(
+        f"CREATE TRIGGER {table}_{trigger} {statement} ON {table} WHEN (SELECT open FROM delivery_guard) = 0{more}"  # noqa: S608
+        f" BEGIN SELECT RAISE(ABORT, '{why}'); END"
+    )
+
+
+def keep_all(table: str, changed: str = "", known: str = "", condition: str = "") -> None:
+    """From a POS, which changes what is `known` at most."""
+    for word in ("INSERT", "DELETE"):
+        keep(f"guard_{word.lower()}", table, f"BEFORE {word}", f"{table}: {word} {ALONE}")
+    why = f"{table}: {A_POS_CHANGES.format(known) if known else f'UPDATE {ALONE}'}"
+    keep("guard_update", table, f"BEFORE UPDATE{changed}", why, condition)
+
+
+def make_guard() -> None:
+    """One row, which the daemon opens in its own transactions."""
+    op.execute(
+        "CREATE TABLE delivery_guard (id INTEGER NOT NULL CONSTRAINT delivery_guard_pk PRIMARY KEY,"
+        " open INTEGER DEFAULT 0 NOT NULL, again_id INTEGER, CONSTRAINT delivery_guard_one_row CHECK (id = 1),"
+        " CONSTRAINT delivery_guard_open_0_or_more CHECK (typeof(open) = 'integer' AND open >= 0))"
+    )
+    op.execute("INSERT INTO delivery_guard (id) VALUES (1)")
+    op.execute(
+        "CREATE TRIGGER delivery_guard_again BEFORE INSERT ON delivery_actions"
+        " WHEN EXISTS (SELECT 1 FROM delivery_actions WHERE request_id = NEW.request_id) BEGIN UPDATE delivery_guard"
+        " SET again_id = (SELECT id FROM delivery_actions WHERE request_id = NEW.request_id); END"
+    )
+    op.execute(
+        "CREATE TRIGGER delivery_guard_gone AFTER DELETE ON delivery_actions"
+        " WHEN OLD.id = (SELECT again_id FROM delivery_guard) BEGIN UPDATE delivery_guard SET again_id = NULL; END"
+    )
+    stays = "delivery_guard: DELETE is for orderbridge alone; leave its one row"
+    keep("stays", "delivery_guard", "BEFORE DELETE", stays)
+
+
+def keep_from_the_pos() -> None:
+    """SQLite has no grants: triggers refuse what grants refuse elsewhere. The version's let this revision be noted."""
+    make_guard()
+    for table in KEPT:
+        keep_all(table)
+    keep_all("delivery_schema_version", condition="OLD.version_num >= '0005'")
+    theirs = [name for name in SHOWN if name not in {"pos_revision", "pos_reference", "pos_total"}]
+    behind = theirs.index("problem") + 1
+    theirs[behind:] = NOT_SHOWN
+    keep_all("delivery_orders", f" OF {', '.join(theirs)}", "pos_revision, pos_reference and pos_total")
+    actions = "delivery_actions"
+    keep("guard_insert", actions, "BEFORE INSERT", BY_ITSELF, BY_HAND)
+    keep("guard_replace", actions, "AFTER INSERT", NO_REPLACE, REPLACED)
+    keep("guard_delete", actions, "BEFORE DELETE", ALONE_ACTIONS)
+    keep("guard_written", actions, f"BEFORE UPDATE OF {ONCE}", WRITTEN)
+    keep("guard_update", actions, f"BEFORE UPDATE OF {LATER}", f"{actions}: {A_POS_CHANGES.format('withdraw')}")
+
+
+def leave_to_the_pos() -> None:
+    for table in (*KEPT, "delivery_schema_version", "delivery_orders", "delivery_actions"):
+        for word in ("insert", "delete", "update"):
+            op.execute(f"DROP TRIGGER {table}_guard_{word}")
+    op.execute("DROP TRIGGER delivery_actions_guard_replace")
+    op.execute("DROP TRIGGER delivery_actions_guard_written")
+    op.execute("DROP TRIGGER delivery_guard_again")
+    op.execute("DROP TRIGGER delivery_guard_gone")
+    op.execute("DROP TABLE delivery_guard")
+
+
 def upgrade() -> None:
     """From 0004 to 0005."""
     name_what_is_unknown(f" OR action NOT IN {ACTIONS}")
     know_the_print()
     show_more()
     light_a_lamp()
+    if here() == "sqlite":
+        keep_from_the_pos()
 
 
 def downgrade() -> None:
     """From 0005 back to 0004: what only 0005 knows is dropped. The views are made anew: grant them anew."""
+    if here() == "sqlite":
+        leave_to_the_pos()
     name_what_is_unknown("")
     op.execute("DROP VIEW delivery_lamp")
     op.drop_table("delivery_lamps")

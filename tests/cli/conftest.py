@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import structlog
 from tests.cli.shell import Configure, Ended, Run, document
-from tests.store.samples import opened
+from tests.store.samples import hold_open, opened
 
 from orderbridge import texts
 from orderbridge.cli import main
@@ -48,11 +48,12 @@ def logging_as_it_was() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with our tables: a copy of it is quicker than making them anew."""
+    """A file with our tables: a copy of it is quicker than making them anew. Its guard is held open: no daemon runs here."""
     path = tmp_path_factory.mktemp("template") / "pos.db"
     database = Database(f"sqlite:///{path}", inline=True)
     database.write_now(schema.upgrade)
     database.close()
+    hold_open(path)
     return path
 
 

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 import pytest
 from tests.cli.shell import APP, REST
+from tests.store.samples import hold_open
 
 from orderbridge.clock import SystemClock
 from orderbridge.config import load
@@ -591,6 +592,7 @@ def _(place: Place) -> None:
     "Install the newer orderbridge",
 )
 def _(place: Place) -> None:
+    hold_open(place.file)
     _say_sql(place.file, "UPDATE delivery_schema_version SET version_num = '0099'")
 
 

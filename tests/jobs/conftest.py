@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.jobs.shop import FakeClock, Shop
 from tests.jobs.virtual import VirtualLoop
+from tests.store.samples import hold_open
 
 from orderbridge.sandbox import World
 from orderbridge.store import schema
@@ -41,10 +42,14 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def open_shop(world: World, clock: FakeClock, tmp_path: Path, empty_file: Path) -> AsyncIterator[OpenShop]:
+async def open_shop(
+    world: World, clock: FakeClock, tmp_path: Path, empty_file: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[OpenShop]:
     """Opens a shop of the named accounts on the test's file; a second one is the first one started again."""
     opened: list[Shop] = []
     shutil.copy(empty_file, tmp_path / "pos.db")
+    if request.node.get_closest_marker("plays_daemon"):
+        hold_open(tmp_path / "pos.db")
 
     async def open_shop(*names: str, **changes: Any) -> Shop:
         shop = Shop(world, clock, tmp_path / "pos.db", *names, **changes)

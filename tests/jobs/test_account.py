@@ -12,6 +12,8 @@ from tests.jobs.shop import START, Shop
 from orderbridge.sandbox import Fault
 from orderbridge.sandbox.scenery import BESIKTAS
 
+pytestmark = pytest.mark.plays_daemon
+
 DAY_S = 86_400.0
 
 

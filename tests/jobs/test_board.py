@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 
+import pytest
 from tests.jobs.shop import Shop
 
 from orderbridge.jobs.board import BoardWatch
@@ -50,6 +51,7 @@ async def test_that_nobody_hears_is_told_within_15_s_and_ends_when_somebody_does
     assert HEARD_S < await told_after(watch, known) <= 15
 
 
+@pytest.mark.plays_daemon
 async def test_nobody_has_to_hear_where_everything_is_closed(shop: Shop):
     (watch, _), known = watch_of(shop), known_of(shop)
     shop.till.execute(

@@ -171,6 +171,7 @@ async def test_without_a_word_of_its_own_nothing_is_told(shop: Shop, restore, ho
     assert again.word.is_dir() or json.loads(again.word.read_text())["event"] < word["event"]
 
 
+@pytest.mark.plays_daemon
 async def test_lines_of_stories_that_were_deleted_are_no_older_copy(shop: Shop, clock: FakeClock, open_shop: OpenShop):
     keeper = await begun(shop)
     await shop.taken_in()

@@ -26,6 +26,8 @@ from orderbridge.rules.health import Code, Problem, Severity
 from orderbridge.sandbox import Fault, FaultKind
 from orderbridge.store.trouble import Kind
 
+pytestmark = pytest.mark.plays_daemon
+
 
 def open_codes(shop: Shop) -> list[tuple[str, str]]:
     found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))

@@ -94,6 +94,7 @@ async def test_a_restaurants_own_auto_accept_counts(open_shop: OpenShop, capital
     assert order.preparing_time == 33
 
 
+@pytest.mark.plays_daemon
 async def test_an_orphan_goes_to_the_account_that_reaches_its_restaurant(shop: Shop):
     order = await shop.taken_in(restaurant_id=LETTERS)
     shop.till.execute("UPDATE delivery_orders SET account = 'gone'")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.marketplace.samples import listing, order, text
+from tests.store.samples import hold_open
 
 from orderbridge.clock import SystemClock
 from orderbridge.jobs.answer import Polled
@@ -60,6 +61,7 @@ class Till:
 @pytest.fixture
 def till(tmp_path: Path) -> Any:
     till = Till(tmp_path / "pos.db")
+    hold_open(till.path)
     yield till
     till.database.close()
 

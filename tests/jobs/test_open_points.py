@@ -24,6 +24,8 @@ from orderbridge.sandbox.rules import ORDER_NOT_FOUND
 from orderbridge.sandbox.scenery import ATASEHIR, USKUDAR
 from orderbridge.sandbox.state import Order
 
+pytestmark = pytest.mark.plays_daemon
+
 NO_RESTAURANT = "99999999-9999-4999-8999-999999999999"
 NO_FOOD = 999_999
 FOOD = 3005

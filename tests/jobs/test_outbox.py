@@ -14,6 +14,8 @@ from orderbridge.sandbox import Fault, When
 from orderbridge.sandbox.scenery import BESIKTAS
 from orderbridge.store import actions
 
+pytestmark = pytest.mark.plays_daemon
+
 FOODS = "INSERT INTO delivery_actions (action, food_id, account) VALUES ('deactivate_food', ?, ?)"
 
 

@@ -230,6 +230,7 @@ async def test_a_row_that_the_database_does_not_take_is_told_once_and_ends_when_
     assert len(shop.calls("deactivate_food")) == 1
 
 
+@pytest.mark.plays_daemon
 async def test_a_row_whose_waiting_could_not_be_said_is_no_longer_refused_once_it_is(shop: Shop):
     shop.world.refuse_account("kadikoy")
     shop.act("deactivate_food", food_id=1007)

@@ -8,6 +8,8 @@ from tests.jobs.shop import Shop, listing
 from orderbridge.jobs.release import Outcome, Released, release
 from orderbridge.sandbox.state import Order
 
+pytestmark = pytest.mark.plays_daemon
+
 Refuse = Callable[..., Callable[[], None]]
 
 

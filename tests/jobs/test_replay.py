@@ -164,6 +164,7 @@ async def test_an_order_of_long_ago_is_taken_in_as_over(shop: Shop, folder: Path
     assert again.rows("SELECT 1 FROM delivery_new_orders") == []
 
 
+@pytest.mark.plays_daemon
 async def test_with_an_action_without_a_verdict_it_waits(shop: Shop, folder: Path, restored):
     order = await shop.taken_in()
     await shop.drain()

@@ -12,6 +12,8 @@ from tests.jobs.shop import Shop, listing, text_of
 from orderbridge.jobs.sweep import Swept, sweep, today
 from orderbridge.store import reference, silence
 
+pytestmark = pytest.mark.plays_daemon
+
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 PRIVATE = (

@@ -17,6 +17,8 @@ from orderbridge.sandbox import Fault, When, World
 from orderbridge.sandbox.options import Disallowed
 from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
 
+pytestmark = pytest.mark.plays_daemon
+
 FOOD = 1005
 UNKNOWN_KEY = "00000000-0000-4000-8000-000000000000"
 BEFORE = {"accept": 1, "on_the_way": 2, "complete": 16, "cancel": 1}

@@ -16,6 +16,8 @@ from orderbridge.sandbox import Fault
 from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.texts import SENTENCES
 
+pytestmark = pytest.mark.plays_daemon
+
 NOBODY = "00000000-0000-4000-8000-000000000000"
 FOOD = 1005
 HUGE = "k" * 1_000_000

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import Engine, make_url
-from tests.databases import MARIADB, POSTGRESQL, SERVERS, only
+from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
 from tests.store.samples import NEEDED, NOW_TEXT, Pos, Refused, one, put_action, put_order, rows
 
 from orderbridge.store import grants
@@ -37,7 +37,15 @@ def run(engine: Engine, statements: list[str] | tuple[str, ...]) -> None:
 
 @pytest.fixture(params=["user", "role"])
 def till(kind: str, database: Database, url: str, request: pytest.FixtureRequest) -> Iterator[Pos]:
-    """A POS with a user that was given what the command prints, to itself or to a role that it has."""
+    """A POS with a user that was given what the command prints, to itself or to a role that it has.
+
+    On SQLite anybody who opens the file, with the guard closed as the daemon leaves it.
+    """
+    if kind == SQLITE:
+        with Pos.at(url) as till:
+            till.execute("UPDATE delivery_guard SET open = 0")
+            yield till
+        return
     run(database.engine, MAKE[kind])
     try:
         to = ROLE if request.param == "role" else f"{USER}@%" if kind == MARIADB else USER

@@ -254,7 +254,8 @@ def test_a_statement_that_reads_everything_is_seen(years):
     with plans(years) as found, years.engine.begin() as connection:
         connection.exec_driver_sql("SELECT count(*) FROM delivery_orders WHERE customer_name = 'x'")
         connection.exec_driver_sql("SELECT id FROM delivery_actions WHERE created_by = 'x'")
-    assert [len(scans) for _, scans in found] == [1, 1]
+    assert [len(scans) for statement, scans in found if statement.startswith("SELECT count")] == [1]
+    assert [len(scans) for statement, scans in found if statement.startswith("SELECT id")] == [1]
 
 
 def test_the_years_are_what_the_plans_are_made_for(years):

@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database
-from tests.store.samples import AnyPos, Pos, action_row, opened, put_action, put_order, rows
+from tests.store.samples import AnyPos, Pos, action_row, hold_open, opened, put_action, put_order, rows
 
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store import schema
@@ -184,6 +184,7 @@ def test_a_migration_is_there_whole_or_not_at_all(empty):
 
 
 def test_a_downgrade_takes_everything_of_ours_away(migrated):
+    hold_open(file_of(migrated))
     with opened(file_of(migrated)) as pos:
         pos.execute("CREATE TABLE receipts (id INTEGER PRIMARY KEY)")
         put_order(pos)

@@ -120,7 +120,12 @@ def after(table: Table, statements: Callable[[Dialect], Iterable[str]]) -> None:
     """DDL that only some databases need, once the table is there."""
 
     def run(_: Table, connection: Connection, **__: Any) -> None:
-        for statement in statements(of(connection.dialect.name)):
-            connection.execute(DDL(statement))  # type: ignore[no-untyped-call]
+        execute(connection, statements(of(connection.dialect.name)))
 
     event.listen(table, "after_create", run)
+
+
+def execute(connection: Connection, statements: Iterable[str]) -> None:
+    """DDL as it is written: a sign of percent is one."""
+    for statement in statements:
+        connection.execute(DDL(statement.replace("%", "%%")))  # type: ignore[no-untyped-call]

@@ -16,7 +16,9 @@ from sqlalchemy import Connection, inspect, text
 import orderbridge.store.board_tables  # noqa: F401 - they are part of the schema
 from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError, Unusable
+from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
+from orderbridge.store.guards import on_version
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 from orderbridge.texts import say
 
@@ -115,6 +117,7 @@ def _upgrade(connection: Connection) -> bool:
         key = f"CONSTRAINT {SCHEMA_VERSION_TABLE}_pkc PRIMARY KEY (version_num)"  # as Alembic makes it
         connection.execute(text(f"CREATE TABLE {SCHEMA_VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, {key})"))
         connection.execute(text(f"INSERT INTO {SCHEMA_VERSION_TABLE} VALUES ('{HEAD}')"))  # noqa: S608
+        execute(connection, on_version(of(connection.dialect.name)))
         return True
     _refuse_unknown(found)
     migrate(connection)

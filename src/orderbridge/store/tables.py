@@ -295,8 +295,8 @@ after(actions, lambda dialect: dialect.guard_insert("delivery_actions_insert", a
 
 # What was sent must be what stands in the row: nobody changes it after the INSERT, the daemon neither.
 WRITTEN_ONCE = ("id", *ASKED, "created_utc")
-_KEPT = "delivery_actions: of a row that is written only withdraw is changed; set withdraw = 1 and insert another row"
-after(actions, lambda dialect: dialect.guard_update("delivery_actions_update", actions.name, WRITTEN_ONCE, _KEPT))
+KEPT = "delivery_actions: of a row that is written only withdraw is changed; set withdraw = 1 and insert another row"
+after(actions, lambda dialect: dialect.guard_update("delivery_actions_update", actions.name, WRITTEN_ONCE, KEPT))
 after(actions, lambda dialect: dialect.tell_changes(actions.name, "withdraw"))
 
 

@@ -3,7 +3,7 @@
 - Transactions that write begin IMMEDIATE: a deferred BEGIN fails at once beside a second writer, whatever the timeout.
 - WAL with synchronous=FULL: what is committed is on disk.
 - A time is text, so that any POS driver reads it; money is a double, exact after ROUND(x, 2).
-- It has no grants: triggers refuse what grants refuse on servers.
+- It has no grants: triggers refuse what grants refuse on servers (sqlite_guard.py).
 """
 
 import errno
@@ -26,6 +26,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Read, inserting, never
 from orderbridge.store.dialects.sqlite_file import BESIDE, SqliteFile, refuse_orphaned_wal
+from orderbridge.store.dialects.sqlite_guard import GUARDS, REPLACED, forget_guard, keep, open_guard, watch_commits
 from orderbridge.store.dialects.sqlite_locks import daemon_of
 from orderbridge.store.dialects.sqlite_mounts import network_kind
 from orderbridge.store.dialects.sqlite_watch import watch
@@ -51,6 +52,7 @@ def _options(_: URL, busy_timeout_s: float) -> dict[str, Any]:
 def _prepare(engine: Engine, busy_timeout_s: float) -> None:
     event.listen(engine, "connect", _prepare_connection)
     event.listen(engine, "begin", partial(_begin, busy_timeout_s))
+    watch_commits(engine)
 
 
 def _prepare_connection(connection: Any, _: Any) -> None:
@@ -69,6 +71,7 @@ def _prepare_connection(connection: Any, _: Any) -> None:
 
 def _begin(busy_timeout_s: float, connection: Connection) -> None:
     """SQLite itself looks every 100 ms: beside a POS that writes without a pause it would hardly ever get its turn."""
+    forget_guard(connection)
     if READS.items() <= connection.get_execution_options().items():
         connection.exec_driver_sql("BEGIN")
         return
@@ -81,6 +84,7 @@ def _begin(busy_timeout_s: float, connection: Connection) -> None:
             pass
     finally:
         driver.execute(f"PRAGMA busy_timeout = {round(busy_timeout_s * 1000)}")
+    open_guard(connection)
 
 
 def _begins(connection: Connection, *, last: bool) -> bool:
@@ -323,4 +327,7 @@ DIALECT = Dialect(
     guard_insert=_guard_insert,
     guard_update=_guard_update,
     guard_value=_guard_value,
+    keep=keep,
+    guards=GUARDS,
+    replaced=REPLACED,
 )

@@ -1,0 +1,98 @@
+"""What grants are on servers: triggers that refuse, unless the one row of delivery_guard is open.
+
+- A transaction of ours opens it at its beginning and closes it before its commit. No other connection ever sees it open,
+  and a rollback or a crash closes it.
+- One that changed nothing is rolled back: the guard's two words alone would be a commit to the disk, and a notice to all
+  who wait for one, ourselves among them.
+- A POS's own statements must go on working whatever is missing here, so that there is no function and no pragma in it.
+"""
+
+import sqlite3
+
+from sqlalchemy import Connection, Engine, event
+
+GUARD = "delivery_guard"
+_OPENED = "orderbridge_guard"  # in a connection's info: what had been changed when the guard was opened
+
+
+def keep(trigger: str, table: str, statement: str, condition: str, why: str) -> tuple[str, ...]:
+    """Refuse the statement (`BEFORE UPDATE OF …`) while the guard is closed and the condition holds."""
+    when = f"WHEN (SELECT open FROM {GUARD}) = 0{condition and f' AND ({condition})'}"  # noqa: S608
+    return (f"CREATE TRIGGER {trigger} {statement} ON {table} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END",)
+
+
+# `again_id`: the row of delivery_actions whose request_id somebody wrote once more. INSERT OR IGNORE leaves it where it
+# is; REPLACE takes it away without a word to any trigger, so that the trigger after it has to look.
+_TABLE = (
+    f"CREATE TABLE {GUARD} (id INTEGER NOT NULL CONSTRAINT {GUARD}_pk PRIMARY KEY, open INTEGER DEFAULT 0 NOT NULL,"
+    f" again_id INTEGER, CONSTRAINT {GUARD}_one_row CHECK (id = 1),"
+    f" CONSTRAINT {GUARD}_open_0_or_more CHECK (typeof(open) = 'integer' AND open >= 0))"
+)
+_AGAIN = (
+    f"CREATE TRIGGER {GUARD}_again BEFORE INSERT ON delivery_actions"  # noqa: S608 - a name of ours, as all here
+    " WHEN EXISTS (SELECT 1 FROM delivery_actions WHERE request_id = NEW.request_id) BEGIN"
+    f" UPDATE {GUARD} SET again_id = (SELECT id FROM delivery_actions WHERE request_id = NEW.request_id); END"
+)
+_GONE = (
+    f"CREATE TRIGGER {GUARD}_gone AFTER DELETE ON delivery_actions"  # noqa: S608
+    f" WHEN OLD.id = (SELECT again_id FROM {GUARD}) BEGIN UPDATE {GUARD} SET again_id = NULL; END"
+)
+_WHY = f"{GUARD}: DELETE is for orderbridge alone; leave its one row"
+GUARDS = (
+    _TABLE,
+    f"INSERT INTO {GUARD} (id) VALUES (1)",  # noqa: S608
+    _AGAIN,
+    _GONE,
+    *keep(f"{GUARD}_stays", GUARD, "BEFORE DELETE", "", _WHY),
+)
+REPLACED = f"NOT EXISTS (SELECT 1 FROM delivery_actions WHERE id = coalesce((SELECT again_id FROM {GUARD}), NEW.id))"  # noqa: S608
+
+
+def watch_commits(engine: Engine) -> None:
+    """Close the guard before each commit."""
+    event.listen(engine, "commit", _close)
+
+
+def forget_guard(connection: Connection) -> None:
+    """At the beginning of a transaction."""
+    connection.info.pop(_OPENED, None)
+
+
+def open_guard(connection: Connection) -> None:
+    """Once a transaction that writes has begun. A file that is new, or of an older version, has no guard yet."""
+    driver = _driver(connection)
+    if _is_there(driver):
+        _set(connection, "open + 1")
+        connection.info[_OPENED] = _changes(driver)
+
+
+def _close(connection: Connection) -> None:
+    before, driver = connection.info.pop(_OPENED, None), _driver(connection)
+    if before is None or not driver.in_transaction:
+        return
+    if _changes(driver) == before:
+        connection.exec_driver_sql("ROLLBACK")
+    elif _is_there(driver):
+        _set(connection, "max(open - 1, 0)")
+
+
+def _is_there(driver: sqlite3.Connection) -> bool:
+    """Asked of the driver: where no transaction has begun for SQLAlchemy, it undoes what a failed statement stands in."""
+    try:
+        driver.execute(f"SELECT open FROM {GUARD}").fetchall()  # noqa: S608
+    except sqlite3.Error as error:
+        return GUARD not in str(error)  # else it is there, and the next statement tells what is wrong
+    return True
+
+
+def _set(connection: Connection, value: str) -> None:
+    connection.exec_driver_sql(f"UPDATE {GUARD} SET open = {value} WHERE id = 1")  # noqa: S608
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    return connection.connection.driver_connection  # type: ignore[return-value]
+
+
+def _changes(driver: sqlite3.Connection) -> tuple[int, int]:
+    """Two numbers: any row that is written, and any change of the schema, makes one of them another."""
+    return driver.total_changes, driver.execute("PRAGMA schema_version").fetchone()[0]

@@ -1,0 +1,74 @@
+"""Where there are no grants: what a trigger says to whoever writes what is the daemon's. grants.py has what is not.
+
+A sentence names the table, what was refused, and what to do instead.
+"""
+
+from collections.abc import Iterator
+
+from sqlalchemy import Table
+
+from orderbridge.store.ddl import after
+from orderbridge.store.dialects.face import Dialect
+from orderbridge.store.grants import UPDATED
+from orderbridge.store.tables import KEPT, SCHEMA_VERSION_TABLE, WRITTEN_ONCE, accounts, actions, metadata
+
+_ALONE = "is for orderbridge alone; read this table, and keep what is yours in tables of your own"
+_WITHDRAW = "delivery_actions: DELETE is for orderbridge alone; set withdraw = 1 to take a row back"
+_BY_ITSELF = "delivery_actions: id and created_utc are filled in by themselves; leave them out of the INSERT"
+_REPLACED = "delivery_actions: REPLACE would take away a row that is written; use INSERT, or INSERT OR IGNORE, instead"
+_IN_FORCE = "0005"  # the revision that made these triggers, while the version said the one before
+
+# In the trigger an id that was left out is -1, and `now` is one moment in the whole of a statement.
+_BY_HAND = "NEW.id <> -1 OR NEW.created_utc IS NOT {now}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _keep(
+    dialect: Dialect, table: str, statement: str, why: str, *, label: str = "", condition: str = ""
+) -> Iterator[str]:
+    word = statement.split()[1]
+    label = label or word.lower()
+    yield from dialect.keep(f"{table}_guard_{label}", table, statement, condition, why or f"{table}: {word} {_ALONE}")
+
+
+def on_table(table: Table, dialect: Dialect) -> Iterator[str]:
+    """The triggers of a table."""
+    name, ours = table.name, UPDATED.get(table.name)
+    if table is actions:
+        yield from _on_inserted(dialect)
+    else:
+        yield from _keep(dialect, name, "BEFORE INSERT", "")
+        yield from _keep(dialect, name, "BEFORE DELETE", "")
+    if ours is None:
+        yield from _keep(dialect, name, "BEFORE UPDATE", "")
+        return
+    told = WRITTEN_ONCE if table is actions else ()  # of which another trigger says more
+    theirs = ", ".join(column.name for column in table.c if column.name not in {*ours, *told})
+    why = f"{name}: a POS changes {_listed(ours)}, and orderbridge all else; leave other columns out of the UPDATE"
+    yield from _keep(dialect, name, f"BEFORE UPDATE OF {theirs}", why)
+
+
+def _on_inserted(dialect: Dialect) -> Iterator[str]:
+    """Of the one table in which a POS inserts."""
+    name, by_hand = actions.name, _BY_HAND.format(now=dialect.utc_now)
+    yield from _keep(dialect, name, "BEFORE INSERT", _BY_ITSELF, condition=by_hand)
+    yield from _keep(dialect, name, "AFTER INSERT", _REPLACED, label="replace", condition=dialect.replaced)
+    yield from _keep(dialect, name, "BEFORE DELETE", _WITHDRAW)
+    yield from _keep(dialect, name, f"BEFORE UPDATE OF {', '.join(WRITTEN_ONCE)}", KEPT, label="written")
+
+
+def on_version(dialect: Dialect) -> Iterator[str]:
+    """Those of the schema's version. From the revision before these triggers it is a migration's to go on."""
+    since = f"OLD.version_num >= '{_IN_FORCE}'"
+    yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE INSERT", "")
+    yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE DELETE", "")
+    yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE UPDATE", "", condition=since)
+
+
+after(accounts, lambda dialect: dialect.guards)
+for _table in metadata.tables.values():
+    if not _table.is_view:
+        after(_table, lambda dialect, table=_table: on_table(table, dialect))  # type: ignore[misc]

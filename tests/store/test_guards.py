@@ -1,0 +1,324 @@
+"""What a POS may write is one list for all databases: grants keep to it on servers, triggers on SQLite."""
+
+import re
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, Integer, Table
+from sqlalchemy.exc import IntegrityError
+from tests.databases import KINDS, SQLITE, only
+from tests.store.samples import (
+    KEY,
+    NEEDED,
+    NOW_TEXT,
+    OTHER,
+    Pos,
+    Refused,
+    action_row,
+    in_its_place,
+    one,
+    opened,
+    order_row,
+    put,
+    put_action,
+    put_order,
+    rows,
+)
+from tests.store.test_grants import DENIED, till
+
+from orderbridge.store import grants, schema
+from orderbridge.store.database import Database
+from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
+
+__all__ = ["till"]  # the fixture
+
+TABLES = [table for table in metadata.sorted_tables if not table.is_view]
+GUARD = "delivery_guard"
+as_a_user = pytest.mark.parametrize("till", ["user"], indirect=True)
+
+
+def value_of(column: Column[object]) -> object:
+    """One that the column takes."""
+    if column.name.endswith("_utc"):
+        return NOW_TEXT
+    return 1 if isinstance(column.type, Integer) or column.name in {"action_id", "attempt"} else KEY
+
+
+def put_a_row(pos: Pos, table: Table) -> None:
+    """As short as the table allows."""
+    if table.name == "delivery_orders":
+        put_order(pos)
+    elif table.name == "delivery_actions":
+        put_action(pos)
+    else:
+        needed = [c for c in table.c if (c.primary_key or not c.nullable) and not c.server_default and not c.identity]
+        put(pos, table.name, **{column.name: value_of(column) for column in needed})
+
+
+def writes(name: str, columns: list[str]) -> Iterator[str]:
+    """Each statement that writes this table, and that nobody has to be asked for who may."""
+    inserted = grants.INSERTED if name == "delivery_actions" else ()
+    updated = grants.UPDATED.get(name, ())
+    yield from (f"UPDATE {name} SET {column} = {column}" for column in columns if column not in updated)
+    yield f"DELETE FROM {name}"
+    if not inserted:
+        yield f"INSERT INTO {name} SELECT * FROM {name}"
+    yield from (
+        f"INSERT INTO {name} (action, food_id, {column}) SELECT 'activate_food', 5, {column} FROM {name}"
+        for column in columns
+        if inserted and column not in inserted
+    )
+
+
+def is_refused(till: Pos, statement: str) -> bool:
+    try:
+        till.execute(statement)
+    except Refused as refused:
+        said = str(refused)
+        table = re.search(r"delivery_\w+", statement)
+        return bool(re.search(DENIED, said)) if till.kind != SQLITE else said.startswith(f"{table and table[0]}: ")
+    return False
+
+
+@as_a_user
+@only(*KINDS)
+def test_what_grants_refuse_on_servers_triggers_refuse_on_sqlite(till, pos):
+    with in_its_place(pos):
+        for table in TABLES:
+            put_a_row(pos, table)
+        pos.execute(  # of which no default is what a POS would be refused for
+            f"UPDATE delivery_actions SET attempts = 1, next_attempt_utc = '{NOW_TEXT}', expires_utc = '{NOW_TEXT}',"
+            f" http_status = 200, error_code = 'x', error_text = 'x', known_by = 'x', finished_utc = '{NOW_TEXT}',"
+            " state = 'done'"
+        )
+    listed = [(table.name, [column.name for column in table.c]) for table in TABLES]
+    listed.append((SCHEMA_VERSION_TABLE, ["version_num"]))
+    before = {name: rows(pos, f"SELECT * FROM {name}") for name, _ in listed}
+    statements = [statement for name, columns in listed for statement in writes(name, columns)]
+    assert len(statements) > 200
+    assert [statement for statement in statements if not is_refused(till, statement)] == []
+    assert {name: rows(pos, f"SELECT * FROM {name}") for name, _ in listed} == before
+
+
+@as_a_user
+@only(*KINDS)
+def test_what_a_pos_may_is_never_refused(till, pos):
+    with in_its_place(pos):
+        put_order(pos, revision=3)
+    till.execute("UPDATE delivery_orders SET pos_revision = 2, pos_reference = 'A-1', pos_total = 235.50")
+    assert order_row(pos)["pos_revision"] == 2
+    for action, values in NEEDED.items():
+        row_id = put(till, "delivery_actions", action=action, **values, created_by="kasa 2", valid_minutes=5)
+        till.execute("UPDATE delivery_actions SET withdraw = 1 WHERE id = ?", (row_id,))
+        assert action_row(pos, row_id)["withdraw"] == 1
+    put(till, "delivery_actions", action="activate_food", food_id=5, account="k", request_id="once", withdraw=0)
+    with pytest.raises(Refused, match=r"(?i)unique|duplicate"):
+        put(till, "delivery_actions", action="activate_food", food_id=5, request_id="once")
+    assert len(rows(pos, "SELECT * FROM delivery_actions")) == len(NEEDED) + 1
+
+
+# ---- SQLite alone ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(template: Path, path: Path) -> Path:
+    """A file of ours as the daemon leaves it."""
+    shutil.copy(template, path)
+    with opened(path) as pos:
+        pos.execute(f"UPDATE {GUARD} SET open = 0")
+    return path
+
+
+@pytest.fixture
+def shop(file: Path) -> Iterator[sqlite3.Connection]:
+    """A POS with that file open."""
+    with opened(file) as connection:
+        yield connection
+
+
+@pytest.fixture
+def daemons(file: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{file}", inline=True)
+    yield database
+    database.close()
+
+
+def version(pos: sqlite3.Connection) -> int:
+    return int(pos.execute("PRAGMA data_version").fetchone()[0])
+
+
+def is_open(pos: sqlite3.Connection) -> bool:
+    return bool(one(pos, f"SELECT open FROM {GUARD}")["open"])
+
+
+def test_a_refusal_says_what_to_do(shop):
+    with in_its_place(shop):
+        put_order(shop)
+        put_action(shop)
+    for statement, said in {
+        "UPDATE delivery_orders SET total = 0": "a POS changes pos_revision, pos_reference and pos_total, and orderbridge all else",
+        "DELETE FROM delivery_orders": "DELETE is for orderbridge alone; read this table",
+        "UPDATE delivery_actions SET state = 'done'": "a POS changes withdraw, and orderbridge all else",
+        "UPDATE delivery_actions SET payment_key = NULL": "set withdraw = 1 and insert another row",
+        "DELETE FROM delivery_actions": "set withdraw = 1 to take a row back",
+        "INSERT INTO delivery_restaurants (account, id) VALUES ('k', 'r')": "INSERT is for orderbridge alone",
+        f"DELETE FROM {GUARD}": "leave its one row",
+    }.items():
+        with pytest.raises(sqlite3.IntegrityError, match=said):
+            shop.execute(statement)
+
+
+@pytest.mark.parametrize("words", ["INSERT OR REPLACE", "REPLACE"])
+@pytest.mark.parametrize("recursive", ["ON", "OFF"])
+def test_a_row_that_is_written_is_not_replaced(words, recursive, shop):
+    shop.execute(f"PRAGMA recursive_triggers = {recursive}")
+    row_id = put(shop, "delivery_actions", action="activate_food", food_id=5, request_id="once")
+    again = "INTO delivery_actions (action, food_id, request_id) VALUES ('activate_food', 6, 'once')"
+    with pytest.raises(sqlite3.IntegrityError, match=r"REPLACE would take away|DELETE is for orderbridge"):
+        shop.execute(f"{words} {again}")
+    shop.execute(f"INSERT OR IGNORE {again}")
+    shop.execute(f"INSERT {again} ON CONFLICT DO NOTHING")
+    assert [row["id"] for row in rows(shop, "SELECT * FROM delivery_actions")] == [row_id]
+    shop.execute(f"{words} INTO delivery_actions (action, food_id) VALUES ('activate_food', 6)")  # of nobody's place
+
+
+def test_a_row_that_was_deleted_is_missed_by_nobody(shop, daemons):
+    row = "INTO delivery_actions (action, food_id, request_id) VALUES ('activate_food', 6, 'once')"
+    shop.execute(f"INSERT {row}")
+    shop.execute(f"INSERT OR IGNORE {row}")
+    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_actions"))
+    shop.execute(f"INSERT {row}")
+    put_action(shop)
+
+
+def test_a_cascade_of_ours_takes_the_lines_along(shop, daemons):
+    with in_its_place(shop):
+        put_order(shop)
+        put(shop, "delivery_order_items", payment_key=KEY, line_no=1)
+    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
+    assert rows(shop, "SELECT * FROM delivery_order_items") == []
+
+
+def test_nobody_sees_it_open_and_it_closes_whatever_happens(shop, daemons):
+    seen = []
+
+    def work(connection):
+        connection.exec_driver_sql(
+            "INSERT INTO delivery_orders (payment_key, account, status, received_utc, changed_utc)"
+            f" VALUES ('{KEY}', 'k', 'RECEIVED', '{NOW_TEXT}', '{NOW_TEXT}')"
+        )
+        seen.append(is_open(shop))
+        if len(seen) == 1:
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        daemons.write_now(work)
+    daemons.write_now(work)
+    assert (seen, is_open(shop)) == ([False, False], False)
+    assert order_row(shop)["account"] == "k"
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE delivery_orders SET total = 0", "DELETE FROM delivery_orders", "SELECT 1"]
+)
+def test_work_that_changes_nothing_commits_nothing(statement, shop, daemons):
+    before = version(shop)
+    daemons.write_now(lambda tx: tx.exec_driver_sql(statement))
+    assert version(shop) == before
+
+
+def test_a_change_of_the_schema_alone_is_committed(shop, daemons):
+    daemons.write_now(lambda tx: tx.exec_driver_sql("CREATE TABLE more (id INTEGER)"))
+    assert rows(shop, "SELECT * FROM more") == []
+
+
+def test_a_guard_that_is_held_open_by_hand_stays_so(shop, daemons):
+    shop.execute(f"UPDATE {GUARD} SET open = open + 1")
+    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_problems"))
+    put_order(shop)
+    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
+    assert is_open(shop)
+    with pytest.raises(sqlite3.IntegrityError, match="open_0_or_more"):
+        shop.execute(f"UPDATE {GUARD} SET open = open - 2")
+
+
+def test_a_guard_that_somebody_took_away_keeps_no_order_out(shop, daemons):
+    with in_its_place(shop):
+        shop.execute(f"DELETE FROM {GUARD}")
+    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
+    put_order(shop)
+    put_action(shop)
+    shop.execute(f"INSERT INTO {GUARD} (id) VALUES (1)")
+    with pytest.raises(sqlite3.IntegrityError, match="orderbridge alone"):
+        put_order(shop, OTHER)
+
+
+def test_a_programs_own_tables_triggers_and_views_go_on_beside_ours(shop, daemons):
+    shop.executescript(
+        "ALTER TABLE delivery_orders ADD COLUMN table_no INTEGER;"
+        "CREATE TABLE tickets (payment_key TEXT, printed INTEGER);"
+        "ALTER TABLE tickets RENAME TO receipts;"
+        "CREATE TRIGGER ring AFTER INSERT ON delivery_orders BEGIN"
+        " INSERT INTO receipts (payment_key) VALUES (NEW.payment_key);"
+        " UPDATE delivery_orders SET pos_reference = 'new' WHERE payment_key = NEW.payment_key; END;"
+        "CREATE VIEW todays AS SELECT payment_key, table_no FROM delivery_orders;"
+        "CREATE INDEX receipts_ix ON receipts (payment_key);"
+    )
+
+    def take_in(connection):
+        connection.exec_driver_sql(
+            "INSERT INTO delivery_orders (payment_key, account, status, received_utc, changed_utc)"
+            f" VALUES ('{KEY}', 'k', 'RECEIVED', '{NOW_TEXT}', '{NOW_TEXT}')"
+        )
+
+    daemons.write_now(take_in)
+    shop.execute("UPDATE delivery_orders SET table_no = 4, pos_revision = 1")
+    assert rows(shop, "SELECT * FROM todays") == [{"payment_key": KEY, "table_no": 4}]
+    assert rows(shop, "SELECT payment_key FROM receipts") == [{"payment_key": KEY}]
+    shop.execute("VACUUM")
+    shop.execute("DROP TABLE receipts")
+
+
+def test_what_the_shell_dumps_can_be_read_back(file, shop, tmp_path):
+    with in_its_place(shop):
+        put_order(shop)
+        put_action(shop)
+    dumped = subprocess.run(["sqlite3", file, ".dump"], capture_output=True, check=True).stdout
+    again = tmp_path / "again.db"
+    subprocess.run(["sqlite3", again], input=dumped, check=True)
+    with opened(again) as pos:
+        assert order_row(pos) == order_row(shop)
+        with pytest.raises(sqlite3.IntegrityError, match="orderbridge alone"):
+            pos.execute("DELETE FROM delivery_orders")
+        put_action(pos, "complete")
+    database = Database(f"sqlite:///{again}", inline=True)
+    assert database.read_now(schema.inspected) == schema.HEAD
+    database.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
+    database.close()
+
+
+def test_a_file_of_the_version_before_gets_them(file, shop, daemons):
+    with in_its_place(shop):
+        put_order(shop)
+    daemons.write_now(lambda tx: schema.downgrade(tx, "0004"))
+    shop.execute("UPDATE delivery_orders SET note = 'of before'")
+    daemons.write_now(schema.upgrade)
+    assert daemons.read_now(schema.current) == schema.HEAD
+    with pytest.raises(sqlite3.IntegrityError, match="delivery_orders: a POS changes"):
+        shop.execute("UPDATE delivery_orders SET note = 'now'")
+    assert not is_open(shop)
+
+
+def test_a_read_leaves_it_closed(shop, daemons):
+    with pytest.raises(IntegrityError, match="orderbridge alone"):
+        daemons.read_now(lambda tx: tx.exec_driver_sql("INSERT INTO delivery_restaurants (account, id) VALUES (1, 2)"))
+
+
+def test_every_table_is_kept(shop):
+    triggers = {row["name"] for row in rows(shop, "SELECT name FROM sqlite_master WHERE type = 'trigger'")}
+    kept = {*(table.name for table in TABLES), SCHEMA_VERSION_TABLE}
+    assert {f"{name}_guard_{word}" for name in kept for word in ("insert", "delete", "update")} <= triggers
