@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.certify.faults import OWN
 from tests.certify.shop import Shop, failed, verdicts
 
 from orderbridge.certify.hands import Nobody
@@ -50,3 +51,18 @@ def test_a_database_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path) 
         here.certify("takes_over")
     with closing(sqlite3.connect(tmp_path / "till.db")) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("delivery_orders",)]
+
+
+# Whole certificates of all of them: python -m tests.certify. Here each till meets its own scenario and two others.
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [fault for fault in OWN if fault not in {"never_takes_over", "holds_lock"}])
+def test_a_bad_till_fails_at_its_own_criterion_and_nowhere_else(shop: Shops, fault: str) -> None:
+    """The till that never takes over has its test above, the one that holds a lock below."""
+    own = {criterion.partition(".")[0] for criterion in OWN[fault]}
+    assert failed(shop(fault).certify("reference", "accept", *own, pace=0.01, within_s=2)) == OWN[fault]
+
+
+@pytest.mark.slow
+def test_a_lock_that_is_held_too_long_is_seen(shop: Shops) -> None:
+    """One of three seconds: two are allowed."""
+    assert failed(shop("holds_lock:3").certify("lock", pace=0.01)) == OWN["holds_lock"]

@@ -1,6 +1,6 @@
 """A till for the tests: a good one, and ten that are wrong in one thing each. Plain DB-API, as a POS developer writes it.
 
-    python till.py URL FOLDER FAULT watch           runs until it is ended; FAULT is `none` or one of FAULTS
+    python till.py URL FOLDER FAULT watch           runs until it is ended; FAULT: none, or one of FAULTS; holds_lock:3
     python till.py URL FOLDER FAULT VERB ARGS       its buttons: what --hands of certify is given
 
 It accepts by itself, and what else happens is a button's.
@@ -87,7 +87,9 @@ class Books:
 
 class Till:
     def __init__(self, url: str, folder: str, fault: str) -> None:
-        self.books, self.fault = Books(url), fault
+        self.books = Books(url)
+        self.fault, _, held = fault.partition(":")
+        self.held_s = int(held or 10)
         self.tickets = Path(folder)
         self.tickets.mkdir(exist_ok=True)
 
@@ -113,7 +115,7 @@ class Till:
                 self.books.run(
                     "UPDATE delivery_orders SET pos_revision = pos_revision WHERE payment_key = ?", key_of(new)
                 )
-                time.sleep(10)
+                time.sleep(self.held_s)
         for order in self.books.read("SELECT * FROM delivery_changed_orders ORDER BY changed_utc"):
             self.follow(order)
 
@@ -122,7 +124,7 @@ class Till:
         with self.books.writing(deferred=self.fault == "deferred_begin"):
             if self.fault == "deferred_begin":
                 self.books.read("SELECT * FROM delivery_order_items WHERE payment_key = ?", key)
-                time.sleep(0.05)  # it reckons, and what it has read grows old
+                time.sleep(0.2)  # it reckons, and what it has read grows old
             changed = self.books.run(
                 "UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?, pos_total = ?"
                 " WHERE payment_key = ? AND pos_revision = 0",
@@ -207,7 +209,9 @@ class Till:
 
     def collect(self, key: str) -> None:
         (order,) = self.books.read("SELECT * FROM delivery_orders WHERE payment_key = ?", key)
-        due = order["total"] if self.fault == "bills_prepaid" else order["amount_due"]
+        due = order["amount_due"]
+        if self.fault == "bills_prepaid" and due == 0:
+            due = order["total"]
         sys.stdout.write("ask" if due is None else f"{due:.2f}")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orderbridge import config
 from orderbridge.certify import notes
+from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.errors import StoreError
 from orderbridge.sandbox import Options, Sandbox, World
@@ -18,6 +19,7 @@ from orderbridge.store.database import Database
 from orderbridge.texts import say, spoken
 
 START_S = 60.0
+LOOK_S = 0.05
 ACCOUNT = "kadikoy"
 LEAST_COOLDOWN_S = 0.2
 
@@ -46,8 +48,9 @@ listen = ""
 class House:
     """What a till has around it."""
 
-    def __init__(self, world: World, settings: config.Settings) -> None:
-        self.world = world
+    def __init__(self, sandbox: Sandbox, settings: config.Settings) -> None:
+        self.world = sandbox.world
+        self._sandbox = sandbox
         self._settings = settings
         self._daemon: Daemon | None = None
         self._thread: threading.Thread | None = None
@@ -78,6 +81,12 @@ class House:
     def line(self, line: Line) -> None:
         """Make the line bad, or good again."""
         self.world.set_options(line=line, line_seconds=0.0)
+
+    def until_line(self, line: Line) -> None:
+        """Until the sandbox plays it."""
+        over = SystemClock().monotonic() + START_S
+        while self._sandbox.line is not line and SystemClock().monotonic() < over:
+            threading.Event().wait(LOOK_S)
 
     def _run(self, begun: threading.Event) -> None:
         try:
@@ -118,7 +127,7 @@ def house(database: str, *, seed: int, pace: float) -> Iterator[House]:
             ),
             encoding="utf-8",
         )
-        made = House(world, config.load(file, environ={}))
+        made = House(sandbox, config.load(file, environ={}))
         made.start()
         try:
             yield made

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from decimal import Decimal
 
-from orderbridge.certify.seen import FINAL, Answer, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
+from orderbridge.certify.seen import Answer, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
 
 AT_ONCE_S = 1.0  # between two clocks, and between a commit and a look at it
 LONGEST_LOCK_S = 2.0
@@ -154,10 +154,16 @@ def none_after(mark: str) -> Judge:
     return judged
 
 
-def all_end(seen: Seen) -> Judged:
-    """Every row has come to its end."""
-    open_rows = [row for row in seen.rows if row.state not in FINAL]
-    return _is(not open_rows, *open_rows, why="not_ended") if seen.rows else not_seen("no_row")
+def taken_back(action: str) -> Judge:
+    """The row that waited was not carried out."""
+
+    def judged(seen: Seen) -> Judged:
+        rows = seen.rows_of(action)
+        if not rows or not any(answer.able for answer in seen.answers_to("withdraw")):
+            return not_seen("no_hands")
+        return _is(all(row.state == "withdrawn" for row in rows), *rows, why="not_taken_back")
+
+    return judged
 
 
 # ---- changes ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Column, Connection, Engine, Identity, Integer, MetaData, Table, event, inspect, select
+from sqlalchemy import Column, Connection, Engine, Identity, Integer, MetaData, Table, event, insert, inspect, select
 
 from orderbridge.store.columns import big, code, utc, utc_now
 from orderbridge.store.columns import text as long_text
@@ -29,6 +29,8 @@ writes = Table(
     Column("revision", Integer),
     Column("at_utc", utc(), nullable=False, server_default=utc_now()),
 )
+NOISE = "certify_noise"
+_noise = Table(NOISE, _own, Column("times", Integer, nullable=False))
 VALUES = ("pos_revision", "withdraw")
 GUARDED = "%delivery_guard%"
 INTO = "INSERT INTO certify_writes (what, tbl, row_key, col, val, revision)"
@@ -147,7 +149,8 @@ def are_kept(connection: Connection) -> bool:
 def keep(connection: Connection) -> None:
     """Note from now on what somebody else writes, and refuse it no more. The tables must be there."""
     way = WAYS[connection.dialect.name]
-    writes.create(connection)
+    _own.create_all(connection)
+    connection.execute(insert(_noise).values(times=0))
     for statement in (*way.before, *_without_guards(connection), *_triggers(way)):
         connection.exec_driver_sql(statement)
 

@@ -131,8 +131,11 @@ def _played(wanted: Wanted, state: State, scenario: Scenario, database: Database
     place, attempt = SCENARIOS.index(scenario), state.begin(scenario.name)
     began = SystemClock().monotonic()
     stage = Stage(around, database, wanted.hands, wanted.terms, name=scenario.name, place=place, attempt=attempt)
-    scenario.play(stage)
-    seen = stage.look()
+    try:
+        scenario.play(stage)
+        seen = stage.look()
+    finally:
+        stage.clear()
     judged = {name: judge(seen) for name, judge in scenario.criteria.items()}
     return _result(scenario, SystemClock().monotonic() - began, judged)
 

@@ -4,16 +4,16 @@ import string
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 from uuid import UUID
 
 from orderbridge.certify import notes, reading
-from orderbridge.certify.hands import QUESTIONS, Hands
+from orderbridge.certify.hands import Hands
 from orderbridge.certify.house import House
-from orderbridge.certify.seen import FINAL, Answer, Seen
+from orderbridge.certify.seen import FINAL, Answer, Order, Seen
 from orderbridge.clock import SystemClock
+from orderbridge.sandbox.options import Line
 from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.store.database import Database
 from orderbridge.texts import say
@@ -52,13 +52,19 @@ class Stage:
         self.house, self.database, self.terms = house, database, terms
         self.world = house.world
         self.clock = SystemClock()
-        self._hands = hands
+        self.hands = hands
         self._random = Random(f"{terms.seed} {name} {attempt}")  # noqa: S311 - reproducible on purpose
         self._number = 1001 + NUMBERS * place + ATTEMPT * attempt
         self._answers: list[Answer] = []
         self._numbers: dict[str, int] = {}
         self._keys: dict[str, str] = {}
+        self._visible: dict[str, float] = {}
         self.marks: dict[str, float] = {"reads_locked": float(terms.reads_locked)}
+        self.within_s = terms.within_s
+        """In so many seconds an order is to be taken over."""
+        self.looks_at_all = False
+        """Whether what was noted in earlier scenarios is looked at, too."""
+        self._began = self.clock.monotonic()
         now = database.read_now(notes.now_of)
         self._window = database.read_now(lambda connection: reading.open_window(connection, self.world, now))
 
@@ -111,21 +117,22 @@ class Stage:
     def look(self) -> Seen:
         """Everything as it stands now."""
         self.house.check()
-        found = self.database.read_now(lambda connection: reading.read(connection, self._window))
+        orders, notes_, rows = self.database.read_now(lambda connection: reading.read(connection, self._window))
         return Seen(
             within_s=self.within_s,
-            orders=found[0],
-            notes=found[1],
-            rows=found[2],
+            orders=tuple(self._as_seen(order) for order in orders),
+            notes=self.database.read_now(reading.all_notes) if self.looks_at_all else notes_,
+            rows=rows,
             calls=reading.calls(self.world, self._window),
             answers=tuple(self._answers),
             marks=dict(self.marks),
         )
 
-    @property
-    def within_s(self) -> float:
-        """In so many seconds an order is to be taken over."""
-        return self.terms.within_s
+    def _as_seen(self, order: Order) -> Order:
+        """When it was received is no moment of a commit: under a lock of the till's it can be seen only later."""
+        if order.visible_s is None:
+            return order
+        return replace(order, visible_s=self._visible.setdefault(order.letter, self.now_s()))
 
     def until(self, condition: Callable[[Seen], bool], seconds: float) -> bool:
         """Wait for it; False when the time is over."""
@@ -157,17 +164,25 @@ class Stage:
         """Until every row has its verdict."""
         return self.until(lambda seen: all(row.state in FINAL for row in seen.rows), PATIENCE_S)
 
-    def until_noted(self) -> bool:
+    def until_noted(self, seconds: float | None = None) -> bool:
         """Until the till has noted every revision, or has had its time."""
-        return self.until(lambda seen: all(one.pos_revision == one.revision for one in seen.orders), self.within_s)
+        return self.until(
+            lambda seen: all(one.pos_revision == one.revision for one in seen.orders), seconds or self.within_s
+        )
 
-    def mark(self, name: str, value: float | None = None) -> None:
-        """Note this moment, or a measure."""
-        self.marks[name] = self.now_s() if value is None else value
+    def until_changed(self, letter: str, change: Callable[[], object], limit_s: float) -> None:
+        """Have an order changed, note when the till could see it (mark `changed`), and give it its time to note that."""
+        # What changes between a list and its acknowledgement is acknowledged unseen: nothing may be under way.
+        self.world.wait_for(lambda: self.world.orders[self.key(letter)].acknowledged, timeout=PATIENCE_S)
+        before = self.look().order(letter).revision
+        change()
+        if self.until(lambda seen: seen.order(letter).revision > before, PATIENCE_S):
+            self.marks |= {"changed": self.now_s(), "changed_limit": self.terms.scaled(limit_s)}
+            self.until_noted(self.terms.scaled(limit_s))
 
     def now_s(self) -> float:
-        """Seconds since the scenario began, by the database's clock."""
-        return self._window.since(self.database.read_now(notes.now_of)) or 0.0
+        """Seconds since the scenario began."""
+        return round(self.clock.monotonic() - self._began, 2)
 
     # ---- the till's hands --------------------------------------------------------------------------------------------
 
@@ -185,26 +200,40 @@ class Stage:
         self.until(lambda seen: len(seen.rows_of(verb, letter)) > rows, self.within_s)
         return self.until_ended()
 
-    def do(self, verb: str, letter: str, *arguments: str, **more: object) -> bool:
+    def do(self, verb: str, letter: str, *arguments: str, words: str = "") -> bool:
         """Ask the hands, and keep what came of it."""
-        done = self._hands.do(verb, *arguments, about=self._about(verb, letter, *arguments[1:], **more))
-        self._answers.append(Answer(verb=verb, letter=letter, able=done.able, by_person=self._hands.by_person))
+        about = say(f"certify.ask.{words or verb}", number=self._numbers.get(letter, ""), value=arguments[-1])
+        done = self.hands.do(verb, *arguments, about=about)
+        self._answers.append(Answer(verb=verb, letter=letter, able=done.able, by_person=self.hands.by_person))
         return done.able
 
-    def ask(self, verb: str, letter: str, right: Callable[[str], bool], **about: object) -> None:
-        """Ask what the till told the kitchen, or collects; `right` judges what a command says."""
-        done = self._hands.do(verb, self.key(letter), about=self._about(verb, letter, **about))
-        holds = None if not done.able else done.yes if self._hands.by_person else right(done.said)
-        person = self._hands.by_person
-        self._answers.append(Answer(verb=verb, letter=letter, able=done.able, by_person=person, holds=holds))
+    def ask(self, verb: str, letter: str, question: str, right: Callable[[str], bool] | None, value: str = "") -> None:
+        """Ask what the till told the kitchen, or collects; `right` judges what a command says, where it can be judged."""
+        about = say(f"certify.ask.{question}", number=self._numbers[letter], value=value)
+        person = self.hands.by_person
+        if right is None and not person:
+            self._answers.append(Answer(verb=verb, letter=letter, able=False))
+            return
+        done = self.hands.do(verb, self.key(letter), about=about)
+        holds = done.yes if person or right is None else right(done.said)
+        self._answers.append(
+            Answer(verb=verb, letter=letter, able=done.able, by_person=person, holds=holds if done.able else None)
+        )
 
-    def _about(self, verb: str, letter: str, *arguments: str, **more: object) -> str:
-        facts: dict[str, Any] = {"number": self._numbers.get(letter, ""), "value": " ".join(arguments), **more}
-        which = f"{verb}_{facts['question']}" if verb in QUESTIONS else verb
-        return say(f"certify.ask.{which}", **facts)
+    def reads(self, letter: str, question: str, wanted: str) -> None:
+        """Ask whether the ticket has these words on it, wherever a line is broken."""
+        self.ask("ticket", letter, question, lambda said: _closed(wanted) in _closed(said), wanted)
 
-    # ---- what the customer and the platform do -----------------------------------------------------------------------
+    # ---- what is told once it is over --------------------------------------------------------------------------------
 
-    def later(self, **time: int) -> datetime:
-        """A moment to come, as the restaurant's clock shows it."""
-        return self.world.local(self.world.now()) + timedelta(**time)
+    def clear(self) -> None:
+        """Put the platform back to what it was."""
+        self.house.line(Line.GOOD)
+        with self.world.lock:
+            self.world.faults.clear()
+            self.world.open_restaurant(KADIKOY)
+            self.world.inactive_foods.clear()
+
+
+def _closed(text: str) -> str:
+    return "".join(text.split())

@@ -1,0 +1,298 @@
+"""How each scenario is played. A play places orders and waits; what it means is judged elsewhere."""
+
+from datetime import timedelta
+
+from orderbridge.certify.locks import Held, noise, probed
+from orderbridge.certify.stage import Stage
+from orderbridge.sandbox import Fault
+from orderbridge.sandbox.documents import CENT
+from orderbridge.sandbox.options import Line
+from orderbridge.sandbox.panel import change_line
+from orderbridge.sandbox.rules import MISSING_FIELD, TIME_FORMAT, Operation
+from orderbridge.sandbox.scenery import KADIKOY
+
+ADDRESS_NOT_FOUND = 2
+SOUP, SOUP_NAME = 1001, "Mercimek Çorbası"
+FOOD = 1009
+MANY = 40
+LETTERS = "Şu çiğ köfteyi ığdır usulü, ÖÇŞĞÜİ'siz yapın 🌶️👶"
+LONG = " ".join(f"{number}. söz" for number in range(1, 251))
+CHANGE_S = 120.0  # within which a cancellation, or a change, is noted
+DEAD_S = 120.0
+AWAY_S = 60.0
+AFTERWARDS_S = 30.0  # in which a till might still do what it should not
+HOLD_S = 1.5
+AT_ONCE_S = 0.3  # so soon after the lock writes only who waited for it
+TRIES = 4
+LOCKED_S = 2.5  # a lock of two seconds cannot be seen in less, whatever the pace
+
+
+def take_over(stage: Stage) -> None:
+    """One order."""
+    stage.order()
+    stage.until_taken()
+
+
+def three(stage: Stage) -> None:
+    """Three, one after the other."""
+    for _ in range(3):
+        stage.order()
+        stage.until_visible()
+    stage.until_taken()
+
+
+def accepted(stage: Stage, **changes: object) -> str:
+    """One that is accepted, and whose changes are noted. Its letter."""
+    letter = stage.order(**changes)
+    if stage.until_taken():
+        stage.accept(letter)
+        stage.until_noted()
+    return letter
+
+
+def accept(stage: Stage) -> None:
+    """Accept one."""
+    accepted(stage)
+
+
+def on_the_way(stage: Stage) -> None:
+    """Accept one, and send it out."""
+    stage.act("on_the_way", accepted(stage))
+
+
+def complete(stage: Stage) -> None:
+    """The whole life of an order."""
+    letter = accepted(stage)
+    if stage.act("on_the_way", letter):
+        stage.act("complete", letter)
+
+
+def cancel(stage: Stage) -> None:
+    """The cashier cancels."""
+    stage.act("cancel", accepted(stage), str(ADDRESS_NOT_FOUND))
+
+
+# ---- the customer ----------------------------------------------------------------------------------------------------
+
+
+def cancelled_before(stage: Stage) -> None:
+    """It arrives as one that is cancelled already."""
+    with stage.world.lock:
+        stage.world.cancel_by_customer(stage.key(stage.order()))
+    stage.until_visible()
+    stage.wait(AFTERWARDS_S)
+
+
+def cancelled_after(stage: Stage) -> None:
+    """The kitchen is at it."""
+    key = stage.key(letter := accepted(stage))
+    stage.until_changed(letter, lambda: stage.world.cancel_by_customer(key), CHANGE_S)
+    stage.wait(AFTERWARDS_S)
+
+
+def contents_changed(stage: Stage) -> None:
+    """A soup comes with it."""
+    key = stage.key(letter := accepted(stage))
+    stage.until_changed(letter, lambda: change_line(stage.world, key, SOUP, price=95 * CENT * 100), CHANGE_S)
+    if "changed" in stage.marks:
+        stage.reads(letter, "ticket_again", SOUP_NAME)
+
+
+# ---- kinds of orders -------------------------------------------------------------------------------------------------
+
+
+def scheduled(stage: Stage) -> None:
+    """For tomorrow."""
+    at = stage.world.local(stage.world.now()).replace(minute=0, second=0) + timedelta(days=1)
+    letter = stage.order(scheduled_date=at.strftime(TIME_FORMAT))
+    stage.until_taken()
+    stage.reads(letter, "ticket_time", f"{at:%H:%M}")
+
+
+def pickup(stage: Stage) -> None:
+    """The customer fetches it."""
+    accepted(stage, courier_type="come_get", shipping_method="pickup")
+    stage.wait(AFTERWARDS_S)
+
+
+def platform_courier(stage: Stage) -> None:
+    """Somebody else brings it."""
+    accepted(stage, courier_type="platform_courier")
+    stage.wait(AFTERWARDS_S)
+
+
+def unknown_payment(stage: Stage) -> None:
+    """Nobody knows what to collect."""
+    letter = stage.order(payment_method="Hediye Çeki")
+    if stage.until_taken():
+        stage.ask("collect", letter, "collect_asks", lambda said: said.strip() == "ask")
+
+
+def prepaid(stage: Stage) -> None:
+    """Nothing is collected."""
+    letter = stage.order(payment_method=stage.world.payment_names()["CREDIT_CARD"])
+    if stage.until_taken():
+        stage.ask("collect", letter, "collect_nothing", lambda said: said.strip().strip("0.,") == "" != said.strip())
+
+
+def problem(stage: Stage) -> None:
+    """A person must look at it."""
+    letter = stage.order(order_tip="?")
+    if stage.until_taken():
+        stage.ask("ticket", letter, "ticket_problem", None)
+
+
+def letters(stage: Stage) -> None:
+    """Whatever a customer can type."""
+    letter = stage.order(note=LETTERS)
+    if stage.until_taken():
+        stage.reads(letter, "ticket_note", LETTERS)
+
+
+def long_note(stage: Stage) -> None:
+    """As long as a customer can type."""
+    letter = stage.order(note=LONG)
+    if stage.until_taken():
+        stage.reads(letter, "ticket_long", LONG)
+
+
+def forty(stage: Stage) -> None:
+    """All at once."""
+    stage.within_s *= 6
+    for _ in range(MANY):
+        stage.order()
+    stage.until_taken()
+    stage.until_ended()
+
+
+# ---- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+def refused(stage: Stage) -> None:
+    """The platform does not take the acceptance."""
+    letter = stage.order()
+    key = stage.key(letter)
+    stage.world.faults.add(Fault.error(Operation.ACCEPT, 422, MISSING_FIELD, argument=key, times=None))
+    if stage.until_taken():
+        stage.accept(letter)
+        stage.wait(DEAD_S)
+
+
+def doubled(stage: Stage) -> None:
+    """The same button, twice."""
+    letter = accepted(stage)
+    key = stage.key(letter)
+    if stage.do("on_the_way", letter, key, words="on_the_way_twice") and not stage.hands.by_person:
+        stage.do("on_the_way", letter, key)
+    stage.until(lambda seen: bool(seen.rows_of("on_the_way")), stage.within_s)
+    stage.until_ended()
+
+
+def line_dead(stage: Stage) -> None:
+    """What is asked for meanwhile waits."""
+    letter = accepted(stage)
+    _cut(stage)
+    if stage.do("on_the_way", letter, stage.key(letter)):
+        stage.until(lambda seen: bool(seen.rows_of("on_the_way")), stage.within_s)
+    stage.wait(DEAD_S)
+    stage.house.line(Line.GOOD)
+    stage.until_ended()
+
+
+def withdrawn(stage: Stage) -> None:
+    """What waits is taken back."""
+    letter = accepted(stage)
+    _cut(stage)
+    if stage.do("on_the_way", letter, stage.key(letter)):
+        stage.until(lambda seen: bool(seen.rows_of("on_the_way")), stage.within_s)
+        stage.do("withdraw", letter, stage.key(letter))
+        stage.until(lambda seen: "withdrawn" in {row.state for row in seen.rows}, stage.within_s)
+    stage.house.line(Line.GOOD)
+    stage.until_ended()
+
+
+def _cut(stage: Stage) -> None:
+    stage.house.line(Line.REFUSED)
+    stage.house.until_line(Line.REFUSED)
+
+
+def restarted(stage: Stage) -> None:
+    """Between two orders."""
+    accepted(stage)
+    stage.house.stop()
+    stage.house.start()
+    stage.order()
+    stage.until_taken()
+    stage.until_ended()
+
+
+def daemon_dead(stage: Stage) -> None:
+    """What is asked for meanwhile is carried out afterwards."""
+    letter = accepted(stage)
+    stage.house.stop()
+    stage.do("on_the_way", letter, stage.key(letter))
+    stage.wait(AWAY_S)
+    stage.house.start()
+    stage.order()
+    stage.until_taken()
+    stage.until_ended()
+
+
+def others_write(stage: Stage) -> None:
+    """Another program writes all the time."""
+    with noise(stage.database):
+        take_over(stage)
+        stage.until_ended()
+
+
+def lock(stage: Stage) -> None:
+    """How long does it keep others waiting?"""
+    with probed(stage.database) as probe:
+        accepted(stage)
+        stage.pause(LOCKED_S)
+        if probe.longest_s is not None:
+            stage.marks["longest_lock_s"] = probe.longest_s
+
+
+def revision_read(stage: Stage) -> None:
+    """A new revision comes while the till waits to write the one that it has read."""
+    letter = accepted(stage)
+    held = Held(stage.database, stage.key(letter))
+    tally = {"read": 0, "unread": 0}
+    for _ in range(0 if stage.terms.reads_locked else TRIES):
+        before = held.bump()
+        newest = held.hold(HOLD_S)
+        released = stage.now_s()
+        stage.until_noted()
+        found = [one for one in stage.look().notes if one.column == "pos_revision" and (one.value or 0) >= before]
+        if any(one.value == before and one.revision == newest for one in found):
+            tally["read"] += 1
+            break
+        if found and found[0].value == newest and found[0].at_s - released < AT_ONCE_S:
+            tally["unread"] += 1
+    stage.marks |= tally
+
+
+# ---- the restaurant --------------------------------------------------------------------------------------------------
+
+
+def sold_out(stage: Stage) -> None:
+    """A food goes off the menu, and on again."""
+    for verb, action in (("food_off", "deactivate_food"), ("food_on", "activate_food")):
+        if stage.do(verb, "", str(FOOD), KADIKOY):
+            stage.until(lambda seen, action=action: bool(seen.rows_of(action)), stage.within_s)  # type: ignore[misc]
+            stage.until_ended()
+
+
+def closed(stage: Stage) -> None:
+    """The restaurant closes, and opens again."""
+    for verb in ("close", "open"):
+        if stage.do(verb, "", KADIKOY):
+            stage.until(lambda seen, verb=verb: bool(seen.rows_of(f"{verb}_restaurant")), stage.within_s)  # type: ignore[misc]
+            stage.until_ended()
+
+
+def all_that_was_written(stage: Stage) -> None:
+    """One order more, and everything that was noted in this database."""
+    accepted(stage)
+    stage.looks_at_all = True
