@@ -86,12 +86,13 @@ def php(_: Path) -> list[str]:
     return ["php", str(EXAMPLES / "php" / "pos.php")]
 
 
-def java(_: Path) -> list[str]:
+def java(folder: Path) -> list[str]:
     needs("java", "javac")
     driver = next((path for path in JDBC if Path(path).exists()), None)
     if driver is None:
         pytest.skip("no JDBC driver for SQLite in /usr/share/java (tests/debian-packages)")
-    return ["java", "-cp", driver, str(EXAMPLES / "java" / "Pos.java")]
+    made("javac", "-Xlint:all,-serial", "-Werror", "-d", folder, EXAMPLES / "java" / "Pos.java", folder=folder)
+    return ["java", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", f"{driver}:{folder}", "Pos"]
 
 
 def csharp(folder: Path) -> list[str]:
@@ -111,7 +112,7 @@ def pascal(folder: Path) -> list[str]:
 
 
 LANGUAGES = (python, node, php, java, csharp, pascal)
-WHOLE = (python, node, php)  # the others do the first half of it, and follow
+WHOLE = (python, node, php, java)  # the others do the first half of it, and follow
 
 
 # ---- the service, the daemon, the file -------------------------------------------------------------------------------
