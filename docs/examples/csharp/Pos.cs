@@ -1,15 +1,22 @@
 // A mini POS for orderbridge. .NET with the package Microsoft.Data.Sqlite, or Mono with its own Mono.Data.Sqlite:
 //
 //   mcs -d:MONO -r:System.Data.dll -r:Mono.Data.Sqlite.dll Pos.cs
-//   mono Pos.exe DATABASE ACCOUNT FOOD_ID [ORDERS]
+//   mono Pos.exe DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
+//   mono Pos.exe DATABASE VERB ARGUMENTS   what a person does, while the till runs
 //
-// It switches a food of that account off, then takes orders over: one that holds the food is cancelled, any
-// other accepted. With ORDERS it ends after so many orders, once everything that it asked for has its verdict;
-// without, it runs until it is stopped. Several may run on one file, and each may be stopped at any moment.
+//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+//   open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
+//   ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
+//
+// The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
+// later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
+// may be on paper already is printed once more, with REPRINT on it. Several tills may run on one file.
 
 using System;
 using System.Collections.Generic;
 using System.Data;
+using System.Data.Common;
+using System.IO;
 using System.Linq;
 using System.Threading;
 #if MONO
@@ -17,7 +24,6 @@ using Mono.Data.Sqlite;
 #else
 using Microsoft.Data.Sqlite;
 #endif
-using Row = System.Collections.Generic.Dictionary<string, object>;
 
 class Pos
 {
@@ -31,174 +37,375 @@ class Pos
     const string Options = "";
 #endif
 
-    readonly IDbConnection db;
-    readonly long foodId;
-    readonly HashSet<object> waiting = new HashSet<object>(); // the ids of our rows without a verdict
+    // What must not be forgotten. pos_prints: what the kitchen is told; its paper waits, is begun, or is out.
+    // pos_asked: what we asked for and whose verdict nobody has seen.
+    const string Tables = @"
+        CREATE TABLE IF NOT EXISTS pos_prints (
+            id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL,
+            ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', UNIQUE (payment_key, revision, kind));
+        CREATE TABLE IF NOT EXISTS pos_asked (request_id TEXT PRIMARY KEY);";
+    const string Ours = "pos_reference LIKE 'A-%'"; // a till notes and shows the changes of its own orders only
+    // is_later: over an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
+    const string Orders = @"
+        SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
+            CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect";
+    // Whether a food of the order was last switched off, and not on.
+    const string SoldOut = @"
+        SELECT 1 FROM delivery_order_items AS item WHERE payment_key = @1 AND 'deactivate_food' = (
+            SELECT action FROM delivery_actions WHERE food_id = item.food_id AND state IN ('pending', 'sending', 'done')
+                AND restaurant_id IN (SELECT id FROM delivery_restaurants WHERE account = @2) ORDER BY id DESC LIMIT 1)";
+    // Each item, its options below it, then its note. NULL: the platform did not say.
+    const string Lines = @"
+        SELECT line FROM (
+            SELECT payment_key, line_no, 1 AS part, 0 AS option_no,
+                '  ' || COALESCE(quantity, '?') || ' x ' || COALESCE(name, '?') AS line FROM delivery_order_items
+            UNION ALL SELECT payment_key, line_no, 2, option_no, '    ' || COALESCE(operation, '?') || ' '
+                || COALESCE(group_name, '?') || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options
+            UNION ALL SELECT payment_key, line_no, 3, 0, '    note: ' || note FROM delivery_order_items WHERE note <> ''
+        ) WHERE payment_key = @1 ORDER BY line_no, part, option_no";
+    const string Lamps = @"
+        SELECT lamp, account, sentence, remedy FROM delivery_lamp
+        UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)";
+    static readonly Dictionary<string, string[]> Verbs = new Dictionary<string, string[]>
+    { // the action and the columns that its arguments fill
+        { "accept", new[] { "accept", "payment_key", "preparing_time" } },
+        { "cancel", new[] { "cancel", "payment_key", "reason_id" } },
+        { "on_the_way", new[] { "on_the_way", "payment_key" } },
+        { "complete", new[] { "complete", "payment_key" } },
+        { "open", new[] { "open_restaurant", "restaurant_id" } },
+        { "close", new[] { "close_restaurant", "restaurant_id" } },
+        { "food_off", new[] { "deactivate_food", "food_id", "restaurant_id" } },
+        { "food_on", new[] { "activate_food", "food_id", "restaurant_id" } },
+    };
 
-    static void Main(string[] arguments)
+    // The values of a row's columns by name.
+    class Row : Dictionary<string, object>
     {
-        using (var db = new SqliteConnection("Data Source=" + arguments[0] + Options))
+        // NULL is DBNull here, and that is "".
+        public string Text(string column)
         {
-            db.Open();
-            var pos = new Pos(db, long.Parse(arguments[2]));
-            pos.Run(arguments[1], arguments.Length > 3 ? int.Parse(arguments[3]) : 0);
+            return ContainsKey(column) ? this[column].ToString() : "";
+        }
+
+        public bool Is(string column)
+        {
+            return Text(column) == "1";
         }
     }
 
-    Pos(IDbConnection db, long foodId)
+    readonly IDbConnection db;
+
+    Pos(IDbConnection db)
     {
         this.db = db;
-        this.foodId = foodId;
     }
 
-    void Run(string account, int orders)
+    static int Main(string[] words)
     {
-        Write("PRAGMA busy_timeout = 5000"); // wait that long for the daemon's transactions
-        ShowOpen();
-        InTransaction(() => Write("INSERT INTO delivery_actions (action, account, food_id, created_by)"
-            + " VALUES ('deactivate_food', @1, @2, 'mini POS')", account, foodId));
-        // An earlier run's rows are among them.
-        foreach (var row in Rows("SELECT id FROM delivery_actions"
-            + " WHERE created_by = 'mini POS' AND state IN ('pending', 'sending')"))
-            waiting.Add(row["id"]);
+        if (words.Length == 0 || !File.Exists(words[0])) // never make an empty one
+            return Wrong("no such file; the head of this one says how it is started", 1);
+        using (var connection = new SqliteConnection("Data Source=" + words[0] + Options))
+        {
+            connection.Open();
+            var pos = new Pos(connection);
+            pos.Write("PRAGMA busy_timeout = 5000"); // wait that long for the daemon's transactions
+            pos.Write(Tables);
+            if (words.Length > 1 && words[1] != "--orders")
+                return pos.Step(words[1], words.Skip(2).ToArray());
+            pos.Run(words.Length > 2 ? int.Parse(words[2]) : (int?)null);
+            return 0;
+        }
+    }
+
+    // ---- the till ----------------------------------------------------------------------------------------------------
+
+    void Run(int? orders)
+    {
+        // The last run may have ended in the middle of a paper: print it again, and say so.
+        Write("UPDATE pos_prints SET paper = 'waits', ticket = 'REPRINT ' || ticket WHERE paper = 'begun'");
+        // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
+        Write("DELETE FROM pos_prints WHERE payment_key IN"
+            + " (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))");
         int taken = 0;
+        var lamps = new List<string>();
         while (true)
         {
-            taken += TakeNew();
-            ShowVerdicts();
-            ShowChanged();
-            if (orders > 0 && taken >= orders && waiting.Count == 0)
+            try
+            {
+                TakeChanged();
+                taken += TakeNew();
+                TakeScheduled();
+                PrintWaiting();
+                ShowVerdicts();
+                lamps = ShowLamps(lamps);
+            }
+            catch (DbException error) // held by somebody for too long, perhaps: the next look does it
+            {
+                Console.WriteLine("!!! " + error.Message);
+            }
+            var left = Rows("SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE " + Ours);
+            if (orders != null && taken >= orders && left.Count == 0)
                 return;
             Thread.Sleep(LookMs);
         }
     }
 
-    // An earlier run may have stopped before it had printed what it took over: show it again.
-    void ShowOpen()
-    {
-        foreach (var order in Rows("SELECT * FROM delivery_open_orders"
-            + " WHERE pos_reference LIKE 'A-%' ORDER BY received_utc, payment_key"))
-        {
-            Console.WriteLine("open {0}: {1}", order["pos_reference"], order["status"]);
-            Show(order);
-        }
-    }
-
-    // Take each new order over and ask for what becomes of it, in one transaction. Only then print it.
+    // Take each new order over: our number, its ticket and our answer are written together or not at all.
     int TakeNew()
     {
         int taken = 0;
-        foreach (var order in Rows("SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key"))
+        foreach (var order in Rows(Orders + " FROM delivery_new_orders ORDER BY received_utc, payment_key"))
         {
-            var key = order["payment_key"];
-            var reference = "A-" + order["order_number"];
-            bool soldOut = Rows("SELECT 1 FROM delivery_order_items WHERE payment_key = @1 AND food_id = @2",
-                key, foodId).Count > 0;
-            int changed = InTransaction(() =>
+            string key = order.Text("payment_key"), reference = "A-" + order.Text("order_number");
+            bool soldOut = order.Text("status") == "RECEIVED" && Rows(SoldOut, key, order["account"]).Count > 0;
+            string kind = soldOut ? "SOLD OUT" : order.Is("is_later") ? "LATER" : "NEW";
+            string ticket = TicketText(order, kind, reference);
+            InTransaction(() =>
             {
-                int updated = Write("UPDATE delivery_orders SET pos_revision = @1, pos_reference = @2"
-                    + " WHERE payment_key = @3 AND pos_revision = 0", order["revision"], reference, key);
-                if (updated == 0 || (string)order["status"] != "RECEIVED")
-                    return updated; // the customer has been answered already
+                int mine = Write("UPDATE delivery_orders SET pos_revision = @1, pos_reference = @2"
+                    + " WHERE payment_key = @3 AND pos_revision = 0 AND ended_utc IS NULL",
+                    order["revision"], reference, key);
+                if (mine == 0)
+                    return; // another till has it, or it was cancelled since we read it
+                Remember(order, kind, ticket);
                 if (soldOut)
-                    Ask("cancel", key, "reason_id", OutOfStock);
+                    AskOnce("cancel", key, "reason_id", OutOfStock);
                 else
-                    Ask("accept", key, "preparing_time", ReadyInMinutes);
-                return updated;
+                    Accept(order);
+                taken++;
             });
-            if (changed == 0)
-                continue; // another till has it, and prints it
-            Console.WriteLine("new " + reference);
-            Show(order);
-            taken++;
         }
         return taken;
     }
 
-    // What to collect, what to cook, and what else to know.
-    void Show(Row order)
+    void Accept(Row order)
     {
-        var due = order["amount_due"]; // NULL is no 0: nobody knows
-        var money = due is DBNull ? "ask what to collect" : string.Format("collect {0:0.00}", Convert.ToDecimal(due));
-        Console.WriteLine("  {0}, {1}", money, Said(order["payment_method"]));
-        ShowIfAny("  not now: for ", order["scheduled_for"]);
-        ShowIfAny("  look at it in the service's panel: ", order["problem"]);
-        ShowIfAny("  note: ", order["note"]);
-        foreach (var item in Rows("SELECT * FROM delivery_order_items WHERE payment_key = @1 ORDER BY line_no",
-            order["payment_key"]))
-        {
-            Console.WriteLine("  {0} x {1}", Said(item["quantity"]), Said(item["name"]));
-            foreach (var option in Rows("SELECT * FROM delivery_order_item_options"
-                + " WHERE payment_key = @1 AND line_no = @2 ORDER BY option_no", order["payment_key"], item["line_no"]))
-                Console.WriteLine("    {0} {1}: {2}", Said(option["operation"]), Said(option["group_name"]),
-                    Said(option["option_name"]));
-            ShowIfAny("    note: ", item["note"]);
-        }
+        if (order.Text("status") == "RECEIVED" && !WaitsForPerson(order))
+            AskOnce("accept", order.Text("payment_key"), "preparing_time", ReadyInMinutes);
     }
 
-    static void ShowIfAny(string words, object value)
+    // Sums that do not add up hold nothing up.
+    static bool WaitsForPerson(Row order)
     {
-        if (value.ToString() != "") // a NULL is DBNull here, and that is ""
-            Console.WriteLine(words + value);
+        bool isDoubtful = order.Text("problem").Split(',').Any(code => code != "" && !code.StartsWith("total_mismatch"));
+        bool isNear = order.Text("is_later") == "0";
+        return isDoubtful || (order.Text("scheduled_for") != "" && !isNear);
     }
 
-    // NULL: the service did not say.
-    static object Said(object value)
-    {
-        return value is DBNull ? "?" : value;
-    }
-
-    // A row in the outbox. What was asked for under the same request_id is not asked for again.
-    void Ask(string action, object key, string argument, int value)
+    // Asked before, whatever became of it: a second try is a person's.
+    void AskOnce(string action, string key, string argument, object value)
     {
         var request = action + "-" + key;
-        const string same = "SELECT id FROM delivery_actions WHERE request_id = @1";
-        if (Rows(same, request).Count == 0)
-            Write("INSERT INTO delivery_actions (request_id, action, payment_key, " + argument + ", created_by)"
-                + " VALUES (@1, @2, @3, @4, 'mini POS')", request, action, key, value);
-        waiting.Add(Rows(same, request)[0]["id"]);
+        if (Rows("SELECT 1 FROM delivery_actions WHERE request_id = @1", request).Count == 0)
+            Ask(request, action, new[] { "payment_key", argument }, new[] { key, value });
     }
 
-    // Show what became of the orders that we have, and note the revision that we have shown.
-    void ShowChanged()
+    // A row in the outbox, and with it the note that we wait for its verdict.
+    void Ask(string request, string action, string[] names, object[] values)
     {
-        foreach (var order in Rows("SELECT * FROM delivery_changed_orders"
-            + " WHERE pos_reference LIKE 'A-%' ORDER BY changed_utc"))
+        var marks = string.Join(", ", names.Select((name, i) => "@" + (i + 3)));
+        Write("INSERT INTO delivery_actions (request_id, action, created_by, " + string.Join(", ", names) + ")"
+            + " VALUES (@1, @2, 'mini POS', " + marks + ")", new object[] { request, action }.Concat(values).ToArray());
+        Write("INSERT INTO pos_asked (request_id) VALUES (@1)", request);
+    }
+
+    // The time of an order that was put by for later has come.
+    void TakeScheduled()
+    {
+        foreach (var order in Rows(Orders + " FROM delivery_open_orders AS due WHERE " + Ours + @"
+            AND COALESCE(is_later, 0) = 0
+            AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'LATER')
+            AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'NOW')"))
         {
-            Console.WriteLine("changed {0}: {1} ({2})", order["pos_reference"], order["status"], order["last_change"]);
-            if (!(order["ended_utc"] is DBNull))  // what is over is never printed to be cooked
-                Console.WriteLine("  STOP: {0}", order["ended_by"]);
-            else if (Convert.ToInt64(order["contents_revision"]) > Convert.ToInt64(order["pos_revision"]))
-                Show(order);  // other items, notes or money than we have printed
-            InTransaction(() => Write("UPDATE delivery_orders SET pos_revision = @1 WHERE payment_key = @2",
-                order["revision"], order["payment_key"]));
+            string ticket = TicketText(order, "NOW", order.Text("pos_reference"));
+            InTransaction(() =>
+            {
+                Remember(order, "NOW", ticket);
+                Accept(order);
+            });
         }
     }
 
-    // Tell the cashier how each row ended.
-    void ShowVerdicts()
+    // What became of our orders: the revision that we read is noted together with what the kitchen must hear.
+    void TakeChanged()
     {
-        foreach (var id in waiting.ToList())
-            foreach (var row in Rows("SELECT action, food_id, pos_reference, state, error_text FROM delivery_actions"
-                + " LEFT JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key"
-                + " WHERE id = @1 AND state NOT IN ('pending', 'sending')", id))
+        foreach (var order in Rows(Orders + " FROM delivery_changed_orders WHERE " + Ours
+            + " ORDER BY changed_utc, payment_key"))
+        {
+            var reference = order.Text("pos_reference");
+            bool isOver = order.Text("ended_utc") != "";
+            var told = Rows("SELECT kind, revision FROM pos_prints WHERE payment_key = @1 ORDER BY id DESC LIMIT 1",
+                order["payment_key"]).FirstOrDefault() ?? new Row { { "kind", "" }, { "revision", 0 } };
+            string kind = null, ticket = null;
+            if (isOver) // first: what is over is never printed to be cooked
             {
-                var about = row["pos_reference"] is DBNull ? row["food_id"] : row["pos_reference"];
-                Console.WriteLine(
-                    string.Format("verdict {0} {1}: {2} {3}", row["action"], about, row["state"], row["error_text"])
-                        .TrimEnd());
-                waiting.Remove(id);
+                // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+                bool isCancelled = order.Text("ended_by") == "cancelled";
+                if (isCancelled && !new[] { "", "STOP", "SOLD OUT" }.Contains(told.Text("kind")))
+                {
+                    kind = "STOP";
+                    ticket = "STOP " + reference + "\n  cancelled: do not cook it, do not send it out";
+                }
             }
+            else if (new[] { "", "STOP" }.Contains(told.Text("kind"))
+                || Convert.ToInt64(order["contents_revision"]) > Convert.ToInt64(told["revision"]))
+            {
+                kind = "CHANGED"; // other items, notes or money
+                ticket = TicketText(order, kind, reference);
+            }
+            InTransaction(() =>
+            {
+                int noted = Write("UPDATE delivery_orders SET pos_revision = @1"
+                    + " WHERE payment_key = @2 AND pos_revision < @1", order["revision"], order["payment_key"]);
+                if (noted > 0 && kind != null)
+                    Remember(order, kind, ticket);
+            });
+            Console.WriteLine("{0}: {1}{2}", reference, order["status"], isOver ? ", over" : "");
+        }
     }
 
-    int InTransaction(Func<int> work)
+    void Remember(Row order, string kind, string ticket)
+    {
+        Write("INSERT OR IGNORE INTO pos_prints (payment_key, revision, kind, ticket) VALUES (@1, @2, @3, @4)",
+            order["payment_key"], order["revision"], kind, ticket);
+    }
+
+    // What to collect, what to cook, and what else to know.
+    string TicketText(Row order, string kind, string reference)
+    {
+        var method = order.Text("payment_method");
+        var lines = new List<string>
+        {
+            kind + " " + reference, "  collect: " + order["collect"] + ", " + (method == "" ? "?" : method),
+        };
+        if (kind == "SOLD OUT")
+            lines.Add("  do not cook it: we cancel it");
+        if (order.Text("scheduled_for") != "")
+            lines.Add((order.Is("is_later") ? "  not now: for " : "  for ") + order["scheduled_for"]);
+        if (order.Text("problem") != "")
+            lines.Add("  look at it in the platform's panel: " + order["problem"]);
+        if (order.Text("status") == "RECEIVED" && WaitsForPerson(order))
+            lines.Add("  a person must accept it: " + order["payment_key"]);
+        if (order.Text("note") != "")
+            lines.Add("  note: " + order["note"]);
+        lines.AddRange(Rows(Lines, order["payment_key"]).Select(row => row.Text("line")));
+        return string.Join("\n", lines);
+    }
+
+    // After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between.
+    void PrintWaiting()
+    {
+        foreach (var row in Rows(@"SELECT id, ticket FROM pos_prints AS prints
+            JOIN delivery_orders AS orders ON orders.payment_key = prints.payment_key
+            WHERE paper = 'waits' AND (kind = 'STOP' OR ended_utc IS NULL) ORDER BY id")) // over: never to be cooked
+        {
+            if (Write("UPDATE pos_prints SET paper = 'begun' WHERE id = @1 AND paper = 'waits'", row["id"]) == 0)
+                continue; // another till is at it
+            Console.WriteLine(row["ticket"]); // here is the printer
+            Write("UPDATE pos_prints SET paper = 'out' WHERE id = @1", row["id"]);
+        }
+    }
+
+    // Tell the cashier how each of our rows ended, and loudly what was not done.
+    void ShowVerdicts()
+    {
+        foreach (var row in Rows(@"SELECT asked.request_id, action, state, error_text,
+            COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
+            JOIN delivery_actions AS actions ON actions.request_id = asked.request_id
+            LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
+            WHERE state NOT IN ('pending', 'sending') ORDER BY actions.id"))
+        {
+            var loud = new[] { "refused", "failed", "expired" }.Contains(row.Text("state")) ? "!!! " : "";
+            Console.WriteLine(string.Format("{0}{1} {2}: {3} {4}", loud, row["action"], row["about"], row["state"],
+                row["error_text"]).TrimEnd());
+            Write("DELETE FROM pos_asked WHERE request_id = @1", row["request_id"]);
+        }
+    }
+
+    // What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead.
+    List<string> ShowLamps(List<string> last)
+    {
+        var lamps = new List<string>();
+        foreach (var row in Rows(Lamps))
+        {
+            lamps.Add(string.Format("lamp {0}, {1}: {2} {3}", row["lamp"], row["account"], row["sentence"],
+                row["remedy"]).TrimEnd());
+            if (!last.Contains(lamps.Last()) && (last.Count > 0 || row.Text("lamp") != "green"))
+                Console.WriteLine(lamps.Last());
+        }
+        return lamps;
+    }
+
+    // ---- what a person does: 1 with a sentence when it went wrong, 64 for what cannot be done here -------------------
+
+    int Step(string verb, string[] values)
+    {
+        var order = Rows(Orders + " FROM delivery_orders WHERE payment_key = @1", values.FirstOrDefault() ?? "")
+            .FirstOrDefault();
+        if (Verbs.ContainsKey(verb) && values.Length == Verbs[verb].Length - 1)
+        {
+            if (Verbs[verb][1] == "payment_key" && order == null)
+                return Wrong("no such order", 1);
+            if (verb == "on_the_way" && !new[] { "", "restaurant" }.Contains(order.Text("courier_type")))
+                return Wrong("the restaurant does not bring it: " + order["courier_type"], 1);
+            return Click(verb, Verbs[verb][0], Verbs[verb].Skip(1).ToArray(), values);
+        }
+        if (order == null || !new[] { "ticket", "collect", "withdraw" }.Contains(verb))
+            return Wrong("no such order or no such verb; the head of this file has them", 64);
+        if (verb == "collect")
+            Console.WriteLine(order["collect"]);
+        else if (verb == "ticket")
+            foreach (var row in Rows("SELECT ticket FROM pos_prints WHERE payment_key = @1 AND paper <> 'waits' ORDER BY id",
+                values[0]))
+                Console.WriteLine(row["ticket"]);
+        else if (Write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = @1 AND action = 'accept'"
+            + " AND state IN ('pending', 'sending')", values[0]) == 0)
+            Console.WriteLine("no accept of it waits");
+        return 0;
+    }
+
+    // A new try has a new request_id: …, …-2, …-3. A doubled click is none: it finds the row of the first.
+    int Click(string verb, string action, string[] names, string[] values)
+    {
+        bool isOrder = names[0] == "payment_key";
+        var request = verb + "-" + (isOrder ? values[0] : string.Join("-", values));
+        try
+        {
+            InTransaction(() =>
+            {
+                var tries = Rows("SELECT state, finished_utc > datetime('now', '-10 seconds') AS is_fresh"
+                    + " FROM delivery_actions WHERE request_id = @1 OR request_id LIKE @1 || '-%' ORDER BY id", request);
+                var last = tries.LastOrDefault() ?? new Row();
+                // An order is accepted once. A restaurant may be opened again tomorrow, only not twice by one click.
+                bool isDone = last.Text("state") == "done" && (isOrder || last.Is("is_fresh"));
+                if (isDone || new[] { "pending", "sending" }.Contains(last.Text("state")))
+                    Console.WriteLine("asked already: " + last["state"]);
+                else
+                    Ask(tries.Count == 0 ? request : request + "-" + (tries.Count + 1), action, names, values);
+            });
+            return 0;
+        }
+        catch (DbException error)
+        {
+            return Wrong("refused: " + error.Message, 1); // an error of the program or a wrong argument
+        }
+    }
+
+    static int Wrong(string sentence, int code)
+    {
+        Console.Error.WriteLine(sentence);
+        return code;
+    }
+
+    // ---- the database ------------------------------------------------------------------------------------------------
+
+    void InTransaction(Action work)
     {
         Write("BEGIN IMMEDIATE"); // a deferred BEGIN fails at once beside another writer, whatever the timeout
         try
         {
-            int result = work();
+            work();
             Write("COMMIT");
-            return result;
         }
         catch
         {
@@ -214,6 +421,7 @@ class Pos
             return command.ExecuteNonQuery();
     }
 
+    // All of them: nothing is being read while we write.
     List<Row> Rows(string sql, params object[] values)
     {
         var rows = new List<Row>();
