@@ -112,7 +112,7 @@ def pascal(folder: Path) -> list[str]:
 
 
 LANGUAGES = (python, node, php, java, csharp, pascal)
-WHOLE = (python, node, php, java, csharp)  # the others do the first half of it, and follow
+WHOLE = (python, node, php, java, csharp, pascal)  # the others do the first half of it, and follow
 
 
 # ---- the service, the daemon, the file -------------------------------------------------------------------------------

@@ -1,54 +1,91 @@
 { A mini POS for orderbridge. Free Pascal 3.2 or Lazarus, and SQLite's library.
 
     fpc pos.pas
-    ./pos DATABASE ACCOUNT FOOD_ID [ORDERS]
+    ./pos DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
+    ./pos DATABASE VERB ARGUMENTS   what a person does, while the till runs
 
-  It switches a food of that account off, then takes orders over: one that holds the food is cancelled, any
-  other accepted. With ORDERS it ends after so many orders, once everything that it asked for has its verdict;
-  without, it runs until it is stopped. Several may run on one file, and each may be stopped at any moment.
+    accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+    open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
+    ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
+
+  The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
+  later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
+  may be on paper already is printed once more, with REPRINT on it. Several tills may run on one file.
 
   In Delphi the same statements go through FireDAC; set LockingMode=Normal and BusyTimeout=5000 in the connection's
   parameters, for FireDAC opens a SQLite file for itself alone by default. }
 program pos;
 
 {$mode objfpc}{$H+}
+{$modeswitch advancedrecords}
 {$codepage utf8}
 
 uses
-  {$ifdef unix}cwstring,{$endif} SysUtils, Classes, DB, SQLDB, SQLite3Conn, SQLite3Dyn;
+  {$ifdef unix}cwstring,{$endif} SysUtils, StrUtils, Classes, DB, SQLDB, SQLite3Conn, SQLite3Dyn;
 
 const
   LookMs = 500;
-  ReadyInMinutes = 25;
-  OutOfStock = 1; { delivery_cancel_reasons }
+  ReadyInMinutes = '25';
+  OutOfStock = '1'; { delivery_cancel_reasons }
+
+  { What must not be forgotten. pos_prints: what the kitchen is told; its paper waits, is begun, or is out.
+    pos_asked: what we asked for and whose verdict nobody has seen. }
+  Tables: array[1..2] of string = (
+    'CREATE TABLE IF NOT EXISTS pos_prints (' +
+    ' id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL,' +
+    ' ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT ''waits'', UNIQUE (payment_key, revision, kind))',
+    'CREATE TABLE IF NOT EXISTS pos_asked (request_id TEXT PRIMARY KEY)');
+  Ours = 'pos_reference LIKE ''A-%'''; { a till notes and shows the changes of its own orders only }
+  { is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
+    An empty text before an expression makes a text of it: SQLDB takes the type of the first row for that of all. }
+  Orders =
+    'SELECT *, '''' || (datetime(scheduled_for) > datetime(''now'', ''localtime'', ''+60 minutes'')) AS is_later,' +
+    ' CASE WHEN amount_due IS NULL THEN ''ask'' ELSE printf(''%.2f'', amount_due) END AS collect';
+  { Whether a food of the order was last switched off, and not on. }
+  SoldOut =
+    'SELECT 1 FROM delivery_order_items AS item WHERE payment_key = :k AND ''deactivate_food'' = (' +
+    ' SELECT action FROM delivery_actions WHERE food_id = item.food_id AND state IN (''pending'', ''sending'', ''done'')' +
+    ' AND restaurant_id IN (SELECT id FROM delivery_restaurants WHERE account = :a) ORDER BY id DESC LIMIT 1)';
+  Lamps =
+    'SELECT lamp, account, sentence, remedy FROM delivery_lamp UNION ALL' +
+    ' SELECT ''red'', ''?'', ''orderbridge has not run yet'', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)';
+  { The verb, the action and the columns that its arguments fill. }
+  Verbs: array[1..8, 1..4] of string = (
+    ('accept', 'accept', 'payment_key', 'preparing_time'),
+    ('cancel', 'cancel', 'payment_key', 'reason_id'),
+    ('on_the_way', 'on_the_way', 'payment_key', ''),
+    ('complete', 'complete', 'payment_key', ''),
+    ('open', 'open_restaurant', 'restaurant_id', ''),
+    ('close', 'close_restaurant', 'restaurant_id', ''),
+    ('food_off', 'deactivate_food', 'food_id', 'restaurant_id'),
+    ('food_on', 'activate_food', 'food_id', 'restaurant_id'));
+
+type
+  { A row: the values of its columns by name, a NULL as ''. }
+  TRow = record
+    Names, Values: array of string;
+    function Text(const Name: string): string;
+  end;
+  TRows = array of TRow;
 
 var
   Connection: TSQLite3Connection;
   Transaction: TSQLTransaction;
-  Waiting: TStringList; { the ids of our rows without a verdict }
-  FoodId: Int64;
+  LampsShown: TStringList;
 
-{ How many rows it wrote. }
-function Run(const Sql: string; const Values: array of Variant): Integer;
+{ ---- the database ---- }
+
+function TRow.Text(const Name: string): string;
 var
-  Query: TSQLQuery;
   I: Integer;
 begin
-  Query := TSQLQuery.Create(nil);
-  try
-    Query.DataBase := Connection;
-    Query.Transaction := Transaction;
-    Query.SQL.Text := Sql;
-    for I := 0 to High(Values) do
-      Query.Params[I].Value := Values[I];
-    Query.ExecSQL;
-    Result := Query.RowsAffected;
-  finally
-    Query.Free;
-  end;
+  Result := '';
+  for I := 0 to High(Names) do
+    if Names[I] = Name then
+      Exit(Values[I]);
 end;
 
-function Opened(const Sql: string; const Values: array of Variant): TSQLQuery;
+function Query(const Sql: string; const Values: array of string): TSQLQuery;
 var
   I: Integer;
 begin
@@ -56,232 +93,444 @@ begin
   Result.DataBase := Connection;
   Result.Transaction := Transaction;
   Result.SQL.Text := Sql;
-  Result.PacketRecords := -1; { read all rows at once: what we write below must not meet an open cursor }
+  Result.PacketRecords := -1; { read all rows at once }
   for I := 0 to High(Values) do
-    Result.Params[I].Value := Values[I];
-  Result.Open;
+    Result.Params[I].AsString := Values[I];
 end;
 
-{ NULL: the service did not say. }
-function Said(Row: TSQLQuery; const Column: string): string;
+{ All of them: nothing is being read while we write. }
+function Rows(const Sql: string; const Values: array of string): TRows;
+var
+  Found: TSQLQuery;
+  I: Integer;
 begin
-  if Row.FieldByName(Column).IsNull then
-    Result := '?'
+  Result := nil;
+  Found := Query(Sql, Values);
+  try
+    Found.Open;
+    while not Found.EOF do
+    begin
+      SetLength(Result, Length(Result) + 1);
+      SetLength(Result[High(Result)].Names, Found.FieldCount);
+      SetLength(Result[High(Result)].Values, Found.FieldCount);
+      for I := 0 to Found.FieldCount - 1 do
+      begin
+        Result[High(Result)].Names[I] := Found.Fields[I].FieldName;
+        Result[High(Result)].Values[I] := Found.Fields[I].AsString;
+      end;
+      Found.Next;
+    end;
+  finally
+    Found.Free;
+  end;
+end;
+
+{ How many rows it wrote. }
+function Run(const Sql: string; const Values: array of string): Integer;
+var
+  Statement: TSQLQuery;
+begin
+  Statement := Query(Sql, Values);
+  try
+    Statement.ExecSQL;
+    Result := Statement.RowsAffected;
+  finally
+    Statement.Free;
+  end;
+end;
+
+{ A deferred BEGIN fails at once beside another writer, whatever the timeout. }
+procedure BeginNow;
+begin
+  Connection.ExecuteDirect('BEGIN IMMEDIATE');
+end;
+
+procedure Commit;
+begin
+  Connection.ExecuteDirect('COMMIT');
+end;
+
+procedure Rollback;
+begin
+  Connection.ExecuteDirect('ROLLBACK');
+end;
+
+procedure Say(const Words: string);
+begin
+  WriteLn(Words);
+  Flush(Output);
+end;
+
+{ ---- asking ---- }
+
+{ A row in the outbox, and with it the note that we wait for its verdict. }
+procedure Ask(const Request, Action, Column, Value, Column2, Value2: string);
+begin
+  if Column2 = '' then
+    Run('INSERT INTO delivery_actions (request_id, action, created_by, ' + Column + ')' +
+      ' VALUES (:r, :a, ''mini POS'', :v)', [Request, Action, Value])
   else
-    Result := Row.FieldByName(Column).AsString;
+    Run('INSERT INTO delivery_actions (request_id, action, created_by, ' + Column + ', ' + Column2 + ')' +
+      ' VALUES (:r, :a, ''mini POS'', :v, :w)', [Request, Action, Value, Value2]);
+  Run('INSERT INTO pos_asked (request_id) VALUES (:r)', [Request]);
 end;
 
-procedure ShowIfAny(const Words: string; Row: TSQLQuery; const Column: string);
+{ Asked before, whatever became of it: a second try is a person's. }
+procedure AskOnce(const Action, Key, Argument, Value: string);
 begin
-  if Row.FieldByName(Column).AsString <> '' then
-    WriteLn(Words, Row.FieldByName(Column).AsString);
+  if Length(Rows('SELECT 1 FROM delivery_actions WHERE request_id = :r', [Action + '-' + Key])) = 0 then
+    Ask(Action + '-' + Key, Action, 'payment_key', Key, Argument, Value);
+end;
+
+{ Sums that do not add up hold nothing up. }
+function WaitsForPerson(const Order: TRow): Boolean;
+var
+  Code: string;
+begin
+  for Code in Order.Text('problem').Split([',']) do
+    if (Code <> '') and not StartsStr('total_mismatch', Code) then
+      Exit(True);
+  Result := (Order.Text('scheduled_for') <> '') and (Order.Text('is_later') <> '0');
+end;
+
+procedure Accept(const Order: TRow);
+begin
+  if (Order.Text('status') = 'RECEIVED') and not WaitsForPerson(Order) then
+    AskOnce('accept', Order.Text('payment_key'), 'preparing_time', ReadyInMinutes);
+end;
+
+{ ---- the kitchen ---- }
+
+{ NULL: the platform did not say. }
+function Said(const Value: string): string;
+begin
+  Result := IfThen(Value = '', '?', Value);
+end;
+
+function IfAny(const Words, Value: string): string;
+begin
+  Result := IfThen(Value = '', '', LineEnding + Words + Value);
 end;
 
 { What to collect, what to cook, and what else to know. }
-procedure Show(Order: TSQLQuery);
+function TicketText(const Order: TRow; const Kind, Reference: string): string;
 var
-  Item, Option: TSQLQuery;
+  Key: string;
+  Item, Option: TRow;
 begin
-  if Order.FieldByName('amount_due').IsNull then { no 0: nobody knows }
-    Write('  ask what to collect')
-  else
-    Write('  collect ', Order.FieldByName('amount_due').AsFloat:0:2);
-  WriteLn(', ', Said(Order, 'payment_method'));
-  ShowIfAny('  not now: for ', Order, 'scheduled_for');
-  ShowIfAny('  look at it in the service''s panel: ', Order, 'problem');
-  ShowIfAny('  note: ', Order, 'note');
-  Item := Opened('SELECT * FROM delivery_order_items WHERE payment_key = :k ORDER BY line_no',
-    [Order.FieldByName('payment_key').AsString]);
-  try
-    while not Item.EOF do
-    begin
-      WriteLn('  ', Said(Item, 'quantity'), ' x ', Said(Item, 'name'));
-      Option := Opened('SELECT * FROM delivery_order_item_options WHERE payment_key = :k AND line_no = :l' +
-        ' ORDER BY option_no', [Item.FieldByName('payment_key').AsString, Item.FieldByName('line_no').AsInteger]);
-      try
-        while not Option.EOF do
-        begin
-          WriteLn('    ', Said(Option, 'operation'), ' ', Said(Option, 'group_name'), ': ',
-            Said(Option, 'option_name'));
-          Option.Next;
-        end;
-      finally
-        Option.Free;
-      end;
-      ShowIfAny('    note: ', Item, 'note');
-      Item.Next;
+  Key := Order.Text('payment_key');
+  Result := Kind + ' ' + Reference + LineEnding +
+    '  collect: ' + Order.Text('collect') + ', ' + Said(Order.Text('payment_method'));
+  if Kind = 'SOLD OUT' then
+    Result := Result + LineEnding + '  do not cook it: we cancel it';
+  Result := Result +
+    IfAny(IfThen(Order.Text('is_later') = '1', '  not now: for ', '  for '), Order.Text('scheduled_for')) +
+    IfAny('  look at it in the platform''s panel: ', Order.Text('problem'));
+  if (Order.Text('status') = 'RECEIVED') and WaitsForPerson(Order) then
+    Result := Result + LineEnding + '  a person must accept it: ' + Key;
+  Result := Result + IfAny('  note: ', Order.Text('note'));
+  for Item in Rows('SELECT * FROM delivery_order_items WHERE payment_key = :k ORDER BY line_no', [Key]) do
+  begin
+    Result := Result + LineEnding + '  ' + Said(Item.Text('quantity')) + ' x ' + Said(Item.Text('name'));
+    for Option in Rows('SELECT * FROM delivery_order_item_options WHERE payment_key = :k AND line_no = :l' +
+      ' ORDER BY option_no', [Key, Item.Text('line_no')]) do
+      Result := Result + LineEnding + '    ' + Said(Option.Text('operation')) + ' ' +
+        Said(Option.Text('group_name')) + ': ' + Said(Option.Text('option_name'));
+    Result := Result + IfAny('    note: ', Item.Text('note'));
+  end;
+end;
+
+procedure Remember(const Order: TRow; const Kind, Ticket: string);
+begin
+  Run('INSERT OR IGNORE INTO pos_prints (payment_key, revision, kind, ticket) VALUES (:k, :r, :i, :t)',
+    [Order.Text('payment_key'), Order.Text('revision'), Kind, Ticket]);
+end;
+
+{ After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between. }
+procedure PrintWaiting;
+var
+  Row: TRow;
+begin
+  for Row in Rows('SELECT id, ticket FROM pos_prints AS prints' +
+    ' JOIN delivery_orders AS orders ON orders.payment_key = prints.payment_key' +
+    ' WHERE paper = ''waits'' AND (kind = ''STOP'' OR ended_utc IS NULL) ORDER BY id', []) do { over: never to be cooked }
+    if Run('UPDATE pos_prints SET paper = ''begun'' WHERE id = :i AND paper = ''waits''', [Row.Text('id')]) > 0 then
+    begin { otherwise another till is at it }
+      Say(Row.Text('ticket')); { here is the printer }
+      Run('UPDATE pos_prints SET paper = ''out'' WHERE id = :i', [Row.Text('id')]);
     end;
-  finally
-    Item.Free;
-  end;
 end;
 
-{ The ids that a query finds are waited for. }
-procedure WaitFor(const Sql: string; const Values: array of Variant);
-var
-  Query: TSQLQuery;
-begin
-  Query := Opened(Sql, Values);
-  try
-    while not Query.EOF do
-    begin
-      Waiting.Add(Query.FieldByName('id').AsString);
-      Query.Next;
-    end;
-  finally
-    Query.Free;
-  end;
-end;
+{ ---- the till ---- }
 
-{ A row in the outbox. What was asked for under the same request_id is not asked for again. }
-procedure Ask(const Action, Key, Argument: string; Value: Integer);
-const
-  Same = 'SELECT id FROM delivery_actions WHERE request_id = :r';
+{ Whether the order is ours now: our number, its ticket and our answer are written together or not at all. }
+function TakeOver(const Order: TRow): Boolean;
 var
-  Asked: TSQLQuery;
+  Key, Reference, Kind, Ticket: string;
 begin
-  Asked := Opened(Same, [Action + '-' + Key]);
+  Key := Order.Text('payment_key');
+  Reference := 'A-' + Order.Text('order_number');
+  Kind := IfThen(Order.Text('is_later') = '1', 'LATER', 'NEW');
+  if (Order.Text('status') = 'RECEIVED') and (Length(Rows(SoldOut, [Key, Order.Text('account')])) > 0) then
+    Kind := 'SOLD OUT';
+  Ticket := TicketText(Order, Kind, Reference);
+  BeginNow;
   try
-    if Asked.EOF then
-      Run('INSERT INTO delivery_actions (request_id, action, payment_key, ' + Argument +
-        ', created_by) VALUES (:r, :a, :k, :v, ''mini POS'')', [Action + '-' + Key, Action, Key, Value]);
-  finally
-    Asked.Free;
-  end;
-  WaitFor(Same, [Action + '-' + Key]);
-end;
-
-{ Whether the order is ours now: taken over, and asked for what becomes of it, in one transaction. }
-function TakeOver(Order: TSQLQuery; const Key, Reference: string): Boolean;
-var
-  Item: TSQLQuery;
-  SoldOut: Boolean;
-begin
-  Item := Opened('SELECT 1 FROM delivery_order_items WHERE payment_key = :k AND food_id = :f', [Key, FoodId]);
-  try
-    SoldOut := not Item.EOF;
-  finally
-    Item.Free;
-  end;
-  Connection.ExecuteDirect('BEGIN IMMEDIATE'); { a deferred BEGIN fails at once beside another writer }
-  try
+    { No row changed: another till has it, or it was cancelled since we read it. }
     Result := Run('UPDATE delivery_orders SET pos_revision = :r, pos_reference = :p' +
-      ' WHERE payment_key = :k AND pos_revision = 0', [Order.FieldByName('revision').AsInteger, Reference, Key]) > 0;
-    if Result and (Order.FieldByName('status').AsString = 'RECEIVED') then { nobody has answered the customer yet }
-      if SoldOut then
-        Ask('cancel', Key, 'reason_id', OutOfStock)
+      ' WHERE payment_key = :k AND pos_revision = 0 AND ended_utc IS NULL', [Order.Text('revision'), Reference, Key]) > 0;
+    if Result then
+    begin
+      Remember(Order, Kind, Ticket);
+      if Kind = 'SOLD OUT' then
+        AskOnce('cancel', Key, 'reason_id', OutOfStock)
       else
-        Ask('accept', Key, 'preparing_time', ReadyInMinutes);
-    Connection.ExecuteDirect('COMMIT');
+        Accept(Order);
+    end;
+    Commit;
   except
-    Connection.ExecuteDirect('ROLLBACK');
+    Rollback;
     raise;
   end;
 end;
 
-{ Take each new order over. Only then print it. }
 function TakeNew: Integer;
 var
-  Order: TSQLQuery;
-  Reference: string;
+  Order: TRow;
 begin
   Result := 0;
-  Order := Opened('SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key', []);
-  try
-    while not Order.EOF do
-    begin
-      Reference := 'A-' + Order.FieldByName('order_number').AsString;
-      if TakeOver(Order, Order.FieldByName('payment_key').AsString, Reference) then
-      begin { otherwise another till has it, and prints it }
-        WriteLn('new ', Reference);
-        Show(Order);
-        Inc(Result);
-      end;
-      Order.Next;
-    end;
-  finally
-    Order.Free;
-  end;
+  for Order in Rows(Orders + ' FROM delivery_new_orders ORDER BY received_utc, payment_key', []) do
+    if TakeOver(Order) then
+      Inc(Result);
 end;
 
-{ An earlier run may have stopped before it had printed what it took over: show it again. }
-procedure ShowOpen;
+{ The time of an order that was put by for later has come. }
+procedure TakeScheduled;
 var
-  Order: TSQLQuery;
+  Order: TRow;
+  Ticket: string;
 begin
-  Order := Opened('SELECT * FROM delivery_open_orders WHERE pos_reference LIKE ''A-%'' ORDER BY received_utc, payment_key', []);
-  try
-    while not Order.EOF do
-    begin
-      WriteLn('open ', Order.FieldByName('pos_reference').AsString, ': ', Order.FieldByName('status').AsString);
-      Show(Order);
-      Order.Next;
+  for Order in Rows(Orders + ' FROM delivery_open_orders AS due WHERE ' + Ours + ' AND COALESCE(is_later, ''0'') = ''0''' +
+    ' AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = ''LATER'')' +
+    ' AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = ''NOW'')', []) do
+  begin
+    Ticket := TicketText(Order, 'NOW', Order.Text('pos_reference'));
+    BeginNow;
+    try
+      Remember(Order, 'NOW', Ticket);
+      Accept(Order);
+      Commit;
+    except
+      Rollback;
+      raise;
     end;
-  finally
-    Order.Free;
   end;
 end;
 
-{ Show what became of the orders that we have, and note the revision that we have shown. }
-procedure ShowChanged;
+{ Which paper a change brings: '' for none. }
+function PaperFor(const Order: TRow): string;
 var
-  Order: TSQLQuery;
-  Revision: Integer;
+  Last: TRows;
+  Told: string;
 begin
-  Order := Opened('SELECT * FROM delivery_changed_orders WHERE pos_reference LIKE ''A-%'' ORDER BY changed_utc', []);
-  try
-    while not Order.EOF do
-    begin
-      WriteLn('changed ', Order.FieldByName('pos_reference').AsString, ': ', Order.FieldByName('status').AsString,
-        ' (', Order.FieldByName('last_change').AsString, ')');
-      Revision := Order.FieldByName('revision').AsInteger;
-      if not Order.FieldByName('ended_utc').IsNull then { what is over is never printed to be cooked }
-        WriteLn('  STOP: ', Order.FieldByName('ended_by').AsString)
-      else if Order.FieldByName('contents_revision').AsInteger > Order.FieldByName('pos_revision').AsInteger then
-        Show(Order); { other items, notes or money than we have printed }
-      { One statement is a transaction of its own, and waits for its turn. }
-      Run('UPDATE delivery_orders SET pos_revision = :r WHERE payment_key = :k',
-        [Revision, Order.FieldByName('payment_key').AsString]);
-      Order.Next;
+  Result := '';
+  Last := Rows('SELECT kind, revision FROM pos_prints WHERE payment_key = :k ORDER BY id DESC LIMIT 1',
+    [Order.Text('payment_key')]);
+  if Length(Last) > 0 then
+    Told := Last[0].Text('kind')
+  else
+    Told := '';
+  if Order.Text('ended_utc') <> '' then { first: what is over is never printed to be cooked }
+  begin
+    { SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough. }
+    if (Order.Text('ended_by') = 'cancelled') and not AnsiMatchStr(Told, ['', 'STOP', 'SOLD OUT']) then
+      Result := 'STOP';
+  end
+  else if AnsiMatchStr(Told, ['', 'STOP']) or
+    (StrToInt(Order.Text('contents_revision')) > StrToInt(Last[0].Text('revision'))) then
+    Result := 'CHANGED'; { other items, notes or money }
+end;
+
+{ What became of our orders: the revision that we read is noted together with what the kitchen must hear. }
+procedure TakeChanged;
+var
+  Order: TRow;
+  Kind, Ticket: string;
+begin
+  for Order in Rows(Orders + ' FROM delivery_changed_orders WHERE ' + Ours + ' ORDER BY changed_utc, payment_key', []) do
+  begin
+    Kind := PaperFor(Order);
+    if Kind = 'STOP' then
+      Ticket := 'STOP ' + Order.Text('pos_reference') + LineEnding + '  cancelled: do not cook it, do not send it out'
+    else if Kind <> '' then
+      Ticket := TicketText(Order, Kind, Order.Text('pos_reference'));
+    BeginNow;
+    try
+      if (Run('UPDATE delivery_orders SET pos_revision = :r WHERE payment_key = :k AND pos_revision < :s',
+        [Order.Text('revision'), Order.Text('payment_key'), Order.Text('revision')]) > 0) and (Kind <> '') then
+        Remember(Order, Kind, Ticket);
+      Commit;
+    except
+      Rollback;
+      raise;
     end;
-  finally
-    Order.Free;
+    Say(Order.Text('pos_reference') + ': ' + Order.Text('status') + IfThen(Order.Text('ended_utc') = '', '', ', over'));
   end;
 end;
 
-{ Tell the cashier how each row ended. }
+{ Tell the cashier how each of our rows ended, and loudly what was not done. }
 procedure ShowVerdicts;
 var
-  Row: TSQLQuery;
-  About: string;
-  I: Integer;
+  Row: TRow;
+  Loud: string;
 begin
-  for I := Waiting.Count - 1 downto 0 do
+  for Row in Rows('SELECT asked.request_id, action, state, error_text,' +
+    ' '''' || COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked' +
+    ' JOIN delivery_actions AS actions ON actions.request_id = asked.request_id' +
+    ' LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key' +
+    ' WHERE state NOT IN (''pending'', ''sending'') ORDER BY actions.id', []) do
   begin
-    Row := Opened('SELECT action, food_id, pos_reference, state, error_text FROM delivery_actions' +
-      ' LEFT JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key' +
-      ' WHERE id = :i AND state NOT IN (''pending'', ''sending'')', [StrToInt64(Waiting[I])]);
+    Loud := IfThen(AnsiMatchStr(Row.Text('state'), ['refused', 'failed', 'expired']), '!!! ', '');
+    Say(TrimRight(Loud + Row.Text('action') + ' ' + Row.Text('about') + ': ' + Row.Text('state') + ' ' +
+      Row.Text('error_text')));
+    Run('DELETE FROM pos_asked WHERE request_id = :r', [Row.Text('request_id')]);
+  end;
+end;
+
+{ What is wrong with orderbridge itself, when that changes. It is right also when the daemon is dead. }
+procedure ShowLamps;
+var
+  Row: TRow;
+  Now: TStringList;
+  Words: string;
+begin
+  Now := TStringList.Create;
+  for Row in Rows(Lamps, []) do
+  begin
+    Words := TrimRight('lamp ' + Row.Text('lamp') + ', ' + Row.Text('account') + ': ' + Row.Text('sentence') + ' ' +
+      Row.Text('remedy'));
+    if (LampsShown.IndexOf(Words) < 0) and ((LampsShown.Count > 0) or (Row.Text('lamp') <> 'green')) then
+      Say(Words);
+    Now.Add(Words);
+  end;
+  LampsShown.Free;
+  LampsShown := Now;
+end;
+
+{ -1: until it is stopped. }
+procedure RunTill(Orders: Integer);
+var
+  Taken: Integer;
+begin
+  { The last run may have ended in the middle of a paper: print it again, and say so. }
+  Run('UPDATE pos_prints SET paper = ''waits'', ticket = ''REPRINT '' || ticket WHERE paper = ''begun''', []);
+  { A ticket holds the customer's words: orderbridge blanks its own 90 days after the end. }
+  Run('DELETE FROM pos_prints WHERE payment_key IN' +
+    ' (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime(''now'', ''-90 days''))', []);
+  Taken := 0;
+  while True do
+  begin
     try
-      if not Row.EOF then
-      begin
-        About := Row.FieldByName('pos_reference').AsString + Row.FieldByName('food_id').AsString; { one is empty }
-        WriteLn(TrimRight('verdict ' + Row.FieldByName('action').AsString + ' ' + About + ': ' +
-          Row.FieldByName('state').AsString + ' ' + Row.FieldByName('error_text').AsString));
-        Waiting.Delete(I);
-      end;
-    finally
-      Row.Free;
+      TakeChanged;
+      Taken := Taken + TakeNew;
+      TakeScheduled;
+      PrintWaiting;
+      ShowVerdicts;
+      ShowLamps;
+    except
+      on Error: EDatabaseError do { held by somebody for too long, perhaps: the next look does it }
+        Say('!!! ' + Error.Message);
+    end;
+    if (Orders >= 0) and (Taken >= Orders) and (Length(Rows('SELECT 1 FROM pos_asked UNION ALL' +
+      ' SELECT 1 FROM delivery_changed_orders WHERE ' + Ours, [])) = 0) then
+      Exit;
+    Sleep(LookMs);
+  end;
+end;
+
+{ ---- what a person does ---- }
+
+{ It ends with 1 and a sentence when it went wrong, with 64 for what cannot be done here. }
+procedure Wrong(const Sentence: string; Code: Integer);
+begin
+  WriteLn(StdErr, Sentence);
+  Halt(Code);
+end;
+
+{ A new try has a new request_id: …, …-2, …-3. A doubled click is none: it finds the row of the first. }
+procedure Click(const Verb, Action, Column, Column2: string);
+var
+  Tries: TRows;
+  Request, State: string;
+  IsOrder: Boolean;
+begin
+  IsOrder := Column = 'payment_key';
+  Request := Verb + '-' + ParamStr(3);
+  if not IsOrder and (Column2 <> '') then
+    Request := Request + '-' + ParamStr(4);
+  BeginNow;
+  try
+    Tries := Rows('SELECT state, finished_utc > datetime(''now'', ''-10 seconds'') AS is_fresh FROM delivery_actions' +
+      ' WHERE request_id = :r OR request_id LIKE :s || ''-%'' ORDER BY id', [Request, Request]);
+    State := '';
+    if Length(Tries) > 0 then
+      State := Tries[High(Tries)].Text('state');
+    { An order is accepted once. A restaurant may be opened again tomorrow, only not twice by one click. }
+    if AnsiMatchStr(State, ['pending', 'sending']) or
+      ((State = 'done') and (IsOrder or (Tries[High(Tries)].Text('is_fresh') = '1'))) then
+      Say('asked already: ' + State)
+    else
+    begin
+      if Length(Tries) > 0 then
+        Request := Request + '-' + IntToStr(Length(Tries) + 1);
+      Ask(Request, Action, Column, ParamStr(3), Column2, ParamStr(4));
+    end;
+    Commit;
+  except
+    on Error: EDatabaseError do
+    begin
+      Rollback;
+      Wrong('refused: ' + Error.Message, 1); { an error of the program or a wrong argument }
     end;
   end;
 end;
 
+procedure Step(const Verb, Key: string);
 var
-  Orders, Taken: Integer;
+  Order: TRows;
+  Row: TRow;
+  I: Integer;
+begin
+  Order := Rows(Orders + ' FROM delivery_orders WHERE payment_key = :k', [Key]);
+  for I := Low(Verbs) to High(Verbs) do
+    if (Verbs[I, 1] = Verb) and (ParamCount = IfThen(Verbs[I, 4] = '', '3', '4').ToInteger) then
+    begin
+      if (Verbs[I, 3] = 'payment_key') and (Length(Order) = 0) then
+        Wrong('no such order', 1);
+      if (Verb = 'on_the_way') and not AnsiMatchStr(Order[0].Text('courier_type'), ['', 'restaurant']) then
+        Wrong('the restaurant does not bring it: ' + Order[0].Text('courier_type'), 1);
+      Click(Verb, Verbs[I, 2], Verbs[I, 3], Verbs[I, 4]);
+      Exit;
+    end;
+  if (Length(Order) = 0) or not AnsiMatchStr(Verb, ['ticket', 'collect', 'withdraw']) then
+    Wrong('no such order or no such verb; the head of this file has them', 64);
+  if Verb = 'collect' then
+    Say(Order[0].Text('collect'))
+  else if Verb = 'ticket' then
+    for Row in Rows('SELECT ticket FROM pos_prints WHERE payment_key = :k AND paper <> ''waits'' ORDER BY id', [Key]) do
+      Say(Row.Text('ticket'))
+  else if Run('UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = :k AND action = ''accept''' +
+    ' AND state IN (''pending'', ''sending'')', [Key]) = 0 then
+    Say('no accept of it waits');
+end;
+
+var
+  Table: string;
 begin
   {$ifdef linux}SQLiteDefaultLibrary := 'libsqlite3.so.0';{$endif}
-  FoodId := StrToInt64(ParamStr(3));
-  Orders := StrToIntDef(ParamStr(4), 0);
-  Waiting := TStringList.Create;
+  if not FileExists(ParamStr(1)) then { never make an empty one }
+    Wrong('no such file; the head of this one says how it is started', 1);
+  LampsShown := TStringList.Create;
   Connection := TSQLite3Connection.Create(nil);
   Transaction := TSQLTransaction.Create(nil);
   Connection.DatabaseName := ParamStr(1);
@@ -290,23 +539,13 @@ begin
   Transaction.Options := [stoUseImplicit]; { a transaction begins where the code says BEGIN }
   Connection.Open;
   Connection.ExecuteDirect('PRAGMA busy_timeout = 5000'); { wait that long for the daemon's transactions }
-  ShowOpen;
-  Run('INSERT INTO delivery_actions (action, account, food_id, created_by)' +
-    ' VALUES (''deactivate_food'', :a, :f, ''mini POS'')', [ParamStr(2), FoodId]);
-  { An earlier run's rows are among them. }
-  WaitFor('SELECT id FROM delivery_actions WHERE created_by = ''mini POS'' AND state IN (''pending'', ''sending'')', []);
-  Taken := 0;
-  while True do
-  begin
-    Taken := Taken + TakeNew;
-    ShowVerdicts;
-    ShowChanged;
-    Flush(Output);
-    if (Orders > 0) and (Taken >= Orders) and (Waiting.Count = 0) then
-      Break;
-    Sleep(LookMs);
-  end;
-  Transaction.Free;
+  for Table in Tables do
+    Connection.ExecuteDirect(Table);
+  if (ParamCount > 1) and (ParamStr(2) <> '--orders') then
+    Step(ParamStr(2), ParamStr(3))
+  else
+    RunTill(StrToIntDef(ParamStr(3), -1));
   Connection.Free;
-  Waiting.Free;
+  Transaction.Free;
+  LampsShown.Free;
 end.
