@@ -33,6 +33,7 @@ from orderbridge.sandbox.state import Order
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 COMMAND = Path(sys.executable).with_name("orderbridge")
 JDBC = ("/usr/share/java/sqlite-jdbc.jar", "/usr/share/java/xerial-sqlite-jdbc.jar")
+GO_PATH = Path("/usr/share/gocode")  # where Debian puts the sources of Go packages
 WITHIN_S = 200.0  # on a busy machine a compiler and a process take their time
 HELD_S = 0.3  # another program writes that much longer; a driver without a busy timeout gives up at once
 SOLD_OUT, SOLD = 1005, 1007
@@ -59,8 +60,15 @@ def needs(*programs: str) -> None:
         pytest.skip(f"not installed: {', '.join(missing)} (tests/debian-packages)")
 
 
-def made(*command: object, folder: Path) -> None:
-    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True, check=False)
+def made(*command: object, folder: Path, **surroundings: str) -> None:
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=folder,
+        env=os.environ | surroundings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -111,8 +119,18 @@ def pascal(folder: Path) -> list[str]:
     return [str(folder / "pos")]
 
 
-LANGUAGES = (python, node, php, java, csharp, pascal)
-WHOLE = (python, node, php, java, csharp, pascal)  # the others do the first half of it, and follow
+def go(folder: Path) -> list[str]:
+    needs("go")
+    if not (GO_PATH / "src" / "github.com" / "mattn" / "go-sqlite3").exists():
+        pytest.skip("Go has no go-sqlite3 in /usr/share/gocode (tests/debian-packages)")
+    source = EXAMPLES / "go" / "pos.go"
+    surroundings = {"GO111MODULE": "off", "GOPATH": str(GO_PATH), "GOFLAGS": "-tags=libsqlite3"}
+    made("go", "vet", source, folder=folder, **surroundings)
+    made("go", "build", "-o", "pos", source, folder=folder, **surroundings)
+    return [str(folder / "pos")]
+
+
+LANGUAGES = (python, node, php, java, csharp, pascal, go)
 
 
 # ---- the service, the daemon, the file -------------------------------------------------------------------------------
@@ -318,7 +336,7 @@ WORDS = {
 NO = "Platform bu siparişi bulamadı. Siparişi platformun panelinden kontrol edin."
 
 
-@pytest.mark.parametrize("language", WHOLE, ids=lambda language: language.__name__)
+@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.__name__)
 def test_a_mini_pos_does_its_whole_job(
     language: Callable[[Path], list[str]], tmp_path: Path, request: pytest.FixtureRequest
 ):
