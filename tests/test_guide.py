@@ -27,7 +27,7 @@ MOST_WORDS = {"en": 3000, "tr": 2600}  # all that a first version needs is read 
 BLOCK = re.compile(r"```sql\n(.*?)```", re.DOTALL)
 LOOP = re.compile(r"```text\n(.*?)```", re.DOTALL)
 IN_LOOP = re.compile(r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM)\b[^;]*;")
-INLINE = re.compile(r"`((?:SELECT|UPDATE) [^`]*)`")
+INLINE = re.compile(r"`((?:SELECT|UPDATE|INSERT INTO) [^`]*)`")
 LINK = re.compile(r"\]\(([^)]+)\)")
 VIEWS = {name for name, table in tables.metadata.tables.items() if table.is_view}
 
