@@ -3,10 +3,7 @@
 import os
 import socket
 import ssl
-import sys
-import threading
-from collections.abc import Generator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,55 +28,6 @@ settings.register_profile("quick", **PATIENT, max_examples=10)
 settings.load_profile(os.environ.get("ORDERBRIDGE_TEST_PROFILE", "patient"))
 
 MACHINES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
-
-
-# What these play at length is covered by the tests of the parts; to count it would double their time.
-UNCOUNTED = (
-    "browser",
-    "sim",
-    "model",
-    "fuzz",
-    "live",
-    "jobs/test_a_month.py",
-    "jobs/test_matrix_outbox.py",
-    "jobs/test_mutilated_orders.py",
-    "jobs/test_open_points.py",
-    "marketplace/test_matrix.py",
-)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The coverage is that of the other tests alone."""
-    if not config.pluginmanager.hasplugin("_cov"):
-        return
-    places = [Path(__file__).parent / name for name in UNCOUNTED]
-    for item in items:
-        if any(item.path.is_relative_to(place) for place in places):
-            item.add_marker("no_cover")
-
-
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """In a worker pytest-cov pauses one counting, and coverage goes on with the one that was begun before it."""
-    if item.get_closest_marker("no_cover") is None:
-        return (yield)
-    before = sys.gettrace(), threading.gettrace()
-    sys.settrace(None)
-    threading.settrace(None)
-    try:
-        return (yield)
-    finally:
-        sys.settrace(before[0])
-        threading.settrace(before[1])
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """What is not counted here is not counted in the processes that it starts."""
-    with pytest.MonkeyPatch.context() as patch:
-        if item.get_closest_marker("no_cover"):
-            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-        return (yield)
 
 
 @pytest.fixture(autouse=True, scope="session")
