@@ -51,6 +51,7 @@ PAGES = (
     "kurulumlar.md",
     "pos-basvuru.md",
     "pos-rehberi.md",
+    "sertifika.md",
     "yedekleme.md",
 )
 FOREIGN = re.compile(

@@ -2,8 +2,12 @@
 
 import json
 import shlex
+import sqlite3
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +16,7 @@ from orderbridge.certify.play import Wanted, certify
 from orderbridge.certify.stage import Terms
 
 TILL = Path(__file__).with_name("till.py")
+NAME = "X POS 4.2"
 PACE, WITHIN_S = 0.02, 3.0
 
 
@@ -39,7 +44,7 @@ class Shop:
     def certify(self, *only: str, hands: Hands | None = None, **terms: Any) -> dict[str, Any]:
         """The report."""
         wanted = Wanted(
-            till="X POS 4.2",
+            till=NAME,
             folder=self.folder,
             url=self.url,
             terms=Terms(**{"pace": PACE, "within_s": WITHIN_S, **terms}),
@@ -51,6 +56,35 @@ class Shop:
         report = self.report()
         assert passed == (report["verdict"] == "PASS")
         return report
+
+    @contextmanager
+    def started(self, *only: str) -> Iterator[subprocess.Popen[bytes]]:
+        """The same as a command of its own."""
+        names = [word for name in only for word in ("--only", name)]
+        terms = ["--pace", str(PACE), "--within", str(WITHIN_S), "--hands", self.hands, "--folder", str(self.folder)]
+        command = [sys.executable, "-c", "from orderbridge.cli import main; main()", "certify", "--till", NAME]
+        with subprocess.Popen([*command, *terms, *names], stdout=subprocess.DEVNULL) as running:
+            yield running
+
+    def until_played(self, name: str) -> None:
+        """Wait for its result."""
+        over = time.monotonic() + 60
+        while not (self.folder / "certify.json").exists() or name not in self.kept()["results"]:
+            assert time.monotonic() < over
+            time.sleep(0.01)
+
+    def kept(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "certify.json").read_text("utf-8"))
+        return found
+
+    def canaries(self) -> set[str]:
+        """What no report may hold: who ordered, each order's key, and the secrets."""
+        with closing(sqlite3.connect(self.folder / "till.db")) as connection:
+            columns = ("payment_key", "customer_name", "customer_phone", "address", "pos_reference")
+            rows = connection.execute(f"SELECT {', '.join(columns)} FROM delivery_orders").fetchall()
+        found = {str(value) for row in rows for value in row if value}
+        assert len(found) > len(columns)
+        return found | {"sandbox-app-secret", "sandbox-kadikoy-secret"}
 
     def report(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.folder / "report.json").read_text("utf-8"))

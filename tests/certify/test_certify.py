@@ -1,16 +1,21 @@
 """A certificate, made for a real till: sandbox, daemon and database are real, too."""
 
+import os
+import re
 import sqlite3
+import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests import databases
 from tests.certify.faults import OWN
 from tests.certify.shop import Shop, failed, verdicts
 
-from orderbridge.certify.hands import Nobody
+from orderbridge.certify.hands import Command, Nobody, Person
 from orderbridge.errors import ConfigError
 
 Shops = Callable[..., Shop]
@@ -51,6 +56,94 @@ def test_a_database_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path) 
         here.certify("takes_over")
     with closing(sqlite3.connect(tmp_path / "till.db")) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("delivery_orders",)]
+
+
+def test_a_killed_certificate_goes_on_where_it_stopped(shop: Shops) -> None:
+    """What was begun is played anew, what had ended is kept."""
+    here = shop()
+    names = ("takes_over", "reference", "accept", "cancel")
+    with here.started(*names) as running:
+        here.until_played("takes_over")
+        running.kill()
+        running.wait()
+    kept = here.kept()["results"]
+    assert set(kept) < set(names)
+    report = here.certify(*names)
+    assert set(verdicts(report).values()) == {"PASS"}
+    assert {name: here.kept()["results"][name] for name in kept} == kept
+    assert here.kept()["begun"]["first_sign"] == 2
+
+
+def test_another_certificate_in_the_same_folder_is_refused(shop: Shops) -> None:
+    here = shop()
+    here.certify("takes_over")
+    with pytest.raises(ConfigError, match=r"on other terms \(seed\)"):
+        here.certify("takes_over", seed=2)
+
+
+ALIKE = ("takes_over", "one_after_the_other", "accept", "cancelled_after", "prepaid", "sold_out", "its_own")
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_report_but_for_the_times(tmp_path: Path) -> None:
+    """And no report holds a customer, a key of an order or a secret."""
+    found = []
+    for name in ("one", "two"):
+        with Shop(tmp_path / name) as here:
+            found.append(without_times(here.certify(*ALIKE)))
+            left = "".join(file.read_text("utf-8") for file in here.folder.iterdir() if file.suffix in KEPT)
+            assert [word for word in here.canaries() if word in left] == []
+    assert found[0] == found[1]
+
+
+KEPT = {".json", ".html", ".xml", ".log"}
+
+
+def without_times(report: Any) -> Any:
+    if isinstance(report, dict):
+        return {name: without_times(value) for name, value in report.items() if not name.endswith("_s")}
+    return [without_times(one) for one in report] if isinstance(report, list) else report
+
+
+def test_a_person_is_asked_and_the_answer_is_told_as_such(shop: Shops) -> None:
+    asked: list[str] = []
+
+    def answer(sentence: str, is_question: bool) -> str:
+        asked.append(sentence)
+        return "yes" if is_question else "skip"
+
+    report = shop().certify("takes_over", "prepaid", "closed", hands=Person(answer))
+    told = verdicts(report)
+    assert told["prepaid.collects_nothing"] == "BY A PERSON"
+    assert told["closed.one_close"] == "NOT SEEN"
+    assert report["verdict"] == "PASS"
+    assert re.search(r"what to collect for order \d+\?", " ".join(asked))
+
+
+@pytest.mark.parametrize("code, able", [(0, True), (1, True), (64, False)])
+def test_a_command_says_with_64_that_it_cannot(code: int, able: bool) -> None:
+    hands = Command(f"{sys.executable} -c 'import sys; print(sys.argv[1:]); sys.exit({code})'", lambda _: None)
+    done = hands.do("accept", "key", "25", about="")
+    assert (done.able, done.said) == (able, "['accept', 'key', '25']\n")
+
+
+def test_a_command_that_is_not_there_cannot() -> None:
+    told: list[str] = []
+    assert not Command("/no/such/command", told.append).do("accept", "key", about="").able
+    assert told == ["accept: FileNotFoundError"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", databases.KINDS)
+def test_a_good_till_passes_whole(kind: str, request: pytest.FixtureRequest, shop: Shops) -> None:
+    """Only the words that a person must see on a ticket are not seen."""
+    with ExitStack() as stack:
+        url = None
+        if kind != databases.SQLITE:
+            server = request.getfixturevalue(f"{kind}_server")
+            url = stack.enter_context(databases.own_database(server, f"certify_{os.getpid()}"))
+        told = verdicts(shop("none", url).certify())
+        assert {name for name, verdict in told.items() if verdict != "PASS"} == {"problem.ticket_problem"}
 
 
 # Whole certificates of all of them: python -m tests.certify. Here each till meets its own scenario and two others.

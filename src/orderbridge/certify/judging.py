@@ -179,7 +179,10 @@ def noted(mark: str, limit: str) -> Judge:
         since, longest = seen.marks[mark], seen.marks[limit]
         found = [note for note in seen.notes if note.column == "pos_revision" and note.at_s >= since - AT_ONCE_S]
         in_time = [note for note in found if note.at_s - since <= longest + AT_ONCE_S]
-        return _is(bool(in_time) and order.pos_revision == order.revision, order, why="not_noted")
+        if in_time and order.pos_revision == order.revision:
+            return Judged(Verdict.PASS, "", facts(order))
+        behind = {"letter": order.letter, "revision": order.revision, "pos_revision": order.pos_revision}
+        return Judged(Verdict.FAIL, "not_noted", (behind,))
 
     return judged
 

@@ -142,7 +142,7 @@ Judge = Callable[[Seen], Judged]
 def fact(one: Order | Note | Row | Call) -> Fact:
     """What a report shows of it; nothing that is empty."""
     names = {
-        Order: ("letter", "visible_s", "taken_s", "revision", "pos_revision", "status"),
+        Order: ("letter", "visible_s", "taken_s"),  # its status may be on the move: another one in each run
         Note: ("what", "table", "letter", "column", "value", "revision", "at_s"),
         Row: ("letter", "action", "state", "error_code", "preparing_time", "reason_id", "food_id", "at_s"),
         Call: ("letter", "operation", "http_status", "at_s"),
