@@ -52,6 +52,7 @@ SQL = {
     "unanswered": sql("needs_answer_since IS NOT NULL"),
     "open": sql("FROM delivery_open_orders", "ORDER BY received_utc"),
     "lamp": sql("FROM delivery_lamp"),
+    "forget": sql("payload IS NULL"),
 }
 
 
@@ -259,6 +260,13 @@ def test_what_changes_is_printed_anew_and_what_is_over_is_never_cooked(database:
         till.round()
     till.changes(found)
     till.print_papers()
+    change(database, 2, payload=None)  # its customer is forgotten
+    till.do(SQL["forget"])
+    assert {row["payment_key"]: row["ticket"] == "" for row in rows(pos, "SELECT * FROM till_papers")} == {
+        key(1): False,
+        key(2): True,
+        key(3): False,
+    }
     assert sorted(till.paper[3:]) == ["CHANGED K1-1: Pide 1, Ayran", "CHANGED K1-3: Pide 3, Ayran"]
     assert rows(pos, "SELECT * FROM delivery_changed_orders") == []
 
