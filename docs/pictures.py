@@ -168,11 +168,13 @@ def paint_a_day(database: Path) -> None:
     """What the polls of a whole day would have left: a dead line at noon and two logins."""
     now = SystemClock().now()
     with contextlib.closing(sqlite3.connect(database, timeout=60)) as connection, connection:
+        connection.execute("UPDATE delivery_guard SET open = open + 1")
         for place in range(1, 143):
             slot = (now - timedelta(minutes=10 * place)).replace(second=0, microsecond=0)
             slot = slot.replace(minute=slot.minute // 10 * 10)
             row = ("kadikoy", f"{slot:%Y-%m-%d %H:%M:%S.000000}", 20, 20 * (60 < place < 64), int(place in {59, 130}))
             connection.execute(SLOT, row)
+        connection.execute("UPDATE delivery_guard SET open = open - 1")
 
 
 def main(folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.store.samples import KEY, hold_open
+from tests.store.samples import KEY, in_its_place
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
@@ -75,6 +75,14 @@ class Till:
     def run(self, sql: str, *values: object) -> int:
         with self.connection() as connection:
             return int(connection.execute(sql, values).lastrowid or 0)
+
+    def plant(self, sql: str, *values: object) -> None:
+        """Write what is the daemon's, as it does: no POS may."""
+        with self.connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            with in_its_place(connection):
+                connection.execute(sql, values)
+            connection.execute("COMMIT")
 
     def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
         with self.connection() as connection:
@@ -169,8 +177,7 @@ async def test_after_closing_the_restaurants_status_is_read_soon(sandbox: Sandbo
             "INSERT INTO delivery_actions (action, restaurant_id) VALUES ('close_restaurant', ?)", KADIKOY.lower()
         )
         await until(lambda: till.state(row) == "done")
-        hold_open(till.path)
-        till.run("UPDATE delivery_restaurants SET status = NULL")
+        till.plant("UPDATE delivery_restaurants SET status = NULL")
         await until(lambda: len(world.calls("get_restaurant_status")) == 2)
         world.open_restaurant(KADIKOY)
         world.faults.clear()

@@ -68,6 +68,9 @@ class ServerTill(Till):
         self.rows(sql, *values)
         return 0
 
+    def plant(self, sql: str, *values: object) -> None:
+        self.rows(sql, *values)
+
     def has_tables(self) -> bool:
         return inspect(self.engine).has_table("delivery_orders")
 

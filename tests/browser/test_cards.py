@@ -59,7 +59,7 @@ async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncItera
 
 
 def paid(till: Till, order: Order, due: str | None) -> None:
-    till.run("UPDATE delivery_orders SET amount_due = ? WHERE payment_key = ?", due, order.key)
+    till.plant("UPDATE delivery_orders SET amount_due = ? WHERE payment_key = ?", due, order.key)
 
 
 async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter, till: Till):
@@ -78,7 +78,7 @@ async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter, till: Till
     for order, due in zip(orders, ("492.30", "0.00", None), strict=True):
         await asyncio.to_thread(paid, till, order, due)
     doubtful = "UPDATE delivery_orders SET problem = 'total_mismatch,item_strange' WHERE payment_key = ?"
-    await asyncio.to_thread(till.run, doubtful, orders[0].key)
+    await asyncio.to_thread(till.plant, doubtful, orders[0].key)
     tablet = await counter.tablet()
     await tablet.arm()
     first, second, third = (tablet.page.locator(tablet.card(order)) for order in orders)
@@ -130,7 +130,7 @@ async def test_how_long_an_order_waits_is_said_by_a_figure_a_word_and_a_colour(c
     found: dict[str, set[str]] = {}
     for waited, word in ((5, "YENİ"), (40, "BEKLİYOR"), (100, "ACELE"), (200, "GECİKTİ"), (400, "ÇOK GECİKTİ")):
         then = f"{datetime.now(UTC) - timedelta(seconds=waited):%Y-%m-%d %H:%M:%S.%f}"
-        await asyncio.to_thread(till.run, "UPDATE delivery_orders SET received_utc = ?", then)
+        await asyncio.to_thread(till.plant, "UPDATE delivery_orders SET received_utc = ?", then)
         await tablet.arm()
         age = tablet.page.locator(f"{tablet.card(order)} .age", has_text=word)
         await age.wait_for()
@@ -144,7 +144,7 @@ async def test_how_long_an_order_waits_is_said_by_a_figure_a_word_and_a_colour(c
     await tablet.accept(order, 10)
     await tablet.page.locator(".age", has_text="dk kaldı").wait_for()
     late = f"{datetime.now(UTC) - timedelta(minutes=15):%Y-%m-%d %H:%M:%S.%f}"
-    await asyncio.to_thread(till.run, "UPDATE delivery_actions SET finished_utc = ?", late)
+    await asyncio.to_thread(till.plant, "UPDATE delivery_actions SET finished_utc = ?", late)
     await tablet.arm()
     await tablet.page.locator(".age", has_text="dk GECİKTİ").wait_for()
     await tablet.hears("overdue")
@@ -270,7 +270,7 @@ async def all_kinds(counter: Counter, till: Till, world: World) -> Order:
         order = await counter.order(foods=[FOOD] * (9 if due is None else 1), note="Zil bozuk")
         then = f"{datetime.now(UTC) - timedelta(seconds=waited):%Y-%m-%d %H:%M:%S.%f}"
         change = "UPDATE delivery_orders SET received_utc = ?, amount_due = ? WHERE payment_key = ?"
-        await asyncio.to_thread(till.run, change, then, due, order.key)
+        await asyncio.to_thread(till.plant, change, then, due, order.key)
     return order
 
 

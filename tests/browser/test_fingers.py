@@ -227,7 +227,7 @@ async def test_foods_stand_under_who_sells_them_where_there_are_several(counter:
     await tablet.page.wait_for_selector(".row")
     assert await tablet.page.locator(".whose").count() == 0
     copied = "INSERT INTO delivery_restaurants (id, name, account) SELECT '2', 'Şube 2', 'besiktas' FROM delivery_restaurants"
-    await asyncio.to_thread(till.run, copied)
+    await asyncio.to_thread(till.plant, copied)
     await tablet.page.click("#menu")
     await tablet.page.click("#menu")
     await tablet.page.locator(".whose", has_text="Örnek Lokanta Kadıköy").wait_for()

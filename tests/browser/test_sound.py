@@ -123,7 +123,7 @@ async def test_four_sounds_that_cannot_be_taken_for_each_other(counter: Counter,
     other = await counter.order()
     await tablet.accept(other)
     await tablet.shows(other, "tamam")
-    await asyncio.to_thread(till.run, LATE)
+    await asyncio.to_thread(till.plant, LATE)
     await tablet.page.reload()
     await tablet.arm()
     await hear("overdue")

@@ -200,7 +200,7 @@ async def test_the_link_that_is_broken_is_named(
     await tablet.accept(order)
     await tablet.shows(order, "tamam")
     await asyncio.to_thread(
-        counter.till.run, "UPDATE delivery_orders SET received_utc = ?", "2026-01-01 00:00:00.000000"
+        counter.till.plant, "UPDATE delivery_orders SET received_utc = ?", "2026-01-01 00:00:00.000000"
     )
     await bar.filter(has_text="Kasa siparişleri okumuyor.").wait_for()
     await asyncio.to_thread(counter.till.run, "UPDATE delivery_orders SET pos_revision = revision")

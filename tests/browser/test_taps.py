@@ -208,14 +208,14 @@ async def test_without_reasons_a_cancel_says_why_it_must_wait(counter: Counter, 
     tablet = await counter.tablet()
     order = await counter.order()
     reasons = await asyncio.to_thread(till.rows, "SELECT id, reason FROM delivery_cancel_reasons")
-    await asyncio.to_thread(till.run, "DELETE FROM delivery_cancel_reasons")
+    await asyncio.to_thread(till.plant, "DELETE FROM delivery_cancel_reasons")
     await tablet.arm()
     await tablet.tap(order, "cancel")
     await tablet.page.locator("dialog", has_text="henüz okunmadı").wait_for()
     await tablet.choose("Vazgeç")
     for one in reasons:
         await asyncio.to_thread(
-            till.run, "INSERT INTO delivery_cancel_reasons (id, reason) VALUES (?, ?)", *one.values()
+            till.plant, "INSERT INTO delivery_cancel_reasons (id, reason) VALUES (?, ?)", *one.values()
         )
     await tablet.page.wait_for_function("() => !document.body.classList.contains('resting')")
     await tablet.tap(order, "cancel")
@@ -295,7 +295,7 @@ async def test_a_tap_that_came_to_nothing_says_so_until_the_next_and_holds_no_bu
 
 async def test_who_may_only_look_is_offered_no_touch(counter: Counter, till: Till, world: World):
     tablet = await counter.tablet()
-    await asyncio.to_thread(till.run, "UPDATE delivery_board_devices SET role = 'look'")
+    await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET role = 'look'")
     await tablet.arm()
     order = await counter.order()
     await asyncio.to_thread(world.cancel_by_customer, order.key)
@@ -308,7 +308,7 @@ async def test_a_tablet_that_is_let_in_no_more_is_silent(counter: Counter, till:
     await tablet.arm()
     await counter.order()
     await tablet.hears("new")
-    await asyncio.to_thread(till.run, "UPDATE delivery_board_devices SET revoked_utc = paired_utc")
+    await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET revoked_utc = paired_utc")
     await tablet.page.wait_for_selector(".pairing")
     await tablet.is_silent()
 

@@ -94,9 +94,9 @@ async def plant(counter: Counter, till: Till, world: World) -> None:
     await until(lambda: till.status(cancelled) == 6)
     late = f"{datetime.now(UTC) - timedelta(minutes=30):%Y-%m-%d %H:%M:%S.%f}"
     change = "UPDATE delivery_orders SET received_utc = ? WHERE payment_key = ?"
-    await asyncio.to_thread(till.run, change, late, old.key)
+    await asyncio.to_thread(till.plant, change, late, old.key)
     change = "UPDATE delivery_orders SET changed_utc = ?, ended_utc = ? WHERE payment_key = ?"
-    await asyncio.to_thread(till.run, change, late, late, cancelled.key)
+    await asyncio.to_thread(till.plant, change, late, late, cancelled.key)
     world.refuse_account("chain")
     world.faults.add(Fault.too_many("accept", times=None))
     with file_opened(till.path) as pos:

@@ -414,7 +414,10 @@ def person_acts(till: Till, shop: Shop) -> None:
 def shows_what_has_changed(till: Till, shop: Shop) -> None:
     """STOP is for what was on paper, whoever has cancelled it. An order that is new once more is neither asked for nor cooked."""
     shop.write(f"UPDATE delivery_orders SET pos_revision = 0 WHERE payment_key = '{shop.key('refused')}'")
-    shop.write("UPDATE delivery_daemon SET silent_from_utc = '2026-01-01 00:00:00.000'")  # as long as it stands still
+    shop.write(  # as long as it stands still
+        "BEGIN; UPDATE delivery_guard SET open = open + 1; UPDATE delivery_daemon SET silent_from_utc ="
+        " '2026-01-01 00:00:00.000'; UPDATE delivery_guard SET open = open - 1; COMMIT"
+    )
     ((cause, remedy),) = shop.rows("SELECT sentence, remedy FROM delivery_lamp WHERE lamp = 'red'")
     plain, refused, later, called_off, changed = map(
         shop.reference, ("plain", "refused", "later", "called_off", "changed")

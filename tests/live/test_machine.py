@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.store.samples import hold_open
 from tests.test_daemon import Till, ended, log_of, process, until
 
 from orderbridge.sandbox import Fault, Sandbox, World
@@ -148,8 +147,7 @@ async def test_a_schema_newer_than_the_program_is_refused_and_left_as_it_is(
     async with process(configuration) as daemon:
         await until(lambda: order.acknowledged)
         assert await ended(daemon, signal.SIGTERM) == 0
-    hold_open(till.path)
-    till.run(f"UPDATE {SCHEMA_VERSION_TABLE} SET version_num = '9999'")
+    till.plant(f"UPDATE {SCHEMA_VERSION_TABLE} SET version_num = '9999'")
     till.run("ALTER TABLE delivery_orders ADD COLUMN of_the_future TEXT")
     with till.connection() as connection:
         before = list(connection.iterdump())
