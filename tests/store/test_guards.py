@@ -14,7 +14,6 @@ from tests.store.samples import (
     KEY,
     NEEDED,
     NOW_TEXT,
-    OTHER,
     Pos,
     Refused,
     action_row,
@@ -245,15 +244,14 @@ def test_a_guard_that_is_held_open_by_hand_stays_so(shop, daemons):
         shop.execute(f"UPDATE {GUARD} SET open = open - 2")
 
 
-def test_a_guard_that_somebody_took_away_keeps_no_order_out(shop, daemons):
-    with in_its_place(shop):
-        shop.execute(f"DELETE FROM {GUARD}")
-    daemons.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
-    put_order(shop)
-    put_action(shop)
-    shop.execute(f"INSERT INTO {GUARD} (id) VALUES (1)")
+@pytest.mark.parametrize("away", [f"DELETE FROM {GUARD}", f"DROP TABLE {GUARD}"], ids=["row", "table"])
+def test_a_guard_that_somebody_took_away_is_put_back_and_no_order_waits(away, shop, daemons):
+    shop.execute(f"UPDATE {GUARD} SET open = 1")
+    shop.execute(away)
+    daemons.write_now(lambda tx: tx.exec_driver_sql("INSERT INTO delivery_restaurants (account, id) VALUES ('k', 'r')"))
+    assert one(shop, f"SELECT * FROM {GUARD}") == {"id": 1, "open": 0, "again_id": None}
     with pytest.raises(sqlite3.IntegrityError, match="orderbridge alone"):
-        put_order(shop, OTHER)
+        put_order(shop)
 
 
 def test_a_programs_own_tables_triggers_and_views_go_on_beside_ours(shop, daemons):

@@ -4,6 +4,7 @@
   and a rollback or a crash closes it.
 - One that changed nothing is rolled back: the guard's two words alone would be a commit to the disk, and a notice to all
   who wait for one, ourselves among them.
+- Its table or its row may be taken away by somebody: the next transaction of ours puts it back, and no order waits.
 - A POS's own statements must go on working whatever is missing here, so that there is no function and no pragma in it.
 """
 
@@ -28,6 +29,7 @@ _TABLE = (
     f" again_id INTEGER, CONSTRAINT {GUARD}_one_row CHECK (id = 1),"
     f" CONSTRAINT {GUARD}_open_0_or_more CHECK (typeof(open) = 'integer' AND open >= 0))"
 )
+_ROW = f"INSERT INTO {GUARD} (id) VALUES (1)"  # noqa: S608
 _AGAIN = (
     f"CREATE TRIGGER {GUARD}_again BEFORE INSERT ON delivery_actions"  # noqa: S608 - a name of ours, as all here
     " WHEN EXISTS (SELECT 1 FROM delivery_actions WHERE request_id = NEW.request_id) BEGIN"
@@ -40,7 +42,7 @@ _GONE = (
 _WHY = f"{GUARD}: DELETE is for orderbridge alone; leave its one row"
 GUARDS = (
     _TABLE,
-    f"INSERT INTO {GUARD} (id) VALUES (1)",  # noqa: S608
+    _ROW,
     _AGAIN,
     _GONE,
     *keep(f"{GUARD}_stays", GUARD, "BEFORE DELETE", "", _WHY),
@@ -61,9 +63,14 @@ def forget_guard(connection: Connection) -> None:
 def open_guard(connection: Connection) -> None:
     """Once a transaction that writes has begun. A file that is new, or of an older version, has no guard yet."""
     driver = _driver(connection)
-    if _is_there(driver):
+    if not _is_there(driver):
+        if not _is_missed(driver):
+            return
+        connection.exec_driver_sql(_TABLE)  # somebody has dropped it: without it the triggers let nothing through
+    if not _set(connection, "open + 1"):
+        connection.exec_driver_sql(_ROW)
         _set(connection, "open + 1")
-        connection.info[_OPENED] = _changes(driver)
+    connection.info[_OPENED] = _changes(driver)
 
 
 def _close(connection: Connection) -> None:
@@ -85,8 +92,16 @@ def _is_there(driver: sqlite3.Connection) -> bool:
     return True
 
 
-def _set(connection: Connection, value: str) -> None:
-    connection.exec_driver_sql(f"UPDATE {GUARD} SET open = {value} WHERE id = 1")  # noqa: S608
+def _is_missed(driver: sqlite3.Connection) -> bool:
+    """Whether the triggers that ask it are there."""
+    there = f"SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = '{GUARD}_again'"  # noqa: S608
+    return bool(driver.execute(there).fetchall())
+
+
+def _set(connection: Connection, value: str) -> bool:
+    """Whether its row is there."""
+    changed = connection.exec_driver_sql(f"UPDATE {GUARD} SET open = {value} WHERE id = 1")  # noqa: S608
+    return changed.rowcount > 0
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:
