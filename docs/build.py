@@ -67,6 +67,10 @@ _HEADS = {
         "| `error_code` | what to do |\n|---|---|",
         "| `error_code` | ne yapmalı |\n|---|---|",
     ),
+    "not_refused": (
+        "| the row | its `error_code` |\n|---|---|",
+        "| satır | `error_code` |\n|---|---|",
+    ),
     "problems": ("| code | what to do |\n|---|---|", "| kod | ne yapmalı |\n|---|---|"),
     "alarms": ("| code | what is wrong | what to do |\n|---|---|---|", "| kod | sorun | yapılacak |\n|---|---|---|"),
     "metrics": ("| metric | kind | labels |\n|---|---|---|", "| ölçüm | tür | etiketler |\n|---|---|---|"),
@@ -155,6 +159,13 @@ def make_error_codes(language: Language) -> Iterator[str]:
         same = [f"`{other}`" for other, plain in SAME.items() if plain == code]
         names = ", ".join([f"**`{code}`**", *same])
         yield f"| {names} | {language(WORDS['error_codes'][code])} |"
+
+
+def make_not_refused(language: Language) -> Iterator[str]:
+    """What no database refuses at its INSERT."""
+    yield language(_HEADS["not_refused"])
+    for code, said in WORDS["not_refused"].items():
+        yield f"| {language(said)} | `{code}` |"
 
 
 def problem_codes() -> list[str]:
@@ -301,6 +312,7 @@ MAKERS: dict[str, Callable[[Language], Iterator[str]]] = {
     "action_picture": lambda language: make_picture(action_arrows, language),
     "constraints": make_constraints,
     "error_codes": make_error_codes,
+    "not_refused": make_not_refused,
     "problems": make_problems,
     "tables": make_tables,
 }

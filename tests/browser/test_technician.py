@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from tests.browser.counter import Browser, Counter, Tablet, opened
+from tests.store.samples import in_its_place, put_action, put_document
 from tests.store.samples import opened as file_opened
-from tests.store.samples import put_action, put_document
 from tests.test_daemon import (  # one name after another: they are fixtures
     COMMAND,
     Till,
@@ -99,7 +99,7 @@ async def plant(counter: Counter, till: Till, world: World) -> None:
     await asyncio.to_thread(till.plant, change, late, late, cancelled.key)
     world.refuse_account("chain")
     world.faults.add(Fault.too_many("accept", times=None))
-    with file_opened(till.path) as pos:
+    with file_opened(till.path) as pos, in_its_place(pos):
         put_document(pos)
         put_action(pos, payment_key=old.key, state="failed", finished_utc=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f}")
     await asyncio.to_thread(till.accept, old)  # and waits, or is on its way again

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Column, Integer, Table
 from sqlalchemy.exc import IntegrityError
 from tests.databases import KINDS, SQLITE, only
+from tests.jobs.test_not_refused import ROWS
 from tests.store.samples import (
     KEY,
     NEEDED,
@@ -117,6 +118,17 @@ def test_what_a_pos_may_is_never_refused(till, pos):
     with pytest.raises(Refused, match=r"(?i)unique|duplicate"):
         put(till, "delivery_actions", action="activate_food", food_id=5, request_id="once")
     assert len(rows(pos, "SELECT * FROM delivery_actions")) == len(NEEDED) + 1
+
+
+@as_a_user
+@only(*KINDS)
+def test_what_the_reference_calls_not_refused_is_not(till, pos):
+    with in_its_place(pos):
+        put_order(pos, status_id=6)
+    written = [row for listed in ROWS.values() for row in listed]
+    for row in written:
+        put(till, "delivery_actions", **{name: value or KEY for name, value in row.items()})
+    assert len(rows(till, "SELECT id FROM delivery_actions WHERE state = 'pending'")) == len(written)
 
 
 # ---- SQLite alone ----------------------------------------------------------------------------------------------------
