@@ -211,12 +211,12 @@ def keep_from_the_pos() -> None:
 def leave_to_the_pos() -> None:
     for table in (*KEPT, "delivery_schema_version", "delivery_orders", "delivery_actions"):
         for word in ("insert", "delete", "update"):
-            op.execute(f"DROP TRIGGER {table}_guard_{word}")
-    op.execute("DROP TRIGGER delivery_actions_guard_replace")
-    op.execute("DROP TRIGGER delivery_actions_guard_written")
-    op.execute("DROP TRIGGER delivery_guard_again")
-    op.execute("DROP TRIGGER delivery_guard_gone")
-    op.execute("DROP TABLE delivery_guard")
+            op.execute(f"DROP TRIGGER IF EXISTS {table}_guard_{word}")
+    op.execute("DROP TRIGGER IF EXISTS delivery_actions_guard_replace")
+    op.execute("DROP TRIGGER IF EXISTS delivery_actions_guard_written")
+    op.execute("DROP TRIGGER IF EXISTS delivery_guard_again")
+    op.execute("DROP TRIGGER IF EXISTS delivery_guard_gone")
+    op.execute("DROP TABLE IF EXISTS delivery_guard")
 
 
 def upgrade() -> None:

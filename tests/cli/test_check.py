@@ -92,6 +92,7 @@ def said_of(ended: Ended, check: str, level: str = "failed") -> str:
 
 
 def test_everything_in_place_ends_with_0(run, sandbox, pos, config_file, path):
+    pos.execute("UPDATE delivery_guard SET open = 0")
     ended = run("check")
     assert (ended.code, ended.err) == (0, "")
     expected = [
@@ -111,6 +112,19 @@ def test_everything_in_place_ends_with_0(run, sandbox, pos, config_file, path):
     ]
     for line, pattern in zip(ended.out.splitlines(), expected, strict=True):
         assert re.fullmatch(pattern, line), line
+
+
+def test_guards_that_are_open_or_gone_are_named_and_made_anew(run, sandbox, pos):
+    pos.execute("DROP TRIGGER delivery_orders_guard_delete")
+    ended = run("check")
+    assert ended.code == 0
+    assert "not its own: delivery_orders_guard_delete" in ended.out
+    assert "delivery_guard is held open" in ended.out
+    run("db", "upgrade")
+    pos.execute("UPDATE delivery_guard SET open = 0")
+    assert not re.search("held open|dropped", run("check").out)
+    there = "SELECT count(*) AS n FROM sqlite_master WHERE name = 'delivery_orders_guard_delete'"
+    assert rows(pos, there) == [{"n": 1}]
 
 
 def test_the_findings_can_be_read_by_a_program(run, sandbox, pos):

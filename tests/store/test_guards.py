@@ -37,6 +37,7 @@ __all__ = ["till"]  # the fixture
 
 TABLES = [table for table in metadata.sorted_tables if not table.is_view]
 GUARD = "delivery_guard"
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 as_a_user = pytest.mark.parametrize("till", ["user"], indirect=True)
 
 
@@ -244,6 +245,14 @@ def test_work_that_changes_nothing_commits_nothing(statement, shop, daemons):
 def test_a_change_of_the_schema_alone_is_committed(shop, daemons):
     daemons.write_now(lambda tx: tx.exec_driver_sql("CREATE TABLE more (id INTEGER)"))
     assert rows(shop, "SELECT * FROM more") == []
+
+
+def test_a_row_is_mended_by_hand_as_the_page_says(shop):
+    with in_its_place(shop):
+        put_order(shop)
+    (said,) = set(re.findall(r"`(BEGIN IMMEDIATE; UPDATE delivery_guard[^`]*)`", OPERATIONS.read_text("utf-8")))
+    shop.executescript(said.replace("…", "UPDATE delivery_orders SET note = 'mended'"))
+    assert (order_row(shop)["note"], is_open(shop)) == ("mended", False)
 
 
 def test_a_guard_that_is_held_open_by_hand_stays_so(shop, daemons):

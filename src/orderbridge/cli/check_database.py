@@ -13,7 +13,7 @@ from orderbridge.cli.common import Context
 from orderbridge.cli.report import Report
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.errors import NoFile, StoreError
-from orderbridge.store import inspection, schema
+from orderbridge.store import guards, inspection, schema
 from orderbridge.store.dialects.sqlite_locks import writers_of
 from orderbridge.store.durability import failover
 from orderbridge.store.failures import is_busy, remedy
@@ -99,7 +99,16 @@ def _check_schema(database: "Database", report: Report) -> bool:
         report.look("schema", say("check.old_tables", found=found, known=schema.HEAD), say("check.updates_tables"))
     else:
         report.good("schema", found)
+        _check_guards(database, report)
     return found == schema.HEAD
+
+
+def _check_guards(database: "Database", report: Report) -> None:
+    """Whether a till is kept from writing what is not its own."""
+    if gone := database.read_now(guards.gone):
+        report.look("schema", say("check.guards_gone", names=", ".join(sorted(gone))), say("check.makes_guards"))
+    if database.read_now(guards.is_held_open):
+        report.look("schema", say("check.guard_open"), say("check.close_guard"))
 
 
 def _check_writing(database: "Database", report: Report) -> bool:

@@ -5,9 +5,10 @@ A sentence names the table, what was refused, and what to do instead.
 
 from collections.abc import Iterator
 
-from sqlalchemy import Table
+from sqlalchemy import Connection, Table, inspect
 
-from orderbridge.store.ddl import after
+from orderbridge.store.ddl import after, execute
+from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Dialect
 from orderbridge.store.grants import UPDATED
 from orderbridge.store.tables import KEPT, SCHEMA_VERSION_TABLE, WRITTEN_ONCE, accounts, actions, metadata
@@ -66,6 +67,31 @@ def on_version(dialect: Dialect) -> Iterator[str]:
     yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE INSERT", "")
     yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE DELETE", "")
     yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE UPDATE", "", condition=since)
+
+
+def gone(connection: Connection) -> dict[str, str]:
+    """The triggers of ours that somebody has dropped, with the statement that makes them anew."""
+    dialect = of(connection.dialect.name)
+    if not dialect.guards:
+        return {}
+    tables = [table for table in metadata.tables.values() if not table.is_view]
+    wanted = [*dialect.guards, *on_version(dialect), *(one for table in tables for one in on_table(table, dialect))]
+    there = set(connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").scalars())
+    named = {statement.split()[2]: statement for statement in wanted if statement.startswith("CREATE TRIGGER")}
+    return {name: statement for name, statement in named.items() if name not in there}
+
+
+def mend(connection: Connection) -> None:
+    """Make them anew."""
+    execute(connection, gone(connection).values())
+
+
+def is_held_open(connection: Connection) -> bool:
+    """Whether somebody lets everybody write. Only what is committed tells: in a transaction of ours it is open."""
+    table = of(connection.dialect.name).guard
+    if table is None or not inspect(connection).has_table(table):
+        return False
+    return bool(connection.exec_driver_sql(f"SELECT open FROM {table}").scalar())  # noqa: S608 - a name of ours
 
 
 after(accounts, lambda dialect: dialect.guards)

@@ -18,7 +18,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
-from orderbridge.store.guards import on_version
+from orderbridge.store.guards import mend, on_version
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 from orderbridge.texts import say
 
@@ -77,6 +77,7 @@ def upgrade(connection: Connection) -> bool:
     program (nothing is touched then), or when another program has been changing the schema for `LOCK_WAIT_S`.
     """
     if current(connection) == HEAD:
+        mend(connection)
         return False
     clock = SystemClock()
     until = clock.monotonic() + LOCK_WAIT_S
@@ -92,6 +93,7 @@ def upgrade(connection: Connection) -> bool:
 def try_upgrade(connection: Connection) -> bool:
     """The same without waiting. False: another program is changing the schema, ask again."""
     if current(connection) == HEAD:
+        mend(connection)
         return True
     with _lock(connection) as taken:
         if taken:

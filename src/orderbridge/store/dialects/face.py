@@ -139,6 +139,7 @@ class Dialect:
     guard_update: Callable[[str, str, Sequence[str], str], tuple[str, ...]] = no_ddl  # trigger, table, columns, why
     guard_value: Callable[[str, str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, column, refused, why
     keep: Callable[[str, str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, statement, condition, why
+    guard: str | None = None  # the table whose row is open in our transactions
     guards: tuple[str, ...] = ()  # what is made before all that `keep` makes
     replaced: str = ""  # the condition that a row of delivery_actions has just taken another's place
     tell_changes: Callable[[str, str], tuple[str, ...]] = no_ddl  # wake the watch after INSERT, UPDATE of that column

@@ -26,7 +26,15 @@ from orderbridge.clock import SystemClock
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Read, inserting, never
 from orderbridge.store.dialects.sqlite_file import BESIDE, SqliteFile, refuse_orphaned_wal
-from orderbridge.store.dialects.sqlite_guard import GUARDS, REPLACED, forget_guard, keep, open_guard, watch_commits
+from orderbridge.store.dialects.sqlite_guard import (
+    GUARD,
+    GUARDS,
+    REPLACED,
+    forget_guard,
+    keep,
+    open_guard,
+    watch_commits,
+)
 from orderbridge.store.dialects.sqlite_locks import daemon_of
 from orderbridge.store.dialects.sqlite_mounts import network_kind
 from orderbridge.store.dialects.sqlite_watch import watch
@@ -328,6 +336,7 @@ DIALECT = Dialect(
     guard_update=_guard_update,
     guard_value=_guard_value,
     keep=keep,
+    guard=GUARD,
     guards=GUARDS,
     replaced=REPLACED,
 )
