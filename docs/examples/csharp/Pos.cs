@@ -4,7 +4,7 @@
 //   mono Pos.exe DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
 //   mono Pos.exe DATABASE VERB ARGUMENTS   what a person does, while the till runs
 //
-//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
 //   open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
 //   ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
 //
@@ -358,9 +358,9 @@ class Pos
             foreach (var row in Rows("SELECT ticket FROM pos_prints WHERE payment_key = @1 AND paper <> 'waits' ORDER BY id",
                 values[0]))
                 Console.WriteLine(row["ticket"]);
-        else if (Write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = @1 AND action = 'accept'"
+        else if (Write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = @1"
             + " AND state IN ('pending', 'sending')", values[0]) == 0)
-            Console.WriteLine("no accept of it waits");
+            Console.WriteLine("nothing of it waits");
         return 0;
     }
 

@@ -4,7 +4,7 @@
 //	./pos DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
 //	./pos DATABASE VERB ARGUMENTS   what a person does, while the till runs
 //
-//	accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+//	accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
 //	open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
 //	ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
 //
@@ -344,9 +344,9 @@ func step(verb string, values []string) {
 			say(print["ticket"])
 		}
 	case "withdraw":
-		if write(`UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'
-				AND state IN ('pending', 'sending')`, values[0]) == 0 {
-			say("no accept of it waits")
+		if write(`UPDATE delivery_actions SET withdraw = 1
+				WHERE payment_key = ? AND state IN ('pending', 'sending')`, values[0]) == 0 {
+			say("nothing of it waits")
 		}
 	}
 }

@@ -3,7 +3,7 @@
 //   java -cp sqlite-jdbc.jar Pos.java DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
 //   java -cp sqlite-jdbc.jar Pos.java DATABASE VERB ARGUMENTS   what a person does, while the till runs
 //
-//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
 //   open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
 //   ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
 //
@@ -358,9 +358,9 @@ public class Pos {
                 values.get(0))) {
                 System.out.println(row.text("ticket"));
             }
-        } else if (write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'"
+        } else if (write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ?"
             + " AND state IN ('pending', 'sending')", values.get(0)) == 0) {
-            System.out.println("no accept of it waits");
+            System.out.println("nothing of it waits");
         }
         return 0;
     }

@@ -3,7 +3,7 @@
 //   node pos.js DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
 //   node pos.js DATABASE VERB ARGUMENTS   what a person does, while the till runs
 //
-//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
 //   open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
 //   ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
 //
@@ -290,9 +290,9 @@ function step(...values) {
   if (verb === 'collect') say(order.collect);
   if (verb === 'ticket') rows(TOLD, order.payment_key).forEach((row) => say(row.ticket));
   if (verb === 'withdraw' && write(
-    `UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'
-       AND state IN ('pending', 'sending')`, order.payment_key
-  ) === 0) say('no accept of it waits');
+    "UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND state IN ('pending', 'sending')",
+    order.payment_key
+  ) === 0) say('nothing of it waits');
   return 0;
 }
 

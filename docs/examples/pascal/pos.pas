@@ -4,7 +4,7 @@
     ./pos DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
     ./pos DATABASE VERB ARGUMENTS   what a person does, while the till runs
 
-    accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+    accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
     open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
     ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
 
@@ -98,8 +98,7 @@ begin
     Result.Params[I].AsString := Values[I];
 end;
 
-{ All of them: nothing is being read while we write. }
-function Rows(const Sql: string; const Values: array of string): TRows;
+function RowsOnce(const Sql: string; const Values: array of string): TRows;
 var
   Found: TSQLQuery;
   I: Integer;
@@ -125,8 +124,7 @@ begin
   end;
 end;
 
-{ How many rows it wrote. }
-function Run(const Sql: string; const Values: array of string): Integer;
+function RunOnce(const Sql: string; const Values: array of string): Integer;
 var
   Statement: TSQLQuery;
 begin
@@ -136,6 +134,41 @@ begin
     Result := Statement.RowsAffected;
   finally
     Statement.Free;
+  end;
+end;
+
+{ SQLDB does not notice by itself that another program has made a table meanwhile: such a statement is made anew. }
+procedure GoOnAfter(Error: EDatabaseError);
+begin
+  if not AnsiContainsStr(Error.Message, 'schema has changed') then
+    raise EDatabaseError.Create(Error.Message);
+end;
+
+{ All of them: nothing is being read while we write. }
+function Rows(const Sql: string; const Values: array of string): TRows;
+begin
+  try
+    Result := RowsOnce(Sql, Values);
+  except
+    on Error: EDatabaseError do
+    begin
+      GoOnAfter(Error);
+      Result := RowsOnce(Sql, Values);
+    end;
+  end;
+end;
+
+{ How many rows it wrote. }
+function Run(const Sql: string; const Values: array of string): Integer;
+begin
+  try
+    Result := RunOnce(Sql, Values);
+  except
+    on Error: EDatabaseError do
+    begin
+      GoOnAfter(Error);
+      Result := RunOnce(Sql, Values);
+    end;
   end;
 end;
 
@@ -519,9 +552,9 @@ begin
   else if Verb = 'ticket' then
     for Row in Rows('SELECT ticket FROM pos_prints WHERE payment_key = :k AND paper <> ''waits'' ORDER BY id', [Key]) do
       Say(Row.Text('ticket'))
-  else if Run('UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = :k AND action = ''accept''' +
+  else if Run('UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = :k' +
     ' AND state IN (''pending'', ''sending'')', [Key]) = 0 then
-    Say('no accept of it waits');
+    Say('nothing of it waits');
 end;
 
 var
@@ -539,8 +572,10 @@ begin
   Transaction.Options := [stoUseImplicit]; { a transaction begins where the code says BEGIN }
   Connection.Open;
   Connection.ExecuteDirect('PRAGMA busy_timeout = 5000'); { wait that long for the daemon's transactions }
+  BeginNow; { so that no other makes them at the same time }
   for Table in Tables do
     Connection.ExecuteDirect(Table);
+  Commit;
   if (ParamCount > 1) and (ParamStr(2) <> '--orders') then
     Step(ParamStr(2), ParamStr(3))
   else

@@ -4,7 +4,7 @@
 //   php pos.php DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
 //   php pos.php DATABASE VERB ARGUMENTS   what a person does, while the till runs
 //
-//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+//   accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
 //   open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
 //   ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
 //
@@ -334,9 +334,9 @@ function step(string $verb, array $arguments): void
         foreach (rows(TOLD, $arguments[0]) as $row) {
             echo $row['ticket'], "\n";
         }
-    } elseif (!write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'
+    } elseif (!write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ?
             AND state IN ('pending', 'sending')", $arguments[0])) {
-        echo "no accept of it waits\n";
+        echo "nothing of it waits\n";
     }
 }
 

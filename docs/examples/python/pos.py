@@ -3,7 +3,7 @@
     python3 pos.py DATABASE [--orders N]     the till, until it is stopped or has taken N orders over
     python3 pos.py DATABASE VERB ARGUMENTS   what a person does, while the till runs
 
-    accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (its accept)
+    accept KEY MINUTES   cancel KEY REASON_ID   on_the_way KEY   complete KEY   withdraw KEY (what waits)
     open RESTAURANT_ID   close RESTAURANT_ID   food_off FOOD_ID RESTAURANT_ID   food_on FOOD_ID RESTAURANT_ID
     ticket KEY (all that the kitchen was told)   collect KEY (what the courier collects)
 
@@ -265,11 +265,10 @@ def step(verb, *arguments):
         for row in rows(TOLD, order["payment_key"]):
             print(row["ticket"])
     elif not write(
-        """UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND action = 'accept'
-            AND state IN ('pending', 'sending')""",
+        "UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND state IN ('pending', 'sending')",
         order["payment_key"],
     ):
-        print("no accept of it waits")
+        print("nothing of it waits")
     return None
 
 
