@@ -2,7 +2,8 @@
 
     python -m tests.certify [sqlite|postgresql|mariadb] [FAULT …]
 
-Each bad till must fail at its own criterion and nowhere else. It takes a minute for each till.
+Each bad till must fail at its own criterion and nowhere else. It takes half a minute for each till, and six minutes
+for the one that holds a lock; `holds_lock:3` is quicker.
 """
 
 import sys
@@ -26,7 +27,7 @@ def main() -> int:
             url = None
             if kind != databases.SQLITE:
                 server = databases.POSTGRES_URL if kind == databases.POSTGRESQL else databases.MARIADB_URL
-                url = stack.enter_context(databases.own_database(server or "", f"certify_{fault}"))
+                url = stack.enter_context(databases.own_database(server or "", f"certify_{fault.partition(':')[0]}"))
             began = time.monotonic()
             with Shop(folder, fault, url) as shop:
                 report = shop.certify()
@@ -48,7 +49,7 @@ def _not_seen(report: dict[str, Any]) -> list[str]:
 def _expected(fault: str, kind: str) -> set[str]:
     if fault == "deferred_begin" and kind != databases.SQLITE:
         return set()  # an ordinary transaction there
-    return OWN.get(fault, set())
+    return OWN.get(fault.partition(":")[0], set())
 
 
 if __name__ == "__main__":

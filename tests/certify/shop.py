@@ -21,25 +21,35 @@ PACE, WITHIN_S = 0.02, 3.0
 
 
 class Shop:
-    """`with Shop(folder, fault) as shop: shop.certify()`."""
+    """`with Shop(folder, fault) as shop: shop.certify()`. The till is started when certify says so."""
 
     def __init__(self, folder: Path, fault: str = "none", url: str | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.said = folder, list[str]()
         self.url = url or f"sqlite:///{folder}/till.db"
-        self._till = [sys.executable, str(TILL), self.url, str(folder / "tickets"), fault]
+        self.till = [sys.executable, str(TILL), self.url, str(folder / "tickets"), fault]
+        self.watch = [*self.till, "watch"]
+        self._watching: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._watching = subprocess.Popen([*self._till, "watch"])
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._watching.kill()
-        self._watching.wait()
+        if self._watching is not None:
+            self._watching.kill()
+            self._watching.wait()
+
+    def start(self) -> None:
+        """The till, once."""
+        self._watching = self._watching or subprocess.Popen(self.watch, stdout=subprocess.DEVNULL)
+
+    def _tell(self, line: str) -> None:
+        self.said.append(line)
+        self.start()
 
     @property
     def hands(self) -> str:
-        return shlex.join(self._till)
+        return shlex.join(self.till)
 
     def certify(self, *only: str, hands: Hands | None = None, **terms: Any) -> dict[str, Any]:
         """The report."""
@@ -50,7 +60,7 @@ class Shop:
             terms=Terms(**{"pace": PACE, "within_s": WITHIN_S, **terms}),
             only=only,
             hands=hands or Command(self.hands, self.said.append),
-            tell=self.said.append,
+            tell=self._tell,
         )
         passed = certify(wanted)
         report = self.report()
@@ -63,15 +73,25 @@ class Shop:
         names = [word for name in only for word in ("--only", name)]
         terms = ["--pace", str(PACE), "--within", str(WITHIN_S), "--hands", self.hands, "--folder", str(self.folder)]
         command = [sys.executable, "-c", "from orderbridge.cli import main; main()", "certify", "--till", NAME]
+        self.start()
         with subprocess.Popen([*command, *terms, *names], stdout=subprocess.DEVNULL) as running:
             yield running
 
-    def until_played(self, name: str) -> None:
-        """Wait for its result."""
+    def until_taken(self, orders: int) -> None:
+        """Wait until the till has so many."""
         over = time.monotonic() + 60
-        while not (self.folder / "certify.json").exists() or name not in self.kept()["results"]:
+        while self.taken() < orders:
             assert time.monotonic() < over
             time.sleep(0.01)
+
+    def taken(self) -> int:
+        with closing(sqlite3.connect(self.folder / "till.db")) as connection:
+            try:
+                return int(
+                    connection.execute("SELECT count(*) FROM delivery_open_orders WHERE pos_revision > 0").fetchone()[0]
+                )
+            except sqlite3.OperationalError:  # not there yet
+                return 0
 
     def kept(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.folder / "certify.json").read_text("utf-8"))

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from orderbridge.certify import judging
-from orderbridge.certify.seen import Answer, Call, Judge, Note, Order, Row, Seen, Verdict, worst
+from orderbridge.certify.seen import Answer, Call, Judge, Note, Order, Row, Seen, Verdict, facts, worst
 
 TAKEN = Order(letter="A", visible_s=1.0, taken_s=1.5, revision=2, pos_revision=2, reference=True)
 DONE = Row(action="accept", letter="A", state="done", preparing_time=25)
@@ -85,3 +85,8 @@ def test_a_scenario_is_as_good_as_its_worst_criterion() -> None:
     assert worst([Verdict.PASS, Verdict.NOT_SEEN]) == Verdict.PASS
     assert worst([Verdict.PASS, Verdict.FAIL, Verdict.BY_A_PERSON]) == Verdict.FAIL
     assert worst([Verdict.NOT_SEEN]) == Verdict.NOT_SEEN
+
+
+def test_facts_stand_in_an_order_that_does_not_hang_on_the_moments() -> None:
+    early, late = Call(operation="accept", letter="B", at_s=1), Call(operation="accept", letter="A", at_s=2)
+    assert [one["letter"] for one in facts(early, late)] == ["A", "B"]

@@ -154,16 +154,11 @@ def none_after(mark: str) -> Judge:
     return judged
 
 
-def taken_back(action: str) -> Judge:
-    """The row that waited was not carried out."""
-
-    def judged(seen: Seen) -> Judged:
-        rows = seen.rows_of(action)
-        if not rows or not any(answer.able for answer in seen.answers_to("withdraw")):
-            return not_seen("no_hands")
-        return _is(all(row.state == "withdrawn" for row in rows), *rows, why="not_taken_back")
-
-    return judged
+def taken_back(seen: Seen) -> Judged:
+    """The last row, which waited, was not carried out."""
+    if not seen.rows or not any(answer.able for answer in seen.answers_to("withdraw")):
+        return not_seen("no_hands")
+    return _is(seen.rows[-1].state == "withdrawn", *seen.rows, why="not_taken_back")
 
 
 # ---- changes ---------------------------------------------------------------------------------------------------------

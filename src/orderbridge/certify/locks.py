@@ -4,36 +4,39 @@ On SQLite there is one writer's lock, found by asking for it. A server tells sin
 """
 
 import sqlite3
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.certify.notes import NOISE
+from orderbridge.certify.noise import PATIENT_S, PAUSE_S, STATEMENT, TABLE
 from orderbridge.clock import SystemClock
 from orderbridge.store.database import Database
 from orderbridge.store.tables import orders
 
 LOOK_S = 0.1
-NOISE_S = 0.004  # between two writes of a program that writes all the time
-PATIENT_S = 120.0
 
-_OPEN_SINCE = {
+# Who has a transaction open, and for how long; None: this user may not see it.
+_OPEN = {
     "postgresql": (
-        "SELECT CASE WHEN count(CASE WHEN query = '<insufficient privilege>' THEN 1 END) > 0 THEN NULL"
-        " ELSE coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0) END FROM pg_stat_activity"
+        "SELECT pid, CASE WHEN query = '<insufficient privilege>' THEN NULL"
+        " ELSE extract(epoch FROM clock_timestamp() - xact_start) END FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        " AND (xact_start IS NOT NULL OR query = '<insufficient privilege>')"
     ),
-    # Whole seconds there: up to one too many, which is taken off.
+    # It knows whole seconds: since when each is open is counted from the first look that saw it.
     "mysql": (
-        "SELECT coalesce(max(timestampdiff(SECOND, trx_started, now())), 0) - 1 FROM information_schema.innodb_trx"
+        "SELECT concat(trx_mysql_thread_id, ' ', trx_started), 0 FROM information_schema.innodb_trx"
         " WHERE trx_mysql_thread_id <> connection_id()"
     ),
 }
-_OPEN_SINCE["mariadb"] = _OPEN_SINCE["mysql"]
+_OPEN["mariadb"] = _OPEN["mysql"]
 
 
 class Probe:
@@ -45,6 +48,7 @@ class Probe:
         self._over = threading.Event()
         self._longest_s: float | None = 0.0
         self._asked: float | None = None
+        self._first: dict[str, float] = {}
 
     @property
     def longest_s(self) -> float | None:
@@ -75,13 +79,18 @@ class Probe:
             connection.execute("ROLLBACK")
 
     def _look_at_server(self) -> None:
-        statement = _OPEN_SINCE[self._database.engine.dialect.name]
+        statement = _OPEN[self._database.engine.dialect.name]
+        found: Sequence[Any]
         try:
-            found = self._database.read_now(lambda connection: connection.exec_driver_sql(statement).scalar())
+            found = self._database.read_now(lambda connection: connection.exec_driver_sql(statement).all())
         except DBAPIError:  # this user may not see it
-            found = None
-        longest = self._longest_s
-        self._longest_s = None if found is None or longest is None else max(longest, float(found))
+            found = [("", None)]
+        now = self._clock.monotonic()
+        self._first = {str(who): self._first.get(str(who), now) for who, _ in found}
+        held = [None if told is None else max(float(told), now - self._first[str(who)]) for who, told in found]
+        if self._longest_s is not None:
+            seen = [one for one in held if one is not None]
+            self._longest_s = None if len(seen) < len(held) else max([self._longest_s, *seen])
 
 
 def _file(database: Database) -> str | None:
@@ -105,6 +114,11 @@ def probed(database: Database) -> Iterator[Probe]:
 @contextmanager
 def noise(database: Database) -> Iterator[None]:
     """Another program that writes all the time, in small transactions, into a table of its own."""
+    file = _file(database)
+    if file is not None:
+        with _process(file):
+            yield
+        return
     over = threading.Event()
     thread = threading.Thread(target=partial(_write, database, over), name="noise", daemon=True)
     thread.start()
@@ -115,17 +129,29 @@ def noise(database: Database) -> Iterator[None]:
         thread.join()
 
 
+@contextmanager
+def _process(file: str) -> Iterator[None]:
+    """It has begun when the block does."""
+
+    def times(connection: sqlite3.Connection) -> int:
+        return int(connection.execute(f"SELECT times FROM {TABLE}").fetchone()[0])  # noqa: S608 - a name of ours
+
+    with (
+        closing(sqlite3.connect(file, isolation_level=None, timeout=PATIENT_S)) as connection,
+        subprocess.Popen([sys.executable, "-m", "orderbridge.certify.noise", file]) as running,  # noqa: S603 - our own
+    ):
+        try:
+            before = times(connection)
+            while times(connection) == before and running.poll() is None:
+                threading.Event().wait(LOOK_S)
+            yield
+        finally:
+            running.kill()
+
+
 def _write(database: Database, over: threading.Event) -> None:
-    statement = f"UPDATE {NOISE} SET times = times + 1"  # noqa: S608 - a name of ours
-    file = _file(database)
-    if file is None:
-        while not over.wait(NOISE_S):
-            database.write_now(lambda connection: connection.exec_driver_sql(statement))
-        return
-    with closing(sqlite3.connect(file, isolation_level=None, timeout=PATIENT_S)) as connection:
-        connection.execute("PRAGMA synchronous = OFF")  # as many commits as there can be
-        while not over.wait(NOISE_S):
-            connection.execute(statement)
+    while not over.wait(PAUSE_S):
+        database.write_now(lambda connection: connection.exec_driver_sql(STATEMENT))
 
 
 class Held:

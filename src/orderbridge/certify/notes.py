@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, Identity, Integer, MetaData, Table, event, insert, inspect, select
 
+from orderbridge.certify.noise import TABLE as NOISE
 from orderbridge.store.columns import big, code, utc, utc_now
 from orderbridge.store.columns import text as long_text
 from orderbridge.store.tables import metadata
@@ -29,7 +30,6 @@ writes = Table(
     Column("revision", Integer),
     Column("at_utc", utc(), nullable=False, server_default=utc_now()),
 )
-NOISE = "certify_noise"
 _noise = Table(NOISE, _own, Column("times", Integer, nullable=False))
 VALUES = ("pos_revision", "withdraw")
 GUARDED = "%delivery_guard%"

@@ -1,6 +1,6 @@
 """How each scenario is played. A play places orders and waits; what it means is judged elsewhere."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from orderbridge.certify.locks import Held, noise, probed
 from orderbridge.certify.stage import Stage
@@ -14,7 +14,7 @@ from orderbridge.sandbox.scenery import KADIKOY
 ADDRESS_NOT_FOUND = 2
 SOUP, SOUP_NAME = 1001, "Mercimek Çorbası"
 FOOD = 1009
-MANY = 40
+MANY, FEW = 40, 5
 LETTERS = "Şu çiğ köfteyi ığdır usulü, ÖÇŞĞÜİ'siz yapın 🌶️👶"
 LONG = " ".join(f"{number}. söz" for number in range(1, 251))
 CHANGE_S = 120.0  # within which a cancellation, or a change, is noted
@@ -103,7 +103,7 @@ def contents_changed(stage: Stage) -> None:
 
 def scheduled(stage: Stage) -> None:
     """For tomorrow."""
-    at = stage.world.local(stage.world.now()).replace(minute=0, second=0) + timedelta(days=1)
+    at = _tomorrow(stage)
     letter = stage.order(scheduled_date=at.strftime(TIME_FORMAT))
     stage.until_taken()
     stage.reads(letter, "ticket_time", f"{at:%H:%M}")
@@ -200,15 +200,23 @@ def line_dead(stage: Stage) -> None:
 
 
 def withdrawn(stage: Stage) -> None:
-    """What waits is taken back."""
-    letter = accepted(stage)
+    """What waits is taken back: the acceptance of an order for later, or what comes after it where a till accepts that."""
+    letter = stage.order(scheduled_date=_tomorrow(stage).strftime(TIME_FORMAT))
+    if not stage.until_taken():
+        return
+    verb, minutes = ("on_the_way", ()) if stage.accepts_by_itself(letter) else ("accept", ("25",))
+    stage.until_ended()
     _cut(stage)
-    if stage.do("on_the_way", letter, stage.key(letter)):
-        stage.until(lambda seen: bool(seen.rows_of("on_the_way")), stage.within_s)
+    if stage.do(verb, letter, stage.key(letter), *minutes):
+        stage.until(lambda seen: bool(seen.rows_of(verb)), stage.within_s)
         stage.do("withdraw", letter, stage.key(letter))
         stage.until(lambda seen: "withdrawn" in {row.state for row in seen.rows}, stage.within_s)
     stage.house.line(Line.GOOD)
     stage.until_ended()
+
+
+def _tomorrow(stage: Stage) -> datetime:
+    return stage.world.local(stage.world.now()).replace(minute=0, second=0) + timedelta(days=1)
 
 
 def _cut(stage: Stage) -> None:
@@ -241,7 +249,9 @@ def daemon_dead(stage: Stage) -> None:
 def others_write(stage: Stage) -> None:
     """Another program writes all the time."""
     with noise(stage.database):
-        take_over(stage)
+        for _ in range(FEW):
+            stage.order()
+        stage.until_taken()
         stage.until_ended()
 
 

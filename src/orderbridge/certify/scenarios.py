@@ -106,7 +106,7 @@ SCENARIOS = (
     Scenario("refused", plays.refused, {"no_endless_rows": when_taken(asked_for("accept", most=2))}),
     Scenario("double_click", plays.doubled, ON_THE_WAY),
     Scenario("line_dead", plays.line_dead, ON_THE_WAY),
-    Scenario("withdrawn", plays.withdrawn, {"taken_back": when_taken(judging.taken_back("on_the_way"))}),
+    Scenario("withdrawn", plays.withdrawn, {"taken_back": when_taken(judging.taken_back)}),
     Scenario("restarted", plays.restarted, {**TAKEN, "taken_once": when_taken(judging.taken_once)}),
     Scenario("daemon_dead", plays.daemon_dead, {**TAKEN, **ON_THE_WAY}),
     Scenario("forty", plays.forty, {**TAKEN, "taken_once": when_taken(judging.taken_once)}),

@@ -188,9 +188,13 @@ class Stage:
 
     def accept(self, letter: str, minutes: int = 25) -> None:
         """Wait whether the till does it by itself, ask for it if not, and wait for its verdict."""
-        if not self.until(lambda seen: bool(seen.rows_of("accept", letter)), self.terms.scaled(BY_ITSELF_S)):
+        if not self.accepts_by_itself(letter):
             self.act("accept", letter, str(minutes))
         self.until_ended()
+
+    def accepts_by_itself(self, letter: str) -> bool:
+        """Whether the till does, within a few seconds."""
+        return self.until(lambda seen: bool(seen.rows_of("accept", letter)), self.terms.scaled(BY_ITSELF_S))
 
     def act(self, verb: str, letter: str, *arguments: str) -> bool:
         """Have something done with that order, and wait until its row is there and has its verdict."""

@@ -1,0 +1,31 @@
+"""Another program that writes all the time into a SQLite file: small transactions, one after the other.
+
+    python -m orderbridge.certify.noise FILE
+
+A process of its own: a thread of certify's would rest whenever certify works. It ends when whoever started it does.
+"""
+
+import os
+import sqlite3
+import sys
+import threading
+from contextlib import closing
+
+TABLE = "certify_noise"
+STATEMENT = f"UPDATE {TABLE} SET times = times + 1"  # noqa: S608 - a name of ours
+PAUSE_S = 0.002
+PATIENT_S = 120.0
+
+
+def main(file: str) -> None:
+    """Write until the parent is gone."""
+    parent, pause = os.getppid(), threading.Event()
+    with closing(sqlite3.connect(file, isolation_level=None, timeout=PATIENT_S)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")  # as many commits as there can be
+        while os.getppid() == parent:
+            connection.execute(STATEMENT)
+            pause.wait(PAUSE_S)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
