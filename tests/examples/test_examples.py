@@ -48,7 +48,7 @@ TAKEN_ELSEWHERE = """
     COMMIT;
 """
 
-# What the daemon may show, written while it stands still.
+# What the daemon may write, written while it stands still: a lamp, and that nothing keeps this order from an accept.
 YELLOW = """
     BEGIN IMMEDIATE;
     UPDATE delivery_guard SET open = open + 1;
@@ -56,6 +56,7 @@ YELLOW = """
         VALUES (1, '2026-01-01 00:00:00.000', '9999-12-31 00:00:00.000', '', '');
     INSERT OR REPLACE INTO delivery_lamps (account, lamp, since_utc, sentence, remedy)
         VALUES ('kadikoy', 'yellow', '2026-01-01 00:00:00.000', 'Bakın.', 'Arayın.');
+    UPDATE delivery_orders SET problem = NULL WHERE payment_key = '{key}';
     UPDATE delivery_guard SET open = open - 1;
     COMMIT;
 """
@@ -427,8 +428,8 @@ def person_acts(till: Till, shop: Shop) -> None:
 
 def shows_what_has_changed(till: Till, shop: Shop) -> None:
     """STOP is for what was on paper, whoever has cancelled it. An order that is new once more is neither asked for nor cooked."""
+    shop.write(YELLOW.format(key=shop.key("refused")))
     shop.write(f"UPDATE delivery_orders SET pos_revision = 0 WHERE payment_key = '{shop.key('refused')}'")
-    shop.write(YELLOW)
     plain, refused, later, called_off, changed = map(
         shop.reference, ("plain", "refused", "later", "called_off", "changed")
     )
@@ -459,15 +460,17 @@ def shows_what_has_changed(till: Till, shop: Shop) -> None:
 def takes_back(till: Till, shop: Shop) -> None:
     """What needs no daemon: what was told and what is collected, a doubled click, what cannot be, and a row taken back."""
     doubtful, called_off = shop.key("doubtful"), shop.key("called_off")
-    told, unknown, none, *clicked = till.say(
+    told, untold, unknown, none, *clicked = till.say(
         f"ticket {called_off}",
+        f"ticket {shop.key('sold_out')}",
         f"collect {shop.key('refused')}",
         f"collect {shop.key('sold_out')}",
         *[f"accept {doubtful} 20"] * 2,
     )
     assert told.splitlines()[0].endswith(f"NEW {shop.reference('called_off')}")
     assert told.endswith(f"STOP {shop.reference('called_off')}\n  cancelled: do not cook it, do not send it out")
-    assert (unknown, none, sorted(clicked)) == ("ask", "0.00", ["", "asked already: pending"])
+    assert (untold, unknown, none) == ("", "ask", "0.00")
+    assert sorted(clicked) == ["", "asked already: pending"]
     no_courier, no_reason, no_verb = (
         till.start(*words) for words in (("on_the_way", called_off), ("cancel", doubtful, 9), ("dance",))
     )
