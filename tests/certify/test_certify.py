@@ -169,8 +169,14 @@ def test_the_guides_mini_pos_passes_whole(tmp_path: Path) -> None:
 
 
 # Whole certificates of all of them: python -m tests.certify. Here each till meets its own scenario and two others.
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", [fault for fault in OWN if fault not in {"never_takes_over", "holds_lock"}])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, marks=() if fault == "writes_foreign_column" else pytest.mark.slow)
+        for fault in OWN
+        if fault not in {"never_takes_over", "holds_lock"}
+    ],
+)
 def test_a_bad_till_fails_at_its_own_criterion_and_nowhere_else(shop: Shops, fault: str) -> None:
     """The till that never takes over has its test above, the one that holds a lock below."""
     own = {criterion.partition(".")[0] for criterion in OWN[fault]}

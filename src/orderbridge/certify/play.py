@@ -23,6 +23,7 @@ from orderbridge.store.database import Database, open_database
 from orderbridge.texts import say, spoken
 
 FIRST_SIGN_S = 300.0
+BY_A_PERSON_S = 3600.0  # somebody may have to go and find the till
 SIGN = "first_sign"
 LOG = "daemon.log"
 OURS = "delivery_"
@@ -123,7 +124,8 @@ def _await_first_sign(wanted: Wanted, state: State, database: Database, around: 
     attempt = state.begin(SIGN)
     stage = Stage(around, database, wanted.hands, wanted.terms, name=SIGN, place=len(SCENARIOS), attempt=attempt)
     stage.order()
-    if not stage.until(lambda seen: bool(seen.notes or seen.rows), wanted.terms.scaled(FIRST_SIGN_S)):
+    longest = BY_A_PERSON_S if wanted.hands.by_person else FIRST_SIGN_S
+    if not stage.until(lambda seen: bool(seen.notes or seen.rows), wanted.terms.scaled(longest)):
         wanted.tell(say("certify.no_sign"))
 
 
