@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 from sqlalchemy import NullPool, create_engine
 from tests.cli.shell import APP, REST, Configure, Ended, account, document
-from tests.databases import POSTGRESQL, SERVERS, own_database
+from tests.databases import POSTGRESQL, SERVERS, empty, own_database
 from tests.store.samples import opened, rows
 
 from orderbridge.sandbox import Fault, Sandbox, World
@@ -368,6 +368,7 @@ def test_a_server_is_looked_at_and_left_as_it_is(kind, run, configure, sandbox, 
     url = database.engine.url.render_as_string(hide_password=False)
     set_up(configure, sandbox, database=f'url = "{url}"')
     database.write_now(schema.upgrade)
+    empty(database)  # of what another test has left
     leader = LeaderLock(database)
     assert leader.take()
     ended = run("check", "--json")
