@@ -21,6 +21,7 @@ from orderbridge.texts import LANGUAGES, SAME, SENTENCES, VERDICTS, language_of,
 from orderbridge.web.board.words import words as board_words
 
 PARTS = (
+    "certify.keys_",
     "arguments.",
     "listing.",
     "status.",
