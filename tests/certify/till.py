@@ -1,6 +1,7 @@
 """A till for the tests: a good one, and ten that are wrong in one thing each. Plain DB-API, as a POS developer writes it.
 
     python till.py URL FOLDER FAULT watch           runs until it is ended; FAULT: none, or one of FAULTS; holds_lock:3
+                                                    holds it 3 s, with another :3 it looks every 3 s
     python till.py URL FOLDER FAULT VERB ARGS       its buttons: what --hands of certify is given
 
 It accepts by itself, and what else happens is a button's.
@@ -90,6 +91,7 @@ class Till:
         self.books = Books(url)
         self.fault, _, held = fault.partition(":")
         self.held_s = int(held or 10)
+        self.turn_s = float(held) if held and self.fault != "holds_lock" else LOOK_S
         self.tickets = Path(folder)
         self.tickets.mkdir(exist_ok=True)
 
@@ -102,7 +104,7 @@ class Till:
             except Exception as error:  # noqa: BLE001 - the next round tries again, as tills do
                 if "delivery_new_orders" not in str(error) and "locked" not in str(error):
                     sys.stderr.write(f"till: {type(error).__name__}: {error}\n")
-            time.sleep(LOOK_S)
+            time.sleep(self.turn_s)
 
     def look(self) -> None:
         if self.fault == "never_takes_over":

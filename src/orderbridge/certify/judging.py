@@ -263,7 +263,7 @@ def _places(notes: list[Note]) -> tuple[Fact, ...]:
 def short_lock(seen: Seen) -> Judged:
     """Nobody has to wait for it for long."""
     if "longest_lock_s" not in seen.marks:
-        return not_seen("nothing_to_see")
+        return not_seen("locks_hidden")
     held = seen.marks["longest_lock_s"]
     right = held <= LONGEST_LOCK_S
     return Judged(

@@ -7,10 +7,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import DBAPIError
@@ -22,17 +21,16 @@ from orderbridge.store.tables import orders
 
 LOOK_S = 0.1
 
-# Who has a transaction open, and for how long; None: this user may not see it.
+# The transactions that are open. Since when, is counted from the first look that saw each.
 _OPEN = {
+    # Everybody may read pg_locks. pg_stat_activity hides since when another role's transaction is open.
     "postgresql": (
-        "SELECT pid, CASE WHEN query = '<insufficient privilege>' THEN NULL"
-        " ELSE extract(epoch FROM clock_timestamp() - xact_start) END FROM pg_stat_activity"
-        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        " AND (xact_start IS NOT NULL OR query = '<insufficient privilege>')"
+        "SELECT DISTINCT concat(pid, ' ', virtualtransaction) FROM pg_locks WHERE locktype = 'relation'"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid <> pg_backend_pid()"
     ),
-    # It knows whole seconds: since when each is open is counted from the first look that saw it.
+    # The right PROCESS is asked for. It knows whole seconds.
     "mysql": (
-        "SELECT concat(trx_mysql_thread_id, ' ', trx_started), 0 FROM information_schema.innodb_trx"
+        "SELECT concat(trx_mysql_thread_id, ' ', trx_started) FROM information_schema.innodb_trx"
         " WHERE trx_mysql_thread_id <> connection_id()"
     ),
 }
@@ -80,17 +78,15 @@ class Probe:
 
     def _look_at_server(self) -> None:
         statement = _OPEN[self._database.engine.dialect.name]
-        found: Sequence[Any]
         try:
-            found = self._database.read_now(lambda connection: connection.exec_driver_sql(statement).all())
+            found = self._database.read_now(lambda connection: connection.exec_driver_sql(statement).scalars().all())
         except DBAPIError:  # this user may not see it
-            found = [("", None)]
+            self._longest_s = None
+            return
         now = self._clock.monotonic()
-        self._first = {str(who): self._first.get(str(who), now) for who, _ in found}
-        held = [None if told is None else max(float(told), now - self._first[str(who)]) for who, told in found]
+        self._first = {who: self._first.get(who, now) for who in map(str, found)}
         if self._longest_s is not None:
-            seen = [one for one in held if one is not None]
-            self._longest_s = None if len(seen) < len(held) else max([self._longest_s, *seen])
+            self._longest_s = max([self._longest_s, *(now - since for since in self._first.values())])
 
 
 def _file(database: Database) -> str | None:

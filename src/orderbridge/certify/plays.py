@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from orderbridge.certify.judging import MOST_TRIES
 from orderbridge.certify.locks import Held, noise, probed
 from orderbridge.certify.stage import Stage
 from orderbridge.sandbox import Fault
@@ -22,8 +23,9 @@ DEAD_S = 120.0
 AWAY_S = 60.0
 AFTERWARDS_S = 30.0  # in which a till might still do what it should not
 HOLD_S = 1.5
+FIRST_S = 0.3
 AT_ONCE_S = 0.3  # so soon after the lock writes only who waited for it
-TRIES = 4
+TRIES = 6
 LOCKED_S = 2.5  # a lock of two seconds cannot be seen in less, whatever the pace
 
 
@@ -265,21 +267,31 @@ def lock(stage: Stage) -> None:
 
 
 def revision_read(stage: Stage) -> None:
-    """A new revision comes while the till waits to write the one that it has read."""
+    """A new revision comes while the till waits to write the one that it has read.
+
+    A till looks now and then, and must look while the lock is held. So the first try shows how long after its last
+    note the till looks, and from then on that moment lies in the middle of the hold.
+    """
     letter = accepted(stage)
     held = Held(stage.database, stage.key(letter))
     tally = {"read": 0, "unread": 0}
+    noted, until_hold = stage.now_s(), FIRST_S
     for _ in range(0 if stage.terms.reads_locked else TRIES):
+        stage.pause(until_hold)
         before = held.bump()
         newest = held.hold(HOLD_S)
         released = stage.now_s()
         stage.until_noted()
+        since, noted = noted, stage.now_s()
+        until_hold = min(max(FIRST_S, noted - since - HOLD_S / 2), stage.within_s)
         found = [one for one in stage.look().notes if one.column == "pos_revision" and (one.value or 0) >= before]
         if any(one.value == before and one.revision == newest for one in found):
             tally["read"] += 1
             break
         if found and found[0].value == newest and found[0].at_s - released < AT_ONCE_S:
             tally["unread"] += 1
+            if tally["unread"] == MOST_TRIES:
+                break
     stage.marks |= tally
 
 

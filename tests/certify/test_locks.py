@@ -1,0 +1,66 @@
+"""How long another user's transaction is open, as certify's own user sees it."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import NullPool, create_engine, text
+from tests import databases
+from tests.databases import MARIADB, POSTGRESQL
+
+from orderbridge.certify.locks import LOOK_S, probed
+from orderbridge.store.database import Database
+
+NAME = f"obs_looker_{os.getpid()}"
+
+
+@pytest.fixture
+def url(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database on a server, for a user who may see little."""
+    server = request.getfixturevalue(f"{kind}_server")
+    with databases.own_database(server, f"certify_locks_{os.getpid()}") as made:
+        engine = create_engine(made, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        with engine.connect() as connection:
+            if kind == POSTGRESQL:
+                connection.execute(text(f"CREATE ROLE {NAME} LOGIN PASSWORD 'x'"))
+            else:
+                connection.execute(text(f"CREATE USER {NAME} IDENTIFIED BY 'x'"))
+                connection.execute(text(f"GRANT SELECT ON {engine.url.database}.* TO {NAME}"))
+            connection.execute(text("CREATE TABLE theirs (number INTEGER)"))
+            connection.execute(text("INSERT INTO theirs VALUES (1)"))
+        try:
+            yield made
+        finally:
+            with engine.connect() as connection:
+                connection.execute(text(f"DROP {'ROLE' if kind == POSTGRESQL else 'USER'} {NAME}"))
+
+
+def longest_seen(url: str) -> float | None:
+    """While another user holds a lock until it was seen for four looks, or cannot be."""
+    theirs = create_engine(url, poolclass=NullPool)
+    mine = theirs.url.set(username=NAME, password="x").render_as_string(hide_password=False)
+    database = Database(mine, accept_unsafe_durability=True, inline=True)
+    over = time.monotonic() + 30
+    with theirs.begin() as connection, probed(database) as probe:
+        connection.execute(text("UPDATE theirs SET number = 2"))
+        while probe.longest_s is not None and probe.longest_s < 4 * LOOK_S and time.monotonic() < over:
+            threading.Event().wait(LOOK_S)
+        found = probe.longest_s
+    database.close()
+    return found
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("kind", [POSTGRESQL])
+def test_another_roles_lock_is_seen_without_any_right(url: str) -> None:
+    found = longest_seen(url)
+    assert found is not None
+    assert found >= 4 * LOOK_S
+
+
+@pytest.mark.mariadb
+@pytest.mark.parametrize("kind", [MARIADB])
+def test_without_the_right_process_it_is_told_that_nothing_is_seen(url: str) -> None:
+    assert longest_seen(url) is None
