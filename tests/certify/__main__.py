@@ -1,4 +1,4 @@
-"""Whole certificates of the good till and of the ten bad ones, on one kind of database:
+"""Whole certificates of the good till and of the eleven bad ones, on one kind of database:
 
     python -m tests.certify [sqlite|postgresql|mariadb] [FAULT …]
 

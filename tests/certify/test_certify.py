@@ -120,6 +120,14 @@ def test_a_person_is_asked_and_the_answer_is_told_as_such(shop: Shops) -> None:
     assert re.search(r"what to collect for order \d+\?", " ".join(asked))
 
 
+def test_a_person_is_asked_what_the_command_cannot_judge(shop: Shops) -> None:
+    here = shop()
+    hands = Command(here.hands, here.said.append, Person(lambda _, is_question: "yes" if is_question else "skip"))
+    told = verdicts(here.certify("problem", "prepaid", hands=hands))
+    assert told["problem.ticket_problem"] == "BY A PERSON"
+    assert told["prepaid.collects_nothing"] == "PASS"
+
+
 @pytest.mark.parametrize("code, able", [(0, True), (1, True), (64, False)])
 def test_a_command_says_with_64_that_it_cannot(code: int, able: bool) -> None:
     hands = Command(f"{sys.executable} -c 'import sys; print(sys.argv[1:]); sys.exit({code})'", lambda _: None)

@@ -4,7 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from orderbridge.certify import judging
+from orderbridge.certify import judging, plays
+from orderbridge.certify.hands import Command, Nobody, Person
 from orderbridge.certify.seen import Answer, Call, Judge, Note, Order, Row, Seen, Verdict, facts, worst
 
 TAKEN = Order(letter="A", visible_s=1.0, taken_s=1.5, revision=2, pos_revision=2, reference=True)
@@ -59,6 +60,12 @@ CASES: list[tuple[str, Judge, Seen, str]] = [
     ("the ticket is right", judging.told("ticket"), seen(answers=(Answer(verb="ticket", holds=True),)), "PASS"),
     ("the ticket is wrong", judging.told("ticket"), seen(answers=(Answer(verb="ticket", holds=False),)), "FAIL"),
     (
+        "for eyes alone",
+        judging.told("ticket"),
+        seen(answers=(Answer(verb="ticket", able=False, needs_person=True),)),
+        "NOT SEEN",
+    ),
+    (
         "a person has looked",
         judging.told("ticket"),
         seen(answers=(Answer(verb="ticket", holds=False, by_person=True),)),
@@ -90,3 +97,18 @@ def test_a_scenario_is_as_good_as_its_worst_criterion() -> None:
 def test_facts_stand_in_an_order_that_does_not_hang_on_the_moments() -> None:
     early, late = Call(operation="accept", letter="B", at_s=1), Call(operation="accept", letter="A", at_s=2)
     assert [one["letter"] for one in facts(early, late)] == ["A", "B"]
+
+
+def test_a_wrong_answer_shows_what_was_wanted_and_an_amount_but_no_other_word() -> None:
+    beside = plays._beside("ask")
+    assert beside("0.00\n") == {"wanted": "ask", "printed": "0.00"}
+    assert beside("Ayşe Yılmaz") == {"wanted": "ask", "printed": "?"}
+    wrong = Answer(verb="collect", letter="A", holds=False, shown=beside("0.00"))
+    judged = judging.told("collect")(seen(answers=(wrong,)))
+    assert judged.facts == ({"letter": "A", "wanted": "ask", "printed": "0.00"},)
+
+
+def test_who_has_no_person_says_so() -> None:
+    person = Person(lambda *_: "yes")
+    assert (Nobody().person, Command("x", print).person, Command("x", print, person).person) == (None, None, person)
+    assert person.person is person

@@ -1,4 +1,4 @@
-"""A till for the tests: a good one, and ten that are wrong in one thing each. Plain DB-API, as a POS developer writes it.
+"""A till for the tests: a good one, and eleven that are wrong in one thing each. Plain DB-API, as a POS developer writes it.
 
     python till.py URL FOLDER FAULT watch           runs until it is ended; FAULT: none, or one of FAULTS; holds_lock:3
                                                     holds it 3 s, with another :3 it looks every 3 s
@@ -21,6 +21,7 @@ FAULTS = (
     "never_takes_over",
     "writes_newest",
     "ignores_cancelled",
+    "tells_no_kitchen",
     "ignores_contents",
     "bills_prepaid",
     "holds_lock",
@@ -150,6 +151,8 @@ class Till:
             return
         if self.fault == "ignores_contents" and order["contents_revision"] > order["pos_revision"]:
             return
+        if order["ended_by"] == "cancelled" and self.fault != "tells_no_kitchen":
+            self.tell_kitchen(key, "STOP")
         if order["ended_utc"] is None and order["contents_revision"] > order["pos_revision"]:
             self.print(order)
         with self.books.writing():
@@ -179,7 +182,11 @@ class Till:
             lines.append(f"LOOK: {order['problem']}")
         for item in self.books.read("SELECT * FROM delivery_order_items WHERE payment_key = ? ORDER BY line_no", key):
             lines += [f"{item['quantity']} x {item['name']}", str(item["note"] or "")]
-        (self.tickets / key).write_text("\n".join(lines), "utf-8")
+        self.tell_kitchen(key, "\n".join(lines))
+
+    def tell_kitchen(self, key: str, text: str) -> None:
+        with (self.tickets / key).open("a", encoding="utf-8") as papers:
+            papers.write(f"{text}\n")
 
     # ---- its buttons -------------------------------------------------------------------------------------------------
 

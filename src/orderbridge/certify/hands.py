@@ -26,6 +26,10 @@ class Hands(Protocol):
 
     by_person: bool
 
+    @property
+    def person(self) -> "Hands | None":
+        """Who is asked what only eyes can see."""
+
     def do(self, verb: str, *arguments: str, about: str) -> Done:
         """Do it; `about` says it in words, or asks."""
 
@@ -34,6 +38,7 @@ class Nobody:
     """What needs a person is not seen."""
 
     by_person = False
+    person = None
 
     def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - the protocol's
         """Nothing."""
@@ -45,9 +50,10 @@ class Command:
 
     by_person = False
 
-    def __init__(self, command: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, command: str, tell: Callable[[str], None], person: "Person | None" = None) -> None:
         self._command = shlex.split(command)
         self._tell = tell
+        self.person = person
 
     def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - the protocol's
         """Run it. What it complains of is for who watches, and for no report."""
@@ -71,6 +77,11 @@ class Person:
     def __init__(self, ask: Callable[[str, bool], str]) -> None:
         """`ask(sentence, is_question)` gives "done", "yes", "no" or "skip"."""
         self._ask = ask
+
+    @property
+    def person(self) -> "Person":
+        """The same."""
+        return self
 
     def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - the protocol's
         """Ask, and wait for the answer."""

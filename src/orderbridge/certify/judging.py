@@ -203,13 +203,18 @@ def told(verb: str) -> Judge:
     """What the hands show is as it should be; a person's word is told as such."""
 
     def judged(seen: Seen) -> Judged:
+        if any(answer.needs_person for answer in seen.answers_to(verb)):
+            return not_seen("needs_person")
         answers = [answer for answer in seen.answers_to(verb) if answer.able]
         if not answers or any(answer.holds is None for answer in answers):
             return not_seen("no_hands")
         right = all(answer.holds for answer in answers)
         if any(answer.by_person for answer in answers):
             return Judged(Verdict.BY_A_PERSON, "yes" if right else "no")
-        return Judged(Verdict.PASS) if right else Judged(Verdict.FAIL, "other_ticket")
+        if right:
+            return Judged(Verdict.PASS)
+        wrong = [answer for answer in answers if not answer.holds]
+        return Judged(Verdict.FAIL, "other_ticket", tuple({"letter": one.letter, **one.shown} for one in wrong))
 
     return judged
 

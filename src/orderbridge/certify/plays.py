@@ -1,9 +1,12 @@
 """How each scenario is played. A play places orders and waits; what it means is judged elsewhere."""
 
+import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from orderbridge.certify.judging import MOST_TRIES
 from orderbridge.certify.locks import Held, noise, probed
+from orderbridge.certify.seen import Fact
 from orderbridge.certify.stage import Stage
 from orderbridge.sandbox import Fault
 from orderbridge.sandbox.documents import CENT
@@ -13,6 +16,7 @@ from orderbridge.sandbox.rules import MISSING_FIELD, TIME_FORMAT, Operation
 from orderbridge.sandbox.scenery import KADIKOY
 
 ADDRESS_NOT_FOUND = 2
+AMOUNT = re.compile(r"ask|-?[0-9.,]{1,12}")
 SOUP, SOUP_NAME = 1001, "Mercimek Çorbası"
 FOOD = 1009
 MANY, FEW = 40, 5
@@ -88,8 +92,17 @@ def cancelled_before(stage: Stage) -> None:
 def cancelled_after(stage: Stage) -> None:
     """The kitchen is at it."""
     key = stage.key(letter := accepted(stage))
+    before = len(stage.papers(letter))
     stage.until_changed(letter, lambda: stage.world.cancel_by_customer(key), CHANGE_S)
     stage.wait(AFTERWARDS_S)
+    if "changed" in stage.marks:
+        stage.ask(
+            "ticket",
+            letter,
+            "ticket_stop",
+            lambda said: len(said.strip()) > before,
+            shown=lambda said: {"letters_before": before, "letters_after": len(said.strip())},
+        )
 
 
 def contents_changed(stage: Stage) -> None:
@@ -127,14 +140,28 @@ def unknown_payment(stage: Stage) -> None:
     """Nobody knows what to collect."""
     letter = stage.order(payment_method="Hediye Çeki")
     if stage.until_taken():
-        stage.ask("collect", letter, "collect_asks", lambda said: said.strip() == "ask")
+        stage.ask("collect", letter, "collect_asks", lambda said: said.strip() == "ask", shown=_beside("ask"))
 
 
 def prepaid(stage: Stage) -> None:
     """Nothing is collected."""
     letter = stage.order(payment_method=stage.world.payment_names()["CREDIT_CARD"])
     if stage.until_taken():
-        stage.ask("collect", letter, "collect_nothing", lambda said: said.strip().strip("0.,") == "" != said.strip())
+        stage.ask("collect", letter, "collect_nothing", _is_nothing, shown=_beside("0.00"))
+
+
+def _is_nothing(said: str) -> bool:
+    return said.strip().strip("0.,") == "" != said.strip()
+
+
+def _beside(wanted: str) -> Callable[[str], Fact]:
+    """What was wanted and what was printed, where that is an amount: whatever else it is may be a customer's."""
+
+    def shown(said: str) -> Fact:
+        printed = said.strip()
+        return {"wanted": wanted, "printed": printed if AMOUNT.fullmatch(printed) else "?"}
+
+    return shown
 
 
 def problem(stage: Stage) -> None:

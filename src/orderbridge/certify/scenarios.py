@@ -82,6 +82,7 @@ SCENARIOS = (
         {
             "cancellation_noted": when_taken(noted("changed", "changed_limit")),
             "nothing_afterwards": when_taken(judging.none_after("changed")),
+            "kitchen_told": when_taken(told("ticket")),
         },
     ),
     Scenario(

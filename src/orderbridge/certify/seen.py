@@ -92,6 +92,10 @@ class Answer:
     by_person: bool = False
     holds: bool | None = None
     """Of a question: whether it is as it should be."""
+    needs_person: bool = False
+    """There are hands, but this is for eyes."""
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    """What a report may show of it where it does not hold: certify's own words, amounts and numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from uuid import UUID
 from orderbridge.certify import notes, reading
 from orderbridge.certify.hands import Hands
 from orderbridge.certify.house import House
-from orderbridge.certify.seen import FINAL, Answer, Order, Seen
+from orderbridge.certify.seen import FINAL, Answer, Fact, Order, Seen
 from orderbridge.clock import SystemClock
 from orderbridge.sandbox.options import Line
 from orderbridge.sandbox.scenery import KADIKOY
@@ -23,6 +23,7 @@ PATIENCE_S = 30.0
 """For what is the daemon's business and not the till's: an order that arrives, a row that ends."""
 BY_ITSELF_S = 5.0
 """So long a till may do by itself what else the hands are asked for."""
+SHOWN = 60  # letters of a long note
 NUMBERS = 60  # of one scenario
 ATTEMPT = 10_000  # one that was begun and not ended has used up its numbers
 LETTERS = [*string.ascii_uppercase, *(f"A{letter}" for letter in string.ascii_uppercase)]
@@ -211,22 +212,44 @@ class Stage:
         self._answers.append(Answer(verb=verb, letter=letter, able=done.able, by_person=self.hands.by_person))
         return done.able
 
-    def ask(self, verb: str, letter: str, question: str, right: Callable[[str], bool] | None, value: str = "") -> None:
-        """Ask what the till told the kitchen, or collects; `right` judges what a command says, where it can be judged."""
+    def ask(
+        self,
+        verb: str,
+        letter: str,
+        question: str,
+        right: Callable[[str], bool] | None,
+        *,
+        value: str = "",
+        shown: Callable[[str], Fact] = lambda _: {},
+    ) -> None:
+        """Ask what the till told the kitchen, or collects; `right` judges what a command says, where it can be judged.
+
+        `shown` is what a report tells of a wrong answer.
+        """
         about = say(f"certify.ask.{question}", number=self._numbers[letter], value=value)
-        person = self.hands.by_person
-        if right is None and not person:
-            self._answers.append(Answer(verb=verb, letter=letter, able=False))
+        asked = self.hands.person if right is None else self.hands
+        if asked is None:
+            self._answers.append(Answer(verb=verb, letter=letter, able=False, needs_person=True))
             return
-        done = self.hands.do(verb, self.key(letter), about=about)
-        holds = done.yes if person or right is None else right(done.said)
-        self._answers.append(
-            Answer(verb=verb, letter=letter, able=done.able, by_person=person, holds=holds if done.able else None)
-        )
+        done = asked.do(verb, self.key(letter), about=about)
+        holds = done.yes if asked.by_person or right is None else right(done.said)
+        answer = Answer(verb=verb, letter=letter, able=done.able, by_person=asked.by_person, shown=shown(done.said))
+        self._answers.append(replace(answer, holds=holds if done.able else None))
 
     def reads(self, letter: str, question: str, wanted: str) -> None:
         """Ask whether the ticket has these words on it, wherever a line is broken."""
-        self.ask("ticket", letter, question, lambda said: _closed(wanted) in _closed(said), wanted)
+        self.ask(
+            "ticket",
+            letter,
+            question,
+            lambda said: _closed(wanted) in _closed(said),
+            value=wanted,
+            shown=lambda _: {"not_found": wanted[:SHOWN]},
+        )
+
+    def papers(self, letter: str) -> str:
+        """All that the kitchen was told so far, as a command says it. A person is asked once, at the end."""
+        return "" if self.hands.by_person else self.hands.do("ticket", self.key(letter), about="").said.strip()
 
     # ---- what is told once it is over --------------------------------------------------------------------------------
 

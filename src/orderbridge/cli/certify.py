@@ -1,6 +1,7 @@
 """`orderbridge certify`: a certificate for somebody's till."""
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,8 @@ def _hands(command: str | None, *, unattended: bool) -> "Hands":
     from orderbridge.certify.hands import Command, Nobody, Person
 
     if command is not None:
-        return Command(command, lambda line: click.echo(line, err=True))
+        person = None if unattended or not sys.stdin.isatty() else Person(_ask)
+        return Command(command, lambda line: click.echo(line, err=True), person)
     return Nobody() if unattended else Person(_ask)
 
 
