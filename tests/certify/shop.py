@@ -17,6 +17,10 @@ from orderbridge.certify.stage import Terms
 
 TILL = Path(__file__).with_name("till.py")
 NAME = "X POS 4.2"
+# Ctrl-C as at a terminal: in the background it may be switched off.
+PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);from orderbridge.cli import main; main()"
+)
 PACE, WITHIN_S = 0.02, 3.0
 
 
@@ -68,13 +72,14 @@ class Shop:
         return report
 
     @contextmanager
-    def started(self, *only: str) -> Iterator[subprocess.Popen[bytes]]:
+    def started(self, *only: str) -> Iterator[subprocess.Popen[str]]:
         """The same as a command of its own."""
         names = [word for name in only for word in ("--only", name)]
         terms = ["--pace", str(PACE), "--within", str(WITHIN_S), "--hands", self.hands, "--folder", str(self.folder)]
-        command = [sys.executable, "-c", "from orderbridge.cli import main; main()", "certify", "--till", NAME]
+        command = [sys.executable, "-c", PROGRAM, "certify", "--till", NAME]
         self.start()
-        with subprocess.Popen([*command, *terms, *names], stdout=subprocess.DEVNULL) as running:
+        out = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        with subprocess.Popen([*command, *terms, *names], text=True, **out) as running:  # type: ignore[call-overload]
             yield running
 
     def until_taken(self, orders: int) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -43,8 +44,14 @@ def test_what_has_no_hands_is_not_seen(shop: Shops) -> None:
 
 
 def test_a_till_that_never_takes_over_fails_there_alone(shop: Shops) -> None:
-    report = shop("never_takes_over").certify("takes_over", "accept", "letters", within_s=0.5, pace=0.005)
+    here = shop("never_takes_over")
+    report = here.certify("takes_over", "accept", "letters", within_s=0.5, pace=0.005)
     assert failed(report) == {"takes_over.taken_over"}
+    told = " ".join(here.said)
+    assert f"Is this the database that it opens: {here.folder}/till.db?" in told
+    assert "Try a mended till with a new --folder" in told
+    assert "orderbridge db grants ROLE" in told
+    assert "Has the till a user of its own?" not in told  # a file has no users
     assert verdicts(report)["accept.one_accept"] == "NOT SEEN"
 
 
@@ -72,6 +79,15 @@ def test_a_killed_certificate_goes_on_where_it_stopped(shop: Shops) -> None:
     assert here.kept()["results"]["takes_over"] == kept["takes_over"]
     assert here.kept()["begun"] == {"first_sign": 2, "takes_over": 1, "lock": 2}
     assert here.taken() == 5
+
+
+def test_ctrl_c_says_that_the_same_command_goes_on(shop: Shops) -> None:
+    here = shop()
+    with here.started("takes_over", "lock") as running:
+        here.until_taken(1)
+        running.send_signal(signal.SIGINT)
+        said = running.communicate()[1]
+    assert (running.returncode, said.strip()) == (1, "Stopped. The same command goes on from here.")
 
 
 def test_another_certificate_in_the_same_folder_is_refused(shop: Shops) -> None:
@@ -157,8 +173,10 @@ each_kind = pytest.mark.parametrize("kind", databases.KINDS)
 @pytest.mark.slow
 @each_kind
 def test_a_good_till_passes_whole(url: str | None, shop: Shops) -> None:
-    """Only the words that a person must see on a ticket are not seen."""
-    told = verdicts(shop("none", url).certify())
+    """Only the words that a person must see on a ticket are not seen. On a server the till's rights are spoken of."""
+    here = shop("none", url)
+    told = verdicts(here.certify())
+    assert any("orderbridge db grants ROLE" in said for said in here.said) == (url is not None)
     assert {name for name, verdict in told.items() if verdict != "PASS"} == {"problem.ticket_problem"}
 
 

@@ -72,6 +72,8 @@ def certify(wanted: Wanted) -> bool:
     made = report.made(wanted.kept, results, spoken())
     report.write(made, wanted.folder, spoken())
     wanted.tell(say("certify.ends", verdict=made["verdict"], counts=_counted(made), folder=wanted.folder))
+    if made["verdict"] == Verdict.FAIL:
+        wanted.tell(say("certify.after_a_fail"))
     return bool(made["verdict"] == Verdict.PASS)
 
 
@@ -121,12 +123,14 @@ def _await_first_sign(wanted: Wanted, state: State, database: Database, around: 
     """Say what the till needs, and wait until it writes something: an order is there to be taken over."""
     where = sqlite_file(wanted.url) or without_password(wanted.url)
     wanted.tell(say("certify.start_your_till", where=where))
+    if sqlite_file(wanted.url) is None:
+        wanted.tell(say("certify.rights", where=where))
     attempt = state.begin(SIGN)
     stage = Stage(around, database, wanted.hands, wanted.terms, name=SIGN, place=len(SCENARIOS), attempt=attempt)
     stage.order()
     longest = BY_A_PERSON_S if wanted.hands.by_person else FIRST_SIGN_S
     if not stage.until(lambda seen: bool(seen.notes or seen.rows), wanted.terms.scaled(longest)):
-        wanted.tell(say("certify.no_sign"))
+        wanted.tell(say("certify.no_sign", where=where))
 
 
 def _played(wanted: Wanted, state: State, scenario: Scenario, database: Database, around: House) -> Played:

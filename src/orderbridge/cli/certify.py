@@ -71,6 +71,9 @@ def certify(
     )
     try:
         passed = play(wanted)
+    except (KeyboardInterrupt, click.Abort) as broken_off:
+        click.echo(f"\n{say('certify.stopped')}", err=True)
+        raise SystemExit(1) from broken_off
     except OSError as error:
         raise click.ClickException(say("certify.not_written", folder=place, error=error)) from error
     if not passed:
