@@ -60,12 +60,6 @@ CASES: list[tuple[str, Judge, Seen, str]] = [
     ("the ticket is right", judging.told("ticket"), seen(answers=(Answer(verb="ticket", holds=True),)), "PASS"),
     ("the ticket is wrong", judging.told("ticket"), seen(answers=(Answer(verb="ticket", holds=False),)), "FAIL"),
     (
-        "for eyes alone",
-        judging.told("ticket"),
-        seen(answers=(Answer(verb="ticket", able=False, needs_person=True),)),
-        "NOT SEEN",
-    ),
-    (
         "a person has looked",
         judging.told("ticket"),
         seen(answers=(Answer(verb="ticket", holds=False, by_person=True),)),
@@ -106,6 +100,18 @@ def test_a_wrong_answer_shows_what_was_wanted_and_an_amount_but_no_other_word() 
     wrong = Answer(verb="collect", letter="A", holds=False, shown=beside("0.00"))
     judged = judging.told("collect")(seen(answers=(wrong,)))
     assert judged.facts == ({"letter": "A", "wanted": "ask", "printed": "0.00"},)
+
+
+@pytest.mark.parametrize(
+    "judge, what, why",
+    [
+        (judging.told("ticket"), seen(answers=(Answer(verb="ticket", able=False),)), "no_hands"),
+        (judging.told("ticket"), seen(answers=(Answer(verb="ticket", able=False, needs_person=True),)), "needs_person"),
+        (judging.short_lock, seen(), "locks_hidden"),
+    ],
+)
+def test_what_was_not_seen_says_why(judge: Judge, what: Seen, why: str) -> None:
+    assert judge(what) == judging.not_seen(why)
 
 
 def test_who_has_no_person_says_so() -> None:
