@@ -220,6 +220,15 @@ def test_a_till_that_looks_seldom_is_met_while_it_waits_to_write(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("fault, failing", [("none:1", set()), ("deferred_begin:1", {"others_write.waits_its_turn"})])
+def test_a_till_that_looks_now_and_then_waits_its_turn_or_is_turned_away(
+    shop: Shops, fault: str, failing: set[str]
+) -> None:
+    """Turned away by a lock it takes the order a round later: the one sign of it, when it reckons quickly."""
+    assert failed(shop(fault).certify("others_write", pace=0.01)) == failing
+
+
+@pytest.mark.slow
 @each_kind
 def test_a_lock_that_is_held_too_long_is_seen(url: str | None, shop: Shops) -> None:
     """One of three seconds: two are allowed."""

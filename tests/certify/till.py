@@ -128,7 +128,7 @@ class Till:
         with self.books.writing(deferred=self.fault == "deferred_begin"):
             if self.fault == "deferred_begin":
                 self.books.read("SELECT * FROM delivery_order_items WHERE payment_key = ?", key)
-                time.sleep(0.06)  # it reckons, and what it has read grows old
+                time.sleep(0.06 if self.turn_s == LOOK_S else 0)  # it reckons, and what it has read grows old
             changed = self.books.run(
                 "UPDATE delivery_orders SET pos_revision = ?, pos_reference = ?, pos_total = ?"
                 " WHERE payment_key = ? AND pos_revision = 0",

@@ -193,7 +193,7 @@ def revision_read(seen: Seen) -> Judged:
     written = [one for one in seen.notes if one.column == "pos_revision" and one.value == one.revision]
     if right:
         return Judged(Verdict.PASS)
-    return _is(False, *written[-1:], why="unread") if wrong >= MOST_TRIES else not_seen("not_waiting")
+    return _is(False, *written[-1:], why="unread") if wrong >= MOST_TRIES else not_seen("not_waiting_long")
 
 
 # ---- money and tickets -----------------------------------------------------------------------------------------------
@@ -263,6 +263,13 @@ def _quiet(seen: Seen) -> Judged:
 def _places(notes: list[Note]) -> tuple[Fact, ...]:
     places = sorted({(note.table, note.column) for note in notes})
     return tuple({"table": table} | ({"column": column} if column else {}) for table, column in places)
+
+
+def waits_its_turn(seen: Seen) -> Judged:
+    """While another program writes it waits, and is not turned away with an error."""
+    if seen.marks.get("waited"):
+        return Judged(Verdict.PASS)
+    return Judged(Verdict.FAIL, "turned_away") if seen.marks.get("gave_up", 0) > 1 else not_seen("not_waiting")
 
 
 def short_lock(seen: Seen) -> Judged:

@@ -113,7 +113,9 @@ SCENARIOS = (
     Scenario("forty", plays.forty, {**TAKEN, "taken_once": when_taken(judging.taken_once)}),
     Scenario("letters", plays.letters, {**TAKEN, "ticket_note": when_taken(told("ticket"))}),
     Scenario("long_note", plays.long_note, {**TAKEN, "ticket_long": when_taken(told("ticket"))}),
-    Scenario("others_write", plays.others_write, {"taken_all_the_same": taken_over}),
+    Scenario(
+        "others_write", plays.others_write, {"taken_all_the_same": taken_over, "waits_its_turn": judging.waits_its_turn}
+    ),
     Scenario("lock", plays.lock, {"short_lock": when_taken(judging.short_lock)}),
     Scenario(
         "sold_out",
