@@ -288,8 +288,8 @@ def others_write(stage: Stage) -> None:
         stage.until_ended()
     hold_s = max(_delay_s(stage) for _ in range(TURNS)) + MARGIN_S
     stage.marks |= {"waited": 0, "gave_up": 0}
-    while hold_s <= LONGEST_HOLD_S and not stage.marks["waited"] and stage.marks["gave_up"] < TURNS:
-        if not _is_met(stage, hold_s):
+    for _ in range(2 * TURNS if hold_s <= LONGEST_HOLD_S else 0):
+        if not _is_met(stage, hold_s) or stage.marks["waited"] or stage.marks["gave_up"] == TURNS:
             break
 
 
