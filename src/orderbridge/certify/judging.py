@@ -267,6 +267,8 @@ def _places(notes: list[Note]) -> tuple[Fact, ...]:
 
 def waits_its_turn(seen: Seen) -> Judged:
     """While another program writes it waits, and is not turned away with an error."""
+    if "waited" not in seen.marks:
+        return not_seen("server_waits")
     if seen.marks.get("waited"):
         return Judged(Verdict.PASS)
     return Judged(Verdict.FAIL, "turned_away") if seen.marks.get("gave_up", 0) > 1 else not_seen("not_waiting")
