@@ -231,6 +231,11 @@ def test_a_till_that_looks_now_and_then_waits_its_turn_or_is_turned_away(
 
 
 @pytest.mark.slow
+def test_a_ticket_may_be_on_paper_a_moment_after_the_take_over(shop: Shops) -> None:
+    assert failed(shop("prints_later:1").certify("letters", "contents", pace=0.01, within_s=5)) == set()
+
+
+@pytest.mark.slow
 @each_kind
 def test_a_lock_that_is_held_too_long_is_seen(url: str | None, shop: Shops) -> None:
     """One of three seconds: two are allowed."""

@@ -95,6 +95,7 @@ class Till:
         self.turn_s = float(held) if held and self.fault != "holds_lock" else LOOK_S
         self.tickets = Path(folder)
         self.tickets.mkdir(exist_ok=True)
+        self.waiting: list[tuple[str, str]] = []  # of one whose printer is slow
 
     # ---- what it does by itself --------------------------------------------------------------------------------------
 
@@ -110,6 +111,9 @@ class Till:
     def look(self) -> None:
         if self.fault == "never_takes_over":
             return
+        for key, text in self.waiting:
+            self.put_on_paper(key, text)
+        self.waiting.clear()
         new = self.books.read("SELECT * FROM delivery_new_orders ORDER BY received_utc, payment_key")
         for order in new:
             with suppress(Exception) if self.fault == "deferred_begin" else nullcontext():  # locked: the next one, then
@@ -185,6 +189,12 @@ class Till:
         self.tell_kitchen(key, "\n".join(lines))
 
     def tell_kitchen(self, key: str, text: str) -> None:
+        if self.fault == "prints_later":
+            self.waiting.append((key, text))
+        else:
+            self.put_on_paper(key, text)
+
+    def put_on_paper(self, key: str, text: str) -> None:
         with (self.tickets / key).open("a", encoding="utf-8") as papers:
             papers.write(f"{text}\n")
 

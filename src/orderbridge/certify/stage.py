@@ -19,6 +19,7 @@ from orderbridge.store.database import Database
 from orderbridge.texts import say
 
 LOOK_S = 0.05
+BETWEEN_S = 0.3  # each question of a command is a process of its own
 PATIENCE_S = 30.0
 """For what is the daemon's business and not the till's: an order that arrives, a row that ends."""
 BY_ITSELF_S = 5.0
@@ -232,6 +233,11 @@ class Stage:
             self._answers.append(Answer(verb=verb, letter=letter, able=False, needs_person=True))
             return
         done = asked.do(verb, self.key(letter), about=about)
+        over = self.clock.monotonic() + self.within_s
+        # What is taken over need not be on paper at once: a command is asked until it is, a person waits by himself.
+        while done.able and right and not (asked.by_person or right(done.said)) and self.clock.monotonic() < over:
+            self.pause(BETWEEN_S)
+            done = asked.do(verb, self.key(letter), about=about)
         holds = done.yes if asked.by_person or right is None else right(done.said)
         answer = Answer(verb=verb, letter=letter, able=done.able, by_person=asked.by_person, shown=shown(done.said))
         self._answers.append(replace(answer, holds=holds if done.able else None))

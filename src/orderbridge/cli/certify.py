@@ -46,7 +46,7 @@ def certify(
     pace: float,
     reads_locked: bool,
 ) -> None:
-    """Prove that a till is safe: play what it meets in its life, look at what it writes, and report.
+    """Try a till: play what it meets in its life, look at what it writes, and report.
 
     Sandbox, daemon and an empty database are started; the till is yours. The same command goes on where it stopped.
     """
