@@ -4,8 +4,6 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from orderbridge.certify.judging import MOST_TRIES
-from orderbridge.certify.locks import Held, noise, probed
 from orderbridge.certify.seen import Fact
 from orderbridge.certify.stage import Stage
 from orderbridge.sandbox import Fault
@@ -19,22 +17,13 @@ ADDRESS_NOT_FOUND = 2
 AMOUNT = re.compile(r"ask|-?[0-9.,]{1,12}")
 SOUP, SOUP_NAME = 1001, "Mercimek Çorbası"
 FOOD = 1009
-MANY, FEW = 40, 5
+MANY = 40
 LETTERS = "Şu çiğ köfteyi ığdır usulü, ÖÇŞĞÜİ'siz yapın 🌶️👶"
 LONG = " ".join(f"{number}. söz" for number in range(1, 251))
 CHANGE_S = 120.0  # within which a cancellation, or a change, is noted
 DEAD_S = 120.0
 AWAY_S = 60.0
 AFTERWARDS_S = 30.0  # in which a till might still do what it should not
-HOLD_S = 1.5
-FIRST_S = 0.3
-AT_ONCE_S = 0.3  # so soon after the lock writes only who waited for it
-TRIES = 6
-TURNS = 3
-LONGEST_HOLD_S = 4.0  # a till is asked to wait for five
-MARGIN_S = 0.5
-COOLDOWN_S = 1.0  # at most
-LOCKED_S = 2.5  # a lock of two seconds cannot be seen in less, whatever the pace
 
 
 def take_over(stage: Stage) -> None:
@@ -277,85 +266,6 @@ def daemon_dead(stage: Stage) -> None:
     stage.order()
     stage.until_taken()
     stage.until_ended()
-
-
-def others_write(stage: Stage) -> None:
-    """Another program writes all the time."""
-    with noise(stage.database):
-        for _ in range(FEW):
-            stage.order()
-        stage.until_taken()
-        stage.until_ended()
-    if stage.database.engine.dialect.name != "sqlite":  # a server lets everybody wait
-        return
-    hold_s = max(_delay_s(stage) for _ in range(TURNS)) + MARGIN_S
-    stage.marks |= {"waited": 0, "gave_up": 0}
-    for _ in range(2 * TURNS if hold_s <= LONGEST_HOLD_S else 0):
-        if not _is_met(stage, hold_s) or stage.marks["waited"] or stage.marks["gave_up"] == TURNS:
-            break
-
-
-def _delay_s(stage: Stage) -> float:
-    """How long an order waits at most: the till has just looked, and a poll may bring it a second later."""
-    letter = stage.order()
-    stage.until_taken()
-    order = stage.look().order(letter)
-    if order.taken_s is None or order.visible_s is None:
-        return LONGEST_HOLD_S
-    return order.taken_s - order.visible_s + COOLDOWN_S
-
-
-def _is_met(stage: Stage, hold_s: float) -> bool:
-    """Hold the lock for longer than the till takes to look again: does it write as soon as that is given back?"""
-    letter = stage.order()
-    stage.until_visible()
-    Held(stage.database, stage.key(letter)).hold(hold_s)
-    released = stage.now_s()
-    stage.until_taken()
-    taken = stage.look().order(letter).taken_s
-    if taken is None:  # for that there is another criterion
-        return False
-    if taken > released - hold_s / 2:  # else it was quicker than the lock
-        stage.marks["waited" if taken - released < AT_ONCE_S else "gave_up"] += 1
-    return True
-
-
-def lock(stage: Stage) -> None:
-    """How long does it keep others waiting?"""
-    with probed(stage.database) as probe:
-        accepted(stage)
-        stage.pause(LOCKED_S)
-        if probe.longest_s is not None:
-            stage.marks["longest_lock_s"] = probe.longest_s
-
-
-def revision_read(stage: Stage) -> None:
-    """A new revision comes while the till waits to write the one that it has read.
-
-    A till looks now and then, and must look while the lock is held. So the first try shows how long after its last
-    note the till looks, and from then on that moment lies in the middle of the hold.
-    """
-    letter = accepted(stage)
-    held = Held(stage.database, stage.key(letter))
-    tally = {"read": 0, "unread": 0}
-    noted, until_hold = stage.now_s(), FIRST_S
-    for _ in range(0 if stage.terms.reads_locked else TRIES):
-        stage.pause(until_hold)
-        before = held.bump()
-        newest = held.hold(HOLD_S)
-        released = stage.now_s()
-        stage.until_noted()
-        since, noted = noted, stage.now_s()
-        until_hold = min(max(FIRST_S, noted - since - HOLD_S / 2), stage.within_s)
-        found = [one for one in stage.look().notes if one.column == "pos_revision" and (one.value or 0) >= before]
-        if any(one.value == before and one.revision == newest for one in found):
-            tally["read"] += 1
-            break
-        if found and found[0].value == newest and found[0].at_s - released < AT_ONCE_S:
-            tally["unread"] += 1
-            if tally["unread"] == MOST_TRIES:
-                break
-    stage.marks |= tally
 
 
 # ---- the restaurant --------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orderbridge.certify import judging, plays
+from orderbridge.certify import judging, plays, races
 from orderbridge.certify.judging import asked_for, carried_out, noted, taken_over, told, when_taken
 from orderbridge.certify.seen import Judge, Row
 from orderbridge.certify.stage import Stage
@@ -93,7 +93,7 @@ SCENARIOS = (
             "ticket_again": when_taken(told("ticket")),
         },
     ),
-    Scenario("revision_read", plays.revision_read, {"revision_that_was_read": when_taken(judging.revision_read)}),
+    Scenario("revision_read", races.revision_read, {"revision_that_was_read": when_taken(judging.revision_read)}),
     Scenario("scheduled", plays.scheduled, {**TAKEN, "ticket_time": when_taken(told("ticket"))}),
     Scenario("pickup", plays.pickup, {**ACCEPTED, **NOT_ON_THE_WAY}),
     Scenario("platform_courier", plays.platform_courier, {**ACCEPTED, **NOT_ON_THE_WAY}),
@@ -114,9 +114,9 @@ SCENARIOS = (
     Scenario("letters", plays.letters, {**TAKEN, "ticket_note": when_taken(told("ticket"))}),
     Scenario("long_note", plays.long_note, {**TAKEN, "ticket_long": when_taken(told("ticket"))}),
     Scenario(
-        "others_write", plays.others_write, {"taken_all_the_same": taken_over, "waits_its_turn": judging.waits_its_turn}
+        "others_write", races.others_write, {"taken_all_the_same": taken_over, "waits_its_turn": judging.waits_its_turn}
     ),
-    Scenario("lock", plays.lock, {"short_lock": when_taken(judging.short_lock)}),
+    Scenario("lock", races.lock, {"short_lock": when_taken(judging.short_lock)}),
     Scenario(
         "sold_out",
         plays.sold_out,
