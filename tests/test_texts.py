@@ -42,6 +42,7 @@ PARTS = (
     "liveness.",
     "demo.",
     "bundle.",
+    "import.",
 )  # of a sentence or a line
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (

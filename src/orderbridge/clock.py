@@ -1,9 +1,11 @@
 """The only place that asks the machine for the time. Everything else is handed a `Clock`."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from zoneinfo import ZoneInfo
+
+CLOCK_PLAY_S = 0.02  # by which two measurements of another clock may differ
 
 
 class Clock(Protocol):
@@ -24,6 +26,26 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+class SharedClock:
+    """The machine's clock, set by a database server's: replicas on several machines go by one time."""
+
+    def __init__(self, machine: Clock) -> None:
+        self.machine = machine
+        self._behind = timedelta()  # of the server's
+
+    def follow(self, there: datetime, took_s: float) -> None:
+        """So late it was at the server during a question that has just taken so many seconds."""
+        behind = there - self.machine.now() + timedelta(seconds=took_s / 2)
+        if abs(behind - self._behind) > timedelta(seconds=took_s / 2 + CLOCK_PLAY_S):
+            self._behind = behind
+
+    def now(self) -> datetime:
+        return self.machine.now() + self._behind
+
+    def monotonic(self) -> float:
+        return self.machine.monotonic()
 
 
 def local_moment(text: str | None, zone: ZoneInfo) -> datetime | None:

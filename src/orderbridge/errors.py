@@ -31,8 +31,16 @@ class Unusable(StoreError):
     """A database that no restart makes usable, but a person: `orderbridge run` ends with 78."""
 
 
-class FileLost(StoreError):
+class Over(StoreError):
+    """Nothing is written any more, whoever asks: the daemon ends."""
+
+
+class FileLost(Over):
     """The SQLite file is no longer the one at its path: what is written now, nobody will ever read."""
+
+
+class Fenced(Over):
+    """Another replica has taken over what was ours: whatever we write now, it may have written already."""
 
 
 class MarketplaceError(OrderbridgeError):
@@ -59,6 +67,9 @@ class MarketplaceError(OrderbridgeError):
         """The cause and what a technician can do about it, in the language of the process."""
         key = f"line.{self.reason}"
         return say(key if key in SENTENCES else "line.other")
+
+
+HELD_BACK = "closed"  # the reason of a request that we did not let leave: nothing is known of the service or the line
 
 
 class NotSent(MarketplaceError):

@@ -5,6 +5,7 @@ in which a service may quote a secret: in JSON, in an address, in a page, in cap
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from urllib.parse import quote, quote_plus
@@ -14,7 +15,10 @@ SHORTEST = 4  # hiding a shorter text would blank half of each line and so give 
 FORMER = 3  # tokens of an account that a late answer may still quote
 
 _former: dict[str, tuple[str, ...]] = {}  # by secret: the ones that it replaced, the oldest first
-_by_start: dict[str, tuple[str, ...]] = {}  # by their first letters: every form of every secret, the longest first
+_forms_known: set[str] = set()  # every form of every secret
+# By their first letters: how long forms are that begin so, the longest first. Ten thousand tokens may begin alike.
+_lengths: dict[str, tuple[int, ...]] = {}
+_counts: Counter[tuple[str, int]] = Counter()  # how many forms begin so and are so long
 
 
 def hide(secret: str, *, instead_of: str | None = None) -> None:
@@ -28,10 +32,12 @@ def hide(secret: str, *, instead_of: str | None = None) -> None:
     _former[secret] = kept[-FORMER:]
     for gone in kept[:-FORMER]:
         _forget(gone)
-    for form in _forms(secret):
-        start = form[:SHORTEST]
-        known = {*_by_start.get(start, ()), form}
-        _by_start[start] = tuple(sorted(known, key=len, reverse=True))  # at once: another thread may be searching
+    for form in _forms(secret) - _forms_known:
+        start, length = form[:SHORTEST], len(form)
+        _forms_known.add(form)
+        _counts[start, length] += 1
+        if _counts[start, length] == 1:  # at once: another thread may be searching
+            _lengths[start] = tuple(sorted((*_lengths.get(start, ()), length), reverse=True))
 
 
 def without_secrets(text: str) -> str:
@@ -45,25 +51,27 @@ def without_secrets(text: str) -> str:
 
 def longest() -> int:
     """Characters of the longest form: how far a text must be read on, so that a cut does not fall into a secret."""
-    return max((len(forms[0]) for forms in list(_by_start.values())), default=0)
+    return max((lengths[0] for lengths in list(_lengths.values())), default=0)
 
 
 def forget_all() -> None:
     _former.clear()
-    _by_start.clear()
+    _forms_known.clear()
+    _lengths.clear()
+    _counts.clear()
 
 
 def count() -> int:
     """How many forms are searched for."""
-    return sum(map(len, _by_start.values()))
+    return len(_forms_known)
 
 
 def _found(small: str) -> Iterator[tuple[int, int]]:
     """Where a secret begins and how long it is."""
     place, last = 0, len(small) - SHORTEST
     while place <= last:
-        forms = _by_start.get(small[place : place + SHORTEST], ())
-        length = next((len(form) for form in forms if small.startswith(form, place)), 0)
+        lengths = _lengths.get(small[place : place + SHORTEST], ())
+        length = next((length for length in lengths if small[place : place + length] in _forms_known), 0)
         if length:
             yield place, length
         place += length or 1
@@ -77,12 +85,17 @@ def _in_small_letters(text: str) -> str:
 
 
 def _forget(secret: str) -> None:
-    for form in _forms(secret):
-        left = tuple(other for other in _by_start.get(form[:SHORTEST], ()) if other != form)
-        if left:
-            _by_start[form[:SHORTEST]] = left
-        else:
-            _by_start.pop(form[:SHORTEST], None)
+    for form in _forms(secret) & _forms_known:
+        start, length = form[:SHORTEST], len(form)
+        _forms_known.discard(form)
+        _counts[start, length] -= 1
+        if not _counts[start, length]:
+            del _counts[start, length]
+            left = tuple(other for other in _lengths[start] if other != length)
+            if left:
+                _lengths[start] = left
+            else:
+                del _lengths[start]
 
 
 def _forms(secret: str) -> set[str]:

@@ -21,14 +21,19 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import __version__, config
 from orderbridge.daemon import Daemon
-from orderbridge.errors import OrderbridgeError, StoreError
+from orderbridge.errors import Fenced, OrderbridgeError, StoreError
 from orderbridge.observe import liveness, systemd
 from orderbridge.observe.metrics import READY, WORKING, Metrics
+from orderbridge.rules.buckets import share
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.health import Code, Severity
 from orderbridge.rules.readiness import Readiness
+from orderbridge.store import account_settings
 from orderbridge.store.database import Database, open_database
+from orderbridge.store.failures import remedy
 from orderbridge.store.leader import LeaderLock
+from orderbridge.store.membership import Alone, Membership, membership
+from orderbridge.store.sealing import MasterKeys
 from orderbridge.store.workers import detached
 from orderbridge.texts import say
 from orderbridge.web.listening import Listening
@@ -51,7 +56,7 @@ class Service:
         self._name = liveness.name_of(settings.source.file)
         self._daemon: Daemon | None = None  # the one at work
         self._next: Daemon | None = None  # made ready by a reload
-        self._leader: LeaderLock | None = None
+        self._leader: LeaderLock | Membership | None = None
         self._called = asyncio.Event()  # by a reload: the one that waits or works has to give way
         self._ending = False
         self._serving: asyncio.Task[None] | None = None
@@ -85,8 +90,7 @@ class Service:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
             self._drop_next()
-            if self._leader is not None:
-                self._leader.close()
+            await self._drop_leader()
 
     async def _say_alive(self) -> None:
         """To systemd's watchdog, as long as the event loop turns and nothing hangs, whatever the daemon is at."""
@@ -127,7 +131,7 @@ class Service:
     def _say(self) -> str:
         """To `orderbridge healthcheck`."""
         hung = self.hung()
-        status = "" if self._daemon is None else self._daemon.status
+        status = "" if self._daemon is None else self._daemon.upkeep.status
         return f"{liveness.ALIVE if hung is None else f'hung: {hung}'}\n{status}\n"
 
     async def _serve(self) -> None:
@@ -139,20 +143,29 @@ class Service:
             if self._next is None:  # else a reload was quicker: this one gives way before it begins
                 self._called.clear()
             try:
-                if await self._may_work(self._leader_of(daemon.database)):
+                if await self._may_work(await self._leader_of(daemon)):
                     await self._work(daemon)
+            except Fenced:  # as if it had been killed: what it held is another replica's, or is asked for anew
+                await self._drop_leader()
+                self._cooldowns = Cooldowns()
             finally:
                 daemon.database.close()
 
-    def _leader_of(self, database: Database) -> LeaderLock:
+    async def _leader_of(self, daemon: Daemon) -> LeaderLock | Membership:
         """It is kept over a reload: one that waits must not come in between."""
-        if self._leader is not None and not self._leader.serves(database):
-            self._leader.close()
-            self._leader = None
-        self._leader = self._leader or LeaderLock(database)
+        database = daemon.database
+        is_fleet = type(self._leader) is not LeaderLock
+        if self._leader is None or is_fleet != (daemon.fleet is not None) or not self._leader.serves(database):
+            await self._drop_leader()
+            self._leader = LeaderLock(database) if daemon.fleet is None else membership(database, share)
         return self._leader
 
-    async def _may_work(self, leader: LeaderLock) -> bool:
+    async def _drop_leader(self) -> None:
+        leader, self._leader = self._leader, None
+        if leader is not None:
+            await detached(leader.close)
+
+    async def _may_work(self, leader: LeaderLock | Membership) -> bool:
         """Wait for the right to work, also while the server is away. False: a reload came first."""
         waiting = False
         while not self._called.is_set():
@@ -174,7 +187,10 @@ class Service:
     async def _work(self, daemon: Daemon) -> None:
         self._daemon = daemon
         daemon.health.known.page = lambda: self._listening.page
-        guard = asyncio.create_task(self._watch(daemon, self._leader_of(daemon.database)))
+        leader = await self._leader_of(daemon)
+        if isinstance(leader, Membership | Alone):  # each beat says what is ours
+            daemon.join(leader)
+        guard = asyncio.create_task(self._watch(daemon, leader))
         try:
             await daemon.run()
         finally:
@@ -182,10 +198,16 @@ class Service:
             guard.cancel()
             await asyncio.gather(guard, return_exceptions=True)
 
-    async def _watch(self, daemon: Daemon, leader: LeaderLock) -> None:
-        """Stop in order when another daemon has taken our place while the server was away."""
+    async def _watch(self, daemon: Daemon, leader: LeaderLock | Membership) -> None:
+        """Stop in order when another daemon has taken our place while the server was away.
+
+        Of a replica its beat says so. But after a reload the next daemon begins to beat when it has started, and the
+        server ends a session that says nothing for some seconds.
+        """
         while not await detached(leader.is_lost):  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(GUARD_S)
+        if isinstance(leader, Membership):
+            return
         _log.error("daemon.replaced", reason=say("log.replaced"))
         daemon.stop()
 
@@ -195,7 +217,7 @@ class Service:
         self._ending = True
         systemd.notify(systemd.STOPPING)
         if self._daemon is not None:
-            self._daemon.stop()
+            self._daemon.stop(for_good=True)
         elif self._serving is not None:  # nothing is in flight yet
             self._serving.cancel()
 
@@ -215,6 +237,8 @@ class Service:
                     made = await _make_ready(settings, self._cooldowns, self._metrics)
             except OrderbridgeError as error:
                 _log.error("config.reload_failed", error=str(error))
+            except DBAPIError as error:
+                _log.error("config.reload_failed", error=f"{type(error.orig).__name__}: {remedy(error)}")
             except TimeoutError:
                 said = say("log.not_reloaded", seconds=f"{OPEN_WITHIN_S:.0f}")
                 _log.error("config.reload_failed", error=said)
@@ -236,22 +260,35 @@ class Service:
             self._next = None
 
 
-def _open(chosen: config.Database) -> Database:
+def _open(settings: config.Settings) -> Database:
+    chosen = settings.database
     database = open_database(
         chosen.url,
         busy_timeout_s=chosen.busy_timeout_seconds,
         accept_unsafe_durability=chosen.accept_unsafe_durability,
     )
-    remedy = database.check_durability()
-    if remedy is not None and database.dialect.unsafe_is_refused:  # one that becomes so later is told and waited for
+    try:
+        unsafe = database.check_durability()
+        if settings.fleet.from_database:
+            _refuse_strange_key(database, settings)
+    except BaseException:
         database.close()
-        raise StoreError(remedy)
+        raise
+    if unsafe is not None and database.dialect.unsafe_is_refused:  # one that becomes so later is told and waited for
+        database.close()
+        raise StoreError(unsafe)
     return database
+
+
+def _refuse_strange_key(database: Database, settings: config.Settings) -> None:
+    keys = MasterKeys(settings.fleet.master_keys)
+    with contextlib.suppress(DBAPIError):  # there are no tables yet; a server that is away is told where it is used
+        database.read_now(lambda connection: account_settings.refuse_strange(connection, keys))
 
 
 async def _make_ready(settings: config.Settings, cooldowns: Cooldowns, metrics: Metrics) -> Daemon:
     """A daemon that can work: what cannot be used shows here. Raises OrderbridgeError."""
-    database = await detached(partial(_open, settings.database), unwanted=Database.close)
+    database = await detached(partial(_open, settings), unwanted=Database.close)
     try:
         return Daemon(settings, database=database, cooldowns=cooldowns, metrics=metrics)
     except BaseException:

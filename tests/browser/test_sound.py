@@ -9,7 +9,7 @@ from tests.browser.conftest import FLAGS
 from tests.browser.counter import ALERTS, CHROMIUM, Browser, Counter, async_playwright, opened
 from tests.test_daemon import Till, certificates, sandbox, till, until, world
 
-from orderbridge import daemon
+from orderbridge.jobs import upkeep
 from orderbridge.rules import audience
 from orderbridge.sandbox import Sandbox
 from orderbridge.web.board import changes
@@ -101,7 +101,7 @@ async def test_what_sounds_is_cut_off_where_it_is_and_not_at_its_end(counter: Co
 
 
 async def test_four_sounds_that_cannot_be_taken_for_each_other(counter: Counter, till: Till, world, monkeypatch):
-    monkeypatch.setattr(daemon, "HEALTH_S", 0.2)
+    monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     tablet = await counter.tablet()
     await tablet.page.add_init_script(LISTEN)
     await tablet.arm()
@@ -159,8 +159,8 @@ async def test_the_sound_needs_one_touch_or_the_flag(counter: Counter):
 
 
 async def test_what_cannot_be_heard_is_said_on_the_tablet_and_known_to_the_daemon(counter: Counter, monkeypatch):
-    assert audience.HEARD_S + daemon.HEALTH_S <= 15.0
-    monkeypatch.setattr(daemon, "HEALTH_S", 0.2)
+    assert audience.HEARD_S + upkeep.HEALTH_S <= 15.0
+    monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     monkeypatch.setattr(audience, "HEARD_S", 6.0)  # a tablet says every 5 s that it is there
     tablet = await counter.tablet()
     await tablet.arm()

@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from tests.browser.counter import Browser, Counter, Tablet, opened
 from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, certificates, sandbox, till, until, world
 
-from orderbridge import daemon
+from orderbridge.jobs import upkeep
 from orderbridge.sandbox import Fault, Sandbox, World
 from orderbridge.web.board import stream
 
@@ -188,7 +188,7 @@ async def test_a_page_that_is_not_the_daemons_any_more_is_loaded_anew_once_nobod
 async def test_the_link_that_is_broken_is_named(
     counter: Counter, sandbox: Sandbox, world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(daemon, "HEALTH_S", 0.2)
+    monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     tablet = await counter.tablet()
     await tablet.arm()
     bar = tablet.page.locator("#bar")

@@ -24,7 +24,7 @@ from tests.test_daemon import (  # one name after another: they are fixtures
     world,
 )
 
-from orderbridge import daemon
+from orderbridge.jobs import upkeep
 from orderbridge.sandbox import Fault, Sandbox, World
 from orderbridge.sandbox.scenery import APP_SECRET
 
@@ -62,13 +62,13 @@ async def test_it_says_what_status_and_day_say(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(daemon, "HEALTH_S", 0.2)
+    monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
     accounts = settings_for(sandbox, till, *ACCOUNTS).accounts
     async with opened(sandbox, till, chromium, accounts=accounts) as counter:
         await plant(counter, till, world)
         await until(lambda: counter.problems() >= PLANTED)
         await counter.service.at_work().database.run(lambda tx: None)  # what is being written is
-        await counter.service._daemon._board.note()  # as every minute
+        await counter.service._daemon.upkeep._board.note()  # as every minute
         tablet = await counter.tablet()
         await tablet.open("status")
         path = configured(sandbox, till, tmp_path)

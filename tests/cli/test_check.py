@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -16,7 +16,9 @@ from sqlalchemy import NullPool, create_engine
 from tests.cli.shell import APP, REST, Configure, Ended, account, document
 from tests.databases import POSTGRESQL, SERVERS, empty, own_database
 from tests.store.samples import opened, rows
+from tests.store.test_pooler import bouncer
 
+from orderbridge.config.master_keys import new_key
 from orderbridge.sandbox import Fault, Sandbox, World
 from orderbridge.store import schema
 from orderbridge.store.database import Database
@@ -389,6 +391,32 @@ def test_a_right_that_is_missing_is_named(kind, run, configure, sandbox, request
     said = said_of(ended, "rights")
     assert "UPDATE on delivery_orders" in said
     assert "SELECT on delivery_orders" not in said
+
+
+FLEET = f'url = "{{}}"\n[fleet]\naccounts = "database"\nmaster_key = "{new_key()}"'
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("mode", ["", "session", "transaction"])
+def test_replicas_cannot_share_what_is_behind_a_pooler_that_gives_sessions_away(
+    mode: str, run, configure, sandbox, postgresql_server
+):
+    with (
+        own_database(postgresql_server, f"obs_pooled_{os.getpid()}") as url,
+        bouncer(url, mode) if mode else nullcontext(url) as behind,
+    ):
+        set_up(configure, sandbox, database=FLEET.format(behind))
+        said = run("check", "--json")
+    if mode == "transaction":
+        assert "pool_mode = session" in said_of(said, "fleet", "failed")
+    else:
+        assert said_of(said, "fleet", "ok")
+
+
+def test_on_a_file_one_replica_is_told_to_work_alone(run, configure, sandbox):
+    set_up(configure, sandbox, database=FLEET.format("sqlite:///pos.db"))
+    run("db", "upgrade")
+    assert "one replica works on a SQLite file" in run("check").out
 
 
 @pytest.mark.postgresql

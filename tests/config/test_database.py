@@ -62,7 +62,37 @@ def test_a_password_may_hold_an_at_sign(given: str, kept: str) -> None:
     assert database_address(given) == kept
 
 
-@pytest.mark.parametrize("url", ["mysql://hunter22:x/d", "mysql://u:p@h:hunter22/d", "postgresql://h:hunter22?a=b"])
+@pytest.mark.parametrize(
+    "given, kept",
+    [
+        ("postgresql://u:p@a:1,b:2/d?sslmode=require", "u:p@/d?host=a,b&port=1,2&sslmode=require"),
+        ("postgresql://u@a,b:5433/d", "u@/d?host=a,b&port=,5433"),
+        ("postgresql://a,b/d", "/d?host=a,b"),
+        ("postgresql://u@[::1]:5,[::2]/d", "u@/d?host=::1,::2&port=5,"),
+        ("postgresql://u:p,@ss@a,b/d", "u:p,%40ss@/d?host=a,b"),
+        ("postgresql://u:p,/q@a/d", "u:p,/q@a/d"),
+        ("postgresql://u@/d?host=a,b&port=1,2", "u@/d?host=a,b&port=1,2"),
+    ],
+)
+def test_several_servers_may_be_named_as_libpq_names_them(given: str, kept: str) -> None:
+    assert database_address(given) == f"postgresql+psycopg://{kept}"
+
+
+def test_the_names_of_servers_are_no_secret() -> None:
+    url = database_address("postgresql://u:hunter22@db-a:1,db-b:2/d")
+    assert without_password(url) == "postgresql+psycopg://u:***@/d?host=db-a,db-b&port=1,2"
+    assert secrets_of(url) == ["hunter22"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://hunter22:x/d",
+        "mysql://u:p@h:hunter22/d",
+        "postgresql://h:hunter22?a=b",
+        "postgresql://u@a:1,b:hunter22/d",
+    ],
+)
 def test_a_port_that_is_none_is_refused_without_showing_it(url: str, write: Write) -> None:
     said = problems(write(document(more=f'[database]\nurl = "{url}"')))
     assert "has a port that is no number" in said

@@ -1,10 +1,11 @@
 """Whatever comes over the line is a value or one of the documented errors, for good; nothing else, and never no end."""
 
 import asyncio
+import contextlib
 import json
 import re
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -208,7 +209,14 @@ class Told:
     def __init__(self, answers: list[tuple[int, bytes]]) -> None:
         self._answers = iter(answers)
         self.asked = 0
-        self.logins = asyncio.Semaphore(1)
+        self.timeout_s = 20.0
+
+    async def admit(self, *_: object) -> None:
+        pass
+
+    @contextlib.asynccontextmanager
+    async def login(self) -> AsyncIterator[None]:
+        yield
 
     async def request(self, *_: object, **__: object) -> Answer:
         self.asked += 1

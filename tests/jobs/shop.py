@@ -25,6 +25,7 @@ from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox, Turned
 from orderbridge.jobs.polling import Polling
+from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Cooldowns
@@ -135,7 +136,7 @@ class Shop:
         self.accounts = {account.name: Account(account, **common) for account in self.settings.accounts}
         self.verdicts = Verdicts("en", self.settings.marketplace.needs_payment_status_id)
         self.outbox = Outbox(
-            self.accounts,
+            Roster.of(self.accounts),
             self.settings,
             database=self.database,
             lanes=self.lanes,

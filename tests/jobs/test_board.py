@@ -17,12 +17,12 @@ from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.store import board
 
 OpenShop = Callable[..., Awaitable[Shop]]
-LOOK_S = 5.0  # daemon.HEALTH_S
+LOOK_S = 5.0  # upkeep.HEALTH_S
 
 
 def known_of(shop: Shop) -> DaemonProblems:
     logins = [(account.name, account.session) for account in shop.accounts.values()]
-    return Checkup(shop.settings, shop.database, shop.clock, logins).known
+    return Checkup(shop.settings, shop.database, shop.clock, lambda: logins).known
 
 
 def watch_of(shop: Shop, metrics: Metrics | None = None) -> tuple[BoardWatch, Audience]:

@@ -12,7 +12,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs.daemon_problems import DATE_EVERY_S
+from orderbridge.jobs.daemon_problems import DATE_EVERY_S, FENCED_S
 from orderbridge.jobs.health import Checkup
 from orderbridge.rules.health import Code, Problem
 from orderbridge.rules.page import SOON, Page
@@ -22,7 +22,7 @@ from orderbridge.store.trouble import SLOW_WITHIN_S, Kind
 
 def checkup_of(shop: Shop) -> Checkup:
     logins = [(account.name, account.session) for account in shop.accounts.values()]
-    return Checkup(shop.settings, shop.database, shop.clock, logins)
+    return Checkup(shop.settings, shop.database, shop.clock, lambda: logins)
 
 
 def names(found: Sequence[Problem]) -> list[tuple[str, str]]:
@@ -54,6 +54,17 @@ async def test_a_disk_that_became_read_only_under_the_file(shop: Shop):
     shop.database.dialect = replace(shop.database.dialect, disk=lambda _: Kind.READ_ONLY)
     await fail(shop, sqlite3.OperationalError("disk I/O error"))
     assert names(await checkup.look()) == [("database_read_only", "")]
+
+
+async def test_a_replica_that_was_replaced_tells_it_for_an_hour(shop: Shop):
+    checkup, at = checkup_of(shop), shop.clock.now()
+    checkup.known.fenced = lambda: (at, 3)
+    (found,) = await checkup.look()
+    assert (found.code, found.severity, found.since, found.count) == ("writes_fenced", "warning", at, 3)
+    await asyncio.sleep(FENCED_S - 10.0)
+    assert ("writes_fenced", "") in names(await checkup.look())
+    await asyncio.sleep(20.0)
+    assert ("writes_fenced", "") not in names(await checkup.look())
 
 
 async def test_a_certificate_is_told_when_its_last_days_begin_and_when_it_has_ended(shop: Shop):

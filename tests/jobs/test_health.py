@@ -20,7 +20,8 @@ from tests.jobs.shop import Shop, listing
 
 from orderbridge import config
 from orderbridge.jobs.command import Command
-from orderbridge.jobs.health import Checkup, Watch, open_problems
+from orderbridge.jobs.findings import open_problems
+from orderbridge.jobs.health import Checkup, Watch
 from orderbridge.jobs.lamps import headline
 from orderbridge.rules.health import Code, Problem, Severity
 from orderbridge.sandbox import Fault, FaultKind

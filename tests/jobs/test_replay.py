@@ -11,6 +11,8 @@ import pytest
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop, listing
 
+from orderbridge import config
+from orderbridge.config.master_keys import new_key
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.replay import Replay, Replayed, find
 from orderbridge.rules.replay import Fate
@@ -138,6 +140,24 @@ async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path
         "cancelled",
     )
     assert row["pos_revision"] < row["revision"]
+
+
+@pytest.mark.plays_daemon
+@pytest.mark.parametrize("enabled, fate", [(1, Fate.OTHER_ACCOUNT), (0, Fate.UPDATED)])
+async def test_an_account_of_the_database_keeps_its_orders(enabled, fate, shop: Shop, folder: Path):
+    """Another one's document changes nothing, as long as that account is to be polled."""
+    order = await shop.taken_in()
+    shop.till.execute("UPDATE delivery_orders SET account = 'uskudar', payload_hash = 'x', changed_utc = '2020-01-01'")
+    shop.till.execute("DELETE FROM delivery_order_events")
+    row = ("uskudar", "f" * 64, "sealed", enabled, 1, "2026-03-01 12:00:00.000")
+    shop.till.execute(
+        "INSERT INTO delivery_account_settings (name, fingerprint, sealed, enabled, version, changed_utc)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        row,
+    )
+    fleet = config.Fleet(accounts="database", master_key=new_key())
+    shop.settings = shop.settings.model_copy(update={"fleet": fleet})
+    assert fates(shop, folder) == {order.key: fate}
 
 
 async def test_what_is_newer_here_and_what_has_ended_stays(shop: Shop, folder: Path):

@@ -33,7 +33,7 @@ async def timetable(
     now = SimpleNamespace(now=lambda zone: clock.now().astimezone(zone))
     for part in ("schedulers.base", "executors.base", "triggers.date"):
         monkeypatch.setattr(f"apscheduler.{part}.datetime", now)
-    timetable = Timetable(clock, database, Pulse(), longest_s=500.0)
+    timetable = Timetable(clock, database, Pulse(), longest_s=lambda: 500.0)
     yield timetable
     timetable.close()
     assert [record.getMessage() for record in caplog.records if record.name.startswith("apscheduler")] == []

@@ -16,6 +16,7 @@ from tests.jobs.shop import FakeClock, Shop
 from orderbridge import config, service
 from orderbridge import daemon as module
 from orderbridge.daemon import Daemon
+from orderbridge.jobs import upkeep
 from orderbridge.observe.liveness import Pulse
 from orderbridge.sandbox import Fault
 
@@ -89,8 +90,8 @@ def seldom(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     for part in ("schedulers.base", "executors.base", "triggers.date"):
         monkeypatch.setattr(f"apscheduler.{part}.datetime", Now)
     monkeypatch.setattr(module.wake, "watch", never)
-    monkeypatch.setattr(module, "HEALTH_S", 300.0)
-    monkeypatch.setattr(module, "SWEEP_S", 3600.0)
+    monkeypatch.setattr(upkeep, "HEALTH_S", 300.0)
+    monkeypatch.setattr(upkeep, "SWEEP_S", 3600.0)
     monkeypatch.setattr(module, "WATCH_S", 60.0)
     for part in ("outbox", "feed"):
         monkeypatch.setattr(f"orderbridge.jobs.{part}.FLOOR_S", 60.0)

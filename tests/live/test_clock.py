@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.test_daemon import Till, ended, process, settings_for, told, until
 
-from orderbridge import daemon as module
 from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
+from orderbridge.jobs import upkeep
 from orderbridge.jobs.sweep import Swept
 from orderbridge.rules import health
 from orderbridge.sandbox import Sandbox, World
@@ -123,15 +123,15 @@ async def test_a_clock_that_jumps_by_ten_years_ends_no_order(
 ):
     """A box without a battery, then the time from the network."""
     swept: list[Swept] = []
-    sweep = module.sweep
+    sweep = upkeep.sweep
 
     async def watched(*arguments: Any) -> Swept:
         swept.append(await sweep(*arguments))
         return swept[-1]
 
-    monkeypatch.setattr(module, "sweep", watched)
-    monkeypatch.setattr(module, "SWEEP_S", 0.05)
-    monkeypatch.setattr(module, "HEALTH_S", 0.05)
+    monkeypatch.setattr(upkeep, "sweep", watched)
+    monkeypatch.setattr(upkeep, "SWEEP_S", 0.05)
+    monkeypatch.setattr(upkeep, "HEALTH_S", 0.05)
     monkeypatch.setattr(health, "LEAST_LATE_S", 600.0)  # a busy machine's polls are late, whatever the clock says
     clock = JumpingClock()
     scheduler = SimpleNamespace(now=lambda zone: clock.now().astimezone(zone))

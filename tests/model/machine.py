@@ -44,6 +44,7 @@ from orderbridge.jobs.answer import Answer, Polled
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
+from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.send import Claim, Result
 from orderbridge.model import (
     CANCELED,
@@ -303,7 +304,7 @@ class Daemon:
         common: Any = {"database": self.books, "lanes": self.lanes, "clock": clock, "verdicts": judge}
         accounts: Any = {ACCOUNT: account}
         random: Any = SimpleNamespace(random=lambda: 0.0)
-        self._new_outbox = lambda: Outbox(accounts, settings, random=random, **common)
+        self._new_outbox = lambda: Outbox(Roster.of(accounts), settings, random=random, **common)
         self._common = common
         self.outbox = self._new_outbox()
         self.intake = Intake(account, configured=(ACCOUNT,), **common)

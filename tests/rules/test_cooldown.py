@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orderbridge.rules.cooldown import MARGIN_S, TOGETHER_S, Cooldowns, phase
+from orderbridge.rules.cooldown import MARGIN_S, TOGETHER_S, Cooldowns, phases
 from orderbridge.rules.turns import Change, Ended, Member
 
 COOLDOWN_S = 30.0
@@ -43,7 +43,8 @@ class Town:
         self.cooldowns = Cooldowns()
         self.cooldowns.take(self.members, COOLDOWN_S)
         self._since: dict[str, float] = {}
-        self._due = {m.fingerprint: phase(place, len(self.members), COOLDOWN_S) for place, m in enumerate(self.members)}
+        waits = phases([False] * len(self.members), COOLDOWN_S, 50)
+        self._due = {m.fingerprint: wait for m, wait in zip(self.members, waits, strict=True)}
         self._on_wire: dict[str, tuple[float, Ended]] = {}  # answered when, and how
         self._strangers = dict.fromkeys(self.strangers, 1.0)
         self._by = {m.fingerprint: m for m in self.members}
@@ -137,10 +138,10 @@ def test_what_certainly_did_not_leave_uses_no_cooldown_up():
 
 
 def test_the_first_polls_of_many_are_spread_over_one_cooldown():
-    phases = [phase(place, 1000, COOLDOWN_S) for place in range(1000)]
-    assert phases[0] == 0.0
-    assert max(phases) < COOLDOWN_S
-    assert max(b - a for a, b in itertools.pairwise(phases)) == pytest.approx(COOLDOWN_S / 1000)
+    waits = phases([False] * 1000, COOLDOWN_S, 50)
+    assert waits[0] == 0.0
+    assert max(waits) < COOLDOWN_S
+    assert max(b - a for a, b in itertools.pairwise(waits)) == pytest.approx(COOLDOWN_S / 1000)
 
 
 def test_a_reload_forgets_no_cooldown_and_no_group():

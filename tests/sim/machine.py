@@ -68,9 +68,9 @@ def _surroundings(sim: Sim) -> Iterator[None]:
             stack.enter_context(patch("orderbridge.service.ALIVE_S", QUIET_GUARD_S))
             stack.enter_context(patch("orderbridge.daemon.ANSWER_EVERY_S", QUIET_GUARD_S))
             sweep = QUIET_SWEEP_S if sim.plan.kind == "day" else LOUD_SWEEP_S
-            stack.enter_context(patch("orderbridge.daemon.SWEEP_S", sweep))
+            stack.enter_context(patch("orderbridge.jobs.upkeep.SWEEP_S", sweep))
             health = QUIET_HEALTH_S if sim.plan.kind == "day" else LOUD_HEALTH_S
-            stack.enter_context(patch("orderbridge.daemon.HEALTH_S", health))
+            stack.enter_context(patch("orderbridge.jobs.upkeep.HEALTH_S", health))
         hiding.forget_all()
         logs.configure(level="info", format="json", stream=sim, environ={})  # type: ignore[arg-type]
         yield

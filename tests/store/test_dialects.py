@@ -3,13 +3,15 @@
 import re
 from dataclasses import MISSING, fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
 import orderbridge.store
 from orderbridge.config.addresses import DRIVERS
-from orderbridge.store.dialects import FAMILIES, of
+from orderbridge.store.dialects import FAMILIES, of, postgresql_hosts
 from orderbridge.store.dialects.face import Dialect
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal, remedy
 
@@ -88,3 +90,73 @@ def test_what_a_server_lacks_is_said_and_is_no_refusal_of_the_work(code: object,
 )
 def test_what_is_not_there_is_told_from_a_server_that_is_away(code: object, text: str, words: str):
     assert words in remedy(OperationalError("SELECT", {}, Refused(code, text)))
+
+
+@pytest.mark.parametrize(
+    "url, printed",
+    [
+        ("postgresql+psycopg://u:hunter22@h:5433/d", "postgresql://u@/d?host=h&port=5433"),
+        ("postgresql+psycopg://u@/d?host=/run/pg&port=5433", "'postgresql://u@/d?host=%2Frun%2Fpg&port=5433'"),
+        (
+            "postgresql+psycopg://u:hunter22@/d?host=a,b&port=1,2&sslmode=require",
+            "postgresql://u@/d?host=a%2Cb&port=1%2C2&sslmode=require&target_session_attrs=read-write",
+        ),
+        (
+            "postgresql+psycopg://u@/d?host=a:1&host=b:2",
+            "postgresql://u@/d?host=a%2Cb&port=1%2C2&target_session_attrs=read-write",
+        ),
+    ],
+)
+def test_a_dump_names_every_server_and_no_password(url: str, printed: str):
+    """A password of stars would be taken for the password."""
+    commands = of("postgresql").dump(make_url(url), "file", ())
+    assert commands is not None
+    for command in commands:
+        assert printed.strip("'") in command
+        assert "*" not in command.replace("'delivery_*'", "")
+
+
+@pytest.mark.parametrize(
+    "url, attributes",
+    [
+        ("postgresql+psycopg://u@h/d", None),
+        ("postgresql+psycopg://u@/d?host=/run/pg", None),
+        ("postgresql+psycopg://u@/d?host=a,b&port=1,2", "read-write"),
+        ("postgresql+psycopg://u@/d?host=a:1&host=b:2", "read-write"),
+        ("postgresql+psycopg://u@/d?host=a,b&target_session_attrs=primary", None),  # the address says it
+    ],
+)
+def test_of_several_servers_the_one_that_takes_writes_is_wanted(url: str, attributes: str | None):
+    options = of("postgresql").options(make_url(url), 5.0)
+    assert options["connect_args"].get("target_session_attrs") == attributes
+
+
+class Landed:
+    """What a session says of where it is."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.info = SimpleNamespace(host=host, port=port)
+
+
+def test_a_session_begins_with_the_server_that_took_the_last_one():
+    asked = {"host": "one,two,three", "port": "1,2,3", "user": "u"}
+    assert postgresql_hosts.arranged(asked) == asked
+    postgresql_hosts.took(asked, Landed("two", 2))
+    arranged = postgresql_hosts.arranged(asked)
+    assert (arranged["host"], arranged["port"], arranged["user"]) == ("two,three,one", "2,3,1", "u")
+    postgresql_hosts.took(arranged, None)  # nobody answered in time
+    assert postgresql_hosts.arranged(asked)["host"] == "three,one,two"
+
+
+@pytest.mark.parametrize(
+    "asked, order",
+    [
+        ({"host": "un,deux"}, "un,deux"),
+        ({"host": "un,deux", "port": "5433"}, "un,deux"),
+        ({"host": "alone", "port": "5433"}, "alone"),
+        ({"dbname": "d"}, None),
+        ({"host": "x,y", "hostaddr": "10.0.0.1,10.0.0.2"}, "x,y"),
+    ],
+)
+def test_the_first_session_begins_as_the_address_says(asked: dict[str, str], order: str | None):
+    assert postgresql_hosts.arranged(asked).get("host") == order

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, event, make_url, text
 from tests.databases import MARIADB, POSTGRESQL, SQLITE, only
 
 from orderbridge.store import durability as module
@@ -107,7 +107,8 @@ def test_a_server_alone_loses_nothing_in_a_failover(database: Database):
         ([], "", None),
         (["async"], "", "asynchronous standby"),
         (["async", "async"], "", "2 asynchronous standby"),
-        ([None], "", "asynchronous standby"),
+        ([None], "", "GRANT pg_monitor TO pos"),
+        ([None], "ANY 1 (*)", "GRANT pg_monitor TO pos"),
         (["sync", "async"], "ANY 1 (*)", "is on a standby when it is acknowledged"),
         (["quorum"], "ANY 1 (*)", "is on a standby"),
         ([], "one", "No standby of"),
@@ -116,12 +117,18 @@ def test_a_server_alone_loses_nothing_in_a_failover(database: Database):
 def test_standbys_of_a_postgresql(states: list[str | None], names: str, said: str | None):
     def ask(statement: str) -> Any:
         answer = SimpleNamespace(scalars=lambda: SimpleNamespace(all=lambda: states), scalar=lambda: names)
+        if "current_user" in statement:
+            return SimpleNamespace(scalar=lambda: "pos")
         assert "pg_stat_replication" in statement or "synchronous_standby_names" in statement
         return answer
 
-    connection: Any = SimpleNamespace(dialect=SimpleNamespace(name="postgresql"), exec_driver_sql=ask)
+    quoting = SimpleNamespace(quote=str)
+    dialect = SimpleNamespace(name="postgresql", identifier_preparer=quoting)
+    engine = SimpleNamespace(url=make_url("postgresql+psycopg://u@h/d"))
+    connection: Any = SimpleNamespace(dialect=dialect, engine=engine, exec_driver_sql=ask)
     found = failover(connection)
     assert found is None if said is None else said in str(found)
+    assert found is None or found.is_safe is ("is acknowledged" in found.said)
 
 
 @pytest.mark.parametrize(

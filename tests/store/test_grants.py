@@ -79,6 +79,11 @@ def test_a_till_can_do_its_whole_job(till, pos):
 FORBIDDEN = [
     "SELECT * FROM delivery_tokens",
     "DELETE FROM delivery_tokens",
+    "SELECT sealed FROM delivery_account_settings",
+    "SELECT name FROM delivery_account_settings",
+    "UPDATE delivery_account_settings SET enabled = 0",
+    "DELETE FROM delivery_account_settings",
+    "UPDATE delivery_fleet SET accounts_version = 9",
     "SELECT * FROM delivery_board_devices",
     "SELECT id FROM delivery_board_pairing",
     "UPDATE delivery_board_pairing SET tries_left = 5",
@@ -128,6 +133,7 @@ def test_every_table_but_the_tokens_may_be_read():
     for dialect in ("postgresql", "mysql", "mssql"):
         text = "\n".join(grants.statements(dialect, "pos", "shop"))
         assert "delivery_tokens" not in text
+        assert "delivery_account_settings" not in text
         assert all(f"delivery_{name} " in text for name in ("orders", "actions", "new_orders", "accounts"))
 
 

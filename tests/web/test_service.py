@@ -30,9 +30,9 @@ from tests.test_daemon import (  # one name after another: they are fixtures
 )
 from tests.web.asking import asked, rest_of
 
-from orderbridge import config
-from orderbridge import daemon as module
+from orderbridge import config, service
 from orderbridge.daemon import Daemon
+from orderbridge.jobs import upkeep
 from orderbridge.model import Action, ActionState
 from orderbridge.observe import metrics as names
 from orderbridge.observe.metrics import Family, Metrics
@@ -43,6 +43,7 @@ from orderbridge.sandbox.provocations import Line
 from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.sandbox.tls import make_certificates
 from orderbridge.service import Service
+from orderbridge.store.membership import Membership
 
 __all__ = ["certificates", "configuration", "sandbox", "till", "world"]
 
@@ -173,7 +174,7 @@ async def test_what_keeps_tablets_from_the_page_is_told_everywhere_until_it_is_o
     configuration: Path, till: Till, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A certificate that is not there, an address that is taken, a certificate that has ended: orders come in."""
-    monkeypatch.setattr(module, "HEALTH_S", 0.1)
+    monkeypatch.setattr(upkeep, "HEALTH_S", 0.1)
     pair = tmp_path / "board.pem"
     names = f'board = "beside"\ncertificate = "{pair}"\ncertificate_key = "{pair}"'
     address = listening_at(configuration, free_address(), names)
@@ -285,7 +286,7 @@ async def test_failures_are_counted_by_what_they_were(sandbox: Sandbox, till: Ti
 async def test_open_problems_are_shown_and_go(
     sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(module, "HEALTH_S", 0.05)
+    monkeypatch.setattr(upkeep, "HEALTH_S", 0.05)
     metrics = Metrics(codes=Code, severities=Severity)
     assert {one.labels[0] for one in metrics.readings(names.PROBLEMS)} == set(Code)
     world.refuse_account("kadikoy")
@@ -337,3 +338,27 @@ async def test_without_a_database_it_is_not_ready(sandbox: Sandbox, till: Till, 
             daemon.report.saw([Problem(code, "", None, Severity.SEVERE)])
             readiness = daemon.report.readiness()
             assert (readiness.is_ready, readiness.database_answers, readiness.is_polled) == (False, False, True)
+
+
+class Spoken(Membership):
+    """One whose server is spoken to, as often as it says."""
+
+    def __init__(self, *lost: bool) -> None:
+        self.lost = list(lost)
+
+    def is_lost(self) -> bool:
+        return self.lost.pop(0)
+
+
+async def test_a_replicas_server_is_spoken_to_also_while_nothing_beats(
+    configuration: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Between two daemons of a reload. That it is over, the beat says, and not the guard."""
+    monkeypatch.setattr(service, "GUARD_S", 0.01)
+    settings = config.load(configuration)
+    leader = Spoken(False, False, True)
+    stopped = Daemon(settings)
+    await Service(settings, lambda: settings)._watch(stopped, leader)
+    assert leader.lost == []
+    assert not stopped._stopping.is_set()
+    stopped.database.close()

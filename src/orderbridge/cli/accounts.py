@@ -8,10 +8,11 @@ import click
 
 from orderbridge import __version__
 from orderbridge.cli.common import Context
-from orderbridge.errors import StoreError
+from orderbridge.errors import ConfigError, StoreError
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
+    from orderbridge import config
     from orderbridge.jobs.account import Account
     from orderbridge.marketplace.client import Client
     from orderbridge.net.http import Wire
@@ -27,21 +28,14 @@ async def with_account(
 
     A kept token is used, and a new one kept, where there is a `database` with our tables; else it is one more login.
     """
-    from orderbridge.net.http import Wire
     from orderbridge.observe import logs
 
     logs.configure(level="critical")  # what matters is printed by the command itself
-    market = context.settings.marketplace
-    wire = Wire(
-        base_url=market.base_url,
-        timeout_s=market.timeout_seconds,
-        ca_file=market.ca_file,
-        user_agent=f"orderbridge/{__version__}",
-    )
+    wire = wire_for(context)
     try:
         if database is None:
-            return await ask(_client(context, wire, name))
-        account = _account(context, wire, database, name)
+            return await ask(_client(wire, account_named(context, None, name)))
+        account = account_of(context, wire, database, account_named(context, database, name))
         try:
             await account.start()
             return await ask(account.client)
@@ -51,7 +45,45 @@ async def with_account(
         await wire.close()
 
 
-def _account(context: Context, wire: "Wire", database: "Database", name: str) -> "Account":
+def account_named(context: Context, database: "Database | None", name: str) -> "config.Account":
+    """Of the file, else of the database. Raises UsageError where there is none, ConfigError where it does not open."""
+    settings = context.settings
+    for account in settings.accounts:
+        if account.name == name:
+            return account
+    if database is not None and settings.fleet.master_keys:
+        from orderbridge.cli.fleet_context import keys_of
+        from orderbridge.store import account_list
+        from orderbridge.store.account_settings import opened
+        from orderbridge.store.sealing import Fault
+
+        row = database.read_now(lambda tx: account_list.sealed(tx, [name])).get(name)
+        if row is not None:
+            found = opened(keys_of(settings), name, *row)
+            if isinstance(found, Fault):
+                raise ConfigError(f"{name}: {say(f'accounts.fault.{found}')}")
+            return found.at(settings.marketplace.base_url)
+    if settings.fleet.from_database:
+        raise click.UsageError(say("accounts.unknown", names=name))
+    names = ", ".join(account.name for account in settings.accounts)
+    raise click.UsageError(say("command.no_account", name=name, names=names))
+
+
+def wire_for(context: Context) -> "Wire":
+    """The way to the configured service."""
+    from orderbridge.net.http import Wire
+
+    market = context.settings.marketplace
+    return Wire(
+        base_url=market.base_url,
+        timeout_s=market.timeout_seconds,
+        ca_file=market.ca_file,
+        user_agent=f"orderbridge/{__version__}",
+    )
+
+
+def account_of(context: Context, wire: "Wire", database: "Database", chosen: "config.Account") -> "Account":
+    """An account, to be started."""
     from random import Random
     from zoneinfo import ZoneInfo
 
@@ -60,7 +92,7 @@ def _account(context: Context, wire: "Wire", database: "Database", name: str) ->
 
     market = context.settings.marketplace
     return Account(
-        next(account for account in context.settings.accounts if account.name == name),
+        chosen,
         wire=wire,
         database=database,
         clock=SystemClock(),
@@ -70,7 +102,7 @@ def _account(context: Context, wire: "Wire", database: "Database", name: str) ->
     )
 
 
-def _client(context: Context, wire: "Wire", name: str) -> "Client":
+def _client(wire: "Wire", chosen: "config.Account") -> "Client":
     """Of an account that nothing is kept of: its login is made anew, and forgotten."""
     from orderbridge.clock import SystemClock
     from orderbridge.hiding import hide
@@ -79,7 +111,6 @@ def _client(context: Context, wire: "Wire", name: str) -> "Client":
     from orderbridge.model import Token
     from orderbridge.rules import tokens
 
-    chosen = next(account for account in context.settings.accounts if account.name == name)
     app, rest = (secret.get_secret_value() for secret in (chosen.app_secret_key, chosen.rest_secret_key))
     hide(app)
     hide(rest)
@@ -91,7 +122,7 @@ def _client(context: Context, wire: "Wire", name: str) -> "Client":
         return Token(grant.access_token, clock.now(), clock.now())
 
     waits = Waits(refused=tokens.refusal_wait, failed=lambda *_, **__: 0.0, unsent=lambda _: 0.0, limited_s=0.0)
-    return Client(wire, Session(obtain, clock=clock, waits=waits, name=name))
+    return Client(wire, Session(obtain, clock=clock, waits=waits, name=chosen.name))
 
 
 @click.command()
@@ -102,8 +133,8 @@ def foods(context: Context, name: str | None) -> None:
     from orderbridge.store import schema
 
     names = [account.name for account in context.settings.accounts]
-    if name is not None and name not in names:
-        raise click.UsageError(say("command.no_account", name=name, names=", ".join(names)))
+    if name is None and not names:
+        raise click.UsageError(say("accounts.which"))
     database = None
     try:
         database = context.database()

@@ -1,6 +1,6 @@
 """`check`: is everything in place? Each thing on a line, with its remedy where it is not.
 
-It changes nothing: no file and no table is made, no order is asked for. A login is made only where no kept token works,
+It changes nothing: no file and no table is made, no order is asked for, unless `--cooldown` asks for some. A login is made only where no kept token works,
 and its token is kept where the tables are there. So it may run at any time, beside a daemon and as another user.
 """
 
@@ -10,7 +10,7 @@ import click
 
 from orderbridge.cli.common import Context, as_json
 from orderbridge.cli.report import Report
-from orderbridge.errors import ConfigError
+from orderbridge.errors import ConfigError, StoreError
 
 UNREACHABLE = 69
 CONFIGURATION = 78
@@ -19,15 +19,16 @@ pass_context = click.make_pass_decorator(Context)
 
 
 @click.command()
+@click.option("--cooldown", is_flag=True, help="Find out whose cooldown it is. It takes a minute; no daemon may work.")
 @as_json
 @pass_context
-def check(context: Context, as_json: bool) -> None:
+def check(context: Context, as_json: bool, cooldown: bool) -> None:
     """Is everything in place? Configuration, database, line, clock, login, restaurants: each with its remedy."""
     from orderbridge.observe import logs
 
     logs.configure(level="critical")  # what matters is printed by the command itself
     report = Report(machine=as_json)
-    code = _check(context, report)
+    code = _check_cooldown(context, report) if cooldown else _check(context, report)
     report.show()
     raise SystemExit(code)
 
@@ -55,6 +56,21 @@ def _check(context: Context, report: Report) -> int:
     if not reached:
         return UNREACHABLE
     return 0 if report.is_good else 1
+
+
+def _check_cooldown(context: Context, report: Report) -> int:
+    try:
+        _ = context.settings
+    except ConfigError as error:
+        report.bad("configuration", str(error))
+        return CONFIGURATION
+    from orderbridge.cli.check_cooldown import check_cooldown
+
+    try:
+        return 0 if check_cooldown(context, report) else 1
+    except StoreError as error:
+        report.bad("cooldown", str(error))
+        return 1
 
 
 COMMANDS = (check,)

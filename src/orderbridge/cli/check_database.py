@@ -1,5 +1,6 @@
 """The database: is it there, does it write, may we do all we have to, is it safe, and who works on it?"""
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.cli.check_files import check_certificate, check_port
+from orderbridge.cli.check_settings import check_settings
 from orderbridge.cli.common import Context
 from orderbridge.cli.report import Report
 from orderbridge.config.addresses import sqlite_file, without_password
@@ -17,6 +19,7 @@ from orderbridge.store import guards, inspection, schema
 from orderbridge.store.dialects.sqlite_locks import writers_of
 from orderbridge.store.durability import failover
 from orderbridge.store.failures import is_busy, remedy
+from orderbridge.store.membership import Membership, membership
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
@@ -59,6 +62,10 @@ def _is_usable(context: Context, database: "Database", report: Report) -> bool:
         worker = database.read_now(database.dialect.worker)
         may_write = is_current and _check_writing(database, report)
         _check_promises(database, report)
+        if context.settings.fleet.from_database:
+            _check_fleet(database, report)
+        if is_current:
+            check_settings(context.settings, database, report)
         report.good("worker", worker or say("check.nobody"))
         if is_current and worker is not None:
             _sum_up(context, database, report)
@@ -131,8 +138,23 @@ def _check_promises(database: "Database", report: Report) -> None:
         report.bad("durability", unsafe)
     else:
         report.good("durability", say("check.durable"))
-    if advice := database.read_now(failover):
-        report.look("failover", advice)
+    if found := database.read_now(failover):
+        (report.good if found.is_safe else report.look)("failover", found.said)
+
+
+def _check_fleet(database: "Database", report: Report) -> None:
+    """Whether replicas can share it."""
+    from orderbridge.rules.buckets import share
+
+    try:
+        found = membership(database, share)
+        if isinstance(found, Membership):
+            with contextlib.closing(found):
+                found.check()
+    except StoreError as error:
+        report.bad("fleet", str(error))
+    else:
+        report.good("fleet", say("check.shared" if isinstance(found, Membership) else "check.alone"))
 
 
 def _say_holders(file: Path | None, report: Report) -> None:
@@ -144,7 +166,7 @@ def _say_holders(file: Path | None, report: Report) -> None:
 def _sum_up(context: Context, database: "Database", report: Report) -> None:
     """What `status` would say, in one line. Without a daemon it is only that there is none."""
     from orderbridge.clock import SystemClock
-    from orderbridge.jobs.health import open_problems
+    from orderbridge.jobs.findings import open_problems
 
     found = database.read_now(lambda tx: open_problems(tx, context.settings, SystemClock().now()))
     if not found:

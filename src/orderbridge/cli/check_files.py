@@ -30,7 +30,8 @@ def check_files(settings: Settings, report: Report) -> None:
 def _secret_files(settings: Settings) -> list[Path]:
     files = [file for one in settings.accounts for file in (one.app_secret_key_file, one.rest_secret_key_file) if file]
     folder = settings.source.file.parent if settings.source.file else Path.cwd()
-    return [folder / file for file in files]
+    master = settings.fleet.master_key_file
+    return [folder / file for file in [*files, *([master] if master else [])]]
 
 
 def _worker(settings: Settings) -> int | None:

@@ -36,6 +36,7 @@ MODULES = {
     "check": ("check",),
     "board": ("board",),
     "accounts": ("foods",),
+    "fleet": ("accounts",),
     "database": ("db",),
     "facts": ("config", "version"),
 }

@@ -6,7 +6,8 @@ be read is named, and is a problem by itself.
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo
 
 import click
@@ -33,14 +34,19 @@ LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
 
 @click.command()
 @click.option("--watch", is_flag=True, help="Show it again every 2 seconds, until Ctrl-C.")
+@click.option("--branches", is_flag=True, help="One line for each account that is not well, the worst first.")
+@click.option("--all", "everything", is_flag=True, help="With --branches: the well ones, too.")
 @as_json
 @pass_context
-def status(context: Context, watch: bool, as_json: bool) -> None:
+def status(context: Context, watch: bool, branches: bool, everything: bool, as_json: bool) -> None:
     """How it stands: problems, accounts, orders, outbox. Exit code 1 when something is wrong."""
+    way = _branches(everything=everything) if branches or everything else (look, lines)
     if watch and not as_json:
         from orderbridge.cli.watching import watch as keep_watching
 
-        raise SystemExit(keep_watching(lambda: _look(context)))
+        raise SystemExit(keep_watching(lambda: _look(context, *way)))
+    if branches or everything:
+        _show_branches(context, *way, as_json=as_json)
     facts = look(context)
     if as_json:
         show_json(facts)
@@ -52,7 +58,26 @@ def status(context: Context, watch: bool, as_json: bool) -> None:
     raise SystemExit(0 if facts["healthy"] else 1)
 
 
-def _look(context: Context) -> tuple[bool, list[str]]:
+Look = Callable[[Context], dict[str, Any]]
+Lines = Callable[[dict[str, Any]], Iterator[str]]
+
+
+def _branches(*, everything: bool) -> tuple[Look, Lines]:
+    from orderbridge.cli import branches
+
+    return partial(branches.look, everything=everything), branches.lines
+
+
+def _show_branches(context: Context, look: Look, lines: Lines, *, as_json: bool) -> NoReturn:
+    facts = look(context)
+    if as_json:
+        show_json(facts)
+    else:
+        click.echo("\n".join(lines(facts)))
+    raise SystemExit(0 if facts["healthy"] else 1)
+
+
+def _look(context: Context, look: Look, lines: Lines) -> tuple[bool, list[str]]:
     """For --watch: also while the database is away."""
     from sqlalchemy.exc import DBAPIError
 
@@ -109,6 +134,7 @@ def look(context: Context) -> dict[str, Any]:
         "actions_unfinished": (parts["outbox"] or {}).get("waiting"),
         "quarantined": None if parts["quarantined"] is None else sum(parts["quarantined"].values()),
         "pos_seen_utc": parts["pos_seen"],
+        "failover": parts["failover"] and parts["failover"]._asdict(),
     }
 
 
@@ -118,31 +144,32 @@ def _parts(
     """By name; and why one could not be read, which is none then."""
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-    from orderbridge.errors import FileLost, StoreError
-    from orderbridge.jobs.health import described, open_problems
+    from orderbridge.errors import Over, StoreError
+    from orderbridge.jobs.findings import all_names, described, open_problems
     from orderbridge.store import accounts, orders, overview, schema
+    from orderbridge.store.durability import failover
 
     def problems(tx: "Connection") -> list[dict[str, Any]]:
         found = open_problems(tx, settings, now, unsafe=database.durability.judge(tx), hindrance=hindrance)
         return [described(one, settings.language) for one in found]
 
-    fingerprints = [account.fingerprint for account in settings.accounts]
     readers: dict[str, Callable[[Connection], Any]] = {
         "schema": schema.check,
         "problems": problems,
-        "accounts": lambda tx: accounts.overview(tx, fingerprints),
+        "accounts": lambda tx: accounts.overview(tx, all_names(tx, settings)),
         "counts": orders.counts,
         "open_orders": overview.open_orders,
         "outbox": lambda tx: overview.outbox(tx, now),
         "quarantined": overview.quarantined,
         "pos_seen": overview.pos_seen,
+        "failover": failover,
     }
     parts: dict[str, Any] = {}
     unread: dict[str, str] = {}
     for name, read in readers.items():
         try:
             parts[name] = database.read_now(read)
-        except FileLost:
+        except Over:
             raise
         except (StoreError, SQLAlchemyError) as error:
             parts[name] = None
@@ -178,6 +205,9 @@ def lines(facts: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield from _account_lines(facts["accounts"], now, zone)
     yield from _sums(facts, now, zone)
+    if (standby := facts["failover"]) is not None:
+        line = f"{say('label.failover')}: {standby['said']}"
+        yield line if standby["is_safe"] else click.style(line, fg="yellow")
 
 
 def _head(facts: dict[str, Any]) -> str:

@@ -24,13 +24,17 @@ HARMLESS = frozenset(
         "channel_binding",
         "charset",
         "connect_timeout",
+        "host",
         "hostaddr",
         "keepalives",
         "keepalives_count",
         "keepalives_idle",
         "keepalives_interval",
+        "load_balance_hosts",
         "local_infile",
         "options",
+        "passfile",
+        "port",
         "read_timeout",
         "ssl_ca",
         "ssl_capath",
@@ -126,8 +130,23 @@ def database_address(value: str) -> str:
         raise ValueError(say("config.database_file"))
     if back_end in {"mysql", "mariadb"} and "/" not in rest.rstrip("/"):
         raise ValueError(say("config.database_name"))
+    rest = _with_servers(rest) if back_end == "postgresql" else rest
     rest = rest if back_end == "sqlite" else _with_escaped_password(rest)
     return f"{scheme if driver else DRIVERS[back_end]}://{rest}"
+
+
+def _with_servers(rest: str) -> str:
+    """Several servers, `a:5432,b:5433`, as libpq writes them, where SQLAlchemy takes them: ?host=a,b&port=5432,5433."""
+    authority, _, path = rest.partition("/")
+    user, at, hosts = authority.rpartition("@")
+    if "," not in hosts or "?" in hosts or (not at and "@" in rest):
+        return rest
+    places = [(host, _port(host)) for host in hosts.split(",")]
+    names = ",".join(re.sub(r":[0-9]*$", "", host).strip("[]") for host, _ in places)
+    ports = ",".join(str(port or "") for _, port in places)
+    name, _, query = path.partition("?")
+    servers = f"host={names}" if not ports.strip(",") else f"host={names}&port={ports}"
+    return f"{user}{at}/{name}?{servers}{'&' if query else ''}{query}"
 
 
 def _with_escaped_password(rest: str) -> str:

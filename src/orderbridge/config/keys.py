@@ -32,6 +32,7 @@ from orderbridge.config.addresses import (
     listen_address,
     plain_host,
 )
+from orderbridge.config.master_keys import parsed
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED
 from orderbridge.texts import say
 
@@ -43,11 +44,12 @@ ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential f
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 QUOTED = re.compile(r"[\"'\u201c\u2018].*[\"'\u201d\u2019]")
 NAMED = re.compile(r"\w*secret_key\w*\s*[=:]")  # a line of a configuration in place of the secret
-CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # and half a letter, as JSON and the environment may give it
 
 # ---- the keys --------------------------------------------------------------------------------------------------------
 
 Wait = Annotated[float, Field(ge=0, le=3600)]  # seconds
+PerSecond = Annotated[int, Field(ge=1, le=100_000)]
 Minutes = Annotated[int, Field(ge=0, le=1440)]
 PreparingTime = Annotated[int, Field(ge=PREPARING_TIME.least, le=PREPARING_TIME.most)]  # minutes
 
@@ -64,6 +66,8 @@ class Marketplace(_Table):
     timezone: str = "Europe/Istanbul"
     cooldown_seconds: Annotated[float, Field(gt=0, le=3600)] = COOLDOWN_SECONDS
     timeout_seconds: Annotated[float, Field(gt=0, le=120)] = 20
+    logins_per_second: PerSecond = 50
+    requests_per_second: PerSecond = 500
     needs_payment_status_id: int | None = None
     list_limit: Annotated[int, Field(ge=1)] | None = None
 
@@ -204,6 +208,12 @@ class Account(_Table):
     restaurants: tuple[RestaurantRule, ...] = ()
     _fingerprint: str = PrivateAttr(default="")
 
+    def at(self, base_url: str) -> Self:
+        """It knows its service's address from now on, and so its fingerprint."""
+        secrets = (self.app_secret_key.get_secret_value(), self.rest_secret_key.get_secret_value())
+        self._fingerprint = fingerprint(base_url, *secrets)
+        return self
+
     @cached_property
     def fingerprint(self) -> str:
         """What the cooldown and the stored token hang on; see the function of this name."""
@@ -296,6 +306,33 @@ class Web(_Table):
         if self.board != "off" and not self.is_local and not self.hosts:
             raise ValueError(say("config.board_hosts", listen=self.listen))
         return self
+
+
+class Fleet(_Table):
+    """Where accounts are read from, besides the file. `load` has read the master key's file: its contents are here."""
+
+    accounts: Literal["file", "database"] = "file"
+    master_key: SecretStr | None = Field(default=None, validate_default=True)
+    master_key_file: Path | None = None
+
+    @property
+    def from_database(self) -> bool:
+        """Whether delivery_account_settings has accounts, too."""
+        return self.accounts == "database"
+
+    @property
+    def master_keys(self) -> tuple[bytes, ...]:
+        """The first one seals, all of them open; none where there is no master key."""
+        return () if self.master_key is None else parsed(self.master_key.get_secret_value())
+
+    @field_validator("master_key")
+    @classmethod
+    def _check_master_key(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is None and info.data.get("accounts") != "database":
+            return value
+        if value is None or not parsed(value.get_secret_value()):
+            raise ValueError(say("config.master_key_missing"))
+        return value
 
 
 class Log(_Table):

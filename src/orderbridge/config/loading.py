@@ -45,7 +45,13 @@ WORDS = {
 }
 
 HOME = re.compile(r"(sqlite(?:\+\w+)?:///)?~")  # a shell's, which nobody reads under systemd
-HANGING = (("marketplace", "ca_file"), ("web", "certificate"), ("web", "certificate_key"))  # on the file's folder
+HANGING = (  # on the file's folder
+    ("marketplace", "ca_file"),
+    ("web", "certificate"),
+    ("web", "certificate_key"),
+    ("fleet", "master_key_file"),
+)
+MASTER_KEY = "master_key"
 PATHS = {"journal", "url", "command", *(key for _, key in HANGING), *(f"{key}_file" for key in SECRETS)}
 
 # What tomllib says, and the sentence of ours that says what is right.
@@ -75,6 +81,7 @@ class _Findings:
     secret_files: list[Path] = field(default_factory=list)
 
     def claim(self, place: Place, origin: str) -> None:
+        """It has set this key, or this whole table. Looks through all that is known: not for each account of a file."""
         for below in [other for other in self.origins if other[: len(place)] == place]:
             del self.origins[below]
         self.origins[place] = origin
@@ -101,8 +108,7 @@ def load(
     file = find(path, environ)
     found = _Findings(file)
     in_file = _read(file) if file else {}
-    for place, _ in _leaves(in_file):
-        found.claim(place, str(file))
+    found.origins = dict.fromkeys((place for place, _ in _leaves(in_file)), str(file))
     tree = _merge(in_file, _from_environ(environ, found))
     tree = _merge(tree, _from_command_line(overrides or {}, found))
     if file is None and not tree and not found.problems:
@@ -225,11 +231,20 @@ def _settle(tree: Tree, folder: Path, environ: Mapping[str, str], found: _Findin
         url = database.setdefault("url", Database.model_fields["url"].default)
         if isinstance(url, str) and (match := RELATIVE_SQLITE.fullmatch(url)):
             database["url"] = f"{match[1]}{base / match[2]}"
+    _settle_secrets(tree, folder, environ, found)
+
+
+def _settle_secrets(tree: Tree, folder: Path, environ: Mapping[str, str], found: _Findings) -> None:
+    if isinstance(fleet := tree.setdefault("fleet", {}), dict):
+        named = _credential(MASTER_KEY, environ)
+        if named or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # who needs it and has none is told by its check
+            _settle_secret(fleet, ("fleet", MASTER_KEY), named, folder, found)
     accounts = tree.get("accounts")
     for index, account in enumerate(accounts if isinstance(accounts, list) else []):
         if isinstance(account, dict):
             for key in SECRETS:
-                _settle_secret(account, ("accounts", str(index), key), folder, environ, found)
+                credential = _credential(f"{account.get('name')}.{key}", environ)
+                _settle_secret(account, ("accounts", str(index), key), credential, folder, found)
 
 
 def _settle_files(tree: Tree, folder: Path) -> None:
@@ -238,33 +253,32 @@ def _settle_files(tree: Tree, folder: Path) -> None:
             values[key] = str(folder / values[key])
 
 
-def _settle_secret(account: Tree, place: Place, folder: Path, environ: Mapping[str, str], found: _Findings) -> None:
+def _settle_secret(table: Tree, place: Place, credential: Path | None, folder: Path, found: _Findings) -> None:
     """Put the secret itself under its key, from the one place that has it: the key, its `_file` or a credential."""
     key, file_key = place[-1], f"{place[-1]}_file"
-    credential = _credential(account.get("name"), key, environ)
-    sources = [name for name in (key, file_key) if name in account]
+    sources = [name for name in (key, file_key) if name in table]
     sources += [say("config.credential", name=credential.name)] if credential else []
     if not sources:
         found.problems[place] = say("config.secret_missing", secret=key, file_key=file_key)
     elif len(sources) > 1:
         found.problems[place] = say("config.secret_twice", sources=", ".join(sources))
     elif sources != [key]:
-        file = credential or folder / str(account[file_key])
+        file = credential or folder / str(table[file_key])
         try:
-            account[key] = file.read_text("utf-8-sig").strip()
+            table[key] = file.read_text("utf-8-sig").strip()
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else say("config.reason_utf8")
             found.problems[place] = say("config.secret_file", file=file, reason=reason, file_key=file_key)
         else:
             found.secret_files += [] if credential else [file]
-        found.claim(place, str(file))
+        found.origins[place] = str(file)  # nothing of it was set before
 
 
-def _credential(name: object, key: str, environ: Mapping[str, str]) -> Path | None:
+def _credential(name: str, environ: Mapping[str, str]) -> Path | None:
     folder = environ.get("CREDENTIALS_DIRECTORY")
-    if not folder or not isinstance(name, str):
+    if not folder:
         return None
-    file = Path(folder, f"{name}.{key}")
+    file = Path(folder, name)
     return file if os.path.lexists(file) else None
 
 
@@ -294,8 +308,6 @@ def in_words(error: ValidationError) -> str:
 def _in_words(details: ErrorDetails, place: Place) -> str:
     context = details.get("ctx", {})
     match details["type"]:
-        case "missing" if place == ("accounts",):
-            return say("config.no_account")
         case "tuple_type" if place in LISTS:
             return say(LISTS[place])
         case "literal_error":
@@ -330,7 +342,7 @@ def _key_names(model: type[BaseModel]) -> list[str]:
 
 def _holds_secret(in_file: Tree) -> bool:
     url = str(_at(in_file, ("database", "url")))
-    return without_password(url) != url or any(place[-1] in SECRETS for place, _ in _leaves(in_file))
+    return without_password(url) != url or any(place[-1] in {*SECRETS, MASTER_KEY} for place, _ in _leaves(in_file))
 
 
 def _leaves(tree: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:

@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from orderbridge.config.addresses import fingerprint, sqlite_file, without_password
+from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.config.keys import (
     SECRETS,
     Account,
     Actions,
     Alarms,
     Database,
+    Fleet,
     Log,
     Marketplace,
     Orders,
@@ -56,7 +57,8 @@ class Settings(BaseSettings):
     actions: Actions = Actions()
     orders: Orders = Orders()
     alarms: Alarms = Alarms()
-    accounts: tuple[Account, ...]
+    fleet: Fleet = Fleet()
+    accounts: tuple[Account, ...] = Field(default=(), validate_default=True)
     web: Web = Web()
     log: Log = Log()
     _source: Source = PrivateAttr(default=Source())
@@ -85,8 +87,9 @@ class Settings(BaseSettings):
 
     @property
     def default_account(self) -> Account | None:
-        """The account for actions that name none: the configured one, or the only one."""
-        chosen = [account for account in self.accounts if account.default or len(self.accounts) == 1]
+        """The account for actions that name none: the configured one, or the only one that there can be."""
+        is_alone = len(self.accounts) == 1 and not self.fleet.from_database
+        chosen = [account for account in self.accounts if account.default or is_alone]
         return chosen[0] if chosen else None
 
     @classmethod
@@ -103,8 +106,8 @@ class Settings(BaseSettings):
 
     @field_validator("accounts")
     @classmethod
-    def _check_accounts(cls, value: tuple[Account, ...]) -> tuple[Account, ...]:
-        if not value:
+    def _check_accounts(cls, value: tuple[Account, ...], info: ValidationInfo) -> tuple[Account, ...]:
+        if not value and "fleet" in info.data and not info.data["fleet"].from_database:
             raise ValueError(say("config.no_account"))
         if twice := first_repeated(account.name for account in value):
             raise ValueError(say("config.name_twice", value=repr(twice)))
@@ -112,14 +115,20 @@ class Settings(BaseSettings):
             raise ValueError(say("config.two_defaults", names=", ".join(defaults)))
         return value
 
+    @field_validator("web")
+    @classmethod
+    def _check_web(cls, value: Web, info: ValidationInfo) -> Web:
+        """A fleet's restaurants have screens of their own; a board would show each of them all the others."""
+        if value.board != "off" and "fleet" in info.data and info.data["fleet"].from_database:
+            raise ValueError(say("config.fleet_board"))
+        return value
+
     @model_validator(mode="after")
     def _tell_accounts_apart(self) -> Self:
         """Two accounts with one fingerprint would share a cooldown and steal each other's orders."""
         names: dict[str, str] = {}
         for account in self.accounts:
-            secrets = (account.app_secret_key.get_secret_value(), account.rest_secret_key.get_secret_value())
-            account._fingerprint = fingerprint(self.marketplace.base_url, *secrets)  # noqa: SLF001 - only here is the address known
-            other = names.setdefault(account.fingerprint, account.name)
+            other = names.setdefault(account.at(self.marketplace.base_url).fingerprint, account.name)
             if other != account.name:
                 raise ValueError(say("config.same_secrets", one=repr(other), other=repr(account.name)))
         return self
@@ -130,6 +139,8 @@ def shown(settings: Settings) -> dict[str, Any]:
     values: dict[str, Any] = settings.model_dump(mode="json")  # SecretStr comes out as asterisks
     for account in values["accounts"]:
         account.update(dict.fromkeys(SECRETS, "***"))
+    if settings.fleet.master_key is not None:
+        values["fleet"]["master_key"] = "***"
     values["database"]["url"] = without_password(settings.database.url)
     if settings.alarms.ping_url is not None:
         values["alarms"]["ping_url"] = "***"

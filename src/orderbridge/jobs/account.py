@@ -17,10 +17,12 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.hiding import hide
+from orderbridge.jobs.gathered import Gathered
 from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.session import Session, Waits
 from orderbridge.model import Outcome, Token
 from orderbridge.net.http import Wire
+from orderbridge.net.pace import Importance
 from orderbridge.observe.metrics import LOGINS, REQUESTS, Metrics
 from orderbridge.rules import tokens
 from orderbridge.store import accounts
@@ -44,7 +46,10 @@ class Account:
         zone: ZoneInfo,
         cooldown_s: float,
         metrics: Metrics | None = None,
+        gathered: Gathered | None = None,
     ) -> None:
+        """`gathered`: where the tokens of many accounts are written together."""
+        self._gathered = gathered or Gathered(database, 0.0)
         self._metrics = metrics or Metrics()
         self.settings = settings
         self.name = settings.name
@@ -74,8 +79,9 @@ class Account:
         hide(self._rest_secret)
 
     async def start(self) -> None:
-        """Make the account known to the database and take up the token that was kept. For many: `start_accounts`."""
-        await start_accounts(self._database, [self], [Entry(self.fingerprint, self.name)])
+        """Make the account known to the database and take up the token that was kept. For many: both functions below."""
+        await make_known(self._database, [Entry(self.fingerprint, self.name)])
+        await take_up(self._database, [self])
 
     def take_up(self, kept: Any) -> None:
         """From now on it is at work, with the token that was kept; `kept`: its row, None: there is none."""
@@ -101,6 +107,10 @@ class Account:
     def retry_at(self) -> datetime:
         """When a request that could not leave is made again."""
         return self._clock.now() + timedelta(seconds=max(self.paused(), 0.0))
+
+    async def poll_turn(self) -> None:
+        """Returns when this process may ask once more for orders."""
+        await self._wire.admit(Importance.POLL)
 
     def drop_expired_token(self) -> None:
         """A token that is known to be over would only cost a 401."""
@@ -136,7 +146,7 @@ class Account:
         now = self._clock.now()
         token = Token(grant.access_token, now, tokens.expires(grant.expiration_date, now, self._zone))
         try:
-            await self._database.run(lambda tx: self._vault.save(tx, token), urgent=True)
+            await self._gathered.run(lambda tx: self._vault.save(tx, token))
         except DBAPIError as error:  # it serves this run all the same
             _log.warning("login.token_not_kept", account=self.name, error=type(error.orig).__name__)
         self._renewal_failed = False
@@ -152,9 +162,16 @@ class Account:
         await asyncio.shield(self.session.close())
 
 
-async def start_accounts(database: Database, starting: Iterable[Account], entries: Sequence[Entry]) -> None:
-    """Make these accounts known to the database and take up their kept tokens: one write and one read for all."""
-    await database.run(lambda tx: accounts.register(tx, entries))
+async def take_up(database: Database, starting: Iterable[Account]) -> None:
+    """Take up these accounts' kept tokens: one read for all."""
     kept = await database.read(accounts.kept_tokens)
     for account in starting:
         account.take_up(kept.get(account.fingerprint))
+
+
+async def make_known(database: Database, entries: Sequence[Entry]) -> dict[str, datetime | None]:
+    """Make accounts known to the database: one write for all.
+
+    Returns when their next polls may leave, as it was noted before: by fingerprint.
+    """
+    return await database.run(lambda tx: accounts.register(tx, entries))

@@ -77,7 +77,7 @@ class Acknowledger:
                 if self._clock.monotonic() > answer.deadline:
                     answer.counts.dropped += 1
                     return
-                self._database.check_file()  # what was stored in a file that is gone was not stored
+                self._database.check_over()  # what was stored in a file that is gone was not stored
                 await self._account.client.acknowledge(answer.good[key].service_key or key)
             answer.counts.acknowledged += 1
             word = lifecycle.status_name(status_id, self._needs_payment_id)

@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from orderbridge.errors import FileLost
+from orderbridge.errors import Over
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy, is_refusal
 
@@ -29,7 +29,7 @@ async def write_batch(
         return [], []
     try:
         return list(await database.run(lambda tx: work(tx, things), urgent=urgent)), []
-    except FileLost:  # it concerns the daemon, which ends
+    except Over:  # it concerns the daemon, which ends
         raise
     except Exception as error:  # noqa: BLE001 - whose it is shows when each is written alone
         if concerns_all(database, error):
@@ -39,7 +39,7 @@ async def write_batch(
     for thing in things:
         try:
             written += await database.run(lambda tx, thing=thing: work(tx, [thing]), urgent=urgent)  # type: ignore[misc]
-        except FileLost:
+        except Over:
             raise
         except Exception as error:  # noqa: BLE001 - the others need not wait
             if concerns_all(database, error):

@@ -35,7 +35,16 @@ _log = structlog.get_logger(__name__)
 class Books:
     """Of one daemon."""
 
-    def __init__(self, settings: config.Settings, database: Database, clock: Clock, known: DaemonProblems) -> None:
+    def __init__(
+        self,
+        settings: config.Settings,
+        database: Database,
+        clock: Clock,
+        known: DaemonProblems,
+        accounts: Collection[str] | None = None,
+    ) -> None:
+        """`accounts`: the names of all there are; without it, of those that are configured."""
+        self._accounts = {account.name for account in settings.accounts} if accounts is None else accounts
         self._settings = settings
         self._database = database
         self._clock = clock
@@ -116,8 +125,7 @@ class Books:
         if folder is None:
             return None
         try:
-            names = {account.name for account in self._settings.accounts}
-            keys = await self._database.apart(partial(_since, folder, since, names))
+            keys = await self._database.apart(partial(_since, folder, since, self._accounts))
         except OSError:
             return None
         return len(await self._database.read(lambda tx: books.unknown(tx, keys))) if keys else None

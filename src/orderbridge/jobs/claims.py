@@ -98,8 +98,9 @@ class Claims:
         )
         if not isinstance(said, Leaves):
             return said
-        number = len(history) + 1
-        return Claim(row, entry.lane, self._accounts[account], said.request, history, number, said.again)
+        if owner is None:  # its account has left meanwhile: another process has it now
+            return Gone()
+        return Claim(row, entry.lane, owner, said.request, history, len(history) + 1, said.again)
 
 
 def _called(said: Said, service_id: str | None) -> Said:

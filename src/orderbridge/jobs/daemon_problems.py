@@ -18,6 +18,7 @@ from orderbridge.store.trouble import Kind
 CLOCK_WRONG_S = 60.0
 DATE_EVERY_S = 10.0  # between two looks at the service's Date: thousands of answers a second have one
 MOST_DEAD = 3  # tokens of an account that died young within the hour
+FENCED_S = 3600.0  # for so long it is told that a replica was replaced
 BUSY_S = 10.0  # a till may hold the database for a moment
 
 OF_TROUBLE: Mapping[Kind, Code] = {
@@ -37,18 +38,21 @@ class Login(Protocol):
 
 
 class DaemonProblems:
-    """Says at each look what is so. `logins`: by account."""
+    """Says at each look what is so. `logins`: of the accounts that are at work."""
 
-    def __init__(self, database: Database, clock: Clock, logins: Iterable[tuple[str, Login]] = ()) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, logins: Callable[[], Iterable[tuple[str, Login]]] = tuple
+    ) -> None:
         self._database = database
         self._clock = clock
-        self._logins = tuple(logins)
+        self._logins = logins
         self._said: dict[tuple[Code, str], Problem] = {}
         self._since: dict[tuple[Code, str], datetime] = {}  # of what was found by asking
         self._offsets: list[float] = []  # seconds by which our clock is ahead: the last two that were measured
         self._dated = float("-inf")
         self._service: tuple[datetime, float] | None = None  # its clock, and ours that nobody sets
         self.page: Callable[[], page.Page] = page.Page  # what is served stands beside the daemon, and outlives it
+        self.fenced: Callable[[], tuple[datetime | None, int]] = lambda: (None, 0)  # outlives the daemon, too
         self.is_held = False  # by another program, so that the last look at health could not even read
 
     def begin(
@@ -59,12 +63,15 @@ class DaemonProblems:
         since: datetime | None = None,
         count: int = 1,
         detail: str | None = None,
+        account: str | None = None,
         **facts: object,
     ) -> None:
         """From now on it is so. `facts`: for its sentences; our own words and numbers, and nobody's data."""
         texts = {name: str(value) for name, value in facts.items()}
         since = since or self._clock.now()
-        self._said[code, subject] = Problem(code, subject, since, severity_of(code), count, detail, facts=texts)
+        self._said[code, subject] = Problem(
+            code, subject, since, severity_of(code), count, detail, account=account, facts=texts
+        )
 
     def end(self, code: Code, subject: str = "") -> None:
         """It is no longer so."""
@@ -100,7 +107,13 @@ class DaemonProblems:
     def problems(self) -> tuple[Problem, ...]:
         """All of it now."""
         now = self._clock.now()
-        asked = [*self._of_database(), *self._of_clock(), *self._of_logins(), *page.problems(self.page(), now)]
+        asked = [
+            *self._of_database(),
+            *self._of_clock(),
+            *self._of_logins(),
+            *self._of_fence(now),
+            *page.problems(self.page(), now),
+        ]
         self._since = {one.key: one.since or self._since.get(one.key, now) for one in asked}
         found = (replace(one, since=self._since[one.key]) for one in asked)
         return (*self._said.values(), *(one for one in found if self._counts(one, now)))
@@ -119,8 +132,13 @@ class DaemonProblems:
         if len(self._offsets) > 1 and min(map(abs, self._offsets)) > CLOCK_WRONG_S:
             yield _problem(Code.CLOCK_WRONG, offset=f"{self._offsets[-1]:+.0f}")
 
+    def _of_fence(self, now: datetime) -> Iterable[Problem]:
+        at, count = self.fenced()
+        if at is not None and (now - at).total_seconds() < FENCED_S:
+            yield replace(_problem(Code.WRITES_FENCED, count=count), since=at, count=count)
+
     def _of_logins(self) -> Iterable[Problem]:
-        for name, login in self._logins:
+        for name, login in self._logins():
             if (dead := login.died_young()) >= MOST_DEAD:
                 yield replace(_problem(Code.CREDENTIALS_SHARED, name, count=dead), account=name, count=dead)
 

@@ -9,7 +9,7 @@ is known, and the reading of all closes the gap. A menu's or a restaurant's row 
 that none overtakes an older one of its lane. An order's row does not: its claim asks the table for its lane.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -18,8 +18,9 @@ from sqlalchemy import Connection
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.jobs.account import Account
-from orderbridge.rules.outbox import Directory, View
+from orderbridge.jobs.roster import Roster
+from orderbridge.model import OutboxRow
+from orderbridge.rules.outbox import Directory, View, is_ours, name_of
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.tokens import REFUSAL_WAITS
 from orderbridge.store import reference, unfinished
@@ -50,16 +51,19 @@ class Feed:
     """Reads the outbox into the queue."""
 
     def __init__(
-        self, queue: Queue, accounts: Mapping[str, Account], settings: config.Settings, database: Database, clock: Clock
+        self, queue: Queue, roster: Roster, settings: config.Settings, database: Database, clock: Clock
     ) -> None:
         self._queue = queue
-        self._accounts = accounts
+        self._roster = roster
+        self._untold: set[str] | None = None  # accounts of which it is not known which restaurants they reach
         self._database = database
         self._clock = clock
         default = settings.default_account
         self._default = default.name if default else None
         self._reach: dict[str, list[str]] = {}
         self._complete = False
+        self._version = roster.version
+        self._followed, self._was_lead = frozenset(roster.at_work), roster.is_lead
         self._scan: _Scan | None = None
         self._frontier: int | None = 0  # None: there is no gap
         queue.direct(self.directory())
@@ -72,6 +76,13 @@ class Feed:
         self.unreadable: set[int] = set()
         self.wanted: set[int] = set()  # rows that somebody has met in the table and not in the queue
 
+    def is_ours(self, row: OutboxRow) -> bool:
+        """Whether this process answers for the row."""
+        return is_ours(row, self._queue.view.directory)
+
+    def _is_known(self, row: OutboxRow) -> bool:
+        return name_of(row, self._queue.view.directory) in self._roster.known
+
     def knows(self, row_id: int) -> bool:
         """Whether a row was read."""
         return row_id in self._queue or row_id in self.unreadable
@@ -79,6 +90,25 @@ class Feed:
     def look_at_all(self) -> None:
         """Something may have changed that no news tells of."""
         self._next_scan = 0.0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether accounts have come or left that are not followed yet."""
+        return self._roster.version != self._version
+
+    def follow_roster(self) -> None:
+        """Accounts have come or left: their rows are read from now on, or forgotten.
+
+        Until then no row of theirs comes in: what was on the wire has to be recovered before anything else is decided.
+        """
+        if not self.is_behind:
+            return
+        self._version = self._roster.version
+        self._followed, self._was_lead = frozenset(self._roster.at_work), self._roster.is_lead
+        self._complete, self._untold = False, None
+        self._queue.direct(self.directory())
+        self._queue.let_go()
+        self.look_at_all()
 
     def may_read_news(self) -> bool:
         """Whether the time for the next news has come."""
@@ -180,14 +210,15 @@ class Feed:
     async def _put(self, query: Query, *, newest: bool = False) -> tuple[Found, bool]:
         """Read, and put what was found into the queue. Also whether any of it is news."""
 
-        def work(connection: Connection) -> tuple[Found, dict[str, list[str]] | None]:
+        def work(connection: Connection) -> tuple[Found, dict[str, list[str]] | None, bool]:
             found = query(connection)
             named = any(row.restaurant_id for row in found.rows)
-            return found, reference.restaurant_accounts(connection) if named else None
+            reach = reference.restaurant_accounts(connection) if named else None
+            return found, reach, not found.rows or self._roster.is_current(connection)
 
         self._queue.touched.clear()
         complete = self._all_known()
-        found, reach = await self._database.read(work)
+        found, reach, is_current = await self._database.read(work)
         if reach is not None:
             self._direct(reach, complete=complete)
         if newest and self._frontier is None and len(found) >= FIRST_PAGE and all(r.id > self._top for r in found.rows):
@@ -195,12 +226,15 @@ class Feed:
         new = False
         for row in found.rows:
             self.unreadable.discard(row.id)
+            if not is_current and not self._is_known(row):  # an account that has just been added: with the next reading
+                continue
             if row.id in self._queue.touched:
                 if (entry := self._queue.get(row.id)) is not None:
                     entry.seen = self._number
             else:
                 new |= self._queue.put(row, self._number)
-        self.unreadable.update(found.unreadable)
+        if self._roster.is_lead:  # whose they are, nobody can say
+            self.unreadable.update(found.unreadable)
         self._top = max(self._top, found.highest or 0)
         return found, new
 
@@ -209,7 +243,20 @@ class Feed:
         self._queue.know(frontier)
 
     def _all_known(self) -> bool:
-        return self._complete or all(account.restaurants_known for account in self._accounts.values())
+        """Of an account that is at work elsewhere, what it has told is in the table."""
+        if self._complete:
+            return True
+        if self._untold is None:
+            told = {name for names in self._reach.values() for name in names}
+            at_work = self._roster.at_work
+            self._untold = {name for name in self._roster.known if name in at_work or name not in told}
+        while self._untold:
+            name = next(iter(self._untold))
+            account = self._roster.at_work.get(name)
+            if account is None or not account.restaurants_known:
+                return False
+            self._untold.remove(name)
+        return True
 
     async def _learn(self) -> None:
         """Every account has told its restaurants by now: rows that wait for that, or end by it, need not wait longer."""
@@ -219,12 +266,23 @@ class Feed:
 
     def _direct(self, reach: dict[str, list[str]], *, complete: bool) -> None:
         """Which account answers for what. `complete`: they had all told their restaurants when that was read."""
-        self._complete, self._reach = complete, reach
+        self._complete, self._reach, self._untold = complete, reach, None
         self._queue.direct(self.directory())
+
+    def _answers_for(self, account: str | None) -> bool:
+        """Whether an account's rows are ours. What has left is not, as from that moment. None: they name none."""
+        if account in self._followed:
+            return account in self._roster.at_work
+        if not account:
+            return self._was_lead and self._roster.is_lead
+        return account not in self._roster.known and self._roster.owns(account)
 
     def directory(self) -> Directory:
         """Which account answers for what."""
-        return Directory(self._accounts.keys(), self._default, self._reach, self._complete)
+        roster = self._roster
+        return Directory(
+            roster.known.keys(), self._default, self._reach, self._complete, self._answers_for, roster.version
+        )
 
 
 def view_of(settings: config.Settings) -> View:

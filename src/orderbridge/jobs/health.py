@@ -1,13 +1,12 @@
-"""Health: the facts are read, rules.health decides, and the log hears of the beginning and the end of each problem."""
+"""Health, watched while the daemon runs: the log and whoever else is told hear of each problem's beginning and its end."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, replace
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import structlog
 from sqlalchemy import Connection
@@ -15,31 +14,22 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.errors import FileLost
-from orderbridge.jobs.daemon_problems import OF_TROUBLE, DaemonProblems, Login
+from orderbridge.errors import Over
+from orderbridge.jobs.daemon_problems import DaemonProblems, Login
+from orderbridge.jobs.findings import configured, looked
 from orderbridge.jobs.lamps import Lamps
-from orderbridge.jobs.problem_table import LOST, ProblemTable, of_the_daemon
-from orderbridge.model import ActionState
+from orderbridge.jobs.problem_table import LOST, ProblemTable
 from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, Kind, alike
 from orderbridge.rules.health import (
     BY_TIME_ALONE,
     Code,
-    Facts,
-    Pile,
-    Polling,
     Problem,
-    Received,
     Severity,
-    Thresholds,
-    all_problems,
-    is_due,
     late_after,
 )
 from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON
-from orderbridge.store import health, problems
-from orderbridge.store.database import Database, database_disk
+from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy
-from orderbridge.store.trouble import Kind as Trouble
 from orderbridge.texts import problem_text
 
 if TYPE_CHECKING:
@@ -50,116 +40,6 @@ CLOCK_JUMP_S = 2.0
 LATER_KNOWN = OF_THE_DAEMON - {Code.DATABASE_LOST}  # to a daemon that has just started; that its file is there it knows
 
 _log = structlog.get_logger(__name__)
-
-
-def open_problems(
-    connection: Connection,
-    settings: config.Settings,
-    now: datetime,
-    *,
-    unsafe: str | None = None,
-    hindrance: Trouble | None = None,
-) -> list[Problem]:
-    """Everything that is wrong now, for another program, which takes what the daemon has written down.
-
-    `unsafe`: why a commit is not on disk, as the database says it. `hindrance`: what keeps this program from writing, and
-    so the daemon from writing anything down.
-    """
-    known, is_silent = _from_outside(connection, hindrance), problems.is_silent(connection)
-    found = looked(connection, settings, now, unsafe, known, is_silent=is_silent)
-    return [one for one in found if one.behind is None]
-
-
-def _from_outside(connection: Connection, hindrance: Trouble | None) -> tuple[Problem, ...]:
-    """What the daemon has written down, and what it could not write: of a disk that is full or read-only."""
-    written = of_the_daemon(connection)
-    found = database_disk(connection) or hindrance
-    if found is None or any(one.code in NO_DATABASE for one in written):
-        return written
-    return (*written, Problem(OF_TROUBLE[found], "", None, Severity.SEVERE))
-
-
-def looked(
-    connection: Connection,
-    settings: config.Settings,
-    now: datetime,
-    unsafe: str | None,
-    known: tuple[Problem, ...],
-    *,
-    is_silent: bool = False,
-) -> list[Problem]:
-    """The same with what stands behind another problem: for who remembers what was open. `known`: to the daemon."""
-    limits = thresholds(settings)
-    facts = replace(_facts(connection, settings, limits, now), unsafe=unsafe, known=known, is_silent=is_silent)
-    return all_problems(facts, limits, now)
-
-
-def thresholds(settings: config.Settings) -> Thresholds:
-    """The configured minutes; 0 turns one off."""
-
-    def minutes(value: int) -> timedelta | None:
-        return timedelta(minutes=value) if value else None
-
-    alarms = settings.alarms
-    return Thresholds(
-        late=late_after(settings.marketplace.cooldown_seconds),
-        unanswered=minutes(alarms.unanswered_minutes),
-        not_taken_over=minutes(alarms.not_taken_over_minutes),
-        cancellation_unseen=minutes(alarms.cancellation_unseen_minutes),
-        by_board=settings.web.board == "till",
-    )
-
-
-def _facts(
-    connection: Connection,
-    settings: config.Settings,
-    limits: Thresholds,
-    now: datetime,
-) -> Facts:
-    names = {account.fingerprint: account.name for account in settings.accounts}
-    rows = health.polling(connection, names.keys())
-    late, unseen = limits.not_taken_over, limits.cancellation_unseen
-    quarantined, refused = health.quarantined(connection)
-    return Facts(
-        accounts=tuple(Polling(name, *rows.get(fingerprint, ())) for fingerprint, name in names.items()),
-        received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)),
-        not_taken_over=Pile()
-        if late is None
-        else Pile(*health.not_taken_over(connection, now - late, answered=limits.by_board)),
-        unseen_cancellations=()
-        if unseen is None
-        else tuple(health.unseen_cancellations(connection, now - unseen, now)),
-        outdated=tuple(health.outdated(connection, now)),
-        refused=tuple(refused),
-        unknown_outcomes=tuple(health.unknown_outcomes(connection, now)),
-        quarantined=Pile(*quarantined),
-        unacknowledged=tuple(health.unacknowledged(connection, now - limits.not_acknowledged, now)),
-    )
-
-
-def _received(connection: Connection, now: datetime, zone: ZoneInfo) -> tuple[Received, ...]:
-    rows = health.received(connection, now)
-    accepts = health.newest_answers(connection, [row.payment_key for row in rows])
-    local_now = f"{now.astimezone(zone):%Y-%m-%d %H:%M:%S}"
-    return tuple(
-        Received(
-            row.payment_key,
-            row.received_utc,
-            taken_over=row.pos_revision > 0,
-            is_due=is_due(row.scheduled_for, local_now),
-            accept=ActionState(accept.state) if accept else None,
-            accept_ended_utc=accept.finished_utc if accept else None,
-            account=row.account,
-        )
-        for row in rows
-        for accept in [accepts.get(row.payment_key)]
-    )
-
-
-def described(problem: Problem, language: str) -> dict[str, Any]:
-    """A problem as `status --json` shows it."""
-    cause, remedy = problem_text(problem.code, language, **problem.facts)
-    return {field.name: getattr(problem, field.name) for field in fields(problem)} | {"cause": cause, "remedy": remedy}
 
 
 class Watch:
@@ -208,30 +88,40 @@ class Checkup:
         settings: config.Settings,
         database: Database,
         clock: Clock,
-        logins: Iterable[tuple[str, Login]] = (),
+        logins: Callable[[], Iterable[tuple[str, Login]]] = tuple,
+        names: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
+        """`names`: of all accounts there are, by fingerprint; without it, of those that are configured."""
+        self._names = names or (lambda: configured(settings))
         self.known = DaemonProblems(database, clock, logins)
-        self.table = ProblemTable(database, clock, settings.language)
-        self._lamps = Lamps(database, clock, settings.language, (account.name for account in settings.accounts))
+        self._settings = settings
+        self._database = database
+        self._clock = clock
         self.alarms = _alarms(settings)
         if self.alarms is not None:
             self.alarms.on_told = self._note_soon
         self.ping = _ping(settings, clock)
-        self._remembered = False
         self._noting: asyncio.Task[None] | None = None
-        self._before: list[Problem] = []  # told by the daemon before, and not yet to be known by this one
-        self._seen: list[Problem] | None = None  # at the last look of which the alarms have heard
-        self.watch = Watch(settings.language)
-        self._settings = settings
-        self._database = database
-        self._clock = clock
+        self.begin_anew()
         self._unsure_until = self._ahead = 0.0
+        self.others: Callable[[Connection], Iterable[Problem]] = lambda _: ()  # what other replicas know
         self.also: Callable[[Connection], object] = bool  # what else a look reads, before anything is decided
 
-    def be_unsure(self) -> None:
-        """After a start, a clock that was set or a database that took nothing: when the last good poll was says nothing yet."""
+    def begin_anew(self) -> None:
+        """What was told and is written down was another's: at the start, and when this replica becomes the lead."""
+        language = self._settings.language
+        self.table = ProblemTable(self._database, self._clock, language)
+        self._lamps = Lamps(self._database, self._clock, language)
+        self.watch = Watch(language)
+        self._remembered = False
+        self._before: list[Problem] = []  # told by the daemon before, and not yet to be known by this one
+        self._seen: list[Problem] | None = None  # at the last look of which the alarms have heard
+
+    def be_unsure(self, starts_for_s: float = 0.0) -> None:
+        """`starts_for_s`: so long it takes until each account was asked for once. After a start, a clock that was set or a database that took nothing: when the last good poll was says nothing yet."""
         late = late_after(self._settings.marketplace.cooldown_seconds)
-        self._unsure_until = self._clock.monotonic() + late.total_seconds()
+        until = self._clock.monotonic() + late.total_seconds() + starts_for_s
+        self._unsure_until = max(self._unsure_until, until)
         self._ahead = self._wall_ahead()
 
     def _wall_ahead(self) -> float:
@@ -249,8 +139,10 @@ class Checkup:
         visible = [one for one in found if one.behind is None]
         await self._tell(found)
         self._seen = visible
-        with contextlib.suppress(DBAPIError, FileLost):  # the next look tries again
-            await self._lamps.show(found)  # before the sign of life: what a dead daemon showed is no longer so
+        with contextlib.suppress(DBAPIError, Over):  # the next look tries again
+            await self._lamps.show(
+                self._names().values(), found
+            )  # before the sign of life: what a dead daemon showed is no longer so
         await self._note_told()
         return visible
 
@@ -264,7 +156,7 @@ class Checkup:
         monotonic = self._clock.monotonic()
         if self.alarms is not None:
             if not self._remembered:
-                with contextlib.suppress(DBAPIError, FileLost):  # the next look tries again
+                with contextlib.suppress(DBAPIError, Over):  # the next look tries again
                     told = await self.table.begin()
                     self.alarms.remember(told, monotonic)
                     self._before = [replace(one, behind=one.code) for one in told if one.code in LATER_KNOWN]
@@ -307,7 +199,8 @@ class Checkup:
 
     def _read(self, now: datetime, unsafe: str | None, connection: Connection) -> list[Problem]:
         self.also(connection)
-        return looked(connection, self._settings, now, unsafe, self.known.problems())
+        known = (*self.known.problems(), *self.others(connection))
+        return looked(connection, self._settings, now, unsafe, known, self._names())
 
     async def _found(self) -> list[Problem]:
         """What stands in the database, and what is known besides. One that cannot be read leaves what was open as it is."""

@@ -33,17 +33,16 @@ def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: 
 class Lamps:
     """What stands in delivery_lamps: one row for each account that is configured."""
 
-    def __init__(self, database: Database, clock: Clock, language: str, accounts: Iterable[str]) -> None:
+    def __init__(self, database: Database, clock: Clock, language: str) -> None:
         self._database = database
         self._clock = clock
         self._language = language
-        self._accounts = tuple(accounts)
         self._shown: dict[str, Shown] | None = None  # None: nothing was written yet
         self._rows: dict[str, dict[str, Any]] = {}
 
-    async def show(self, found: Iterable[Problem]) -> None:
-        """What is so now. Raises DBAPIError or FileLost where nothing can be written: the next look tries again."""
-        shown = lamps(self._accounts, found)
+    async def show(self, accounts: Iterable[str], found: Iterable[Problem]) -> None:
+        """What is so now of these accounts. Raises DBAPIError or Over where nothing can be written: the next look tries again."""
+        shown = lamps(accounts, found)
         if shown == self._shown:
             return
         is_first = self._shown is None
@@ -51,8 +50,9 @@ class Lamps:
             self._rows = await self._database.read(problems.lamps)
         rows = {account: self._row(account, one) for account, one in shown.items()}
         changed = [account for account, row in rows.items() if is_first or row != self._rows.get(account)]
-        if changed or is_first:  # first of all of them: an account may have left the configuration
-            gone = None if is_first else changed
+        left = self._rows.keys() - rows.keys()
+        if changed or left or is_first:  # first of all of them: an account may have left the configuration
+            gone = None if is_first else [*changed, *left]
             await self._database.run(lambda tx: problems.light(tx, gone, [rows[account] for account in changed]))
         self._shown, self._rows = shown, rows
 

@@ -16,7 +16,7 @@ import structlog
 from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
-from orderbridge.errors import FileLost
+from orderbridge.errors import Over
 from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.claims import Claims, Said, Unwritten
 from orderbridge.jobs.deferred import Deferred
@@ -56,7 +56,7 @@ class Ledger:
         self._waiting: list[_Item] = []
         self._put_off: dict[int, _Item] = {}
         self._writer: asyncio.Task[None] | None = None
-        self.failed: FileLost | None = None  # it ends the daemon: nothing can be written any more
+        self.failed: Over | None = None  # it ends the daemon: nothing can be written any more
 
     async def claim(self, entry: Entry) -> Said:
         """A Claim: the row is ours to send, and that is on disk. Anything else: it does not leave now."""
@@ -107,7 +107,7 @@ class Ledger:
         failed: list[tuple[_Note, Exception]] = []
         try:
             written, failed = await write_batch(self._database, self._write, [note for note, _ in items], urgent=True)
-        except FileLost as error:
+        except Over as error:
             self.failed = error
         except Exception:  # noqa: BLE001 - whatever it is, outcomes are known, and are written
             _log.exception("ledger.crashed")
@@ -140,7 +140,8 @@ class Ledger:
             asyncio.get_running_loop().call_later(delay, self._try_again, row_id)
 
     def _try_again(self, row_id: int) -> None:
-        if (item := self._put_off.pop(row_id, None)) is not None:
+        item = self._put_off.pop(row_id, None)
+        if item is not None and not item[1].cancelled():  # else its account is another process's by now
             self._begin(item)
 
 

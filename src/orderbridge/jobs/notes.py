@@ -57,7 +57,7 @@ class Notes:
         self._database = database
         self._clock = clock
         self._longest = longest
-        self._many = many
+        self.are_many = many
         self._waiting: list[_Note] = []
         self._made = 0.0  # when the notes before requests were, by the monotonic clock
         self._timer: asyncio.TimerHandle | None = None
@@ -95,7 +95,7 @@ class Notes:
         loop = asyncio.get_running_loop()
         note = _Note(who, what, loop.create_future())
         self._waiting.append(note)
-        due = loop.time() + (within_s if self._many else 0.0)
+        due = loop.time() + (within_s if self.are_many else 0.0)
         if self._timer is None or self._timer.when() > due:
             if self._timer is not None:
                 self._timer.cancel()

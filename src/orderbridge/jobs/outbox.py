@@ -15,7 +15,7 @@ rules.retry, in whose hands a row is stands in rules.standing.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -25,8 +25,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.errors import FileLost
-from orderbridge.jobs.account import Account
+from orderbridge.errors import Over
 from orderbridge.jobs.claims import Claims, Said, Unwritten
 from orderbridge.jobs.deferred import Deferred, is_refused
 from orderbridge.jobs.ends import Ends
@@ -37,6 +36,7 @@ from orderbridge.jobs.outcomes import Outcomes, shows_restaurant
 from orderbridge.jobs.pauses import Pauses
 from orderbridge.jobs.places import Places
 from orderbridge.jobs.recovery import Recovery
+from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.send import Claim, Result, send
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import Verdict
@@ -68,7 +68,7 @@ class Outbox:
 
     def __init__(
         self,
-        accounts: Mapping[str, Account],
+        roster: Roster,
         settings: config.Settings,
         *,
         database: Database,
@@ -77,21 +77,21 @@ class Outbox:
         random: Random,
         verdicts: Verdicts,
     ) -> None:
-        self._accounts, self._settings = accounts, settings
+        self._roster, self._accounts, self._settings = roster, roster.at_work, settings
         self._database, self._lanes, self._clock, self._random = database, lanes, clock, random
         self.queue = Queue(view_of(settings))
-        self.feed = Feed(self.queue, accounts, settings, database, clock)
-        self.claims = Claims(accounts, clock, self.feed.server, self._policy, self.feed.knows, verdicts.metrics)
+        self.feed = Feed(self.queue, roster, settings, database, clock)
+        self.claims = Claims(self._accounts, clock, self.feed.server, self._policy, self.feed.knows, verdicts.metrics)
         self.outcomes = Outcomes(clock, verdicts, self._policy)
         self._deferred = Deferred(self.queue, clock)
         self._ledger = Ledger(database, clock, self._deferred, self.claims, self.outcomes, moved=self._go_on)
         self.ends = Ends(self.queue, self.feed, database, clock, lanes, verdicts, self._deferred)
-        self._recovery = Recovery(database, clock, verdicts, self._deferred, self._policy)
-        self._pauses = Pauses(self.queue, accounts, database, clock, verdicts, self._deferred)
+        self._recovery = Recovery(database, clock, verdicts, self._deferred, self._policy, self.feed.is_ours)
+        self._pauses = Pauses(self.queue, self._accounts, database, clock, verdicts, self._deferred)
         self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
         self._places = Places(settings.actions.max_in_flight, clock)
         self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
-        self._ways: set[asyncio.Task[None]] = set()
+        self._ways: dict[asyncio.Task[None], str] = {}  # of rows that are taken, with their accounts
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
         self._news, self._stopping, self._settled = True, False, 0
         self._shaken = False  # the last turn failed, or could not recover all: what was begun may be half done
@@ -111,6 +111,7 @@ class Outbox:
 
         Its outcome is unknown.
         """
+        self.feed.follow_roster()
         # Asked before the reading: an outcome may be written during it.
         self._shaken = not await self._recovery.run(self.queue.on_wire())
         self.feed.look_at_all()
@@ -136,6 +137,18 @@ class Outbox:
     def refused(self) -> int:
         """How many rows the database itself does not let us write."""
         return len(self._deferred.refused)
+
+    def has_in_hand(self, account: str) -> bool:
+        """Whether a row of the account is on its way: claimed, on the wire, or its outcome not yet on disk."""
+        return account in self._ways.values()
+
+    def let_go(self, accounts: Collection[str]) -> None:
+        """Another process answers for these accounts: what was not written of their rows, it finds as their notes say."""
+        for way, account in list(self._ways.items()):
+            if account in accounts:
+                way.cancel()
+        for entry in [entry for entry in self.queue if entry.account in accounts]:
+            self.queue.drop(entry.row.id)
 
     def is_busy(self) -> bool:
         """Whether a request is under way, or an outcome is to be written."""
@@ -167,7 +180,7 @@ class Outbox:
     async def safe_turn(self) -> Turned:
         """A turn that fails is made again: the outbox outlives whatever the database, or a fault of ours, does."""
         try:
-            if self._shaken or self.queue.stray:
+            if self._shaken or self.queue.stray or self.feed.is_behind:
                 self.queue.stray = False
                 await self.recover()
             return await self.turn()
@@ -175,7 +188,7 @@ class Outbox:
             # Told once; of trouble that concerns all the database has told itself.
             told = _log.debug if self._shaken or self._database.trouble else _log.warning
             told("outbox.database_failed", error=type(error.orig).__name__, remedy=remedy(error))
-        except FileLost:  # it ends the daemon
+        except Over:  # it ends the daemon
             raise
         except Exception:  # noqa: BLE001 - see above
             _log.exception("outbox.crashed")
@@ -221,7 +234,7 @@ class Outbox:
         if self._stopping:
             return done
         self.set_now()
-        self._deferred.come_back(lambda account: self._accounts[account].poll_in_flight)
+        self._deferred.come_back(self._is_polling)
         done.unsent = await self.ends.write_some()
         self.ends.due += self.queue.ends()  # what has ended frees its lane
         done.claimed = await self._take()
@@ -238,7 +251,7 @@ class Outbox:
         """Set the rows on their way whose turn it is. Returns how many of them are claimed, once that is known."""
         room = self._places.room(self.under_way.total())
         # One account whose service hangs must not take all places.
-        most = 2 * self._places.most if len(self._accounts) == 1 else max(1, self._places.most // 2)
+        most = 2 * self._places.most if len(self._roster.known) == 1 else max(1, self._places.most // 2)
         claims = [
             self._begin(entry)
             for entry in self.queue.lines.take(room, self.under_way, most, self._is_open, self._lanes.take)
@@ -251,6 +264,10 @@ class Outbox:
     def _is_open(self, account: str) -> bool:
         """Whether a row of an account can leave. That its order is unknown can be said at any time."""
         return not account or (account in self._accounts and self._accounts[account].paused() <= 0)
+
+    def _is_polling(self, account: str) -> bool:
+        """Whether a poll of an account is under way, or about to be."""
+        return account in self._accounts and self._accounts[account].poll_in_flight
 
     def _until(self) -> float:
         """Seconds until the next turn is due at the latest."""
@@ -268,8 +285,8 @@ class Outbox:
     def _begin(self, entry: Entry) -> "asyncio.Future[bool]":
         claimed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         way = asyncio.create_task(self._go(entry, claimed))
-        self._ways.add(way)
-        way.add_done_callback(self._ways.discard)
+        self._ways[way] = entry.account or ""
+        way.add_done_callback(self._ways.pop)
         return claimed
 
     async def _go(self, entry: Entry, claimed: "asyncio.Future[bool]") -> None:

@@ -94,7 +94,7 @@ class Pauses:
 
     def heard(self, account: str, outcome: Outcome) -> None:
         """A request of the account ended so."""
-        if outcome == Outcome.NOT_SENT:
+        if outcome == Outcome.NOT_SENT and account in self._accounts:
             self._begin(account, self._accounts[account].pause_code())
         elif outcome != Outcome.UNAUTHORIZED:
             self._end(account)

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from orderbridge.clock import Clock
-from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, RateLimited
+from orderbridge.errors import HELD_BACK, LoginRefused, MarketplaceError, NotSent, RateLimited
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.intake import Intake
@@ -38,6 +38,16 @@ class Places(asyncio.Semaphore):
     """How many requests for orders may be under way. Who waits for a place stands in line."""
 
     is_closed = False
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self._most = most
+
+    def widen(self, most: int) -> None:
+        """There are at least so many."""
+        for _ in range(most - self._most):
+            self.release()
+        self._most = max(self._most, most)
 
     def close(self) -> None:
         """Who waits now gets a place at once, one after another, and sees that it is for nothing."""
@@ -159,7 +169,9 @@ class Poller:
         return wait
 
     async def _reserve(self) -> float:
-        """Seconds to wait; 0: the poll is noted and may leave."""
+        """Seconds to wait; 0: the poll is noted and may leave. Its turn comes first: what is noted begins when it leaves."""
+        if not self._places.is_closed:
+            await self._account.poll_turn()
         if self._places.is_closed:
             return MARGIN_S
         if (wait := self._slot()) > 0:  # meanwhile it is the turn of another one
@@ -190,6 +202,10 @@ class Poller:
         if isinstance(error, NotSent):
             self._cooldowns.unsent(self._who)
             again = self._clock.now() if noted else None
+            if error.reason == HELD_BACK:  # the database's trouble, or our own end: the account is as it was
+                if again is not None:
+                    await self._notes.failed(self._who, next_poll_utc=again)
+                return max(self._account.paused(), 1.0)
             await self._note_state(state, said, logged, next_poll=again, remedy=error.remedy)
             return max(self._account.paused(), 1.0)
         on_trial = self._cooldowns.is_on_trial(self._who)

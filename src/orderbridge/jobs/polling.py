@@ -14,7 +14,7 @@ from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.notes import Notes
 from orderbridge.jobs.poll import Places, Poller
-from orderbridge.jobs.reconciler import Unresolved, read_unresolved
+from orderbridge.jobs.reconciler import read_unresolved
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns, together_s
@@ -46,9 +46,9 @@ class Polling:
         metrics: Metrics | None = None,
         journal: Journal | None = None,
     ) -> None:
-        """`configured`: the names of all accounts. `not_written`: outbox rows that the database refuses."""
+        """`configured`: the names of all accounts, looked at when it matters. `not_written`: outbox rows that the database refuses."""
         self._market = market
-        self._configured = frozenset(configured)
+        self._configured = configured
         self._database = database
         self._lanes = lanes
         self._clock = clock
@@ -60,11 +60,15 @@ class Polling:
         many = together_s(len(configured), market.cooldown_seconds) > 0
         longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)
         self._notes = Notes(database, clock, longest=longest, many=many)
-        self._acknowledgers: list[Acknowledger] = []
+        self._acknowledgers: dict[str, Acknowledger] = {}
         self._places = Places(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))
-        self._unresolved: Callable[[], Awaitable[Unresolved]] = Shared(
-            lambda: database.read(read_unresolved), READ_S if many else 0.0
-        )
+        self._unresolved = Shared(lambda: database.read(read_unresolved), READ_S if many else 0.0)
+
+    def grow(self, accounts: int) -> None:
+        """So many are at work: the requests under way are at least their share."""
+        self._places.widen(max(MOST_POLLS, accounts // ROUND_TIMEOUTS))
+        if together_s(accounts, self._market.cooldown_seconds) > 0:
+            self._notes.are_many, self._unresolved.wait_s = True, READ_S
 
     def close(self) -> None:
         """What is under way goes on to its end, and nothing else leaves."""
@@ -72,7 +76,12 @@ class Polling:
 
     async def note_rest(self) -> None:
         """OKs that a till has kept from being noted; the service does not deliver these orders again. Nothing else runs."""
-        for acknowledger in self._acknowledgers:
+        for acknowledger in self._acknowledgers.values():
+            await acknowledger.mark_late()
+
+    async def forget(self, account: str) -> None:
+        """It has left."""
+        if (acknowledger := self._acknowledgers.pop(account, None)) is not None:
             await acknowledger.mark_late()
 
     def poller(self, account: Account) -> Poller:
@@ -89,7 +98,7 @@ class Polling:
             unresolved=self._unresolved,
             journal=self._journal,
         )
-        self._acknowledgers.append(intake.acknowledger)
+        self._acknowledgers[account.name] = intake.acknowledger
         return Poller(
             account,
             intake=intake,
@@ -110,7 +119,7 @@ class Shared(Generic[T]):
 
     def __init__(self, read: Callable[[], Awaitable[T]], wait_s: float) -> None:
         self._read = read
-        self._wait_s = wait_s
+        self.wait_s = wait_s
         self._next: asyncio.Task[T] | None = None
 
     async def __call__(self) -> T:
@@ -119,6 +128,6 @@ class Shared(Generic[T]):
         return await asyncio.shield(self._next)
 
     async def _run(self) -> T:
-        await asyncio.sleep(self._wait_s)
+        await asyncio.sleep(self.wait_s)
         self._next = None
         return await self._read()

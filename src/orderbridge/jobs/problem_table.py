@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
-from orderbridge.errors import FileLost
+from orderbridge.errors import Over
 from orderbridge.rules.edges import Rank
 from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.store import problems
@@ -69,7 +69,7 @@ class ProblemTable:
             try:
                 await self.begin()
                 await self._write({row_key(one): row for one, row in rows})
-            except (DBAPIError, FileLost):
+            except (DBAPIError, Over):
                 if any(code in NO_DATABASE for code, _ in told):
                     await self._leave([row for _, row in rows if row["told"]])
             else:

@@ -27,12 +27,15 @@ class Recovery:
         verdicts: Verdicts,
         deferred: Deferred,
         policy: Callable[[], RetryPolicy],
+        is_ours: Callable[[OutboxRow], bool],
     ) -> None:
+        """`is_ours`: a row that another replica has on the wire is none of those."""
         self._database = database
         self._clock = clock
         self._verdicts = verdicts
         self._deferred = deferred
         self._policy = policy
+        self._is_ours = is_ours
 
     async def run(self, mine: Collection[int]) -> bool:
         """False when some could not be written. `mine`: rows that are on the wire indeed."""
@@ -49,7 +52,7 @@ class Recovery:
         """The rows that are marked as on the wire and are not, each with the attempt that was lost."""
         lost = unfinished.unfinished_attempts(connection)
         sending = unfinished.read_unfinished(connection, sending_only=True)[0] if lost else []
-        rows = {row.id: row for row in sending if row.id not in mine}
+        rows = {row.id: row for row in sending if row.id not in mine and self._is_ours(row)}
         return [(rows[row_id], number) for row_id, number in lost if row_id in rows]
 
     def _recover(self, connection: Connection, lost: Sequence[tuple[OutboxRow, int]]) -> list[int]:

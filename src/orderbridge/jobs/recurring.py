@@ -23,6 +23,7 @@ STATUSES_S = 300.0
 STATUS_AGAIN_S = 1.0  # after a restaurant was opened or closed
 LISTS_LATER_S, STATUSES_LATER_S = 0.5, 2.0  # than the first poll: the orders come first
 RENEW_LEAST_S = 1.0
+JOBS = ("poll", "lists", "statuses", "renew")
 
 
 class Heard(Protocol):
@@ -55,6 +56,8 @@ class Recurring:
         self._configured = configured
         self._common = common
         self._polled = polled
+        self.has_begun = False  # its first poll was made, or tried
+        self._asked: set[str] = set()  # jobs about one restaurant
 
     def begin(self, late_s: float) -> None:
         """The first poll leaves in so many seconds, everything else after it."""
@@ -65,9 +68,25 @@ class Recurring:
         self._timetable.take(self._name("lists"), late_s + LISTS_LATER_S, self._lists)
         self._timetable.take(self._name("statuses"), late_s + STATUSES_LATER_S, self._statuses)
 
+    def end(self) -> None:
+        """It leaves: nothing more is called. What runs goes on to its end, a login too, and that is the last one."""
+        self._account.on_token = lambda _: None
+        for name in (*map(self._name, JOBS), *self._asked):
+            self._timetable.leave(name)
+
+    def is_busy(self) -> bool:
+        """Whether a job of it still runs."""
+        return any(self._timetable.runs(name) for name in (*map(self._name, JOBS), *self._asked))
+
+    def cut(self) -> None:
+        """What still runs is ended where it is."""
+        for name in (*map(self._name, JOBS), *self._asked):
+            self._timetable.cut(name)
+
     def read_status(self, restaurant: str) -> None:
         """Soon, and once: what the service itself says after it was told to open or close."""
         name = f"{self._name('status')} {restaurant}"
+        self._asked.add(name)
         self._timetable.take(name, STATUS_AGAIN_S, partial(self._status, restaurant))
 
     def _name(self, what: str) -> str:
@@ -83,6 +102,7 @@ class Recurring:
             counts = await self._poller.tick()
             return counts.again_in
         finally:
+            self.has_begun = True
             self._polled(self._account.name, counts.delivered, ok=counts.ok)
 
     async def _lists(self) -> float:

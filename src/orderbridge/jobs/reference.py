@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
+from orderbridge.net.pace import PACED
 from orderbridge.store import accounts, reference
 from orderbridge.store.database import Database
 
@@ -53,7 +54,8 @@ async def read_lists(account: Account, database: Database, configured: Collectio
             if wanted:
                 await _read_common(account, database)
     except MarketplaceError as error:
-        _log.warning("reference.failed", account=account.name, code=error.code)
+        told = _log.debug if error.code == PACED else _log.warning  # of thousands that start it would be thousands
+        told("reference.failed", account=account.name, code=error.code)
         return False
     _log.info("reference.read", account=account.name, restaurants=len(restaurants), adopted_orders=adopted)
     return True

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
+from orderbridge.jobs.findings import all_names
 from orderbridge.marketplace.schema import differs, read_order, read_raw
 from orderbridge.model import Arrival, Document, EndedBy, Order, Stored
 from orderbridge.rules import intake, lifecycle
@@ -70,7 +71,7 @@ class Replay:
     def __init__(self, database: Database, settings: config.Settings, now: datetime) -> None:
         self._database = database
         self._now = now
-        self._configured = frozenset(account.name for account in settings.accounts)
+        self._configured = frozenset(database.read_now(lambda tx: all_names(tx, settings)).values())
         self._needs_payment_id = settings.marketplace.needs_payment_status_id
         self._silence = timedelta(hours=settings.orders.silence_hours)
         self._codes = database.read_now(reference.payment_codes)

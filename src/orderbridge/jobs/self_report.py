@@ -62,7 +62,9 @@ class SelfReport:
         answers = now - self._looked <= self._look_s and not NO_DATABASE & {one.code for one in self._problems}
         good = self._metrics.good_polls
         ours = [one for name, one in self._accounts.items() if name in good]
-        polled = in_time(now, ((good[one.name], self._late_s * self._sharing(one)) for one in ours))
+        polled = not self._accounts or in_time(
+            now, ((good[one.name], self._late_s * self._sharing(one)) for one in ours)
+        )
         return Readiness(is_working=True, database_answers=answers, is_polled=polled, problems=self._problems)
 
     def _sharing(self, account: Account) -> int:

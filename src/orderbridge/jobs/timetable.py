@@ -17,7 +17,7 @@ Rules of this file:
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from heapq import heapify, heappop, heappush
@@ -27,7 +27,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
-from orderbridge.errors import FileLost
+from orderbridge.errors import Over
 from orderbridge.observe.liveness import Pulse
 from orderbridge.observe.metrics import POLL_LATE_SECONDS, Metrics
 from orderbridge.store.database import Database
@@ -69,7 +69,13 @@ class Timetable:
     """All jobs, when each is due, and which run."""
 
     def __init__(
-        self, clock: Clock, database: Database, pulse: Pulse, *, longest_s: float, metrics: Metrics | None = None
+        self,
+        clock: Clock,
+        database: Database,
+        pulse: Pulse,
+        *,
+        longest_s: Callable[[], float],
+        metrics: Metrics | None = None,
     ) -> None:
         """`pulse` hears of the vital jobs: one that is not called in its time hangs, and one that runs for `longest_s`."""
         self._metrics = metrics or Metrics()
@@ -119,12 +125,27 @@ class Timetable:
         if (run := self._running.get(name)) is not None:
             run.stays = False
 
+    def runs(self, name: str) -> bool:
+        """Whether it is called just now."""
+        return name in self._running
+
+    def runs_of(self, names: Iterable[str]) -> set[asyncio.Task[None]]:
+        """Their runs that are under way."""
+        return {self._running[name].task for name in names if name in self._running}
+
+    def cut(self, name: str) -> None:
+        """End a run of it where it is."""
+        if (run := self._running.get(name)) is not None:
+            run.task.cancel()
+
     def in_flight(self, *, vital: bool) -> set[asyncio.Task[None]]:
         """The runs that a stop waits for, or the others."""
         return {run.task for run in self._running.values() if run.vital is vital}
 
     def close(self) -> None:
         """Call nothing any more. What runs is left to the caller."""
+        if self._is_closed:
+            return
         self._is_closed = True
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
@@ -169,7 +190,7 @@ class Timetable:
                 del self._entries[entry.name]
                 self._running[entry.name] = _Run(asyncio.create_task(self._run(entry)), entry.vital)
                 if entry.vital:
-                    self._pulse.expect(entry.name, self._looked + self._longest_s)
+                    self._pulse.expect(entry.name, self._looked + self._longest_s())
                     self._metrics.observe(POLL_LATE_SECONDS, self._looked - entry.due)
         self._arm_anew()
 
@@ -180,8 +201,8 @@ class Timetable:
         try:
             wait = await entry.job()
             self._failed.discard(entry.name)
-        except FileLost:
-            wait = None  # the daemon's watch over the file tells it, and ends all
+        except Over:
+            wait = None  # the daemon's watch over its database tells it, and ends all
         except DBAPIError as error:
             self._tell_failure(entry.name, error)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is told, and costs one run

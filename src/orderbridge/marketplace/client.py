@@ -29,6 +29,7 @@ from orderbridge.marketplace.schema import read_listing
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, CancelReason, Document, Grant, Restaurant, Token, Variables
 from orderbridge.net.http import Answer, Wire
+from orderbridge.net.pace import Importance
 from orderbridge.texts import say
 
 SMALL_BODY = 64 * 1024  # bytes; taken apart in a millisecond or two, and most lists are empty
@@ -43,7 +44,7 @@ _Result = TypeVar("_Result")
 async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Grant:
     """A new access token (docs/interface.md, Endpoints 1). Needs no session: the session is made of these."""
     secrets = {"app_secret_key": app_secret_key, "rest_secret_key": rest_secret_key}
-    async with wire.logins:
+    async with wire.login():
         answer = await wire.request("POST", "/auth/login", headers={}, json=secrets)
     return _reading(read_grant)(answer)
 
@@ -79,12 +80,13 @@ class Client:
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
         """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer is.
 
+        It leaves at once: who asks has waited for his turn (`Wire.admit`) before he noted that it leaves.
         On a 401 it logs in, so that the next slot's call has a good token, and raises Unauthorized all the same.
         """
         token = await self._token()
         params = None if status_id is None else {"status_id": str(status_id)}
         try:
-            return await self._send("GET", LIST, token, _listing, params=params)
+            return await self._ask("GET", LIST, token, _listing, params=params)
         except Unauthorized as refusal:
             _log.info("client.unauthorized", operation="get-current", code=refusal.code)
             try:
@@ -143,14 +145,15 @@ class Client:
         deadline: float | None = None,
     ) -> _Result:
         """One request; after a 401 a new token and one repeat. `deadline` is the event loop's time."""
+        importance = Importance.ACTION if method == "PUT" else Importance.LIST
         token = await self._token(deadline)
         try:
-            return await self._send(method, path, token, read, json=json, deadline=deadline)
+            return await self._send(method, path, token, read, json=json, deadline=deadline, importance=importance)
         except Unauthorized as refusal:
             _log.info("client.unauthorized", path=path, code=refusal.code)
             token = await self._another(token, path, refusal, deadline)
         try:
-            return await self._send(method, path, token, read, json=json, deadline=deadline)
+            return await self._send(method, path, token, read, json=json, deadline=deadline, importance=importance)
         except Unauthorized as again:
             error = Unauthorized("unauthorized_again", again.detail, http_status=again.http_status)
             try:
@@ -179,7 +182,7 @@ class Client:
     async def _works(self, token: Token, path: str) -> bool | None:
         """Whether the token is good for a call that needs nothing else; None: that cannot be said now."""
         try:
-            await self._send("GET", path, token, _data)
+            await self._send("GET", path, token, _data, importance=Importance.ACTION)
         except Unauthorized:
             return False
         except (Refused, RateLimited):
@@ -196,11 +199,26 @@ class Client:
         read: Callable[[Answer], _Result],
         *,
         json: Mapping[str, int | None] | None = None,
+        deadline: float | None = None,
+        importance: Importance,
+    ) -> _Result:
+        """`_ask`, in its turn. What waits for it in vain has not left, and the session is not told: the line is well."""
+        await self._wire.admit(importance, self._wire.timeout_s if deadline is None else _remaining(deadline))
+        return await self._ask(method, path, token, read, json=json, deadline=deadline)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        token: Token,
+        read: Callable[[Answer], _Result],
+        *,
+        json: Mapping[str, int | None] | None = None,
         params: Mapping[str, str] | None = None,
         deadline: float | None = None,
     ) -> _Result:
         """One request, and what `read` makes of its answer. However it ends, the session hears of it."""
-        remaining = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        remaining = None if deadline is None else _remaining(deadline)
         headers = {"Access-Token": token.access_token}
         try:
             answer = await self._wire.request(
@@ -213,6 +231,10 @@ class Client:
             raise
         self._session.record_outcome(None, token, path)
         return result
+
+
+def _remaining(deadline: float) -> float:
+    return deadline - asyncio.get_running_loop().time()
 
 
 async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:

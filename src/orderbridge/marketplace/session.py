@@ -36,7 +36,7 @@ from typing import TypeVar
 import structlog
 
 from orderbridge.clock import Clock
-from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, RateLimited, Refused, Unauthorized
+from orderbridge.errors import HELD_BACK, LoginRefused, MarketplaceError, NotSent, RateLimited, Refused, Unauthorized
 from orderbridge.model import Outcome, Token
 from orderbridge.texts import say
 
@@ -48,6 +48,9 @@ YOUNG = timedelta(hours=1)  # before its end, or longer
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
 Probe = Callable[[Token], Awaitable[bool | None]]  # does this token work? None: that cannot be said now
+
+
+HELD_BACK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,10 @@ class Backoff:
         if self.wait() <= 0:  # the others of the same moment are no further failures
             self._failures += 1
             self._until = self._clock.monotonic() + self._wait_s(self._failures)
+
+    def held_back(self) -> None:
+        """We did not let a request leave: no failure, and no reason to try again at once."""
+        self._until = max(self._until, self._clock.monotonic() + HELD_BACK_S)
 
     def worked(self) -> bool:
         """A request was answered, or left at least. True when that ends a failure."""
@@ -281,6 +288,9 @@ class Session:
 
     def record_outcome(self, error: MarketplaceError | None, token: Token | None = None, call: str = "") -> None:
         """How a request of this account ended. `token`: with which it was made, `call` as for `replace`."""
+        if error is not None and error.reason == HELD_BACK:
+            self._line.held_back()
+            return
         self._heard(Outcome.OK if error is None else error.outcome)
         if isinstance(error, NotSent):
             self._line.failed()

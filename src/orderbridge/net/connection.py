@@ -11,11 +11,12 @@ neither a byte nor the other side's end: the next request would take it for its 
 
 import asyncio
 import select
+from collections.abc import Callable
 from typing import Final, cast
 
 import h11
 
-from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.errors import HELD_BACK, MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.texts import say
 
 HEAD_LIMIT: Final = 100 * 1024  # bytes of an answer's status line and headers
@@ -27,10 +28,12 @@ Header = tuple[bytes, bytes]
 class Trail:
     """Whether a request's first byte has left, which nobody can take back; whether its answer began; the proxy on its way."""
 
-    __slots__ = ("began", "left", "proxy")
+    __slots__ = ("began", "left", "may_leave", "proxy")
 
-    def __init__(self, *, left: bool = False) -> None:
+    def __init__(self, *, left: bool = False, may_leave: Callable[[], bool] = lambda: True) -> None:
+        """`may_leave`: asked once more when the connection is there and nothing has been sent."""
         self.left = left
+        self.may_leave = may_leave
         self.began = False
         self.proxy = ""
 
@@ -97,6 +100,8 @@ class Connection(asyncio.Protocol):
             raise NotSent("bad_request", type(error).__name__) from None
         if self._is_over or self.transport.is_closing():
             raise NotSent("unreachable", say("net.closed_before"))
+        if not trail.may_leave():
+            raise NotSent(HELD_BACK, say("net.held_back"))
         self._is_asking = trail.left = True
         self.transport.write(words)
         while True:

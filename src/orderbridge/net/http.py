@@ -9,15 +9,17 @@ import asyncio
 import socket
 import ssl
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
 import httpx
 
-from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.errors import HELD_BACK, MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.net.connection import Trail
+from orderbridge.net.pace import Importance, Pace
 from orderbridge.net.pool import Connections, tls_context
 from orderbridge.texts import say
 
@@ -56,16 +58,37 @@ class Wire:
         ca_file: Path | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         max_idle: int = 8,
+        requests_per_second: int | None = None,
+        logins_per_second: int | None = None,
     ) -> None:
+        """`requests_per_second`: of those that are admitted here before they are made; None: as they come."""
         if not base_url.lower().startswith("https://"):
             raise ValueError("base_url must begin with https://")
         self._base_url = base_url.rstrip("/")
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": user_agent}
         self._transport = transport or Connections(tls_context(ca_file), max_idle=max_idle)
-        self.logins = asyncio.Semaphore(MOST_LOGINS)  # many accounts may begin at the same moment
+        self.pace = Pace(requests_per_second) if requests_per_second else None
+        self._login_pace = Pace(logins_per_second) if logins_per_second else None
+        self._logins = asyncio.Semaphore(MOST_LOGINS)  # many accounts may begin at the same moment
         self.on_date: Callable[[str], None] = lambda _: None  # what time each answer says it is there
+        self.may_leave: Callable[[], bool] = lambda: True  # of several replicas one must not act for another
         self._closed = False
+
+    async def admit(self, importance: Importance, within_s: float | None = None) -> None:
+        """Returns when one more request may leave. NotSent when that is not so within so many seconds."""
+        if self.pace is not None:
+            until = None if within_s is None else asyncio.get_running_loop().time() + within_s
+            await self.pace.admit(importance, until)
+
+    @asynccontextmanager
+    async def login(self) -> AsyncIterator[None]:
+        """A place for a login, which may leave now."""
+        async with self._logins:
+            if self._login_pace is not None:
+                await self._login_pace.admit(Importance.ACTION)
+            await self.admit(Importance.ACTION)
+            yield
 
     async def request(
         self,
@@ -81,12 +104,12 @@ class Wire:
 
         Raises NotSent when the request certainly never left, UnknownOutcome when it may have.
         """
-        total_s = self._timeout_s if timeout_s is None else timeout_s
+        total_s = self.timeout_s if timeout_s is None else timeout_s
         if total_s <= 0:
             raise NotSent("connect_timeout", say("net.no_time"))
-        if self._closed:
-            raise NotSent("closed", say("net.stopping"))
-        trail = Trail(left=True)  # unless our own connections say otherwise
+        if self._closed or not self.may_leave():
+            raise NotSent(HELD_BACK, say("net.stopping" if self._closed else "net.held_back"))
+        trail = Trail(left=True, may_leave=self.may_leave)  # unless our own connections say otherwise
         try:
             request = httpx.Request(
                 method,

@@ -111,6 +111,10 @@ DATABASE_SECONDS = _histogram(
     "orderbridge_database_duration_seconds", "Units of work on the database.", SHORT_S, work=WORK
 )
 DATABASE_FAILED = _counter("orderbridge_database_failures_total", "Units of work that the database ended.", work=WORK)
+WRITES_FENCED = _counter(
+    "orderbridge_writes_fenced_total",
+    "Units of work that were refused because another replica has the accounts by now.",
+)
 WORKING = _gauge(
     "orderbridge_working", "1: this process works on the database; 0: it starts, or waits for another one."
 )
@@ -134,6 +138,7 @@ FAMILIES = (
     PROBLEMS,
     DATABASE_SECONDS,
     DATABASE_FAILED,
+    WRITES_FENCED,
     WORKING,
     READY,
     BUILD,
@@ -172,6 +177,7 @@ class Metrics:
     def __init__(self, *, codes: Iterable[str] = (), severities: Iterable[str] = (), build: Labels = ("", "")) -> None:
         """`codes` and `severities`: what a problem can be. `build`: version, and the Python that runs it."""
         self._values: dict[str, dict[Labels, float]] = {family.name: {} for family in FAMILIES}
+        self.fenced_at: datetime | None = None  # when a unit of work was last refused so
         self.good_polls: dict[str, float] = {}  # when the last one of each account was, by the monotonic clock
         self._histograms: dict[str, dict[Labels, Histogram]] = {
             family.name: {labels: Histogram(family.bounds) for labels in _known(family)}
@@ -239,6 +245,15 @@ class Metrics:
         self.observe(DATABASE_SECONDS, seconds, work)
         if failed:
             self.count(DATABASE_FAILED, work)
+
+    def fenced(self, now: datetime) -> None:
+        """The fence has refused a unit of work: the daemon ends, and the next one of this process tells it."""
+        self.count(WRITES_FENCED)
+        self.fenced_at = now
+
+    def fenced_lately(self) -> tuple[datetime | None, int]:
+        """When that was last, and how many there were in the life of this process."""
+        return self.fenced_at, int(self._values[WRITES_FENCED.name][()])
 
 
 def _known(family: Family, account: str = "") -> Iterator[Labels]:

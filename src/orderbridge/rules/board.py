@@ -100,7 +100,7 @@ LINKS: dict[str, Collection[Code]] = {
     "database": NO_DATABASE
     | {Code.NOT_DURABLE, Code.DATABASE_RESTORED, Code.NOT_STORED, Code.NOT_WRITTEN, Code.CONTENTS_OUTDATED},
     "daemon": {Code.NOT_POLLING, Code.NO_GOOD_POLL},
-    "login": {Code.LOGIN_REFUSED},
+    "login": {Code.LOGIN_REFUSED, Code.ACCOUNT_UNREADABLE},
     "internet": CUT_OFF - {Code.LOGIN_REFUSED, Code.NOT_POLLING},
     "marketplace": {Code.POLL_FAILING, Code.COOLDOWN_TAKEN},
     "pos": {Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN},

@@ -2,27 +2,48 @@
 
 Rules of this file:
 - Own: an account's next poll leaves one cooldown after its last answer, or failure after sending. Always.
-- Phases: the first polls of many accounts are spread over one cooldown; the first of them leaves at once.
+- Phases: the first polls of many accounts are spread over one round; the first of them leaves at once. Accounts that
+  have to log in first are spread over as many whole rounds as their logins take: each round lays one even layer.
 - Together: many accounts' later polls leave at whole moments, half a second apart, so that what is noted of them can be
   noted in groups. None leaves before its own time.
+- Evenly: a moment has room for little more than its share. Who finds none goes at the next one that has: what slow
+  answers, 429s or a dead line have heaped up is level again two rounds later.
 - In turn: accounts that share one cooldown wait for each other, too (rules.turns).
 
 Times are seconds of the monotonic clock. Nothing here asks for them, and nothing here waits.
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 from orderbridge.rules.turns import Change, Ended, Member, Poll, Turns
 
 MARGIN_S = 0.05  # two clocks never run alike
 TOGETHER_S = 0.5  # between the moments at which many accounts' polls leave
+ROOM = 1.15  # of a moment, in shares of it
+TAKEN_OVER_S = 0.25  # by which two machines' clocks may differ, as far as we know them
 FEWEST_TOGETHER = 3  # accounts at one such moment, on average: with fewer it would only cost time
 
 
-def phase(place: int, count: int, cooldown_s: float) -> float:
-    """Seconds after a start at which the first poll of one of `count` accounts leaves. `place` counts from 0."""
-    return cooldown_s * place / count
+def phases(with_login: Sequence[bool], round_s: float, logins_per_second: float) -> list[float]:
+    """Seconds after a start at which the first poll of each account leaves. `with_login`: it has to log in before."""
+    counts = Counter(with_login)
+    rounds = {False: 1, True: max(math.ceil(counts[True] / logins_per_second / round_s), 1)}
+    places = {False: itertools.count(), True: itertools.count()}
+    return [round_s * rounds[one] * next(places[one]) / counts[one] for one in with_login]
+
+
+def first_wait(noted_s: float | None, late_s: float, cooldown_s: float, longest_s: float) -> float:
+    """Seconds until the first poll here of an account that another process may have polled a moment ago.
+
+    `noted_s`: seconds until its next poll may leave, by that one's note. Where it was polled lately it goes on in its own
+    rhythm, else its turn is in `late_s`. No more than `longest_s`: one further away comes from a clock that was set.
+    """
+    if noted_s is None or noted_s < -cooldown_s:
+        return late_s
+    return min(max(noted_s + TAKEN_OVER_S, 0.0), longest_s)
 
 
 def together_s(count: int, cooldown_s: float) -> float:
@@ -30,25 +51,94 @@ def together_s(count: int, cooldown_s: float) -> float:
     return TOGETHER_S if count * TOGETHER_S >= FEWEST_TOGETHER * cooldown_s else 0.0
 
 
+class Moments:
+    """When polls leave that go together, and how many of them at each of these moments."""
+
+    def __init__(self) -> None:
+        self.apart_s = 0.0  # 0: each leaves at its own time
+        self.round_s = 0.0  # from one poll of an account to its next one
+        self._room = 0
+        self._taken: Counter[int] = Counter()  # by the number of the moment
+
+    def fit(self, accounts: int, cooldown_s: float, margin_s: float) -> None:
+        """So many accounts there are from now on."""
+        self.apart_s = together_s(accounts, cooldown_s)
+        self.round_s = cooldown_s + margin_s
+        if self.apart_s:
+            in_a_round = math.ceil(self.round_s / self.apart_s)
+            self.round_s = in_a_round * self.apart_s
+            self._room = max(math.ceil(accounts / in_a_round), int(accounts / in_a_round * ROOM))
+
+    def take(self, due: float) -> int | None:
+        """The first moment from `due` on that has room, and a place in it; None: there are no moments."""
+        if not self.apart_s:
+            return None
+        number = math.ceil(due / self.apart_s)
+        while self._taken[number] >= self._room:
+            number += 1
+        self._taken[number] += 1
+        return number
+
+    def give_back(self, number: int | None) -> None:
+        """That place is used, or nobody's any more."""
+        if number is not None and self._taken[number] > 1:
+            self._taken[number] -= 1
+        elif number is not None:
+            self._taken.pop(number, None)
+
+
 class Cooldowns:
     """The times of all accounts' polls. One that asks and may go says `leaves`, then `unsent` or `ended`."""
 
     def __init__(self) -> None:
         self.cooldown_s = 0.0  # from an answer to the next request
-        self._together_s = 0.0
+        self._moments = Moments()
         self._polls: dict[str, Poll] = {}
         self._turns = Turns()
 
     def take(self, members: Sequence[Member], cooldown_s: float) -> frozenset[str]:
         """These are the accounts from now on. What is known of them stays. Returns the fingerprints of new ones."""
         self.cooldown_s = cooldown_s + MARGIN_S
-        self._together_s = together_s(len(members), cooldown_s)
-        known, self._polls = self._polls, {}
+        self.keep({member.fingerprint for member in members})
+        return self.come(members, cooldown_s)
+
+    def keep(self, fingerprints: Collection[str]) -> None:
+        """All others are none of ours any more."""
+        self.leave([who for who in self._polls if who not in fingerprints])
+
+    def come(self, members: Sequence[Member], cooldown_s: float) -> frozenset[str]:
+        """These are accounts, too, from now on; no poll of theirs is on the wire. Returns the fingerprints of new ones."""
+        self.cooldown_s = cooldown_s + MARGIN_S
+        new = frozenset(member.fingerprint for member in members if member.fingerprint not in self._polls)
         for member in members:
-            poll = self._polls[member.fingerprint] = known.get(member.fingerprint) or Poll(member)
+            poll = self._polls.setdefault(member.fingerprint, Poll(member))
             poll.member, poll.left = member, None
+        self._changed()
+        return new
+
+    def leave(self, fingerprints: Collection[str]) -> None:
+        """These are none of ours any more."""
+        for who in fingerprints:
+            if (poll := self._polls.pop(who, None)) is not None:
+                self._moments.give_back(poll.moment)
+        self._changed()
+
+    def _changed(self) -> None:
+        if not self.cooldown_s:  # nobody has come yet
+            return
+        self._moments.fit(len(self._polls), self.cooldown_s - MARGIN_S, MARGIN_S)
         self._turns.take(self._polls, self.cooldown_s)
-        return frozenset(self._polls.keys() - known.keys())
+
+    @property
+    def round_s(self) -> float:
+        """From one poll of an account to its next one, where answers come soon."""
+        return self._moments.round_s
+
+    def begin(self, who: str, at: float) -> float:
+        """Its first poll leaves at `at`, or at the next moment with room. Returns when."""
+        poll = self._polls[who]
+        self._place(poll, at)
+        return poll.next
 
     def wait(self, who: str, now: float) -> float:
         """Seconds until this account's poll may leave, or until it is worth asking again; 0 or less: now."""
@@ -72,15 +162,18 @@ class Cooldowns:
         self._polls[who].left = None
 
     def is_on_the_wire(self, who: str) -> bool:
-        return self._polls[who].left is not None
+        return who in self._polls and self._polls[who].left is not None
 
     def ended(self, who: str, how: Ended, now: float) -> list[Change]:
         """It was answered, or failed after sending."""
         poll = self._polls[who]
         left = now if poll.left is None else poll.left
-        poll.left, poll.next = None, self._moment(now + self.cooldown_s)
+        poll.left = None
+        self._place(poll, now + self.cooldown_s)
         return self._turns.ended(who, how, left, now)
 
-    def _moment(self, due: float) -> float:
+    def _place(self, poll: Poll, due: float) -> None:
         """When a poll that may leave at `due` does."""
-        return math.ceil(due / self._together_s) * self._together_s if self._together_s else due
+        self._moments.give_back(poll.moment)
+        poll.moment = self._moments.take(due)
+        poll.next = due if poll.moment is None else poll.moment * self._moments.apart_s

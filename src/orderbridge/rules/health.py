@@ -35,6 +35,7 @@ __all__ = ["BY_TIME_ALONE", "OF_THE_DAEMON", "WARNINGS", "Code", "Problem", "Sev
 
 LATE_COOLDOWNS = 3  # without a good poll: 90 s at the service's 30
 LEAST_LATE_S = 10.0  # with the short cooldowns of a test
+LONGEST_START = timedelta(hours=1)  # of very many accounts, as fast as their logins may go
 SCHEDULED_SLACK = timedelta(seconds=5)  # from the time of a first poll to its note: a login comes before
 
 # A customer who waits for an answer: from when it is said, and from when it is severe, a little later once more.
@@ -308,9 +309,13 @@ def _polling(account: Polling, late: timedelta, now: datetime, is_silent: bool) 
 
 
 def _is_scheduled(account: Polling, late: timedelta, now: datetime) -> bool:
-    """Whether it is about to be polled for the first time: many accounts are spread over the cooldown."""
+    """Whether it is about to be polled for the first time: many accounts are spread over a cooldown, or over several."""
     first = account.next_poll_utc
-    return account.last_poll_utc is None and first is not None and now - SCHEDULED_SLACK <= first <= now + late
+    return (
+        account.last_poll_utc is None
+        and first is not None
+        and now - SCHEDULED_SLACK <= first <= now + max(late, LONGEST_START)
+    )
 
 
 def _unanswered(received: Iterable[Received], limits: Thresholds, now: datetime) -> Iterator[Problem]:

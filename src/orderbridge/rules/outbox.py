@@ -7,8 +7,8 @@ Rules of this file:
 In which order rows go is decided in rules.queue.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from sys import intern
 
@@ -33,6 +33,8 @@ class Directory:
     default: str | None
     by_restaurant: Mapping[str, Sequence[str]]
     complete: bool
+    is_ours: Callable[[str | None], bool] = field(default=lambda _: True, compare=False)  # of several replicas
+    version: int = 0  # of what `is_ours` goes by
 
     def of_restaurant(self, restaurant_id: str, named: str | None = None) -> str | Refusal | None:
         """The account that reaches a restaurant; None: not known yet."""
@@ -107,6 +109,17 @@ def account_of(row: OutboxRow, directory: Directory) -> str | Refusal | None:
             return directory.of_restaurant(key_of(row), row.account)
         case Subject.FOOD:
             return directory.of_food(row)
+
+
+def is_ours(row: OutboxRow, directory: Directory) -> bool:
+    """Whether this process answers for the row."""
+    return directory.is_ours(name_of(row, directory))
+
+
+def name_of(row: OutboxRow, directory: Directory) -> str | None:
+    """The account whose row it is, known or not; None: it names none."""
+    account = account_of(row, directory)
+    return row.account if isinstance(account, Refusal) else account
 
 
 def lane_of(row: OutboxRow, account: str | None) -> Lane:

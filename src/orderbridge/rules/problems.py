@@ -41,6 +41,8 @@ class Code(StrEnum):
     DATABASE_LOST = "database_lost"
     DATABASE_RESTORED = "database_restored"
     JOURNAL_NOT_WRITTEN = "journal_not_written"
+    ACCOUNT_UNREADABLE = "account_unreadable"
+    WRITES_FENCED = "writes_fenced"
     NOT_TAKEN_OVER = "not_taken_over"
     UNANSWERED = "unanswered"
     ACCEPT_FAILED = "accept_failed"
@@ -66,6 +68,7 @@ WARNINGS = {
     Code.CLOCK_WRONG,
     Code.DATABASE_SLOW,
     Code.JOURNAL_NOT_WRITTEN,
+    Code.WRITES_FENCED,
     Code.BOARD_UNHEARD,
 }  # a person has to look, and nothing is getting worse meanwhile
 
@@ -100,6 +103,8 @@ OF_THE_DAEMON = (
         Code.DATABASE_SLOW,
         Code.DATABASE_RESTORED,
         Code.JOURNAL_NOT_WRITTEN,
+        Code.ACCOUNT_UNREADABLE,
+        Code.WRITES_FENCED,
         Code.CLOCK_WRONG,
         Code.CREDENTIALS_SHARED,
         Code.BOARD_UNHEARD,

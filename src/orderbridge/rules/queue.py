@@ -32,6 +32,7 @@ from orderbridge.rules.outbox import (
     account_of,
     argument_problem,
     expiry,
+    is_ours,
     lane_of,
     refused_unsent,
     unsent_end,
@@ -94,6 +95,8 @@ class Queue:
             if not known.is_free or known.row == row:
                 return False
             self._remove(known)
+        if not is_ours(row, self.view.directory):
+            return False
         if row.state == ActionState.SENDING and row.next_attempt_utc is None:
             self.stray |= known is None or known.row.state == ActionState.PENDING
         entry = self._entry(row)
@@ -169,6 +172,12 @@ class Queue:
             if entry.row.action not in ORDER_ACTIONS and entry.is_free:
                 self._remove(entry)
                 self.put(entry.row, entry.seen)
+
+    def let_go(self) -> None:
+        """Rows that are no longer ours are forgotten, but for those that somebody here has in hand."""
+        for entry in list(self._entries.values()):
+            if entry.is_free and not is_ours(entry.row, self.view.directory):
+                self._remove(entry)
 
     def know(self, frontier: int | None) -> None:
         """Every row up to this id is here; None: every row."""

@@ -20,7 +20,7 @@ Rules of this file:
 Times are seconds of the monotonic clock.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
@@ -79,6 +79,7 @@ class Poll:
 
     member: Member
     next: float = float("-inf")  # its own cooldown is over
+    moment: int | None = None  # that has a place for it (rules.cooldown)
     left: float | None = None  # one is on the wire since
     ended: float = float("-inf")  # the last answer that says something: OK or 429
     ok: float = float("-inf")
@@ -249,7 +250,7 @@ class Turns:
             known = self._scopes.get(name)
             if known is not None and known.free > left - KNOWN_FREE * self._cooldown_s:
                 continue
-            others = [other for other in self._of(name) if other is not poll]
+            others = (other for other in self._of(name) if other is not poll)
             if any(other.ended > since or other.left is not None for other in others):
                 return name
         return None
@@ -322,8 +323,9 @@ class Turns:
                 return name
         return None
 
-    def _of(self, scope: str) -> list[Poll]:
-        return [poll for poll in self._polls.values() if scope in poll.member.scopes]
+    def _of(self, scope: str) -> Iterator[Poll]:
+        """One after another: of ten thousand accounts the first few have mostly said enough."""
+        return (poll for poll in self._polls.values() if scope in poll.member.scopes)
 
     def _members(self, queue: Iterable[str]) -> tuple[Member, ...]:
         return tuple(self._polls[who].member for who in queue)

@@ -36,6 +36,7 @@ _KNOWN = select(
     accounts.c.listened_seconds,
     accounts.c.polled_in_turn_with,
     accounts.c.next_poll_utc,
+    accounts.c.state,
 )
 _SUCCEEDED = _NOTE.values(
     state="ok",
@@ -59,12 +60,13 @@ class Entry:
     name: str
     in_turn_with: str | None = None
     first_poll: datetime | None = None  # when one that was never polled is going to be
+    anew: bool = False  # it waits for its first poll for longer than for any other, and is shown as new until then
 
 
-def register(connection: Connection, entries: Iterable[Entry]) -> None:
+def register(connection: Connection, entries: Iterable[Entry]) -> dict[str, datetime | None]:
     """Rows for these accounts, made at the first start and renamed when the configuration says so: only what is new.
 
-    Orders know an account by its name: a new pair of secrets goes on with what the former one has listened.
+    Returns when their next polls may leave, as it was noted before. Orders know an account by its name: a new pair of secrets goes on with what the former one has listened.
     """
     rows = {row.fingerprint: row for row in connection.execute(_KNOWN)}
     listened: dict[str, int] = {}
@@ -79,6 +81,7 @@ def register(connection: Connection, entries: Iterable[Entry]) -> None:
             "listened_seconds": most,
             "polled_in_turn_with": entry.in_turn_with,
             "next_poll_utc": (there.next_poll_utc if there else None) or entry.first_poll,
+            "state": "new" if there is None or entry.anew else there.state,
         }
         if there is None:
             new.append({"fingerprint": entry.fingerprint, **values})
@@ -88,6 +91,7 @@ def register(connection: Connection, entries: Iterable[Entry]) -> None:
         connection.execute(_NOTE, changed)
     if new:
         connection.execute(insert(accounts), new)
+    return {who: row.next_poll_utc for who, row in rows.items()}
 
 
 def reserve_polls(connection: Connection, fingerprints: Sequence[str], *, now: datetime, until: datetime) -> bool:
@@ -114,6 +118,12 @@ def reserve_poll(
         noted = now + longest
         connection.execute(update(accounts).where(accounts.c.fingerprint == fingerprint).values(next_poll_utc=noted))
     return noted
+
+
+def noted_polls(connection: Connection, fingerprints: Collection[str]) -> list[datetime]:
+    """When the next polls of these accounts may leave, as far as that is noted."""
+    rows = connection.execute(select(accounts.c.fingerprint, accounts.c.next_poll_utc))
+    return [row.next_poll_utc for row in rows if row.next_poll_utc is not None and row.fingerprint in fingerprints]
 
 
 def note_poll(connection: Connection, fingerprint: str, **values: Any) -> None:
@@ -173,8 +183,9 @@ def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict
         accounts.c.last_error,
         accounts.c.polled_in_turn_with,
     )
-    mine = select(*columns).where(accounts.c.fingerprint.in_(fingerprints)).order_by(accounts.c.name)
-    return [dict(row) for row in connection.execute(mine).mappings()]
+    query = select(accounts.c.fingerprint, *columns).order_by(accounts.c.name)  # of thousands: see health.polling
+    found = [dict(row) for row in connection.execute(query).mappings()]
+    return [row for row in found if row.pop("fingerprint") in fingerprints]
 
 
 def adopt_orphans(connection: Connection, configured: Collection[str]) -> int:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
-from orderbridge.errors import StoreError, Unusable
+from orderbridge.errors import Fenced, StoreError, Unusable
 from orderbridge.store.dialects import of
 from orderbridge.store.durability import Durability
 from orderbridge.store.failures import is_busy, is_denied, is_refusal, kind, remedy
@@ -55,6 +55,9 @@ class Database:
         self.on_work: Callable[[str, float, bool], None] = lambda _doing, _seconds, _failed: (
             None
         )  # of each unit of work
+        self.fence: Callable[[Connection], None] | None = None  # in each writing transaction first; raises Fenced
+        self.on_fenced: Callable[[], None] = lambda: None  # of each unit of work that the fence refused
+        self._fenced: str | None = None
 
     async def run(self, work: Work[T], *, urgent: bool = False) -> T:
         """Run `work` in one transaction of its own; commit when it returns, roll back when it raises."""
@@ -85,6 +88,9 @@ class Database:
 
         try:
             result = timed() if workers is None else await workers.submit(timed, urgent=urgent)
+        except Fenced:
+            self.on_fenced()
+            raise
         except DBAPIError as error:
             self.on_work(doing, now() - (began or now()), True)
             if self._is_ill(error):
@@ -107,17 +113,27 @@ class Database:
     def write_now(self, work: Work[T]) -> T:
         """`run` for a caller that has no event loop."""
         with self.engine.begin() as connection:
-            self.check_file()
+            self.check_over()
+            self._ask_fence(connection)
             result = work(connection)
-        self.check_file()  # what went into a file that is gone was not written
+        self._check_file()  # what went into a file that is gone was not written
         return result
+
+    def _ask_fence(self, connection: Connection) -> None:
+        if self.fence is None:
+            return
+        try:
+            self.fence(connection)
+        except Fenced as error:
+            self._fenced = str(error)
+            raise
 
     def read_now(self, work: Work[T], *, snapshot: bool = False) -> T:
         """`read` for a caller that has no event loop."""
         options = self.dialect.snapshot if snapshot else self.dialect.reads
         with self.engine.connect().execution_options(**options) as connection, connection.begin():
             result = work(connection)
-        self.check_file()
+        self._check_file()
         return result
 
     def hindrance(self, work: Work[None]) -> Kind | None:
@@ -129,8 +145,13 @@ class Database:
             return None if found is Kind.FAILING else found
         return None
 
-    def check_file(self) -> None:
-        """Raise FileLost when the SQLite file is no longer the one at its path."""
+    def check_over(self) -> None:
+        """Raise Over when nothing may be written any more: the SQLite file is lost, or another replica has our place."""
+        if self._fenced is not None:
+            raise Fenced(self._fenced)
+        self._check_file()
+
+    def _check_file(self) -> None:
         if self.file is not None:
             self.file.check()
 

@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy import Connection
 
 from orderbridge.store.dialects import of
+from orderbridge.store.dialects.face import Failover
 
 _log = structlog.get_logger(__name__)
 
@@ -45,6 +46,6 @@ class Durability:
         return remedy
 
 
-def failover(connection: Connection) -> str | None:
-    """What a failover to another server would do to acknowledged orders, as far as this server tells; None: nothing."""
+def failover(connection: Connection) -> Failover | None:
+    """What one would do to acknowledged orders, as far as this server tells; None: there is no other server."""
     return of(connection.dialect.name).failover(connection)

@@ -1,13 +1,13 @@
-"""What a POS may do, as GRANT statements: read all but the tokens, and write the columns that are its own."""
+"""What a POS may do, as GRANT statements: read all but the tokens and sealed secrets, and write the columns that are its own."""
 
-from orderbridge.store import board_tables
+from orderbridge.store import board_tables, fleet_tables
 from orderbridge.store.dialects import of
 from orderbridge.store.tables import ASKED, SCHEMA_VERSION_TABLE, metadata, tokens
 from orderbridge.texts import say
 
 INSERTED = (*ASKED, "withdraw")
 ALL = (*sorted(metadata.tables), SCHEMA_VERSION_TABLE)  # tables and views
-READ = tuple(name for name in ALL if name not in {tokens.name, *board_tables.OURS_ALONE})
+READ = tuple(name for name in ALL if name not in {tokens.name, *board_tables.OURS_ALONE, *fleet_tables.OURS_ALONE})
 UPDATED = {"delivery_actions": ("withdraw",), "delivery_orders": ("pos_revision", "pos_reference", "pos_total")}
 
 

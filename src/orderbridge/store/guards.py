@@ -17,7 +17,9 @@ _ALONE = "is for orderbridge alone; read this table, and keep what is yours in t
 _WITHDRAW = "delivery_actions: DELETE is for orderbridge alone; set withdraw = 1 to take a row back"
 _BY_ITSELF = "delivery_actions: id and created_utc are filled in by themselves; leave them out of the INSERT"
 _REPLACED = "delivery_actions: REPLACE would take away a row that is written; use INSERT, or INSERT OR IGNORE, instead"
-_IN_FORCE = "0005"  # the revision that made these triggers, while the version said the one before
+_IN_FORCE = (
+    "0007"  # the newest revision: its migration makes the version's trigger anew, while that says the one before
+)
 
 # In the trigger an id that was left out is -1, and `now` is one moment in the whole of a statement.
 _BY_HAND = "NEW.id <> -1 OR NEW.created_utc IS NOT {now}"
@@ -62,7 +64,10 @@ def _on_inserted(dialect: Dialect) -> Iterator[str]:
 
 
 def on_version(dialect: Dialect) -> Iterator[str]:
-    """Those of the schema's version. From the revision before these triggers it is a migration's to go on."""
+    """Those of the schema's version. To the newest revision it is a migration's to go on, also where no guard is open:
+
+    in the script of a DBA, and in one transaction from a version that had none.
+    """
     since = f"OLD.version_num >= '{_IN_FORCE}'"
     yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE INSERT", "")
     yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE DELETE", "")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, inspect, text
 
-import orderbridge.store.board_tables  # noqa: F401 - they are part of the schema
+import orderbridge.store.board_tables
+import orderbridge.store.fleet_tables  # noqa: F401 - both are part of the schema
 from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store.ddl import execute

@@ -31,13 +31,13 @@ _COLUMNS = (
 _WANTED = among(actions.c.id)
 _NOBODY = null().label("owner")  # its order is not looked at
 _UNFINISHED = select(*_COLUMNS, _NOBODY).where(unfinished).order_by(actions.c.id)
-_SENDING = _UNFINISHED.where(actions.c.state == ActionState.SENDING)
 # With the account of its order, and the time by the clock that wrote created_utc.
 _OWNED = (
     select(*_COLUMNS, orders.c.account.label("owner"), utc_now().label("asked_utc"))
     .join_from(actions, orders, orders.c.payment_key == actions.c.payment_key, isouter=True)
     .where(unfinished)
 )
+_SENDING = _OWNED.where(actions.c.state == ActionState.SENDING).order_by(actions.c.id)
 _NEWEST = _OWNED.order_by(actions.c.id.desc()).limit(FIRST_PAGE)
 _NEWEST_PENDING = _NEWEST.where(literal_column("state = 'pending'"))  # which an index has in their order everywhere
 _ABOVE = _OWNED.where(actions.c.id > bindparam("above")).order_by(actions.c.id)

@@ -556,6 +556,67 @@ UPDATE delivery_schema_version SET version_num='0005' WHERE delivery_schema_vers
 
 GO
 
+-- Running upgrade 0005 -> 0006
+
+CREATE TABLE delivery_account_settings (
+    name NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    fingerprint NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    sealed NVARCHAR(max) NULL, 
+    key_id NVARCHAR(64) COLLATE Latin1_General_BIN2 NULL, 
+    enabled INTEGER NOT NULL, 
+    version BIGINT NOT NULL, 
+    changed_utc DATETIME2(3) NOT NULL, 
+    CONSTRAINT delivery_account_settings_pk PRIMARY KEY (name), 
+    CONSTRAINT delivery_account_settings_fingerprint_uq UNIQUE (fingerprint)
+);
+
+GO
+
+CREATE TABLE delivery_fleet (
+    id INTEGER NOT NULL, 
+    buckets INTEGER NOT NULL DEFAULT 64, 
+    accounts_version BIGINT NOT NULL DEFAULT 0, 
+    CONSTRAINT delivery_fleet_pk PRIMARY KEY (id)
+);
+
+GO
+
+INSERT INTO delivery_fleet (id) VALUES (1);
+
+GO
+
+UPDATE delivery_schema_version SET version_num='0006' WHERE delivery_schema_version.version_num = '0005';
+
+GO
+
+-- Running upgrade 0006 -> 0007
+
+CREATE TABLE delivery_buckets (
+    bucket INTEGER NOT NULL, 
+    replica NVARCHAR(64) COLLATE Latin1_General_BIN2 NULL, 
+    taken_utc DATETIME2(3) NULL, 
+    CONSTRAINT delivery_buckets_pk PRIMARY KEY (bucket)
+);
+
+GO
+
+CREATE TABLE delivery_replicas (
+    replica NVARCHAR(64) COLLATE Latin1_General_BIN2 NOT NULL, 
+    number INTEGER NOT NULL, 
+    epoch INTEGER NOT NULL DEFAULT 0, 
+    node NVARCHAR(64) COLLATE Latin1_General_BIN2 NULL, 
+    started_utc DATETIME2(3) NOT NULL, 
+    seen_utc DATETIME2(3) NULL, 
+    problems NVARCHAR(max) NULL, 
+    CONSTRAINT delivery_replicas_pk PRIMARY KEY (replica)
+);
+
+GO
+
+UPDATE delivery_schema_version SET version_num='0007' WHERE delivery_schema_version.version_num = '0006';
+
+GO
+
 COMMIT;
 
 GO

@@ -2,9 +2,9 @@
 SELECT version_num FROM delivery_schema_version;
 
 -- accounts.register
-SELECT delivery_accounts.fingerprint, delivery_accounts.name, delivery_accounts.listened_seconds, delivery_accounts.polled_in_turn_with, delivery_accounts.next_poll_utc
+SELECT delivery_accounts.fingerprint, delivery_accounts.name, delivery_accounts.listened_seconds, delivery_accounts.polled_in_turn_with, delivery_accounts.next_poll_utc, delivery_accounts.state
 FROM delivery_accounts;
-INSERT INTO delivery_accounts (fingerprint, name, next_poll_utc, listened_seconds, polled_in_turn_with) VALUES (:fingerprint, :name, :next_poll_utc, :listened_seconds, :polled_in_turn_with);
+INSERT INTO delivery_accounts (fingerprint, name, state, next_poll_utc, listened_seconds, polled_in_turn_with) VALUES (:fingerprint, :name, :state, :next_poll_utc, :listened_seconds, :polled_in_turn_with);
 
 -- accounts.reserve_poll
 UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE (delivery_accounts.next_poll_utc IS NULL OR delivery_accounts.next_poll_utc <= :now) AND delivery_accounts.fingerprint = :mine;
@@ -29,13 +29,16 @@ UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE (del
 SELECT delivery_tokens.fingerprint, delivery_tokens.ciphertext, delivery_tokens.issued_utc, delivery_tokens.expires_utc
 FROM delivery_tokens;
 
+-- accounts.noted_polls
+SELECT delivery_accounts.fingerprint, delivery_accounts.next_poll_utc
+FROM delivery_accounts;
+
 -- accounts.note_group
 UPDATE delivery_accounts SET polled_in_turn_with=:polled_in_turn_with WHERE delivery_accounts.fingerprint = :mine;
 
 -- accounts.overview
-SELECT delivery_accounts.name, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.next_poll_utc, delivery_accounts.token_expires_utc, delivery_accounts.last_error, delivery_accounts.polled_in_turn_with
-FROM delivery_accounts
-WHERE delivery_accounts.fingerprint IN (:fingerprint_1_1) ORDER BY delivery_accounts.name;
+SELECT delivery_accounts.fingerprint, delivery_accounts.name, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.next_poll_utc, delivery_accounts.token_expires_utc, delivery_accounts.last_error, delivery_accounts.polled_in_turn_with
+FROM delivery_accounts ORDER BY delivery_accounts.name;
 
 -- accounts.Vault.save
 UPDATE delivery_tokens SET ciphertext=:ciphertext, issued_utc=:issued_utc, expires_utc=:expires_utc WHERE delivery_tokens.fingerprint = :fingerprint_1;
@@ -140,8 +143,8 @@ WHERE state IN ('pending', 'sending') ORDER BY delivery_actions.id;
 -- unfinished.read_unfinished, on the wire
 SELECT delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
 FROM delivery_action_attempts
-WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, NULL AS owner
-FROM delivery_actions
+WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, delivery_orders.account AS owner, SYSUTCDATETIME() AS asked_utc
+FROM delivery_actions LEFT OUTER JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key
 WHERE state IN ('pending', 'sending') AND delivery_actions.state = :state_1 ORDER BY delivery_actions.id;
 
 -- unfinished.count_unfinished

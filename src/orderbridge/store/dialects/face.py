@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, Numeric
 from sqlalchemy import Dialect as Driver
 from sqlalchemy.types import TypeEngine
 
+from orderbridge.store.dialects.fleet import Fleet
 from orderbridge.store.dialects.sqlite_file import SqliteFile
 from orderbridge.store.trouble import Kind
 
@@ -33,6 +34,13 @@ class Durable(NamedTuple):
 
     remedy: str | None
     undone: str | None = None
+
+
+class Failover(NamedTuple):
+    """What one would do to acknowledged orders, and whether none is lost."""
+
+    is_safe: bool
+    said: str
 
 
 def one_of(column: str, words: Sequence[str]) -> str:
@@ -96,11 +104,12 @@ class Dialect:
     # ---- promises
     durability: Callable[[Connection], Durable]
     unsafe_is_refused: bool = False  # nobody may accept that commits get lost
-    failover: Callable[[Connection], str | None] = nothing  # what one would do to acknowledged orders
+    failover: Callable[[Connection], Failover | None] = nothing  # None: there is nothing to fail over to
 
     # ---- together with others
     skips_locks: Callable[[Driver], bool]  # SELECT … FOR UPDATE SKIP LOCKED, by the server's version
     lead: Callable[[Connection], bool] | None  # take the right to work, for this session; None: it is the file's lock
+    fleet: Fleet | None = None  # how several replicas share the work; None: they cannot
     worker: Callable[[Connection], str | None] = nothing  # who works on it: host and process, as far as is known
     schema_lock: Callable[[Connection, str], AbstractContextManager[bool]]  # one change of the schema at a time
     watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others; ends where it cannot

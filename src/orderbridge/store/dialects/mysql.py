@@ -22,8 +22,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import StoreError
-from orderbridge.store.dialects import servers
-from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, inserting
+from orderbridge.store.dialects import mysql_fleet, servers
+from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Granting, inserting
 from orderbridge.texts import say
 
 # The driver has no keepalive times; its reading has to outlast a change of the schema.
@@ -42,8 +42,6 @@ LOOK = (
     "SELECT COUNT(*), SUM(id), SUM(withdraw) FROM"
     " (SELECT id, withdraw FROM delivery_actions WHERE state = 'pending' ORDER BY id DESC LIMIT 100) AS newest"
 )
-LEAD = "SELECT GET_LOCK(CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), ''))), 0) = 1"  # a name for the whole server
-LED = "SELECT IS_USED_LOCK(CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), ''))))"
 TABLE_LOCK = "SET lock_wait_timeout = {}"  # a LOCK TABLES or a DDL of somebody's; the server's own is a day
 DDL_LOCK_S = 60  # a change of the schema waits for tills to end their transactions
 ASK = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
@@ -113,23 +111,23 @@ def _durability(connection: Connection) -> Durable:
     return Durable(say(BINLOG) if flush == 1 and log_bin and sync != 1 else None)
 
 
-def _failover(connection: Connection) -> str | None:
+def _failover(connection: Connection) -> Failover | None:
     said = dict(
         tuple(row)
         for question in ("VARIABLES LIKE 'wsrep_on'", "STATUS LIKE 'Rpl_semi_sync_%'", "STATUS LIKE 'Slaves_connected'")
         for row in connection.exec_driver_sql(f"SHOW GLOBAL {question.replace('%', '%%')}")
     )
     if said.get("wsrep_on") == "ON":
-        return say("failover.galera")
+        return Failover(is_safe=True, said=say("failover.galera"))
     waits = [
         name for name, value in said.items() if name.endswith(("master_status", "source_status")) and value == "ON"
     ]
     if waits:
-        return say("failover.semi_synchronous")
+        return Failover(is_safe=True, said=say("failover.semi_synchronous"))
     replicas = int(said.get("Slaves_connected", 0))
     if not replicas:
         return None
-    return say("failover.replicas", count=replicas)
+    return Failover(is_safe=False, said=say("failover.replicas", count=replicas))
 
 
 # ---- together with others --------------------------------------------------------------------------------------------
@@ -204,7 +202,7 @@ def _look_on(cursor: Any, ring: Callable[[], object], leave: threading.Event) ->
 
 def _worker(connection: Connection) -> str | None:
     """The server knows its address; the process only where the performance schema is on."""
-    number = connection.exec_driver_sql(LED).scalar()
+    number = mysql_fleet.worker(connection)
     if number is None:
         return None
     ask = "SELECT host, user FROM information_schema.processlist WHERE id = %s"
@@ -286,7 +284,8 @@ DIALECT = Dialect(
     skips_locks=_skips_locks,
     worker=_worker,
     snapshot={**READS, "isolation_level": "REPEATABLE READ"},
-    lead=lambda connection: bool(connection.exec_driver_sql(LEAD).scalar()),
+    lead=mysql_fleet.lead,
+    fleet=mysql_fleet.FLEET,
     schema_lock=_schema_lock,
     watch=_watch,
     grants=_grants,

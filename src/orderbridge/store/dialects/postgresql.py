@@ -3,7 +3,6 @@
 A trigger of ours notifies, once for each statement, and a connection of our own listens.
 """
 
-import asyncio
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +13,12 @@ from sqlalchemy import Dialect as Driver
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import Unusable
-from orderbridge.store.dialects import servers
+from orderbridge.store.dialects import postgresql_commit, postgresql_fleet, postgresql_hosts, postgresql_watch, servers
 from orderbridge.store.dialects.face import (
     READS,
     Dialect,
     Durable,
+    Failover,
     Granting,
 )
 from orderbridge.texts import say
@@ -31,10 +31,10 @@ LIMITS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-LISTEN_CHECK_S = 30.0  # a line that is silently cut is noticed then, and one that sleeps is kept open
-ANSWER_WITHIN_S = 5.0
+PRIMARY = {"target_session_attrs": "read-write"}  # of several servers the one that takes writes
+SEVERAL = {**PRIMARY, "connect_timeout": 3}  # one that says nothing is passed over, by each new session
 WAITS = {"on", "remote_apply"}
-LEAD = f"SELECT pg_try_advisory_lock({int.from_bytes(b'orderbrg', 'big')})"  # each database has its own numbers
+LEAD = f"SELECT pg_try_advisory_lock({postgresql_fleet.LEAD})"
 ASK = (
     "SELECT current_setting('fsync'), current_setting('synchronous_commit'),"
     # A trigger of the POS, or a pooler, may have undone what our session said: it is said anew for this transaction.
@@ -49,6 +49,7 @@ MAY_MAKE = (
     "SELECT current_schema(), has_schema_privilege(current_schema(), 'CREATE'), current_setting('search_path'),"
     " current_user"
 )
+POOLED = "statement pooling mode"  # PgBouncer's words: no transaction has two statements there
 FSYNC = "database.fsync"
 SESSION = "database.session"
 
@@ -57,7 +58,19 @@ SESSION = "database.session"
 
 
 def _limits(url: URL) -> dict[str, Any]:
-    return servers.limits(url, LIMITS if url.get_driver_name() == "psycopg" else {})
+    if url.get_driver_name() != "psycopg":
+        return {}
+    return servers.limits(url, LIMITS | (SEVERAL if _has_several(url) else {}))
+
+
+def _servers(url: URL) -> dict[str, str]:
+    """`host` and `port`, of several servers with commas, in whichever form the address names them."""
+    _, arguments = url.get_dialect()().create_connect_args(url)
+    return {name: str(arguments[name]) for name in ("host", "port") if str(arguments.get(name, "")).strip(",")}
+
+
+def _has_several(url: URL) -> bool:
+    return "," in _servers(url).get("host", "")
 
 
 def _options(url: URL, _: float) -> dict[str, Any]:
@@ -70,6 +83,8 @@ def _prepare(engine: Engine, _: float) -> None:
     if engine.dialect.driver == "psycopg":
         event.listen(engine, "connect", _read_every_time)
         event.listen(engine, "do_executemany", _copy)
+        postgresql_commit.refuse_unconfirmed(engine)
+        postgresql_hosts.begin_with_the_last(engine)
     event.listen(engine, "handle_error", _without_values)
 
 
@@ -138,17 +153,23 @@ def _durability(connection: Connection) -> Durable:
     return Durable(say(FSYNC) if fsync == "off" else None, None if waits in WAITS else say(SESSION, value=waits))
 
 
-def _failover(connection: Connection) -> str | None:
-    # A user without pg_monitor sees the rows and not what is in them.
+def _failover(connection: Connection) -> Failover | None:
     standbys = connection.exec_driver_sql("SELECT sync_state FROM pg_stat_replication").scalars().all()
     names = connection.exec_driver_sql("SHOW synchronous_standby_names").scalar()
-    if not standbys and not names:
-        return None
+    if None in standbys:  # the rows are there for everybody; what is in them for pg_monitor alone
+        return Failover(is_safe=False, said=say("failover.unseen", count=len(standbys), user=_user(connection)))
     if names and not {"async", "potential"}.issuperset(standbys):
-        return say("failover.synchronous", names=names)
+        return Failover(is_safe=True, said=say("failover.synchronous", names=names))
     if names:
-        return say("failover.none_connected", names=names)
-    return say("failover.standbys", count=len(standbys))
+        return Failover(is_safe=False, said=say("failover.none_connected", names=names))
+    if standbys:
+        return Failover(is_safe=False, said=say("failover.standbys", count=len(standbys)))
+    return Failover(is_safe=False, said=say("failover.alone")) if _has_several(connection.engine.url) else None
+
+
+def _user(connection: Connection) -> str:
+    user = connection.exec_driver_sql("SELECT current_user").scalar() or ""
+    return connection.dialect.identifier_preparer.quote(user)
 
 
 # ---- together with others --------------------------------------------------------------------------------------------
@@ -161,25 +182,7 @@ def _schema_lock(connection: Connection, name: str) -> Iterator[bool]:
 
 
 async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
-    import psycopg  # noqa: PLC0415 - only where this database is used
-
-    losses = servers.Losses("wake.listening_again")
-    while True:
-        try:
-            arguments, options = engine.dialect.create_connect_args(engine.url)
-            options = {**_limits(engine.url), **options, "autocommit": True}
-            async with await psycopg.AsyncConnection.connect(*arguments, **options) as connection:
-                await connection.execute(f"LISTEN {CHANNEL}")
-                losses.mended()
-                while True:
-                    wake()  # for what was written while nobody listened
-                    async for _ in connection.notifies(timeout=LISTEN_CHECK_S):
-                        wake()
-                    async with asyncio.timeout(ANSWER_WITHIN_S):
-                        await connection.execute("SELECT 1")
-        except (psycopg.Error, OSError) as error:
-            wait = losses.lost(error)
-        await asyncio.sleep(wait)
+    await postgresql_watch.watch(engine, wake, _limits(engine.url))
 
 
 def _worker(connection: Connection) -> str | None:
@@ -209,12 +212,9 @@ def _is_uuid(column: str) -> str:
     return f"{column} IS NULL OR {column} ~ '{servers.UUID_PATTERN}'"
 
 
-CHANNEL = "delivery_actions"
-
-
 def _tell_changes(table: str, column: str) -> tuple[str, ...]:
     """One statement wakes once, however many rows it writes."""
-    body = f"$$BEGIN PERFORM pg_notify('{CHANNEL}', ''); RETURN NULL; END$$"
+    body = f"$$BEGIN PERFORM pg_notify('{postgresql_watch.CHANNEL}', ''); RETURN NULL; END$$"
     when = f"AFTER INSERT OR UPDATE OF {column} ON {table} FOR EACH STATEMENT"
     return (
         f"CREATE FUNCTION delivery_wake() RETURNS trigger LANGUAGE plpgsql AS {body}",
@@ -224,9 +224,10 @@ def _tell_changes(table: str, column: str) -> tuple[str, ...]:
 
 def _dump(url: URL, file: str, _: Sequence[str]) -> tuple[str, str]:
     """Without the function of the trigger, which belongs to no table: `db upgrade` makes it where it is not."""
-    plain = {name: value for name, value in url.query.items() if name in {"host", "port", "sslmode", "sslrootcert"}}
-    address = url.set(drivername="postgresql", password=None, query=plain).render_as_string()
-    place = shlex.quote(f"--dbname={address}")
+    query = _servers(url) | {name: str(url.query[name]) for name in ("sslmode", "sslrootcert") if name in url.query}
+    query |= PRIMARY if _has_several(url) else {}
+    address = URL.create("postgresql", url.username, database=url.database, query=query)
+    place = shlex.quote(f"--dbname={address.render_as_string()}")
     name = shlex.quote(file)
     return (
         f"pg_dump {place} --format=custom --table='delivery_*' --file={name}",
@@ -251,7 +252,16 @@ DIALECT = Dialect(
     broken=frozenset({"42P01", "42703", "42883"}),
     # psycopg has no SQLSTATE for a connection that was refused, only the server's words.
     denied=frozenset(
-        {"42501", "3F000", "28P01", "28000", "password authentication failed", 'FATAL:  role "', "no pg_hba.conf entry"}
+        {
+            "42501",
+            "3F000",
+            "28P01",
+            "28000",
+            "password authentication failed",
+            'FATAL:  role "',
+            "no pg_hba.conf entry",
+            POOLED,
+        }
     ),
     remedies={
         "3D000": "database.none_there",
@@ -261,7 +271,9 @@ DIALECT = Dialect(
         "too many clients": servers.TOO_MANY,
         "too many connections": servers.TOO_MANY,  # of this role, or to this database
         "connection slots are reserved": servers.TOO_MANY,
+        postgresql_commit.UNCONFIRMED: "database.unconfirmed",
         "read-only": servers.STANDBY,
+        "08P01": "database.pooled",
     },
     durability=_durability,
     unsafe_is_refused=True,
@@ -272,6 +284,7 @@ DIALECT = Dialect(
     lead=lambda connection: bool(connection.exec_driver_sql(LEAD).scalar()),
     schema_lock=_schema_lock,
     watch=_watch,
+    fleet=postgresql_fleet.FLEET,
     grants=_grants,
     arrays=True,
     schema_query="SELECT current_schema()",

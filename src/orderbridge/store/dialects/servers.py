@@ -1,10 +1,13 @@
 """What databases that are servers have in common: sessions that can be cut, locks that concern rows."""
 
+import contextlib
 import os
 import select
 import socket
+import threading
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import structlog
 from sqlalchemy import URL, Engine, event
@@ -40,8 +43,11 @@ def limits(url: URL, connect_args: Mapping[str, Any]) -> dict[str, Any]:
 def prepare_sessions(engine: Engine, *statements: str) -> None:
     """Say these to each new session, and take none that has ended."""
     _replace_ended(engine)
+    _sessions[engine] = ours = WeakSet[Any]()
 
     def prepare(connection: Any, _: Any) -> None:
+        with _guard:
+            ours.add(connection)
         cursor = connection.cursor()
         for statement in statements:
             cursor.execute(statement)
@@ -74,6 +80,37 @@ def _replace_ended(engine: Engine) -> None:
 
     event.listen(engine, "checkin", rest)
     event.listen(engine, "checkout", ask)
+
+
+_sessions: WeakKeyDictionary[Engine, WeakSet[Any]] = WeakKeyDictionary()  # that are open, of each engine
+_guard = threading.Lock()  # over the sets: sessions are made in several threads
+
+
+def end_silent(engine: Engine, silent: Any) -> None:
+    """End what waits for the same server as this session. Whoever it belongs to gets an error, as from a lost line."""
+    with _guard:
+        ours = list(_sessions[engine])
+    ended = [one for one in ours if _waits(one) and _place(one) == _place(silent)]
+    for one in ended:
+        hang_up(one)
+    _log.warning("database.silent", ended=len(ended))
+
+
+def _waits(session: Any) -> bool:
+    """Whether a statement is under way."""
+    return not session.closed and session.info.transaction_status.name == "ACTIVE"
+
+
+def _place(session: Any) -> tuple[str, int]:
+    return session.info.host, session.info.port
+
+
+def hang_up(session: Any) -> None:
+    """End its connection from any thread. Who waits for an answer there hears at once that there will be none."""
+    with contextlib.suppress(Exception):  # it has ended by itself
+        line = socket.socket(fileno=os.dup(session.fileno()))
+        with line:
+            line.shutdown(socket.SHUT_RDWR)
 
 
 def _is_silent(connection: Any) -> bool:

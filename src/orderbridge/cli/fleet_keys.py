@@ -1,0 +1,68 @@
+"""`accounts key` and `accounts rotate`: a master key is made, and takes another one's place."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from orderbridge.cli.common import Context
+from orderbridge.cli.fleet_context import keys_of, pass_context
+from orderbridge.texts import say
+
+if TYPE_CHECKING:
+    from orderbridge.store.sealing import Fault, MasterKeys
+
+MOST_NAMES = 20
+
+
+@click.command("key")
+def key() -> None:
+    """A new master key, for the first line of fleet.master_key_file. Nothing is written."""
+    from orderbridge.config.master_keys import new_key
+
+    click.echo(new_key())
+
+
+@click.command("rotate")
+@pass_context
+def rotate(context: Context) -> None:
+    """Seal every account anew by the first line of the master key, which the other lines still open.
+
+    Killed in between, it can be run again. It says when the other lines may go.
+    """
+    keys = keys_of(context.settings)
+    anew, already, broken = _reseal(context, keys)
+    click.echo(say("accounts.resealed", anew=anew, already=already, by=keys.ids[0]))
+    for name, fault in list(broken.items())[:MOST_NAMES]:
+        click.echo(f"{name}: {say(f'accounts.fault.{fault}')}", err=True)
+    if len(broken) > MOST_NAMES:
+        click.echo(say("accounts.more_faults", count=len(broken) - MOST_NAMES), err=True)
+    if broken:
+        raise click.ClickException(say("accounts.keep_keys", count=len(broken)))
+    if len(keys.ids) > 1:
+        click.echo(say("accounts.old_may_go", keys=", ".join(keys.ids[1:])))
+    else:
+        click.echo(say("accounts.one_key"))
+
+
+def _reseal(context: Context, keys: "MasterKeys") -> tuple[int, int, dict[str, "Fault"]]:
+    """A page in a transaction: nobody waits for long."""
+    from orderbridge.store import account_changes, schema
+
+    base_url = context.settings.marketplace.base_url
+    anew = already = 0
+    broken: dict[str, Fault] = {}
+    after: str | None = ""
+    database = context.database()
+    try:
+        database.read_now(schema.check)
+        while after is not None:
+            begin = after
+            part = database.write_now(lambda tx, begin=begin: account_changes.reseal(tx, keys, base_url, begin))  # type: ignore[misc]
+            after, anew, already = part.last, anew + part.anew, already + part.already
+            broken |= part.broken
+    finally:
+        database.close()
+    return anew, already, broken
+
+
+COMMANDS = (key, rotate)

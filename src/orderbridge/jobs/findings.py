@@ -1,0 +1,159 @@
+"""What is wrong now, as the tables show it: the facts are read, rules.health decides. jobs.health watches over it."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection
+
+from orderbridge import config
+from orderbridge.jobs.daemon_problems import OF_TROUBLE
+from orderbridge.jobs.problem_table import of_the_daemon
+from orderbridge.model import ActionState
+from orderbridge.rules.health import (
+    Facts,
+    Pile,
+    Polling,
+    Problem,
+    Received,
+    Severity,
+    Thresholds,
+    all_problems,
+    is_due,
+    late_after,
+)
+from orderbridge.rules.problems import NO_DATABASE
+from orderbridge.store import account_list, health, problems
+from orderbridge.store.database import database_disk
+from orderbridge.store.trouble import Kind as Trouble
+from orderbridge.texts import problem_text
+
+if TYPE_CHECKING:
+    pass
+
+
+def open_problems(
+    connection: Connection,
+    settings: config.Settings,
+    now: datetime,
+    *,
+    unsafe: str | None = None,
+    hindrance: Trouble | None = None,
+) -> list[Problem]:
+    """Everything that is wrong now, for another program, which takes what the daemon has written down.
+
+    `unsafe`: why a commit is not on disk, as the database says it. `hindrance`: what keeps this program from writing, and
+    so the daemon from writing anything down.
+    """
+    known, is_silent = _from_outside(connection, hindrance), problems.is_silent(connection)
+    found = looked(connection, settings, now, unsafe, known, all_names(connection, settings), is_silent=is_silent)
+    return [one for one in found if one.behind is None]
+
+
+def _from_outside(connection: Connection, hindrance: Trouble | None) -> tuple[Problem, ...]:
+    """What the daemon has written down, and what it could not write: of a disk that is full or read-only."""
+    written = of_the_daemon(connection)
+    found = database_disk(connection) or hindrance
+    if found is None or any(one.code in NO_DATABASE for one in written):
+        return written
+    return (*written, Problem(OF_TROUBLE[found], "", None, Severity.SEVERE))
+
+
+def looked(
+    connection: Connection,
+    settings: config.Settings,
+    now: datetime,
+    unsafe: str | None,
+    known: tuple[Problem, ...],
+    names: Mapping[str, str],
+    *,
+    is_silent: bool = False,
+) -> list[Problem]:
+    """The same with what stands behind another problem: for who remembers what was open. `known`: to the daemon.
+
+    `names`: of the accounts, by fingerprint.
+    """
+    limits = thresholds(settings)
+    facts = replace(_facts(connection, settings, names, limits, now), unsafe=unsafe, known=known, is_silent=is_silent)
+    return all_problems(facts, limits, now)
+
+
+def thresholds(settings: config.Settings) -> Thresholds:
+    """The configured minutes; 0 turns one off."""
+
+    def minutes(value: int) -> timedelta | None:
+        return timedelta(minutes=value) if value else None
+
+    alarms = settings.alarms
+    return Thresholds(
+        late=late_after(settings.marketplace.cooldown_seconds),
+        unanswered=minutes(alarms.unanswered_minutes),
+        not_taken_over=minutes(alarms.not_taken_over_minutes),
+        cancellation_unseen=minutes(alarms.cancellation_unseen_minutes),
+        by_board=settings.web.board == "till",
+    )
+
+
+def configured(settings: config.Settings) -> dict[str, str]:
+    """The names of the accounts in the file, by fingerprint."""
+    return {account.fingerprint: account.name for account in settings.accounts}
+
+
+def all_names(connection: Connection, settings: config.Settings) -> dict[str, str]:
+    """Of the accounts in the database, too, where they are read from there."""
+    beside = account_list.enabled(connection) if settings.fleet.from_database else {}
+    return beside | configured(settings)
+
+
+def _facts(
+    connection: Connection,
+    settings: config.Settings,
+    names: Mapping[str, str],
+    limits: Thresholds,
+    now: datetime,
+) -> Facts:
+    rows = health.polling(connection, names.keys())
+    late, unseen = limits.not_taken_over, limits.cancellation_unseen
+    quarantined, refused = health.quarantined(connection)
+    return Facts(
+        accounts=tuple(Polling(name, *rows.get(fingerprint, ())) for fingerprint, name in names.items()),
+        received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)),
+        not_taken_over=Pile()
+        if late is None
+        else Pile(*health.not_taken_over(connection, now - late, answered=limits.by_board)),
+        unseen_cancellations=()
+        if unseen is None
+        else tuple(health.unseen_cancellations(connection, now - unseen, now)),
+        outdated=tuple(health.outdated(connection, now)),
+        refused=tuple(refused),
+        unknown_outcomes=tuple(health.unknown_outcomes(connection, now)),
+        quarantined=Pile(*quarantined),
+        unacknowledged=tuple(health.unacknowledged(connection, now - limits.not_acknowledged, now)),
+    )
+
+
+def _received(connection: Connection, now: datetime, zone: ZoneInfo) -> tuple[Received, ...]:
+    rows = health.received(connection, now)
+    accepts = health.newest_answers(connection, [row.payment_key for row in rows])
+    local_now = f"{now.astimezone(zone):%Y-%m-%d %H:%M:%S}"
+    return tuple(
+        Received(
+            row.payment_key,
+            row.received_utc,
+            taken_over=row.pos_revision > 0,
+            is_due=is_due(row.scheduled_for, local_now),
+            accept=ActionState(accept.state) if accept else None,
+            accept_ended_utc=accept.finished_utc if accept else None,
+            account=row.account,
+        )
+        for row in rows
+        for accept in [accepts.get(row.payment_key)]
+    )
+
+
+def described(problem: Problem, language: str) -> dict[str, Any]:
+    """A problem as `status --json` shows it."""
+    cause, remedy = problem_text(problem.code, language, **problem.facts)
+    return {field.name: getattr(problem, field.name) for field in fields(problem)} | {"cause": cause, "remedy": remedy}

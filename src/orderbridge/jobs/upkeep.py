@@ -1,0 +1,99 @@
+"""What is done for the whole database, once in a while: looks at health, sweeps. Of several replicas the lead does it."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from orderbridge import config
+from orderbridge.clock import Clock
+from orderbridge.jobs.books import Books
+from orderbridge.jobs.health import Checkup
+from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.lamps import headline
+from orderbridge.jobs.progress import Progress
+from orderbridge.jobs.replica_problems import ReplicaProblems
+from orderbridge.jobs.roster import Roster
+from orderbridge.jobs.self_report import SelfReport
+from orderbridge.jobs.sweep import sweep, today
+from orderbridge.jobs.timetable import Timetable
+from orderbridge.observe import systemd
+from orderbridge.store.database import Database
+
+if TYPE_CHECKING:
+    from orderbridge.jobs.board import BoardWatch
+
+SWEEP_S = 60.0
+HEALTH_S = 5.0
+JOBS = ("sweep", "health")
+
+
+class Upkeep:
+    """Of one daemon."""
+
+    def __init__(
+        self,
+        settings: config.Settings,
+        roster: Roster,
+        *,
+        database: Database,
+        clock: Clock,
+        health: Checkup,
+        books: Books,
+        report: SelfReport,
+        replica: ReplicaProblems,
+        journal: Journal | None,
+        board: "BoardWatch | None",
+        begun: Callable[[], tuple[int, int]],
+    ) -> None:
+        """`begun`: how many accounts have been asked for since they came, of how many."""
+        self.status = ""  # the line for systemd
+        self._settings = settings
+        self._roster = roster
+        self._database = database
+        self._clock = clock
+        self._health = health
+        self._books = books
+        self._report = report
+        self._replica = replica
+        self._journal = journal
+        self._board = board
+        self._begun = begun
+        self._progress = Progress(clock, settings.language)
+        self._zone = ZoneInfo(settings.marketplace.timezone)
+
+    def begin(self, timetable: Timetable) -> None:
+        """From now on, again and again."""
+        for name, wait, job in zip(JOBS, (SWEEP_S, HEALTH_S), (self.sweep, self.look), strict=True):
+            timetable.take(name, wait, job)
+
+    async def sweep(self) -> float:
+        """What only time brings about. Returns the seconds until the next one."""
+        if self._roster.is_lead:
+            late = await today(self._database, self._settings, self._clock, self._health.known.service_now())
+            await sweep(self._database, self._settings, self._clock, late)
+            if self._journal is not None:
+                await self._journal.tidy(self._settings.orders.retention_days, late)
+        if self._board is not None:
+            await self._board.note()
+        return SWEEP_S
+
+    async def look(self) -> float:
+        """One look at health, told to everybody. Returns the seconds until the next one."""
+        if self._journal is not None:
+            self._journal.tell(self._health.known)
+        if self._board is not None:
+            await self._board.look(self._health.known)
+        if self._roster.is_lead:
+            await self._replica.note(())  # told with all the others'
+            found = await self._health.look()
+            await self._books.follow()
+        else:
+            found = [one for one in self._health.known.problems() if one.behind is None]
+            await self._replica.note(found)
+        self._report.saw(found)
+        status = headline(found, len(self._roster.at_work), self._zone, self._settings.language)
+        status = " ".join(filter(None, (self._progress.look(self._begun()), status)))
+        if status != self.status:
+            self.status = status
+            systemd.notify(f"STATUS={status}")
+        return HEALTH_S

@@ -1,0 +1,76 @@
+"""The session that listens for a POS's commits, and what it notices besides: a server that says nothing any more.
+
+A server whose processes hang, or behind a line that was cut without a word, ends no session and refuses none: whoever has
+a statement under way there waits for ever, or as long as TCP does. The session that listens asks every few seconds. When
+it gets no answer, all of ours that wait for that server are ended from here. Their work fails as if the server had died,
+and new sessions go to whichever server of the address takes writes by then.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Engine
+
+from orderbridge.store.dialects import postgresql_hosts, servers
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+CHANNEL = "delivery_actions"
+LISTEN_CHECK_S = 3.0  # between two questions
+ANSWER_WITHIN_S = 5.0
+QUESTIONS = 2  # a loop of ours that stood still for as long is not taken for the server's silence
+
+
+async def watch(engine: Engine, wake: Callable[[], None], limits: Mapping[str, Any]) -> None:
+    """Call `wake` after each commit that notified. `limits`: of the driver, for a session's connection."""
+    import psycopg  # noqa: PLC0415 - only where this database is used
+
+    losses = servers.Losses("wake.listening_again")
+    while True:
+        try:
+            arguments, options = engine.dialect.create_connect_args(engine.url)
+            options = postgresql_hosts.arranged({**limits, **options, "autocommit": True})
+            async with await _connected(psycopg, arguments, options) as connection:
+                await connection.execute(f"LISTEN {CHANNEL}")
+                losses.mended()
+                wake()  # for what was written while nobody listened
+                while True:
+                    async for _ in connection.notifies(timeout=LISTEN_CHECK_S):
+                        wake()
+                    if not await _answers(connection):
+                        postgresql_hosts.took(options, None)
+                        servers.end_silent(engine, connection)
+                        raise TimeoutError
+        except (psycopg.Error, OSError) as error:
+            wait = losses.lost(error)
+        await asyncio.sleep(wait)
+
+
+async def _connected(driver: Any, arguments: Any, options: Mapping[str, Any]) -> "AsyncConnection[Any]":
+    try:
+        connection: AsyncConnection[Any] = await driver.AsyncConnection.connect(*arguments, **options)
+    except driver.Error:
+        postgresql_hosts.took(options, None)
+        raise
+    postgresql_hosts.took(options, connection)
+    return connection
+
+
+async def _answers(connection: "AsyncConnection[Any]") -> bool:
+    """Whether the server answers in time. Raises psycopg.Error when the session is over."""
+    asked = asyncio.create_task(connection.execute("SELECT 1"))
+    try:
+        for _ in range(QUESTIONS):
+            await asyncio.wait([asked], timeout=ANSWER_WITHIN_S / QUESTIONS)
+            if asked.done():
+                asked.result()
+                return True
+    finally:
+        if not asked.done():  # to cancel the statement would take the driver as long again
+            servers.hang_up(connection)
+            with contextlib.suppress(Exception):
+                await asked
+    return False

@@ -1,0 +1,345 @@
+"""A replica's place among others on one database: which buckets of accounts are its own.
+
+Rules of this file:
+- Locks of one session say who lives; the table says whose a bucket is. Who takes the bucket of one that vanished adds 1
+  to that one's epoch in the same transaction, and every writing transaction of a replica asks for its epoch first. So
+  nothing that began before is written after.
+- A session that was lost is made anew, and the locks are taken again. While the epoch stands nobody has noticed.
+- Once another epoch is seen, or all was given back, this replica is over and writes nothing: `fence` says so for ever.
+- Every call is bounded in time, and may come from any thread.
+"""
+
+import contextlib
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Never
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge.clock import SystemClock
+from orderbridge.errors import Fenced, Unusable
+from orderbridge.model import Bucket, Seen, Share
+from orderbridge.store import fleet_tables, replicas
+from orderbridge.store.database import Database
+from orderbridge.store.dialects import fleet
+from orderbridge.store.failures import is_busy
+from orderbridge.store.leader import LeaderLock
+from orderbridge.texts import say
+
+FORGET_S = 60.0  # after which a replica that vanished, and has no bucket left, is taken out of the table
+
+Rule = Callable[[Seen, str, Mapping[int, float]], Share]  # rules.buckets.share
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What is ours now. `excess`: of it, what others should have; `count`: of buckets; `replicas`: those that live."""
+
+    held: frozenset[int]
+    excess: frozenset[int]
+    count: int
+    replicas: frozenset[str]
+
+
+class Membership:
+    """The same face as LeaderLock's, and a beat: to be called every second."""
+
+    def __init__(self, database: Database, rule: Rule) -> None:
+        """Raises Unusable where replicas cannot share such a database."""
+        self._engine = database.engine
+        self._worker = database.dialect.worker
+        self._rule = rule
+        self._fleet = _fleet(database)
+        options = database.dialect.options(database.engine.url, 0.0)
+        self._session = fleet.Session(database.engine.url, options, self._fleet)
+        self._connection: Connection | None = None
+        self._ours: int | None = None  # the session's number at the server, once it was looked at
+        self._clock = SystemClock()
+        self._one_at_a_time = threading.Lock()
+        self._number = secrets.randbits(31)
+        self.name = f"{socket.gethostname()[:40]} {os.getpid()} {self._number:08x}"
+        self._epoch: int | None = None  # None: nothing is ours yet, not even a row
+        self._count = 0
+        self._node: fleet.Node | None = None
+        self._is_over = False
+        self._is_absent = False  # its session has said that it no longer counts
+        self._is_closed = False
+        self._held: frozenset[int] = frozenset()
+        self._unheld: dict[int, float] = {}  # since when a bucket is seen without a holder, by our clock
+        self._vanished: dict[str, float] = {}  # and a replica without a session
+
+    def take(self) -> bool:
+        """Whether we may work beside other replicas; False: a daemon works alone. Raises DBAPIError without an answer."""
+        with self._asking():
+            self._refuse_over()
+            return self._renew() is not None
+
+    def check(self) -> None:
+        """Raise Unusable where no replica can work, as far as that is seen without joining."""
+        with self._asking():
+            self._open()
+            self._drop()
+
+    def is_lost(self) -> bool:
+        """Whether this replica is over. A server that was away is asked again, until it is back."""
+        if self._is_closed:
+            return False
+        with contextlib.suppress(DBAPIError, Fenced), self._asking():
+            if not self._is_over:
+                self._renewed()
+        return self._is_over
+
+    def holder(self) -> str | None:
+        """Who works there, as far as that is known: host and process."""
+        try:
+            with self._engine.connect() as connection:
+                return self._worker(connection)
+        except DBAPIError:
+            return None
+
+    def serves(self, database: Database) -> bool:
+        """Whether it is the right to work on that database."""
+        return self._engine.url == database.engine.url
+
+    def fence(self, connection: Connection) -> None:
+        """In a transaction, before it writes. Raises Fenced when what was ours may be another's."""
+        self._refuse_over()
+        if self._epoch is None:
+            return
+        if self._fleet.tie is not None and "tied" not in connection.info:
+            self._fleet.tie(connection)
+            connection.info["tied"] = True
+        found = connection.exec_driver_sql(self._fleet.fence, (self.name,)).first()
+        if found is None or found[0] != self._epoch:
+            self._end()
+
+    def beat(self, give: Collection[int] = (), *, is_ending: bool = False) -> Beat:
+        """Give these back, look who is there, take what is ours to take. The schema is this program's by now.
+
+        `is_ending`: take nothing any more, and let the others divide everything among themselves.
+        Raises DBAPIError when the server does not answer: what was ours is so still, ask again. Raises Fenced when this
+        replica is over, Unusable where replicas name different servers of a cluster.
+        """
+        with self._asking():
+            self._refuse_over()
+            connection = self._renewed()
+            if self._epoch is None:
+                self._enter(connection)
+            if is_ending and not self._is_absent:
+                self._fleet.absent(connection, self._number)
+                self._is_absent = True
+            self._give(connection, self._held & frozenset(give))
+            seen = self._look(connection)
+            share = self._rule(seen, self.name, self._waited(seen))
+            if not is_ending:
+                self._take(connection, share.take)
+            self._forget(connection, seen)
+            alive = seen.alive | {self.name}
+            return Beat(self._held, share.excess & self._held, len(seen.buckets), alive)
+
+    def close(self) -> None:
+        """Give everything back, at once; nothing is written any more."""
+        self._is_over = self._is_closed = True
+        with contextlib.suppress(DBAPIError, Fenced), self._asking():
+            if self._connection is not None and self._epoch is not None:
+                replicas.leave(self._connection, self.name)
+                self._fleet.unlock(self._connection, sorted(self._held))  # a pooler would be slower about it
+        with self._one_at_a_time:
+            self._drop()
+            self._session.engine.dispose()
+
+    # ---- the session -------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """One at a time. A session that failed is not asked again: what it held may be another's."""
+        with self._one_at_a_time:
+            try:
+                with self._session.limited():
+                    yield
+            except BaseException:
+                self._drop()
+                raise
+
+    def _refuse_over(self) -> None:
+        if self._is_over:
+            raise Fenced(say("fleet.fenced"))
+
+    def _end(self) -> Never:
+        self._is_over = True
+        raise Fenced(say("fleet.fenced"))
+
+    def _drop(self) -> None:
+        connection, self._connection, self._ours = self._connection, None, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+    def _holds(self) -> bool:
+        """Whether the session answers. One that does not is gone, and its locks may be another's."""
+        try:
+            if self._connection is not None:
+                self._connection.exec_driver_sql("SELECT 1")
+        except DBAPIError:
+            self._drop()
+        return self._connection is not None
+
+    def _renewed(self) -> Connection:
+        """The session. A daemon that works alone by now has been let in after us, and we are over."""
+        connection = self._renew()
+        if connection is None:
+            self._end()
+        return connection
+
+    def _renew(self) -> Connection | None:
+        """The session, made anew where it was lost; None: it may not join."""
+        if self._holds():
+            return self._connection
+        connection = self._open()
+        for statement in self._fleet.settle:
+            connection.exec_driver_sql(statement)
+        if self._epoch is not None:
+            self._fleet.end(connection, self._number)
+        if not self._fleet.join(connection, self._number):
+            self._drop()
+            return None
+        node = self._fleet.node(connection)
+        if self._node is not None and self._node.is_shared and node != self._node:  # nobody sees our locks there
+            self._end()
+        self._node = node
+        return connection
+
+    def _open(self) -> Connection:
+        """A session that is ours alone. Raises Unusable."""
+        self._connection = connection = self._session.engine.connect()
+        self._is_absent = False
+        if self._fleet.refuse is not None:
+            self._fleet.refuse(connection, self._session.engine)
+        return connection
+
+    # ---- a beat's parts ----------------------------------------------------------------------------------------------
+
+    def _enter(self, connection: Connection) -> None:
+        replicas.enter(connection, self.name, self._number, self._node or self._fleet.node(connection))
+        self._epoch = 0
+        self._count = replicas.count(connection)
+        self._refuse_cluster(connection)
+
+    def _refuse_cluster(self, connection: Connection) -> None:
+        """Servers of a cluster know nothing of each other's locks: all replicas have to be with one of them."""
+        if self._node is None or not self._node.is_shared:
+            return
+        other = replicas.elsewhere(connection, self.name, self._node.name)
+        if other is not None:
+            replicas.leave(connection, self.name)
+            raise Unusable(say("fleet.cluster", ours=self._node.name, theirs=other))
+
+    def _give(self, connection: Connection, buckets: Collection[int]) -> None:
+        """The table first: who finds a lock free knows then that it was given."""
+        if buckets:
+            self._held -= frozenset(buckets)  # before: whether it was done shows when the server answers again
+            replicas.give(connection, self.name, buckets)
+            self._fleet.unlock(connection, sorted(buckets))
+
+    def _look(self, connection: Connection) -> Seen:
+        """What is so, and our own locks taken again where a session lost them."""
+        rows = fleet.surveyed(connection.exec_driver_sql(self._fleet.survey))
+        of_replicas = [row for row in rows if row.what == fleet.REPLICA]
+        names = {row.session: row.replica for row in of_replicas if row.session is not None}
+        ourselves = next(row.number for row in rows if row.what == fleet.OURSELVES)
+        self._ours = self._ours or ourselves
+        if self._ours != ourselves:  # a busy pooler has deceived us
+            raise Unusable(say("fleet.pooler"))
+        names[ourselves] = self.name
+        holder = {None: None} | {row.session: names.get(row.session, "?") for row in rows if row.session is not None}
+        seen = Seen(
+            {
+                row.number: Bucket(row.replica, holder[row.session])
+                for row in rows
+                if row.what == fleet.BUCKET and row.number < self._count
+            },
+            frozenset(str(names[row.session]) for row in of_replicas if row.session is not None),
+            {str(row.replica): row.number for row in of_replicas},
+        )
+        count = next((row.number for row in rows if row.what == fleet.COUNT), fleet_tables.BUCKETS)
+        noted = frozenset(number for number, one in seen.buckets.items() if one.noted == self.name)
+        if seen.known.get(self.name) != self._epoch or not self._held <= noted or count != self._count:
+            self._end()
+        missing = [number for number in sorted(noted) if seen.buckets[number].holder is None]
+        again = {number: Bucket(self.name, self.name) for number in self._fleet.lock(connection, missing)}
+        self._held = noted
+        return Seen({**seen.buckets, **again}, seen.alive, seen.known)
+
+    def _waited(self, seen: Seen) -> dict[int, float]:
+        """For how many seconds each bucket that has no holder was seen so."""
+        now = self._clock.monotonic()
+        free = [number for number, one in seen.buckets.items() if one.holder is None]
+        self._unheld = {number: self._unheld.get(number, now) for number in free}
+        return {number: now - since for number, since in self._unheld.items()}
+
+    def _take(self, connection: Connection, take: Mapping[int, str | None]) -> None:
+        locked = self._fleet.lock(connection, sorted(take))
+        taken: frozenset[int] = frozenset()
+        for noted in sorted({take[number] for number in locked}, key=lambda name: name or ""):  # what was given first
+            found = self._note(connection, noted, [number for number in locked if take[number] == noted])
+            if found is None:  # the others, too, with the next beat: this one has to be over in time
+                break
+            taken |= found
+        self._held |= taken
+        self._fleet.unlock(connection, sorted(set(locked) - taken))
+
+    def _note(self, connection: Connection, noted: str | None, buckets: Collection[int]) -> frozenset[int] | None:
+        """Which of them are ours now; None: a transaction of theirs is under way, and this is tried again."""
+        try:
+            return replicas.note(connection, self.name, noted, buckets)
+        except DBAPIError as error:
+            if not is_busy(error):
+                raise
+            if noted is not None and self._fleet.end_stuck is not None:
+                self._fleet.end_stuck(connection, noted)
+            return None
+
+    def _forget(self, connection: Connection, seen: Seen) -> None:
+        """Rows of those that will not come back."""
+        if self._node is not None and self._node.is_shared:
+            replicas.show(connection, self.name)
+            self._refuse_cluster(connection)
+        now = self._clock.monotonic()
+        used = {one.noted for one in seen.buckets.values()} | seen.alive | {self.name}
+        self._vanished = {name: self._vanished.get(name, now) for name in seen.known if name not in used}
+        for name in [name for name, since in self._vanished.items() if now - since >= FORGET_S]:
+            replicas.forget(connection, name)
+
+
+class Alone(LeaderLock):
+    """A SQLite file has one daemon: all buckets are its own, and the file's lock is fence enough."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._database = database
+        self.name = f"{socket.gethostname()[:40]} {os.getpid()}"
+
+    def fence(self, _: Connection) -> None:
+        """Nobody else is let in."""
+
+    def beat(self, _: Collection[int] = (), *, is_ending: bool = False) -> Beat:  # noqa: ARG002 - Membership's
+        """There is nobody to give anything to."""
+        count = self._database.read_now(replicas.count)
+        return Beat(frozenset(range(count)), frozenset(), count, frozenset({self.name}))
+
+
+def membership(database: Database, rule: Rule) -> Membership | Alone:
+    """By the kind of database. Raises Unusable where replicas cannot share it."""
+    return Alone(database) if database.file is not None else Membership(database, rule)
+
+
+def _fleet(database: Database) -> fleet.Fleet:
+    found = database.dialect.fleet
+    if found is None or found.driver != database.engine.driver:
+        raise Unusable(say("fleet.kind", driver=f"{database.engine.name}+{database.engine.driver}"))
+    return found

@@ -1,0 +1,109 @@
+"""The tables of replicas and their buckets: one named function for each change, on the session that holds the locks.
+
+That session commits by itself. What belongs together is between BEGIN and COMMIT.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+from sqlalchemy import Connection, delete, insert, literal_column, select, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from orderbridge.store.columns import utc_now
+from orderbridge.store.dialects.fleet import Node
+from orderbridge.store.fleet_tables import BUCKETS, buckets, replicas
+
+SEEN_S = 20  # of a cluster: who has shown itself within that is taken for living
+
+
+def count(connection: Connection) -> int:
+    """How many buckets there are."""
+    return connection.exec_driver_sql("SELECT buckets FROM delivery_fleet WHERE id = 1").scalar() or BUCKETS
+
+
+def enter(connection: Connection, replica: str, number: int, node: Node) -> None:
+    """A row for the replica, and one for each bucket that has none yet."""
+    there = set(connection.scalars(select(buckets.c.bucket)))
+    missing = [{"bucket": number} for number in range(count(connection)) if number not in there]
+    if missing:
+        with suppress(IntegrityError), _transaction(connection):  # another one enters, too, and makes all of them
+            connection.execute(insert(buckets), missing)
+    seen = {"seen_utc": utc_now()} if node.is_shared else {}
+    row = insert(replicas).values(replica=replica, number=number, node=node.name, started_utc=utc_now(), **seen)
+    connection.execute(row)
+
+
+def elsewhere(connection: Connection, replica: str, node: str) -> str | None:
+    """Another server of the cluster that a living replica is with."""
+    seen = select(replicas.c.node, replicas.c.seen_utc, utc_now()).where(
+        replicas.c.replica != replica, replicas.c.node != node, replicas.c.seen_utc.is_not(None)
+    )
+    lately = timedelta(seconds=SEEN_S)
+    return next((name for name, at, now in connection.execute(seen) if at > now - lately), None)
+
+
+def show(connection: Connection, replica: str) -> None:
+    """It lives: for those who are with another server of a cluster."""
+    connection.execute(update(replicas).values(seen_utc=utc_now()).where(replicas.c.replica == replica))
+
+
+def give(connection: Connection, replica: str, given: Collection[int]) -> None:
+    """They are nobody's from now on."""
+    ours = (buckets.c.replica == replica, buckets.c.bucket.in_(given))
+    connection.execute(update(buckets).values(replica=None).where(*ours))
+
+
+def note(connection: Connection, replica: str, noted: str | None, wanted: Collection[int]) -> frozenset[int]:
+    """Which of them are the replica's from now on: those that are `noted`'s still. That one's epoch is over with it."""
+    theirs = (buckets.c.replica.is_not_distinct_from(noted), buckets.c.bucket.in_(wanted))
+    ours = (buckets.c.replica == replica, buckets.c.bucket.in_(wanted))
+    with _transaction(connection):
+        connection.execute(update(buckets).values(replica=replica, taken_utc=utc_now()).where(*theirs))
+        taken = frozenset(connection.scalars(select(buckets.c.bucket).where(*ours)))
+        if taken and noted is not None:  # waits for what it is writing
+            connection.execute(update(replicas).values(epoch=replicas.c.epoch + 1).where(replicas.c.replica == noted))
+    return taken
+
+
+def tell(connection: Connection, replica: str, problems: str | None) -> None:
+    """What is wrong there, as its own text; None: nothing."""
+    connection.execute(update(replicas).values(problems=problems).where(replicas.c.replica == replica))
+
+
+def told(connection: Connection, but: str) -> list[tuple[str, str]]:
+    """By replica, what is wrong there, of all but one."""
+    query = select(replicas.c.replica, replicas.c.problems)
+    rows = connection.execute(query.where(replicas.c.problems.is_not(None), replicas.c.replica != but))
+    return [(row.replica, row.problems) for row in rows]
+
+
+def leave(connection: Connection, replica: str) -> None:
+    """Everything is given back, and the replica is no more."""
+    with _transaction(connection):
+        connection.execute(update(buckets).values(replica=None).where(buckets.c.replica == replica))
+        connection.execute(delete(replicas).where(replicas.c.replica == replica))
+
+
+def end_all(connection: Connection) -> None:
+    """A daemon works alone from now on: what a replica that has not heard of it wants to write is refused."""
+    connection.execute(update(buckets).values(replica=None).where(buckets.c.replica.is_not(None)))
+    connection.execute(delete(replicas))
+
+
+def forget(connection: Connection, replica: str) -> None:
+    """One that vanished, and whose buckets have all been taken."""
+    has_some = select(literal_column("1")).where(buckets.c.replica == replica).exists()
+    connection.execute(delete(replicas).where(replicas.c.replica == replica, ~has_some))
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    connection.exec_driver_sql("BEGIN")
+    try:
+        yield
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            connection.exec_driver_sql("ROLLBACK")
+        raise
+    connection.exec_driver_sql("COMMIT")

@@ -1,0 +1,686 @@
+"""`orderbridge accounts`: the commands on accounts in the database, and what they must never print."""
+
+import io
+import json
+import re
+import sqlite3
+import sys
+import zipfile
+from pathlib import Path
+
+import click
+import pytest
+from tests.cli.shell import Configure, Run, account, document
+from tests.store.samples import KEY, NOW_TEXT, RESTAURANT, put, put_action, put_order
+
+from orderbridge.config.master_keys import new_key
+
+MASTER = new_key()
+SECRETS = ("app-secret-4711", "rest-secret-0815")
+FLEET = '[fleet]\naccounts = "database"\nmaster_key_file = "master.key"\n'
+FILE = document(more='[fleet]\nmaster_key_file = "master.key"\n')
+HEAD = "name;app_secret_key;rest_secret_key;auto_accept_minutes"
+
+
+@pytest.fixture(autouse=True)
+def fleet(configure: Configure, tmp_path: Path, pos: sqlite3.Connection) -> None:
+    """A fleet whose accounts are all in the database."""
+    (tmp_path / "master.key").write_text(f"{MASTER}\n")
+    (tmp_path / "master.key").chmod(0o600)
+    configure(document(more=FLEET, accounts=" "))
+
+
+@pytest.fixture
+def add(run: Run, tmp_path: Path):
+    def add(name: str = "kadikoy", *options: object, secrets: tuple[str, str] = ("", "")):
+        app, rest = tmp_path / "app", tmp_path / "rest"
+        app.write_text(f"{secrets[0] or SECRETS[0]}\n")
+        rest.write_bytes(b"\xef\xbb\xbf" + f"{secrets[1] or f'{SECRETS[1]}-{name}'}\r\n".encode())
+        return run("accounts", "add", name, "--app-secret-key-file", app, "--rest-secret-key-file", rest, *options)
+
+    return add
+
+
+@pytest.fixture
+def bring(run: Run, tmp_path: Path):
+    def bring(text: str, *options: object):
+        (tmp_path / "accounts.csv").write_text(text, "utf-8")
+        return run("accounts", "import", tmp_path / "accounts.csv", *options)
+
+    return bring
+
+
+def listed(run: Run) -> dict[str, bool]:
+    return {one["name"]: one["enabled"] for one in run("accounts", "list", "--json").json}
+
+
+def fleet_version(pos: sqlite3.Connection) -> int:
+    return pos.execute("SELECT accounts_version FROM delivery_fleet").fetchone()[0]
+
+
+def csv_of(*lines: str) -> str:
+    return "\r\n".join([HEAD, *lines, ""])
+
+
+# ---- adding ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_account_is_added_by_files(add, run):
+    ended = add()
+    assert (ended.code, ended.out, ended.err) == (0, "kadikoy: added.\n", "")
+    assert listed(run) == {"kadikoy": True}
+
+
+def test_what_is_there_is_replaced_only_when_that_is_said(add, run, pos):
+    add()
+    refused = add("kadikoy", "--auto-accept-minutes", 5)
+    assert (refused.code, "give --replace" in refused.err) == (1, True)
+    assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] is None
+    assert add("kadikoy", "--auto-accept-minutes", 5, "--replace").out == "kadikoy: changed.\n"
+    assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] == 5
+    before = fleet_version(pos)
+    assert add("kadikoy", "--auto-accept-minutes", 5, "--replace").out == "kadikoy: is so already.\n"
+    assert fleet_version(pos) == before
+
+
+def test_it_has_the_options_of_the_file(add, run):
+    rules = ["--restaurant", f"{RESTAURANT.upper()}=40", "--restaurant", KEY]
+    assert add("kadikoy", "--auto-accept-minutes", 25, "--auto-accept-scheduled", *rules).code == 0
+    shown = run("accounts", "show", "kadikoy", "--json").json
+    assert (shown["auto_accept_minutes"], shown["auto_accept_scheduled"]) == (25, True)
+    assert shown["restaurants"] == [
+        {"id": RESTAURANT, "auto_accept_minutes": 40},
+        {"id": KEY, "auto_accept_minutes": None},
+    ]
+    assert f"{RESTAURANT}=40, {KEY}=-" in run("accounts", "show", "kadikoy").out
+
+
+def test_secrets_come_from_standard_input_a_line_each(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\r\ntwo\n"))
+    assert run("accounts", "add", "kadikoy", "--app-secret-key-file", "-", "--rest-secret-key-file", "-").code == 0
+    assert listed(run) == {"kadikoy": True}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_they_are_asked_for_and_not_shown(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    asked = list(SECRETS)
+    monkeypatch.setattr(click.termui, "hidden_prompt_func", lambda _: asked.pop(0))
+    ended = run("accounts", "add", "kadikoy")
+    assert (ended.code, asked) == (0, [])
+    assert not [secret for secret in SECRETS if secret in ended.out + ended.err]
+
+
+def test_without_a_terminal_what_is_missing_is_named(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    ended = run("accounts", "add", "kadikoy")
+    assert (ended.code, "--app-secret-key-file, --rest-secret-key-file" in ended.err) == (2, True)
+
+
+def test_no_option_takes_a_secret_itself(run):
+    """What stands on a command line every user of the machine can read."""
+    for option in ("--app-secret-key", "--rest-secret-key"):
+        ended = run("accounts", "add", "kadikoy", option, SECRETS[0])
+        assert (ended.code, SECRETS[0] in ended.err) == (2, False)
+    assert listed(run) == {}
+
+
+@pytest.mark.parametrize(
+    "name, options, said",
+    [
+        ("Kadikoy", (), "is no account name"),
+        ("../x", (), "is no account name"),
+        ("kadikoy", ("--auto-accept-minutes", 0), "auto_accept_minutes: must be 1 or more"),
+        ("kadikoy", ("--restaurant", "x=5"), "is no restaurant id"),
+        ("kadikoy", ("--restaurant", f"{RESTAURANT}=x"), "must be a whole number"),
+        ("kadikoy", ("--restaurant", RESTAURANT, "--restaurant", RESTAURANT), "is listed twice"),
+    ],
+)
+def test_what_can_never_be_right_is_refused(name, options, said, add, run):
+    ended = add(name, *options)
+    assert (ended.code, said in ended.err) == (78, True)
+    assert listed(run) == {}
+
+
+@pytest.mark.parametrize(
+    "cell, said",
+    [('"a\nb"', "holds a line break"), ('"a\r\nb"', "holds a line break"), ("a\0b", "control character")],
+    ids=["line break", "of Windows", "nul"],
+)
+def test_a_secret_with_a_line_break_in_it_is_refused(cell, said, bring):
+    ended = bring(csv_of(f"kadikoy;{cell};c;", "moda;x;y;"))
+    assert (ended.code, ended.err.startswith("line 2: app_secret_key: "), said in ended.err) == (1, True, True)
+
+
+@pytest.mark.parametrize("secret, said", [(" ", "is empty"), ("a\0b", "control character"), ("'quoted'", "quotation")])
+def test_a_secret_that_is_none_is_refused(secret, said, add):
+    ended = add(secrets=(secret, "b"))
+    assert (ended.code, said in ended.err) == (78, True)
+
+
+def test_secrets_of_another_account_are_refused(add, run):
+    add()
+    ended = add("moda", secrets=("", f"{SECRETS[1]}-kadikoy"))
+    assert (ended.code, "its secrets are those of kadikoy" in ended.err) == (1, True)
+    assert listed(run) == {"kadikoy": True}
+
+
+def test_a_secrets_file_that_is_not_there_is_named(run, tmp_path):
+    ended = run("accounts", "add", "x", "--app-secret-key-file", tmp_path / "no", "--rest-secret-key-file", "x")
+    assert (ended.code, f"{tmp_path}/no" in ended.err) == (78, True)
+
+
+# ---- beside the file -------------------------------------------------------------------------------------------------
+
+
+def test_in_file_mode_accounts_can_be_prepared_and_that_nobody_polls_them_is_said(add, run, configure):
+    configure(FILE)
+    ended = add("moda")
+    assert (ended.code, "not polled yet" in ended.err) == (0, True)
+    assert listed(run) == {"kadikoy": True, "moda": True}
+
+
+def test_an_account_moves_from_the_file_into_the_database(add, bring, run, configure):
+    """First it is brought in as it is, then taken out of the file: nobody misses an order."""
+    configure(document(more=FLEET, accounts=account() + account("moda", "other")))
+    moved = add(secrets=("sandbox-app-secret", "sandbox-kadikoy-secret"))
+    assert (moved.code, "1 of them stand in the configuration file" in moved.err) == (0, True)
+    line = "moda;sandbox-app-secret;other;"
+    assert bring(csv_of(line)).code == 0
+    assert "it is in line 2, too" in bring(csv_of(line, line)).err
+    assert "it is in the configuration file" in bring(csv_of("moda;sandbox-app-secret;another;")).err
+    configure(document(more=FLEET, accounts=" "))
+    assert listed(run) == {"kadikoy": True, "moda": True}
+
+
+def test_the_list_says_where_each_comes_from(add, run, configure, config_file, pos):
+    add("moda")
+    configure(document(more=FLEET, accounts=account()))
+    sources = {one["name"]: one["source"] for one in run("accounts", "list", "--json").json}
+    assert sources == {"kadikoy": str(config_file), "moda": "database"}
+    assert str(config_file) in run("accounts", "list").out
+    assert run("accounts", "show", "kadikoy").code == 0
+
+
+def test_without_a_master_key_the_list_is_still_there(run, configure):
+    configure(document())
+    assert listed(run) == {"kadikoy": True}
+
+
+def test_an_account_of_the_file_is_changed_in_the_file(run, add, configure):
+    configure(document(more=FLEET, accounts=account()))
+    for words in (("disable",), ("enable",), ("remove",)):
+        ended = run("accounts", *words, "kadikoy")
+        assert (ended.code, "Change the file" in ended.err) == (1, True)
+    assert "is in the configuration file" in add("kadikoy").err
+    assert "its secrets are those of kadikoy" in add("x", secrets=("sandbox-app-secret", "sandbox-kadikoy-secret")).err
+
+
+@pytest.mark.parametrize("words", [("add", "x"), ("import", "x"), ("rotate",)])
+def test_without_a_master_key_the_remedy_is_named(words, run, configure):
+    configure(document())
+    ended = run("accounts", *words)
+    assert (ended.code, "fleet.master_key_file" in ended.err) == (78, True)
+
+
+def test_a_database_without_the_tables_says_so(run, path):
+    path.unlink()
+    assert run("accounts", "list").code == 1
+
+
+# ---- looking ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_shows_how_each_was_polled(add, run, pos):
+    add()
+    fingerprint = pos.execute("SELECT fingerprint FROM delivery_account_settings").fetchone()[0]
+    put(
+        pos,
+        "delivery_accounts",
+        fingerprint=fingerprint,
+        name="kadikoy",
+        state="login_refused",
+        last_poll_ok_utc=NOW_TEXT,
+    )
+    (one,) = run("accounts", "list", "--json").json
+    assert (one["state"], one["last_poll_ok_utc"]) == ("login_refused", NOW_TEXT)
+    assert "login refused" in run("accounts", "list").out
+
+
+def test_an_account_that_does_not_open_is_shown_with_its_remedy(add, run, tmp_path):
+    add()
+    (tmp_path / "master.key").write_text(new_key())
+    shown = run("accounts", "show", "kadikoy", "--json").json
+    assert shown["fault"] == "key_unknown"
+    assert "Put that key back" in shown["remedy"]
+
+
+def test_nobody_is_told_as_that(run):
+    for words in (("show",), ("enable",), ("disable",), ("remove",)):
+        ended = run("accounts", *words, "nobody")
+        assert (ended.code, "No such account" in ended.err) == (1, True)
+
+
+def test_a_file_without_the_key_still_lists_and_the_key_command_needs_no_configuration(command):
+    made = command("accounts", "key").out.strip()
+    assert (len(made), made.endswith("=")) == (44, True)
+
+
+# ---- on and off ------------------------------------------------------------------------------------------------------
+
+
+def test_accounts_are_disabled_and_enabled(add, run):
+    add()
+    add("moda")
+    assert run("accounts", "disable", "moda", "kadikoy").out == "moda: disabled.\nkadikoy: disabled.\n"
+    assert listed(run) == {"kadikoy": False, "moda": False}
+    assert run("accounts", "disable", "moda").out == "moda: is so already.\n"
+    assert run("accounts", "enable", "moda").out == "moda: enabled.\n"
+    assert listed(run) == {"kadikoy": False, "moda": True}
+
+
+def test_of_several_names_one_that_is_not_there_stops_all(add, run):
+    add()
+    assert run("accounts", "remove", "kadikoy", "nobody").code == 1
+    assert run("accounts", "disable", "kadikoy", "nobody").code == 1
+    assert listed(run) == {"kadikoy": True}
+
+
+def test_a_removed_account_is_gone_and_may_come_again(add, run):
+    add()
+    assert run("accounts", "remove", "kadikoy").out == "kadikoy: removed.\n"
+    assert listed(run) == {}
+    assert run("accounts", "remove", "kadikoy").code == 1
+    assert add().out == "kadikoy: added.\n"
+
+
+def open_order(pos: sqlite3.Connection) -> None:
+    put_order(pos, account="kadikoy")
+
+
+def waiting_row_of_its_order(pos: sqlite3.Connection) -> None:
+    put_order(pos, account="kadikoy", ended_utc=NOW_TEXT)
+    put_action(pos)
+
+
+def waiting_row_of_its_restaurant(pos: sqlite3.Connection) -> None:
+    put(pos, "delivery_restaurants", account="kadikoy", id=RESTAURANT)
+    put_action(pos, "close_restaurant", restaurant_id=RESTAURANT)
+
+
+def waiting_row_that_names_it(pos: sqlite3.Connection) -> None:
+    put_action(pos, "activate_food", account="kadikoy")
+
+
+@pytest.mark.parametrize(
+    "busy, counted",
+    [
+        (open_order, "1 open orders, 0 actions"),
+        (waiting_row_of_its_order, "0 open orders, 1 actions"),
+        (waiting_row_of_its_restaurant, "0 open orders, 1 actions"),
+        (waiting_row_that_names_it, "0 open orders, 1 actions"),
+    ],
+)
+def test_a_busy_account_is_removed_only_by_force(busy, counted, add, run, pos):
+    add()
+    add("moda")
+    busy(pos)
+    refused = run("accounts", "remove", "kadikoy", "moda")
+    assert (refused.code, counted in refused.err, "--force" in refused.err) == (1, True, True)
+    assert listed(run) == {"kadikoy": True, "moda": True}
+    forced = run("accounts", "remove", "kadikoy", "--force")
+    assert (forced.code, counted in forced.err, "takes both over" in forced.err) == (0, True, True)
+    assert listed(run) == {"moda": True}
+
+
+def test_what_is_over_keeps_nobody(add, run, pos):
+    add()
+    put_order(pos, account="kadikoy", ended_utc=NOW_TEXT)
+    put_action(pos, state="done")
+    put_action(pos, "activate_food", account="moda")
+    assert run("accounts", "remove", "kadikoy").code == 0
+
+
+def test_disabling_says_what_stays_open(add, run, pos):
+    add()
+    open_order(pos)
+    ended = run("accounts", "disable", "kadikoy")
+    assert (ended.code, "1 open orders" in ended.err) == (0, True)
+
+
+# ---- many at once ----------------------------------------------------------------------------------------------------
+
+
+def test_a_turkish_spreadsheets_file_comes_in(bring, run):
+    ended = bring("\ufeff" + csv_of('kadikoy;"a;b";c;25', "moda;x;y;", ";;;"))
+    assert (ended.code, ended.out) == (0, "New: 2, changed: 0, as before: 0.\n")
+    assert run("accounts", "show", "kadikoy", "--json").json["auto_accept_minutes"] == 25
+
+
+def test_the_same_file_again_changes_nothing(bring, pos):
+    bring(csv_of("kadikoy;a;b;25", "moda;x;y;"))
+    before = pos.execute("SELECT * FROM delivery_account_settings").fetchall()
+    assert bring(csv_of("moda;x;y;", "kadikoy;a;b;25")).out == "New: 0, changed: 0, as before: 2.\n"
+    assert pos.execute("SELECT * FROM delivery_account_settings").fetchall() == before
+    assert fleet_version(pos) == 1
+
+
+def test_what_is_there_becomes_as_the_file_says_and_others_stay(bring, run):
+    bring(csv_of("kadikoy;a;b;25", "moda;x;y;"))
+    run("accounts", "disable", "kadikoy")
+    assert bring(csv_of("kadikoy;a;c;", "uskudar;q;r;")).out == "New: 1, changed: 1, as before: 0.\n"
+    assert listed(run) == {"kadikoy": False, "moda": True, "uskudar": True}
+
+
+WRONG = csv_of(
+    "moda;x;y;",
+    "Besiktas;x;y;",
+    "uskudar;x;;",
+    "moda;x;z;",
+    "sisli;x;y;",
+    "fatih;x;w;0",
+    "eyup;kadikoys;secret;",
+    "file;x;u;",
+)
+TOLD = {
+    3: "name: … is no account name",
+    4: "rest_secret_key: is missing",
+    5: "is in line 2, too",
+    6: "its secrets are those of line 2",
+    7: "auto_accept_minutes: must be 1 or more",
+    8: "its secrets are those of the account kadikoy",
+    9: "name: it is in the configuration file, too",
+}
+
+
+def test_every_wrong_line_is_named_and_nothing_is_written(bring, run, configure):
+    configure(document(more=FLEET, accounts=account("file")))
+    bring(csv_of("kadikoy;kadikoys;secret;"))
+    ended = bring(WRONG)
+    assert (ended.code, ended.out) == (1, "")
+    said = {int(line.split()[1].rstrip(":")): line for line in ended.err.splitlines() if line.startswith("line ")}
+    assert said.keys() == TOLD.keys()
+    assert {number: TOLD[number] for number in said if TOLD[number] not in said[number]} == {}
+    assert "nothing was written" in ended.err
+    assert listed(run) == {"file": True, "kadikoy": True}
+
+
+def test_the_right_lines_are_taken_when_that_is_said(bring, run, configure):
+    configure(document(more=FLEET, accounts=account("file")))
+    bring(csv_of("kadikoy;kadikoys;secret;"))
+    ended = bring(WRONG, "--skip-wrong", "--json")
+    assert (ended.code, ended.json["added"]) == (1, ["moda"])
+    assert [one["line"] for one in ended.json["wrong"]] == [3, 4, 5, 6, 7, 8, 9]
+    assert listed(run) == {"file": True, "kadikoy": True, "moda": True}
+
+
+def test_of_many_wrong_lines_the_first_are_shown(bring):
+    ended = bring(csv_of(*(f"X{number};a;b;" for number in range(70))))
+    assert ended.err.count("is no account name") == 50
+    assert "20 more wrong lines" in ended.err
+
+
+def test_standard_input_is_a_file_too(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(csv_of("kadikoy;a;b;").encode())))
+    assert run("accounts", "import", "-").code == 0
+
+
+def test_json_lines_come_in(bring, run):
+    one = {"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b", "restaurants": [{"id": RESTAURANT}]}
+    assert bring(json.dumps(one) + "\n" + json.dumps(one | {"name": "moda", "rest_secret_key": 5})).code == 1
+    assert bring(json.dumps(one)).code == 0
+    assert run("accounts", "show", "kadikoy", "--json").json["restaurants"][0]["id"] == RESTAURANT
+
+
+def test_a_line_whose_columns_have_slipped_shows_no_secret(bring):
+    secret = "Geheim-4711-XYZ"
+    rows = [f"{secret};a;b;", f"moda;a;b;{secret}"]
+    wrong = json.dumps({"name": "x", "app_secret_key": "a", "rest_secret_key": "b", "restaurants": [{"id": secret}]})
+    for text in (csv_of(*rows), wrong):
+        for more in ((), ("--json",)):
+            ended = bring(text, *more)
+            assert (ended.code, secret in ended.out + ended.err) == (1, False)
+
+
+def test_ten_thousand_come_in_at_once_and_are_listed(bring, run):
+    ended = bring(csv_of(*(f"branch-{number:05};app;rest-{number};" for number in range(10_000))))
+    assert ended.out == "New: 10000, changed: 0, as before: 0.\n"
+    assert len(run("accounts", "list").out.splitlines()) == 10_001
+
+
+# ---- another master key ----------------------------------------------------------------------------------------------
+
+
+def test_a_rotation_says_when_the_old_line_may_go(add, run, tmp_path):
+    add()
+    add("moda")
+    new = new_key()
+    (tmp_path / "master.key").write_text(f"{new}\n{MASTER}\n")
+    ended = run("accounts", "rotate")
+    assert (ended.code, "2 anew, 0 before" in ended.out, "the others may go" in ended.out) == (0, True, True)
+    assert "0 anew, 2 before" in run("accounts", "rotate").out
+    (tmp_path / "master.key").write_text(f"{new}\n")
+    assert "fault" not in run("accounts", "show", "kadikoy", "--json").json
+
+
+def test_a_rotation_that_cannot_open_all_says_to_keep_the_old_lines(add, run, tmp_path, pos):
+    add()
+    add("moda")
+    pos.execute("UPDATE delivery_account_settings SET sealed = 'AAAA' WHERE name = 'moda'")
+    (tmp_path / "master.key").write_text(f"{new_key()}\n{MASTER}\n")
+    ended = run("accounts", "rotate")
+    assert (ended.code, "1 anew" in ended.out, "Keep the old lines" in ended.err) == (1, True, True)
+    assert "moda: The row is damaged" in ended.err
+
+
+def test_with_one_line_it_says_how_to_begin(add, run):
+    add()
+    assert "has one line" in run("accounts", "rotate").out
+
+
+# ---- the branches ----------------------------------------------------------------------------------------------------
+
+
+def alive(pos: sqlite3.Connection, seconds: int = 60) -> None:
+    """A daemon that has given a sign of life."""
+    when = f"strftime('%Y-%m-%d %H:%M:%f', 'now', '{seconds:+} seconds')"
+    pos.execute(f"INSERT INTO delivery_daemon VALUES (1, '{NOW_TEXT}', {when}, 'Nobody polls.', 'Start it.')")
+
+
+def light(pos: sqlite3.Connection, name: str, colour: str = "green", code: str | None = None) -> None:
+    pos.execute(
+        "INSERT INTO delivery_lamps VALUES (?, ?, ?, ?, ?, ?)", (name, colour, NOW_TEXT, code, f"It is {colour}.", None)
+    )
+
+
+@pytest.fixture
+def three(bring, pos):
+    bring(csv_of("kadikoy;a;b;", "moda;a;c;", "sisli;a;d;", "closed;a;e;"))
+
+
+def test_ill_branches_have_a_line_each_the_worst_first(three, run, pos):
+    run("accounts", "disable", "closed")
+    alive(pos)
+    light(pos, "kadikoy")
+    light(pos, "moda", "yellow", "login_refused")
+    light(pos, "sisli", "red", "unreachable")
+    light(pos, "closed", "red")
+    ended = run("status", "--branches")
+    first, second, last = ended.out.splitlines()
+    assert (ended.code, ended.err) == (1, "")
+    assert re.fullmatch(r"red     sisli  since 2026-03-01 15:00 \(\d+ d ago\)  It is red.", first)
+    assert second.startswith("yellow  moda ")
+    assert last == "1 of 3 well"
+    shown = run("status", "--branches", "--json").json
+    assert (shown["well"], shown["accounts"], [one["account"] for one in shown["branches"]]) == (
+        1,
+        3,
+        ["sisli", "moda"],
+    )
+    assert shown["branches"][0]["code"] == "unreachable"
+
+
+def test_all_shows_the_well_ones_too(three, run, pos):
+    alive(pos)
+    for name in ("kadikoy", "moda", "sisli", "closed"):
+        light(pos, name)
+    assert run("status", "--branches").out == "4 of 4 well\n"
+    ended = run("status", "--branches", "--all")
+    assert (ended.code, len(ended.out.splitlines())) == (0, 5)
+    assert len(run("status", "--branches", "--all", "--json").json["branches"]) == 4
+
+
+def test_a_branch_that_no_daemon_works_for_is_dark(three, run, pos):
+    alive(pos)
+    light(pos, "kadikoy")
+    put(pos, "delivery_problems", code="account_unreadable", subject="moda", account="moda", severity="severe", level=1,
+        how_many=1, cause="Does not open.", remedy="Enter it anew.", facts="{}", told=0, noted_utc=NOW_TEXT)  # fmt: skip
+    lines = run("status", "--branches").out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["red", "moda"],
+        ["dark", "closed"],
+        ["dark", "sisli"],
+        ["1", "of"],
+    ]
+    assert "Does not open. Enter it anew." in lines[0]
+    assert "No daemon works for it yet." in lines[1]
+
+
+def test_once_the_daemon_is_silent_every_branch_is_red(three, run, pos):
+    alive(pos, -5)
+    for name in ("kadikoy", "moda"):
+        light(pos, name)
+    shown = run("status", "--branches", "--json").json
+    assert (shown["well"], shown["branches"][0]["code"]) == (0, "not_polling")
+
+
+def test_accounts_of_the_file_are_branches_too(three, run, pos, configure):
+    configure(document(more=FLEET, accounts=account("file")))
+    shown = run("status", "--branches", "--json").json
+    assert {one["account"] for one in shown["branches"]} == {"file", "kadikoy", "moda", "sisli", "closed"}
+
+
+def test_it_is_told_in_the_chosen_language_with_its_own_numbers(run, bring, configure, pos):
+    configure(document(more=FLEET, accounts=" ").replace('"en"', '"tr"'))
+    bring(csv_of(*(f"branch-{number:05};app;rest-{number};" for number in range(1001))))
+    alive(pos)
+    light(pos, "branch-00001")
+    out = run("status", "--branches").out.splitlines()
+    assert out[-1] == "1.001 hesabın 1 tanesi iyi"
+    assert out[0].startswith("sönük ")
+
+
+def test_status_as_a_whole_knows_the_accounts_of_the_database(three, run, pos):
+    for name, fingerprint in pos.execute("SELECT name, fingerprint FROM delivery_account_settings").fetchall():
+        put(pos, "delivery_accounts", fingerprint=fingerprint, name=name, state="ok", last_poll_ok_utc=NOW_TEXT)
+    run("accounts", "disable", "closed")
+    shown = run("status", "--json").json
+    assert {one["name"] for one in shown["accounts"]} == {"kadikoy", "moda", "sisli"}
+
+
+# ---- check -----------------------------------------------------------------------------------------------------------
+
+
+def checked(run: Run) -> list[tuple[str, str, str]]:
+    """What `check` says of the accounts: level, detail, remedy."""
+    found = run("check", "--json").json
+    return [(one["level"], one["detail"], one["remedy"]) for one in found if one["check"] == "account_settings"]
+
+
+def test_check_counts_those_that_open(three, run):
+    run("accounts", "disable", "moda")
+    assert checked(run) == [("ok", "3 open, 1 disabled", "")]
+    assert "master key: " in run("check").out
+
+
+def test_check_names_those_that_do_not_open_by_their_fault(three, run, pos, tmp_path):
+    pos.execute("UPDATE delivery_account_settings SET sealed = 'AAAA' WHERE name = 'moda'")
+    pos.execute("UPDATE delivery_account_settings SET key_id = 'x' WHERE name IN ('sisli', 'closed')")
+    good, unknown, damaged = checked(run)
+    assert good == ("ok", "1 open, 0 disabled", "")
+    assert (unknown[:2], "Put that key back" in unknown[2]) == (("failed", "2: closed, sisli"), True)
+    assert (damaged[:2], "is damaged" in damaged[2]) == (("failed", "1: moda"), True)
+    assert run("check").code != 0
+
+
+def test_check_of_many_broken_ones_names_a_few(bring, run, tmp_path):
+    bring(csv_of(*(f"branch-{number};app;rest-{number};" for number in range(9))))
+    (tmp_path / "master.key").write_text(new_key())
+    assert checked(run)[1][1] == "9: branch-0, branch-1, branch-2, branch-3, branch-4 +4"
+
+
+def test_check_says_that_a_rotation_is_not_finished(three, run, tmp_path):
+    (tmp_path / "master.key").write_text(f"{new_key()}\n{MASTER}\n")
+    assert checked(run)[1] == ("warning", "4 are sealed by a former master key", "Run `orderbridge accounts rotate`.")
+    run("accounts", "rotate")
+    assert len(checked(run)) == 1
+
+
+def test_check_sees_another_address(three, run, configure):
+    configure(document(more=FLEET, accounts=" ", base_url="https://127.0.0.1:2"))
+    assert checked(run)[1] == (
+        "warning",
+        "4 were noted at another marketplace.base_url",
+        "Run `orderbridge accounts rotate`.",
+    )
+    run("accounts", "rotate")
+    assert len(checked(run)) == 1
+
+
+@pytest.mark.parametrize("secrets", [("moda", "other"), ("other", "sandbox-kadikoy-secret")], ids=["name", "secrets"])
+def test_check_sees_an_account_that_is_in_the_file_too(secrets, run, bring, configure):
+    bring(csv_of(f"{secrets[0]};sandbox-app-secret;{secrets[1]};"))
+    configure(document(more=FLEET, accounts=account("moda")))
+    assert checked(run)[1][:2] == ("failed", f"1: {secrets[0]}")
+
+
+def test_check_says_that_there_is_none_yet(run):
+    assert checked(run)[0][:2] == ("warning", "there is none yet")
+
+
+def test_check_without_a_fleet_says_nothing_of_it(run, configure):
+    configure(document())
+    assert checked(run) == []
+
+
+# ---- asking the service as one of them -------------------------------------------------------------------------------
+
+
+def test_without_an_account_in_the_file_foods_wants_to_know_whose(run, add):
+    add()
+    assert "say with --account" in run("foods").err
+    assert "No such account" in run("foods", "--account", "nobody").err
+
+
+def test_an_account_of_the_database_can_be_asked_as(run, add, tmp_path):
+    """Nobody plays the service: that the line is dead shows that it was opened and used."""
+    add()
+    assert run("foods", "--account", "kadikoy").code == 69
+    (tmp_path / "master.key").write_text(new_key())
+    assert "Put that key back" in run("foods", "--account", "kadikoy").err
+
+
+# ---- secrets stay secret ---------------------------------------------------------------------------------------------
+
+
+def test_no_command_shows_a_secret(add, bring, run, tmp_path):
+    shown = [add(), add("moda", secrets=(SECRETS[0], "short")), bring(csv_of(f"uskudar;{SECRETS[0]};{SECRETS[1]};"))]
+    words = ("list", "list --json", "show kadikoy", "show kadikoy --json", "disable moda", "rotate", "remove moda")
+    shown += [run("accounts", *line.split()) for line in words]
+    shown += [run(*line.split()) for line in ("config show", "status", "status --json", "check", "check --json")]
+    shown += [bring(csv_of(f"x;{SECRETS[0]};'{SECRETS[1]}';")), bring(f"{SECRETS[0]};{SECRETS[1]}")]
+    printed = "".join(ended.out + ended.err for ended in shown)
+    assert [secret for secret in (*SECRETS, MASTER) if secret in printed] == []
+
+
+def test_the_support_bundle_holds_no_secret(add, run, tmp_path):
+    add()
+    assert run("support-bundle", tmp_path / "bundle.zip").code == 0
+    with zipfile.ZipFile(tmp_path / "bundle.zip") as packed:
+        text = b"".join(packed.read(name) for name in packed.namelist())
+    assert b"master_key" in text
+    assert [secret for secret in (*SECRETS, MASTER) if secret.encode() in text] == []

@@ -1,0 +1,154 @@
+"""`check --cooldown`: whose cooldown it is, found out against the service itself, without losing an order."""
+
+import itertools
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.cli.shell import APP, Configure, Run, document
+from tests.store.samples import opened, rows
+
+from orderbridge.rules.scope import Asked, Scope, choose, judge
+from orderbridge.sandbox import Fault, Options, Sandbox, World
+from orderbridge.sandbox.scenery import DEFAULT_SCENERY
+from orderbridge.store.database import Database
+from orderbridge.store.leader import LeaderLock
+from orderbridge.texts import SENTENCES
+
+COOLDOWN_S = 2  # of real time, and no less: three polls have to lie within it on a busy machine
+OTHER_APP = "sandbox-other-secret"
+Play = Callable[..., Sandbox]
+
+
+@pytest.fixture
+def play(tmp_path: Path, configure: Configure):
+    """A service with that scope, and a configuration with these accounts; Beşiktaş is of another application."""
+    accounts = tuple(
+        replace(one, app_secret_key=OTHER_APP) if one.name == "besiktas" else one for one in DEFAULT_SCENERY.accounts
+    )
+    running: list[Sandbox] = []
+
+    def play(scope: str, *names: str) -> Sandbox:
+        options = Options(cooldown_scope=scope, cooldown_seconds=COOLDOWN_S)
+        world = World(replace(DEFAULT_SCENERY, accounts=accounts), options=options)
+        sandbox = Sandbox(world, directory=tmp_path)
+        sandbox.__enter__()
+        running.append(sandbox)
+        listed = "".join(
+            f'[[accounts]]\nname = "{name}"\napp_secret_key = "{OTHER_APP if name == "besiktas" else APP}"\n'
+            f'rest_secret_key = "sandbox-{name}-secret"\n'
+            for name in names
+        )
+        market = f'ca_file = "{sandbox.ca_file}"\ncooldown_seconds = {COOLDOWN_S}\ntimeout_seconds = 20'
+        configure(document(base_url=sandbox.base_url, marketplace=market, accounts=listed))
+        return sandbox
+
+    yield play
+    for sandbox in running:
+        sandbox.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(
+    "scope, names, found, level",
+    [
+        ("credential", ("kadikoy", "chain", "besiktas"), "credential", "ok"),
+        ("application", ("kadikoy", "chain", "besiktas"), "application", "warning"),
+        ("address", ("kadikoy", "chain", "besiktas"), "address", "warning"),
+        ("application", ("kadikoy", "chain"), "application_or_address", "warning"),
+        ("application", ("kadikoy", "besiktas"), "not_address", "ok"),
+        ("address", ("kadikoy", "besiktas"), "address", "warning"),
+    ],
+)
+def test_it_tells_whose_cooldown_it_is(
+    run: Run, pos, play: Play, scope: str, names: tuple[str, ...], found: str, level: str
+):
+    play(scope, *names)
+    ended = run("check", "--cooldown", "--json")
+    assert (ended.code, [(one["check"], one["level"]) for one in ended.json]) == (0, [(f"cooldown {found}", level)])
+    assert bool(ended.json[0]["remedy"]) == (level == "warning")
+    assert "takes a minute" in ended.err
+
+
+def test_no_order_is_lost_and_none_is_asked_for_inside_its_own_cooldown(run: Run, pos, play: Play):
+    world = play("application", "kadikoy", "chain", "besiktas").world
+    order = world.place_order()
+    assert run("check", "--cooldown").code == 0
+    assert world.calls("acknowledge") == []
+    assert not order.acknowledged, "the next poll delivers it again"
+    assert rows(pos, "SELECT payment_key FROM delivery_orders") == []
+    served = [call for call in world.calls("get_current") if call.http_status == 200]
+    for account in ("kadikoy", "chain", "besiktas"):
+        times = [call.at for call in served if call.account == account]
+        assert all((b - a).total_seconds() >= COOLDOWN_S for a, b in itertools.pairwise(times))
+    noted = rows(pos, "SELECT name, next_poll_utc > last_poll_utc AS later FROM delivery_accounts")
+    assert {row["name"]: row["later"] for row in noted} == {"kadikoy": 1, "chain": 1, "besiktas": 1}
+
+
+def test_a_cooldown_that_a_daemon_has_left_is_waited_for(run: Run, pos, play: Play):
+    world = play("address", "kadikoy", "besiktas").world
+    assert run("check", "--cooldown", "--json").json[0]["check"] == "cooldown address"
+    assert run("check", "--cooldown", "--json").json[0]["check"] == "cooldown address", "not: a stranger polls"
+    assert len(world.calls("get_current")) == 8
+
+
+def test_a_stranger_with_the_same_credential_is_no_shared_cooldown(run: Run, pos, play: Play):
+    world = play("credential", "kadikoy", "chain").world
+    world.faults.add(Fault.too_many("get_current", times=99))
+    ended = run("check", "--cooldown", "--json")
+    assert (ended.code, ended.json[0]["check"]) == (1, "cooldown unknown")
+    assert "Stop the other program" in ended.json[0]["remedy"]
+
+
+def test_one_account_can_tell_nothing(run: Run, pos, play: Play):
+    world = play("credential", "kadikoy").world
+    ended = run("check", "--cooldown")
+    assert ended.code == 1
+    assert "at least two accounts" in ended.out
+    assert world.calls() == []
+
+
+def test_beside_a_daemon_it_refuses_and_says_what_to_do(run: Run, pos, play: Play, path: Path):
+    world = play("credential", "kadikoy", "chain").world
+    with closing(Database(f"sqlite:///{path}", inline=True)) as database, closing(LeaderLock(database)) as daemon:
+        assert daemon.take()
+        ended = run("check", "--cooldown", "--json")
+    assert ended.code == 1
+    assert "systemctl stop orderbridge" in ended.json[0]["detail"]
+    assert world.calls() == []
+
+
+def test_without_tables_nothing_is_asked(run: Run, play: Play, path: Path):
+    world = play("credential", "kadikoy", "chain").world
+    path.touch()
+    with opened(path):
+        assert run("check", "--cooldown", "--json").code == 1
+    assert world.calls() == []
+
+
+# ---- the rules -------------------------------------------------------------------------------------------------------
+
+
+def test_who_is_asked() -> None:
+    assert choose([("a", "x")]) is None
+    assert choose([]) is None
+    assert choose([("a", "x"), ("b", "y")]) == Asked("a", None, "b")
+    assert choose([("a", "x"), ("b", "y"), ("c", "y")]) == Asked("b", "c", "a")
+    assert choose([("a", "x"), ("b", "x"), ("c", "x")]) == Asked("a", "b", None)
+
+
+def test_what_it_means() -> None:
+    three, one_app, two_apps = Asked("a", "b", "c"), Asked("a", "b", None), Asked("a", None, "c")
+    assert judge(three, []) == Scope.CREDENTIAL
+    assert judge(three, ["b"]) == Scope.APPLICATION
+    assert judge(three, ["b", "c"]) == Scope.ADDRESS
+    assert judge(three, ["c"]) == Scope.UNKNOWN, "an address that one application of two does not have"
+    assert judge(one_app, []) == Scope.CREDENTIAL
+    assert judge(one_app, ["b"]) == Scope.APPLICATION_OR_ADDRESS
+    assert judge(two_apps, []) == Scope.NOT_ADDRESS
+    assert judge(two_apps, ["c"]) == Scope.ADDRESS
+
+
+def test_each_scope_has_its_sentence() -> None:
+    assert {f"scopes.{scope}" for scope in Scope} <= SENTENCES.keys()

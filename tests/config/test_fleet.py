@@ -1,0 +1,144 @@
+"""Accounts of the database: what the configuration says of them."""
+
+import base64
+from pathlib import Path
+
+import pytest
+from tests.config.documents import APP, REST, Write, account, document, problems
+
+from orderbridge.config import Settings, load, shown
+from orderbridge.config.master_keys import new_key, parsed
+
+KEY, OLD = (base64.b64encode(bytes([first, *range(31)])).decode() for first in (200, 201))
+
+
+def fleet(lines: str = "", **more: str) -> str:
+    return document(more=f'[fleet]\naccounts = "database"\n{lines}', **{"accounts": "", **more})
+
+
+def test_without_a_word_accounts_are_the_files(write: Write) -> None:
+    made = load(write(), environ={}).fleet
+    assert (made.from_database, made.master_keys) == (False, ())
+
+
+def test_with_a_database_of_accounts_the_file_may_have_none(write: Write) -> None:
+    settings = load(write(fleet(f'master_key = "{KEY}"')), environ={})
+    assert (settings.fleet.from_database, settings.accounts) == (True, ())
+    assert settings.fleet.master_keys == (base64.b64decode(KEY),)
+
+
+def test_the_file_may_have_some_beside_it_and_none_is_the_default_for_being_alone(write: Write) -> None:
+    settings = load(write(fleet(f'master_key = "{KEY}"', accounts=account())), environ={})
+    assert [one.name for one in settings.accounts] == ["kadikoy"]
+    assert settings.default_account is None
+
+
+def test_the_master_key_comes_from_a_file_beside_the_configuration(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/master.key").write_bytes(b"\xef\xbb\xbf" + f"{KEY}\r\n{OLD}\r\n\r\n".encode())
+    settings = load(write(fleet('master_key_file = "secrets/master.key"')), environ={})
+    assert settings.fleet.master_keys == (base64.b64decode(KEY), base64.b64decode(OLD))
+    assert settings.fleet.master_key_file == tmp_path / "secrets/master.key"
+    assert settings.source.origins["fleet.master_key"] == str(tmp_path / "secrets/master.key")
+
+
+def test_the_master_key_can_be_a_systemd_credential(write: Write, tmp_path: Path) -> None:
+    write(KEY, "credentials/master_key")
+    settings = load(write(fleet()), environ={"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
+    assert settings.fleet.master_keys == (base64.b64decode(KEY),)
+
+
+def test_the_environment_is_enough(write: Write) -> None:
+    environ = {"ORDERBRIDGE_FLEET__ACCOUNTS": "database", "ORDERBRIDGE_FLEET__MASTER_KEY": KEY}
+    assert load(write(document(accounts="")), environ=environ).fleet.from_database
+
+
+def test_two_sources_of_the_master_key_are_an_error_that_names_both(write: Write, tmp_path: Path) -> None:
+    write(KEY, "credentials/master_key")
+    said = problems(write(fleet(f'master_key = "{KEY}"')), {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
+    assert "fleet.master_key" in said
+    assert "more than once (master_key, systemd credential master_key)" in said
+
+
+def test_in_file_mode_it_may_be_there_already_and_must_be_right(write: Write) -> None:
+    assert load(write(document(more=f'[fleet]\nmaster_key = "{KEY}"')), environ={}).fleet.master_keys
+    assert "line 1 is no master key" in problems(write(document(more='[fleet]\nmaster_key = "abcd"')))
+
+
+@pytest.mark.parametrize(
+    "lines, problem",
+    [
+        ("", "is missing; with fleet.accounts"),
+        ('master_key = ""', "is missing; with fleet.accounts"),
+        ('master_key = " "', "is missing; with fleet.accounts"),
+        ('master_key = "QUJD"', "line 1 is no master key: 32 bytes in base64"),
+        (f'master_key = "{KEY}\\n{OLD[:-4]}"', "line 2 is no master key"),
+        (f'master_key = "{KEY[:20]}!{KEY[21:]}"', "line 1 is no master key"),
+        (f'master_key = "{KEY[:20]}\\u0000{KEY[21:]}"', "line 1 is no master key"),
+        ('master_key = "şifre"', "line 1 is no master key"),
+        ('master_key_file = "none"', "none cannot be read"),
+    ],
+    ids=["none", "empty", "blank", "short", "second", "sign", "nul", "letter", "no file"],
+)
+def test_a_master_key_that_is_none_is_an_error_that_names_the_remedy_and_no_key(
+    lines: str, problem: str, write: Write
+) -> None:
+    said = problems(write(fleet(lines)))
+    (line,) = said.splitlines()[1:]
+    assert line.strip().startswith("fleet.master_key")
+    assert problem in line
+    assert KEY[:16] not in said
+
+
+def test_the_same_key_twice_is_one() -> None:
+    assert len(parsed(f"{KEY}\n{KEY}\n{OLD}")) == 2
+
+
+def test_a_new_key_is_one_and_another_each_time() -> None:
+    made = {parsed(new_key()) for _ in range(10)}
+    assert len(made) == 10
+    assert {len(key) for (key,) in made} == {32}
+
+
+@pytest.mark.parametrize("kind", ["beside", "till"])
+def test_the_board_is_refused_together_with_it(kind: str, write: Write) -> None:
+    said = problems(write(fleet(f'master_key = "{KEY}"\n[web]\nboard = "{kind}"')))
+    assert said.splitlines()[1].strip().startswith("web (")
+    assert 'write board = "off"' in said
+
+
+def test_of_a_word_that_nobody_knows_only_that_is_told(write: Write) -> None:
+    said = problems(write(document(more='[fleet]\naccounts = "db"\n[web]\nboard = "till"', accounts="")))
+    assert [line.partition(" ")[0] for line in said.replace("  ", "").splitlines()[1:]] == ["fleet.accounts"]
+
+
+def test_the_master_key_is_never_shown(write: Write) -> None:
+    settings = load(write(fleet(f'master_key = "{KEY}"')), environ={})
+    printed = f"{settings!r} {settings} {shown(settings)} {settings.source} {settings.fleet!r}"
+    assert KEY not in printed
+    assert shown(settings)["fleet"]["master_key"] == "***"
+    assert shown(load(write(), environ={}))["fleet"]["master_key"] is None
+
+
+def test_a_file_with_the_master_key_that_everybody_can_read_is_a_warning(write: Write) -> None:
+    file = write(fleet(f'master_key = "{KEY}"'))
+    file.chmod(0o644)
+    assert [f"chmod o-r {file}" in warning for warning in load(file, environ={}).warnings] == [True]
+
+
+def test_a_master_key_file_that_everybody_can_read_is_a_warning(write: Write, tmp_path: Path) -> None:
+    write(KEY, "master.key").chmod(0o644)
+    (said,) = load(write(fleet('master_key_file = "master.key"')), environ={}).warnings
+    assert f"chmod 0600 {tmp_path}/master.key" in said
+
+
+def test_settings_made_by_hand_are_checked_the_same() -> None:
+    with pytest.raises(ValueError, match="master_key"):
+        Settings(marketplace={"base_url": "https://a"}, fleet={"accounts": "database"})
+
+
+def test_an_account_of_the_file_has_the_fingerprint_that_it_always_had(write: Write) -> None:
+    """The cooldown and the kept token hang on it."""
+    only = load(write(), environ={}).accounts[0]
+    again = type(only)(name="other", app_secret_key=APP, rest_secret_key=REST).at("https://api.example.com")
+    assert (only.fingerprint, again.fingerprint) == (again.fingerprint, only.fingerprint)

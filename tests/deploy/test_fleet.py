@@ -1,0 +1,58 @@
+"""What is shipped for several replicas fits the program: its configuration loads, its limits are longer than ours."""
+
+import re
+import textwrap
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from orderbridge import config, daemon
+from orderbridge.store import workers
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+KUBERNETES = (DEPLOY / "kubernetes" / "orderbridge.yaml").read_text()
+COMPOSE = (DEPLOY / "compose.fleet.yaml").read_text()
+LAST_WORDS_S = daemon.STOP_S + daemon.NOTE_S + workers.LEAVE_WITHIN_S
+
+
+def loaded(text: str, place: Path, environ: dict[str, str] | None = None) -> config.Settings:
+    """With a key in the place of the one that is mounted."""
+    (place / "master.key").write_bytes(b64encode(bytes(range(32))))
+    (place / "master.key").chmod(0o600)
+    (place / "config.toml").write_text(re.sub(r'"/run/\w+/master.key"', f'"{place}/master.key"', text))
+    return config.load(place / "config.toml", environ=environ or {})
+
+
+def test_the_configuration_for_kubernetes_loads(tmp_path: Path):
+    block = re.search(r"^  config.toml: \|\n(.*?)^---", KUBERNETES, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    assert "ORDERBRIDGE_DATABASE__URL" in KUBERNETES
+    environ = {"ORDERBRIDGE_DATABASE__URL": "postgresql://u@a,b/d"}
+    settings = loaded(textwrap.dedent(block[1]), tmp_path, environ)
+    assert settings.fleet.from_database
+    assert settings.database.url == "postgresql+psycopg://u@/d?host=a,b"
+    assert f"containerPort: {settings.web.listen.rpartition(':')[2]}" in KUBERNETES
+
+
+def test_the_configuration_for_compose_loads(tmp_path: Path):
+    text = re.search(r"^# Beside this file: fleet.toml.*?\n(.*?)^# and ", COMPOSE, re.MULTILINE | re.DOTALL)
+    assert text is not None
+    settings = loaded(
+        re.sub(r"^# *", "", text[1], flags=re.MULTILINE).replace("https://…", "https://m.example"), tmp_path
+    )
+    assert settings.fleet.from_database
+
+
+GRACE = re.findall(r"GracePeriodSeconds: (\d+)", KUBERNETES) + re.findall(r"grace_period: (\d+)s +# it", COMPOSE)
+
+
+@pytest.mark.parametrize("seconds", GRACE, ids=["kubernetes", "compose"])
+def test_a_replica_has_time_to_end(seconds: str):
+    assert int(seconds) > LAST_WORDS_S
+
+
+def test_the_probes_are_what_is_served():
+    from orderbridge.web.routes import PROBES
+
+    assert set(re.findall(r"path: (/\w+z)", KUBERNETES)) <= PROBES

@@ -1,0 +1,108 @@
+"""How fast one process asks (net.pace): never more in a second, the important first, and nobody waits in silence."""
+
+import asyncio
+from datetime import UTC, datetime
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, FakeClock
+
+from orderbridge.errors import NotSent
+from orderbridge.net.pace import Allowance, Importance, Pace
+
+
+@given(
+    per_second=st.integers(1, 700),
+    gaps=st.lists(st.floats(0, 0.5) | st.just(0.0) | st.just(0.001), min_size=1, max_size=2000),
+)
+def test_no_second_has_more_than_is_allowed(per_second: int, gaps: list[float]) -> None:
+    allowance = Allowance(per_second)
+    left = [now for now in accumulate(gaps) if allowance.take(now)]
+    for place, now in enumerate(left[per_second:]):
+        assert now - left[place] >= 1 - 1e-6
+
+
+async def leave(pace: Pace, importance: Importance, left: list[tuple[float, Importance]]) -> None:
+    await pace.admit(importance)
+    left.append((asyncio.get_running_loop().time(), importance))
+
+
+async def test_what_a_customer_waits_for_goes_before_polls_and_polls_before_lists() -> None:
+    pace, left = Pace(500), []
+    waiting = [Importance.LIST] * 600 + [Importance.POLL] * 600 + [Importance.ACTION] * 20
+    async with asyncio.TaskGroup() as tasks:
+        for importance in waiting:
+            tasks.create_task(leave(pace, importance, left))
+    at_once = [importance for moment, importance in left if moment == 0]
+    assert at_once == [Importance.LIST] * 50, "nobody else was there when they came"
+    later = [importance for moment, importance in left if moment > 0]
+    assert later == sorted(later)
+    moments = [moment for moment, _ in left]
+    assert max(sum(since <= one < since + 1 for one in moments) for since in moments) <= 500
+    assert moments[-1] == pytest.approx((1220 - 50) / 451, abs=0.01), "what may leave, leaves"
+
+
+async def test_an_action_is_not_kept_for_the_next_group_of_polls() -> None:
+    pace, left = Pace(500), []
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(200):
+            tasks.create_task(leave(pace, Importance.POLL, left))
+        await asyncio.sleep(0.01)
+        began = asyncio.get_running_loop().time()
+        await pace.admit(Importance.ACTION)
+        assert asyncio.get_running_loop().time() - began <= 1 / 451
+
+
+async def test_who_waits_in_vain_is_told_in_its_own_time_and_takes_nobodys_place() -> None:
+    pace, left = Pace(1), []
+    await pace.admit(Importance.POLL)
+    waiting = asyncio.create_task(leave(pace, Importance.POLL, left))
+    with pytest.raises(NotSent, match="paced") as error:
+        await pace.admit(Importance.ACTION, until=0.5)
+    assert "requests_per_second" in error.value.remedy
+    assert asyncio.get_running_loop().time() == pytest.approx(0.5)
+    await waiting
+    assert left == [(pytest.approx(1.0), Importance.POLL)]
+
+
+async def test_who_was_cancelled_takes_nobodys_place() -> None:
+    pace, left = Pace(1), []
+    await pace.admit(Importance.POLL)
+    gone = asyncio.create_task(leave(pace, Importance.ACTION, left))
+    await asyncio.sleep(0.1)
+    gone.cancel()
+    await leave(pace, Importance.POLL, left)
+    assert left == [(pytest.approx(1.0), Importance.POLL)]
+
+
+async def test_at_a_stop_the_polls_in_the_line_go_at_once_and_nothing_else() -> None:
+    pace, left = Pace(1), []
+    await pace.admit(Importance.POLL)
+    polls = [asyncio.create_task(leave(pace, Importance.POLL, left)) for _ in range(20)]
+    other = asyncio.create_task(leave(pace, Importance.LIST, left))
+    await asyncio.sleep(0.1)
+    pace.let_go(Importance.POLL)
+    await asyncio.gather(*polls)
+    assert [moment for moment, _ in left] == [pytest.approx(0.1)] * 20
+    await other
+    assert left[-1] == (pytest.approx(1.0), Importance.LIST)
+
+
+async def test_what_is_noted_of_a_poll_begins_when_its_turn_has_come(open_shop: OpenShop, clock: FakeClock) -> None:
+    """Noted before it waits, the note would end while its answer may still be on its way."""
+    shop = await open_shop()
+    shop._wire.pace = Pace(1)
+    left: list[float] = []
+
+    async def look() -> None:
+        (row,) = shop.rows("SELECT next_poll_utc FROM delivery_accounts")
+        noted = datetime.fromisoformat(row["next_poll_utc"]).replace(tzinfo=UTC)
+        left.append((noted - clock.now()).total_seconds())
+
+    shop.line.when_leaving("get_current", look)
+    await shop.tick()
+    assert clock.monotonic() >= 1.0, "the login has taken the first turn"
+    assert left[0] >= TIMEOUT_S + COOLDOWN_S

@@ -1,0 +1,137 @@
+"""What the other end of a fleet has seen, judged without asking the fleet: who was polled when, and what was sent twice.
+
+Times are seconds of the machine's monotonic clock.
+"""
+
+import bisect
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+NOTED_S = 2.0  # after which the end of a poll is certainly in the database
+TOKEN = "token-rest-"
+
+_ATTEMPTS = text(
+    "SELECT a.food_id, a.restaurant_id, a.payment_key, count(*) AS excused FROM delivery_action_attempts t"
+    " JOIN delivery_actions a ON a.id = t.action_id"
+    " WHERE t.outcome IS NULL OR t.outcome = 'unknown' OR t.http_status IN (401, 429) OR t.http_status >= 500"
+    " GROUP BY a.food_id, a.restaurant_id, a.payment_key"
+)
+_LEFT = text(
+    "SELECT state, count(*) AS number FROM delivery_actions WHERE state IN ('pending', 'sending') GROUP BY state"
+)
+
+
+@dataclass(slots=True)
+class Record:
+    """`polls` and `answers`: of each account, in their order. `puts`: of each path."""
+
+    cooldown_s: float
+    timeout_s: float
+    polls: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    answers: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    puts: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, seen: Mapping[str, Iterable[tuple[str, int]]]) -> None:
+        for token, at in seen["polls"]:
+            self.polls[token.removeprefix(TOKEN)].append(at / 1e9)
+        for token, at in seen["answers"]:
+            self.answers[token.removeprefix(TOKEN)].append(at / 1e9)
+        for path, at in seen["puts"]:
+            self.puts[path].append(at / 1e9)
+
+    def after(self, name: str, moment: float) -> float | None:
+        """The first poll of the account after that moment."""
+        polls = self.polls.get(name, [])
+        place = bisect.bisect_right(polls, moment)
+        return polls[place] if place < len(polls) else None
+
+    def _answer(self, name: str, poll: float) -> float | None:
+        """Of the poll that came then."""
+        answers = self.answers.get(name, [])
+        place = bisect.bisect_right(answers, poll)
+        following = self.after(name, poll)
+        found = answers[place] if place < len(answers) else None
+        return None if found is None or (following is not None and found > following) else found
+
+    def due(self, name: str, moment: float, *, lost: bool) -> float | None:
+        """When the account's next poll after that moment may leave. `lost`: what was not noted then never was."""
+        polls = self.polls.get(name, [])
+        place = bisect.bisect_right(polls, moment)
+        if not place:
+            return None
+        last = polls[place - 1]
+        answer = self._answer(name, last)
+        if answer is None or (lost and answer > moment - NOTED_S):
+            return last + self.timeout_s + self.cooldown_s
+        return answer + self.cooldown_s
+
+    def late(self, names: Iterable[str], moment: float, now: float, *, lost: bool = True) -> list[float]:
+        """How long after it was due each was polled after that moment; one that is not yet: as late as it is by now."""
+        found = []
+        for name in names:
+            due = self.due(name, moment, lost=lost)
+            if due is not None:
+                found.append((self.after(name, moment) or now) - due)
+        return found
+
+    def rhythm(self, since: float, now: float, but: Collection[str] = ()) -> list[float]:
+        """The same of every poll since then, and of what is due and does not come."""
+        found = []
+        for name, polls in self.polls.items():
+            if name in but:
+                continue
+            for before, poll in zip(polls, [*polls[1:], now], strict=True):
+                if poll >= since:
+                    due = (self._answer(name, before) or before + self.timeout_s) + self.cooldown_s
+                    if poll < now or due < now:
+                        found.append(poll - due)
+        return found
+
+    def early(self) -> list[tuple[str, float, float]]:
+        """Polls inside the cooldown: the account, when, and by how much."""
+        found = []
+        for name, polls in self.polls.items():
+            for before, poll in pairwise(polls):
+                free = (self._answer(name, before) or before) + self.cooldown_s
+                if poll < free:
+                    found.append((name, poll, free - poll))
+        return found
+
+    def acknowledged(self) -> set[str]:
+        return {path.rpartition("/")[2] for path in self.puts if path.startswith("/orders/success/")}
+
+    def twice(self, connection: Connection) -> list[str]:
+        """Actions that were sent again although no attempt before was without a clear answer."""
+        excused: Counter[str] = Counter()
+        for food, restaurant, key, number in connection.execute(_ATTEMPTS):
+            order = f"/orders/accept/{key}" if key else f"/restaurants/status/close/{restaurant}"
+            excused[f"/foods/status-passive/{int(food)}" if food else order] += number
+        return [
+            path
+            for path, times in self.puts.items()
+            if not path.startswith("/orders/success/") and len(times) > 1 + excused[path]
+        ]
+
+    def lost(self, connection: Connection) -> set[str]:
+        """Orders that were acknowledged and are in no table."""
+        stored = set(connection.execute(text("SELECT payment_key FROM delivery_orders")).scalars())
+        return self.acknowledged() - stored
+
+
+def left(connection: Connection) -> dict[str, int]:
+    """Outbox rows that are not final, by state."""
+    return {row.state: row.number for row in connection.execute(_LEFT)}
+
+
+def shown(values: Sequence[float]) -> str:
+    """Median, p99 and the largest."""
+    if not values:
+        return "-"
+    ordered = sorted(values)
+    at: Callable[[float], Any] = lambda share: ordered[round(share * (len(ordered) - 1))]  # noqa: E731
+    return f"{at(0.5):.1f} / {at(0.99):.1f} / {at(1):.1f}"

@@ -1,0 +1,65 @@
+"""Replicas are upgraded one after another: one of the version before works on over the tables of a newer one."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+from tests import databases
+from tests.databases import SERVERS
+from tests.live.test_server_away import Pos
+from tests.test_daemon import ended, process, told, until
+
+from orderbridge.sandbox import World
+from orderbridge.sandbox.scenery import KADIKOY
+
+# What a next version may do, as CONTRIBUTING.md has it: tables and columns are added, nothing is taken or renamed.
+NEWER = (
+    "ALTER TABLE delivery_orders ADD COLUMN made_up VARCHAR(20) DEFAULT 'x'",
+    "ALTER TABLE delivery_actions ADD COLUMN made_up INTEGER",
+    "ALTER TABLE delivery_accounts ADD COLUMN made_up INTEGER NOT NULL DEFAULT 0",
+    "CREATE TABLE delivery_made_up (id INTEGER PRIMARY KEY)",
+    "UPDATE delivery_schema_version SET version_num = '9999'",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_a_daemon_works_on_while_a_newer_one_has_changed_the_schema(
+    kind: str, configuration: Path, world: World, request: pytest.FixtureRequest
+):
+    server = request.getfixturevalue(f"{kind}_server")
+    with databases.own_database(server, f"obs_rolling_{os.getpid()}") as url:
+        name(configuration, url)
+        await over_a_newer_schema(configuration, url, world)
+
+
+def name(configuration: Path, url: str) -> None:
+    lines = configuration.read_text().splitlines()
+    lines = [f'url = "{url}"' if line.strip().startswith("url =") else line for line in lines]
+    configuration.write_text("\n".join(lines))
+
+
+async def over_a_newer_schema(configuration: Path, url: str, world: World) -> None:
+    before = world.place_order(restaurant_id=KADIKOY)
+    async with process(configuration) as daemon:
+        await until(lambda: before.acknowledged)
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            for statement in NEWER:
+                connection.execute(text(statement))
+        engine.dispose()
+        pos = Pos(url)
+        late = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: late.acknowledged)
+        pos.accept(late)
+        await until(lambda: pos.state(late) == "done")
+        world.cancel_by_customer(before.key)
+        await until(lambda: pos.stored()[before.key] == before.status_id)
+        assert await ended(daemon, signal.SIGTERM) == 0
+        pos.close()
+    assert told(configuration, "job.crashed") == []
+    assert told(configuration, "database.failed") == []
+    async with process(configuration) as daemon:
+        assert await ended(daemon) == 78, "an older program does not start on a newer schema"

@@ -1,0 +1,115 @@
+"""Thousands of accounts: how even their polls are after a start, and after whatever heaped them up."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from random import Random
+
+import pytest
+
+from orderbridge.rules.cooldown import Cooldowns, phases
+from orderbridge.rules.turns import Ended, Member
+
+COOLDOWN_S = 30.0
+Answer = Callable[[float, str], tuple[float, Ended]]  # when, and who; seconds until the answer, and what it is
+
+
+def soon(random: Random) -> Answer:
+    return lambda now, who: (random.uniform(0.01, 0.2), Ended.OK)
+
+
+class Fleet:
+    """Accounts of different applications that poll whenever they may. `kept`: so many of them need no login."""
+
+    def __init__(self, count: int, kept: int = 0) -> None:
+        members = [Member(f"f{place}", f"n{place}", f"a{place}") for place in range(count)]
+        self.cooldowns = Cooldowns()
+        self.cooldowns.take(members, COOLDOWN_S)
+        waits = phases([place >= kept for place in range(count)], self.cooldowns.round_s, 50)
+        self.first = [self.cooldowns.begin(one.fingerprint, wait) for one, wait in zip(members, waits, strict=True)]
+        self._events = [(at, one.fingerprint) for one, at in zip(members, self.first, strict=True)]
+        heapify(self._events)
+        self.polls: list[float] = []
+        self._may = dict.fromkeys((one.fingerprint for one in members), -math.inf)
+
+    def run(self, until: float, answer: Answer) -> None:
+        while self._events[0][0] < until:
+            now, who = heappop(self._events)
+            if (wait := self.cooldowns.wait(who, now)) > 1e-9:
+                heappush(self._events, (now + wait, who))
+                continue
+            assert now >= self._may[who], "early"
+            self.polls.append(now)
+            self.cooldowns.leaves(who, now)
+            took, how = answer(now, who)
+            self.cooldowns.ended(who, how, now + took)
+            self._may[who] = now + took + COOLDOWN_S
+            heappush(self._events, (now + took + self.cooldowns.wait(who, now + took), who))
+
+    def fullest(self, since: float, until: float) -> float:
+        """The most polls in a second, over the mean. Float noise aside, a second holds two moments."""
+        inside = [math.floor(at + 1e-6) for at in self.polls if since <= at < until]
+        return max(Counter(inside).values()) * (until - since) / len(inside)
+
+
+@pytest.mark.parametrize("count", [1000, 10_000])
+def test_a_cold_start_lays_even_layers_as_fast_as_its_logins_may_go(count: int) -> None:
+    fleet = Fleet(count)
+    logins = Counter(math.floor(at) for at in fleet.first)
+    assert max(logins.values()) <= 50
+    last = max(fleet.first)
+    assert last <= fleet.cooldowns.round_s * math.ceil(count / 50 / fleet.cooldowns.round_s)
+    fleet.run(last + 300, soon(Random(1)))
+    assert fleet.fullest(last + 1, last + 299) <= 1.2
+
+
+def test_with_kept_tokens_all_are_polled_within_one_round() -> None:
+    fleet = Fleet(10_000, kept=10_000)
+    assert max(fleet.first) < fleet.cooldowns.round_s + 0.5
+    fleet.run(300, soon(Random(1)))
+    assert fleet.fullest(0, 299) <= 1.2
+
+
+def test_some_without_a_token_make_the_others_no_later() -> None:
+    fleet = Fleet(10_000, kept=9_000)
+    assert max(fleet.first[:9_000]) < fleet.cooldowns.round_s + 0.5
+    fleet.run(400, soon(Random(1)))
+    assert fleet.fullest(100, 399) <= 1.2
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(lambda now, who: (8.0, Ended.OK), id="answers that take 8 s"),
+        pytest.param(lambda now, who: (20.0, Ended.FAILED), id="no answers"),
+        pytest.param(lambda now, who: (0.02, Ended.LIMITED), id="429 for everybody"),
+        pytest.param(
+            lambda now, who: (8.0 if hash(who) % 3 else 0.1, Ended.LIMITED if now % 2 else Ended.OK), id="some of all"
+        ),
+    ],
+)
+def test_what_has_heaped_up_is_level_again_two_rounds_later(trouble: Answer) -> None:
+    fleet, well = Fleet(5000, kept=5000), soon(Random(2))
+    fleet.run(100, well)
+    fleet.run(103, trouble)
+    fleet.run(400, well)
+    assert fleet.fullest(103 + 2 * fleet.cooldowns.round_s, 399) <= 1.2
+
+
+def test_a_line_that_comes_back_for_all_of_them_at_once_is_level_again_two_rounds_later() -> None:
+    """Nothing was answered for long: all are due, and leave as fast as one process asks."""
+    fleet = Fleet(5000, kept=5000)
+    fleet.run(100, soon(Random(3)))
+    fleet._events = [(150 + place / 450, who) for place, (_, who) in enumerate(fleet._events)]
+    fleet.run(500, soon(Random(3)))
+    assert fleet.fullest(161 + 2 * fleet.cooldowns.round_s, 499) <= 1.2
+
+
+def test_who_leaves_gives_its_place_back() -> None:
+    fleet = Fleet(1000, kept=1000)
+    for _ in range(50):
+        fleet.cooldowns.leave(["f0"])
+        fleet.cooldowns.come([Member("f0", "n0", "a0")], COOLDOWN_S)
+        fleet.cooldowns.begin("f0", 10.0)
+    assert fleet.cooldowns.wait("f0", 0.0) == pytest.approx(10.0)

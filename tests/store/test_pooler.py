@@ -1,0 +1,140 @@
+"""PgBouncer between a replica and its server: one that gives a session to others after each transaction is refused."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL, create_engine, make_url, text
+from tests import databases
+
+from orderbridge.errors import Unusable
+from orderbridge.rules.buckets import share
+from orderbridge.store.database import Database, open_database
+from orderbridge.store.membership import Membership
+
+pytestmark = databases.only(databases.SERVERS[0])
+PORT = 6543  # the name of its socket, in a folder of its own
+STARTED_WITHIN_S = 30.0
+CONFIGURATION = """
+[databases]
+* = {server}
+[pgbouncer]
+listen_addr =
+listen_port = {port}
+unix_socket_dir = {place}
+auth_type = any
+pool_mode = {mode}
+default_pool_size = 5
+min_pool_size = {least}
+logfile = {place}/log
+"""
+
+
+@contextlib.contextmanager
+def bouncer(url: str, mode: str, least: int = 0) -> Iterator[str]:
+    """The address of a database behind a real PgBouncer in that mode. `least`: how many processes it has in store."""
+    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin:/usr/bin")
+    if program is None:
+        pytest.skip("pgbouncer is not installed (tests/debian-packages)")
+    server = make_url(url)
+    host = server.query.get("host") or server.host
+    with databases._place() as (place, as_user):
+        file = place / "pgbouncer.ini"
+        said = f"host={host} port={server.port or 5432} user={server.username}"
+        file.write_text(CONFIGURATION.format(server=said, place=place, port=PORT, mode=mode, least=least))
+        with subprocess.Popen(
+            [program, file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **as_user
+        ) as process:  # type: ignore[call-overload]
+            behind = URL.create(
+                "postgresql+psycopg",
+                "postgres",
+                database=server.database,
+                query={"host": str(place), "port": str(PORT)},
+            )
+            try:
+                wait_for(place / f".s.PGSQL.{PORT}", process)
+                yield behind.render_as_string()
+            finally:
+                process.terminate()
+
+
+def wait_for(socket: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + STARTED_WITHIN_S
+    while not socket.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def member(url: str) -> Iterator[Membership]:
+    database = Database(url, inline=True)
+    membership = Membership(database, share)
+    yield membership
+    membership.close()
+    database.close()
+
+
+@pytest.mark.parametrize("mode, least", [("transaction", 0), ("transaction", 5)])
+def test_a_pooler_that_gives_sessions_away_is_refused(url: str, mode: str, least: int):
+    with bouncer(url, mode, least) as behind, member(behind) as membership:
+        for _ in range(3):
+            with pytest.raises(Unusable, match="pool_mode = session"):
+                membership.take()
+
+
+def test_one_that_gives_them_away_after_each_statement_is_refused_to_everybody(url: str):
+    with bouncer(url, "statement") as behind, pytest.raises(Unusable, match="pool_mode = session"):
+        open_database(behind)
+
+
+def test_also_when_others_use_it_at_the_same_time(url: str):
+    """Then a session of ours meets the same process again by chance, and one look shows nothing."""
+    is_over = threading.Event()
+
+    def use() -> None:
+        engine = create_engine(behind, isolation_level="AUTOCOMMIT", connect_args={"prepare_threshold": None})
+        with engine.connect() as connection:
+            while not is_over.is_set():
+                connection.execute(text("SELECT pg_sleep(0.0003)"))
+        engine.dispose()
+
+    with bouncer(url, "transaction") as behind, ThreadPoolExecutor(4) as threads:
+        using = [threads.submit(use) for _ in range(4)]
+        try:
+            for _ in range(50):
+                with member(behind) as membership, pytest.raises(Unusable):
+                    membership.take()
+        finally:
+            is_over.set()
+        for one in using:
+            one.result()
+
+
+def test_a_session_that_is_another_one_all_of_a_sudden_was_not_ours_alone(url: str):
+    with member(url) as first:
+        assert first.take()
+        first.beat()
+        first._ours = -1
+        with pytest.raises(Unusable, match="pool_mode = session"):
+            first.beat()
+
+
+def test_one_that_leaves_a_session_to_us_is_as_good_as_none(url: str):
+    with bouncer(url, "session") as behind, member(behind) as first, member(url) as second:
+        assert first.take()
+        assert len(first.beat().held) == 64
+        assert second.take()
+        assert second.beat().held == frozenset()
+        excess = first.beat().excess
+        first.beat(excess)
+        assert second.beat().held == excess
+        first.close()
+        assert len(second.beat().held) == 64
