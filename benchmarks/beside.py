@@ -81,6 +81,8 @@ def daemon(url: str, end: OtherEnd, *, more: str = "", accounts: int = 1) -> Ite
 def cpu_s(pid: int) -> float:
     """Processor seconds of a process and its threads, from the system's own count."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    if fields[0] == "Z":
+        raise SystemExit("the program has ended; its log is in the folder of its configuration")
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

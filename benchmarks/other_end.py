@@ -11,6 +11,8 @@ was there to read.
 POST /__orders {"document": {...}, "every": 3}: from then on each account has an order of its own on its third poll. It is
 delivered again and again until it is acknowledged; once accepted it is delivered so, until that is acknowledged, too. Then
 the next one may come.
+
+POST /__ill "token": from then on polls with that token are not answered.
 """
 
 import asyncio
@@ -79,6 +81,7 @@ class Seen:
         self.listing = EMPTY
         self.orders: Orders | None = None
         self.restaurants: dict[str, str] = {}
+        self.ill = ""
 
     def told(self) -> bytes:
         told = {"puts": self.puts, "polls": self.polls, "answers": self.answers, "logins": self.logins}
@@ -146,7 +149,7 @@ class Connection(asyncio.Protocol):
             answer_it()
 
     def _deliver(self, token: str, listing: bytes) -> None:
-        if not self._transport.is_closing():
+        if not self._transport.is_closing() and token != self._seen.ill:
             self._transport.write(listing)
             self._seen.answers.append((token, time.monotonic_ns()))
 
@@ -160,6 +163,9 @@ class Connection(asyncio.Protocol):
             return self._seen.told()
         if path == "/__list":
             self._seen.listing = answer(body)
+            return OK
+        if path == "/__ill":
+            self._seen.ill = json.loads(body)
             return OK
         if path == "/__orders":
             self._seen.orders = Orders(**json.loads(body))

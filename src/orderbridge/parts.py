@@ -193,6 +193,7 @@ class Parts:
             polling=self._pollers,
             outbox=self.outbox,
             cooldowns=self.cooldowns,
+            poll_evenly=self._wire.poll_evenly,
             market=self._settings.marketplace,
             in_rhythm=self._settings.fleet.from_database,
             database=self.database,

@@ -226,8 +226,11 @@ def test_a_till_that_looks_seldom_is_met_while_it_waits_to_write(shop: Shops, fa
 def test_a_till_that_looks_now_and_then_waits_its_turn_or_is_turned_away(
     shop: Shops, fault: str, failing: set[str]
 ) -> None:
-    """Turned away by a lock it takes the order a round later: the one sign of it, when it reckons quickly."""
-    assert failed(shop(fault).certify("others_write", pace=0.01)) == failing
+    """Turned away by a lock it takes the order a round later: the one sign of it, when it reckons quickly.
+
+    On a slow machine it may be turned away several times: it has the time for that.
+    """
+    assert failed(shop(fault).certify("others_write", pace=0.01, within_s=20)) == failing
 
 
 @pytest.mark.slow

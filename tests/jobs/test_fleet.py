@@ -17,6 +17,7 @@ from orderbridge import config
 from orderbridge import daemon as module
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import fleet, working
+from orderbridge.rules import cooldown
 from orderbridge.rules.buckets import bucket_of
 from orderbridge.rules.problems import Code
 from orderbridge.sandbox.scenery import APP_SECRET, USKUDAR
@@ -147,6 +148,22 @@ async def test_one_that_is_disabled_is_polled_no_more_and_comes_back_as_it_was(t
         town.write("besiktas", enabled=1)
         await asyncio.sleep(SOON_S + 31.0)
         assert town.polls("besiktas") > heard
+
+
+async def test_how_many_polls_leave_in_a_second_follows_who_is_at_work(town: Town, monkeypatch: pytest.MonkeyPatch):
+    """Two accounts that count here as if they were thousands."""
+    told: list[int | None] = []
+    monkeypatch.setattr(cooldown, "FEWEST_TOGETHER", 0)
+    monkeypatch.setattr(cooldown, "AT_A_MOMENT", 0)
+    monkeypatch.setattr(cooldown, "EVEN", 30.2)  # so that an account counts as one in a second
+    monkeypatch.setattr(town.shop._wire, "poll_evenly", told.append)
+    town.put("kadikoy")
+    town.put("besiktas")
+    async with running(town.new_daemon()):
+        assert told[-1] == 3
+        town.write("besiktas", enabled=0)
+        await asyncio.sleep(SOON_S)
+        assert told[-1] == 2
 
 
 async def test_new_secrets_are_used_and_the_cooldown_of_the_old_ones_does_not_concern_them(town: Town):

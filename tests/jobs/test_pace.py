@@ -11,6 +11,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, FakeClock
 
 from orderbridge.errors import NotSent
+from orderbridge.net.http import MOST_EVEN_S, Wire
 from orderbridge.net.pace import Allowance, Importance, Pace
 
 
@@ -23,6 +24,10 @@ def test_no_second_has_more_than_is_allowed(per_second: int, gaps: list[float]) 
     left = [now for now in accumulate(gaps) if allowance.take(now)]
     for place, now in enumerate(left[per_second:]):
         assert now - left[place] >= 1 - 1e-6
+
+
+def a_wire() -> Wire:
+    return Wire(base_url="https://service.invalid", timeout_s=10, user_agent="test", requests_per_second=500)
 
 
 async def leave(pace: Pace, importance: Importance, left: list[tuple[float, Importance]]) -> None:
@@ -106,3 +111,42 @@ async def test_what_is_noted_of_a_poll_begins_when_its_turn_has_come(open_shop: 
     await shop.tick()
     assert clock.monotonic() >= 1.0, "the login has taken the first turn"
     assert left[0] >= TIMEOUT_S + COOLDOWN_S
+
+
+async def polls(wire: Wire, count: int) -> list[float]:
+    """When so many polls left that were all due at the same time."""
+    loop, left = asyncio.get_running_loop(), list[float]()
+    began = loop.time()
+
+    async def one() -> None:
+        await wire.poll_turn()
+        left.append(loop.time() - began)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(count):
+            tasks.create_task(one())
+    return left
+
+
+async def test_polls_that_have_heaped_up_for_a_moment_leave_evenly() -> None:
+    """At most so many in any second, and those of the line one after the other."""
+    wire = a_wire()
+    wire.poll_evenly(100)
+    left = await polls(wire, 80)
+    assert sum(at == 0 for at in left) == 10
+    assert max(left) == pytest.approx(70 / 91, abs=0.01)
+    wire.poll_evenly(200)
+    await asyncio.sleep(1)
+    assert max(await polls(wire, 80)) == pytest.approx(60 / 181, abs=0.01)
+    wire.poll_evenly(None)
+    await asyncio.sleep(1)
+    assert max(await polls(wire, 50)) == 0
+
+
+async def test_for_evenness_alone_a_poll_waits_a_second_and_no_longer() -> None:
+    """After half a minute without processor time all are due: then the line is as long as the process's own pace makes it."""
+    wire = a_wire()
+    wire.poll_evenly(100)
+    left = await polls(wire, 500)
+    assert sum(at < MOST_EVEN_S for at in left) <= 100
+    assert max(left) <= MOST_EVEN_S + 400 / 451

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from orderbridge.rules.cooldown import Cooldowns, phases
+from orderbridge.rules.cooldown import Cooldowns, phases, together_s
 from orderbridge.rules.turns import Ended, Member
 
 COOLDOWN_S = 30.0
@@ -48,7 +48,7 @@ class Fleet:
             heappush(self._events, (now + took + self.cooldowns.wait(who, now + took), who))
 
     def fullest(self, since: float, until: float) -> float:
-        """The most polls in a second, over the mean. Float noise aside, a second holds two moments."""
+        """The most polls in a second, over the mean. A second holds whole moments, float noise aside."""
         inside = [math.floor(at + 1e-6) for at in self.polls if since <= at < until]
         return max(Counter(inside).values()) * (until - since) / len(inside)
 
@@ -113,3 +113,26 @@ def test_who_leaves_gives_its_place_back() -> None:
         fleet.cooldowns.come([Member("f0", "n0", "a0")], COOLDOWN_S)
         fleet.cooldowns.begin("f0", 10.0)
     assert fleet.cooldowns.wait("f0", 0.0) == pytest.approx(10.0)
+
+
+def test_the_more_accounts_the_fewer_go_at_one_moment_until_a_moment_is_a_tick() -> None:
+    apart = {count: together_s(count, COOLDOWN_S) for count in (179, 180, 1920, 2000, 3800, 5000, 100_000)}
+    assert apart == {179: 0.0, 180: 0.5, 1920: 0.5, 2000: 0.375, 3800: 0.25, 5000: 0.125, 100_000: 0.125}
+
+
+def test_accounts_that_come_leave_the_moments_of_the_others_as_they_are() -> None:
+    """With more accounts moments are closer together: who has a place keeps it, and it counts."""
+    fleet = Fleet(1000, kept=1000)
+    before = {who: fleet.cooldowns.wait(who, 0.0) for who in ("f0", "f500", "f999")}
+    fleet.cooldowns.come([Member(f"g{place}", f"m{place}", f"b{place}") for place in range(9000)], COOLDOWN_S)
+    waits = phases([False] * 9000, fleet.cooldowns.round_s, 50)
+    fleet.first += [fleet.cooldowns.begin(f"g{place}", wait) for place, wait in enumerate(waits)]
+    assert before == {who: fleet.cooldowns.wait(who, 0.0) for who in before}
+    moments = Counter(fleet.first)
+    assert max(moments.values()) <= max(10_000 / 241 * 1.15, moments[fleet.first[0]])
+    assert all(at % 0.125 == 0 for at in moments)
+
+
+@pytest.mark.parametrize("count, most", [(1000, None), (3800, None), (10_000, 389)])
+def test_a_second_of_thousands_of_accounts_has_a_little_more_room_than_a_share(count: int, most: int | None) -> None:
+    assert Fleet(count, kept=count).cooldowns.most_per_second == most

@@ -128,7 +128,7 @@ def problems_of(listening: Listening) -> list[tuple[str, str]]:
 async def works(listening: Listening, made: Certificates) -> bool:
     try:
         return (await asked(listening, made, "GET /livez")).status == 200
-    except ssl.SSLError:
+    except (ssl.SSLError, ConnectionError):  # the old one, or the one that is just being closed
         return False
 
 

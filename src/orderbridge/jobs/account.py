@@ -22,7 +22,6 @@ from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.session import Session, Waits
 from orderbridge.model import Outcome, Token
 from orderbridge.net.http import Wire
-from orderbridge.net.pace import Importance
 from orderbridge.observe.metrics import LOGINS, REQUESTS, Metrics
 from orderbridge.rules import tokens
 from orderbridge.store import accounts
@@ -110,7 +109,7 @@ class Account:
 
     async def poll_turn(self) -> None:
         """Returns when this process may ask once more for orders."""
-        await self._wire.admit(Importance.POLL)
+        await self._wire.poll_turn()
 
     def drop_expired_token(self) -> None:
         """A token that is known to be over would only cost a 401."""

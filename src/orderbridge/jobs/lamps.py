@@ -45,10 +45,13 @@ class Lamps:
         shown = lamps(accounts, found)
         if shown == self._shown:
             return
-        is_first = self._shown is None
+        before, is_first = self._shown or {}, self._shown is None
         if is_first:
             self._rows = await self._database.read(problems.lamps)
-        rows = {account: self._row(account, one) for account, one in shown.items()}
+        rows = {
+            account: self._rows[account] if one == before.get(account) else self._row(account, one)
+            for account, one in shown.items()
+        }
         changed = [account for account, row in rows.items() if is_first or row != self._rows.get(account)]
         left = self._rows.keys() - rows.keys()
         if changed or left or is_first:  # first of all of them: an account may have left the configuration

@@ -8,6 +8,7 @@ Of one that comes the database may know when its next poll may leave: whoever po
 
 import asyncio
 import gc
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -27,6 +28,7 @@ from orderbridge.store.database import Database
 MANY = (
     1000  # accounts: to look through what they are made of for what is unused, again and again, is a fifth of all work
 )
+SWITCH_S = 0.001  # many: so long a thread that reads health for all of them may hold up an answer; Python's own is 5 ms
 AT_ONCE = 100  # accounts that are made before somebody else gets his turn
 LOOK_S = 0.05  # between two looks whether one that leaves is idle
 LEAVE_S = 30.0  # for what is in flight; then it is ended where it is, and whoever is next finds its note
@@ -46,19 +48,24 @@ class Working:
         polling: Polling,
         outbox: Outbox,
         cooldowns: Cooldowns,
+        poll_evenly: Callable[[int | None], None],
         market: config.Marketplace,
         in_rhythm: bool,
         database: Database,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        """`make` and `recurring` make an account, and its jobs. `in_rhythm`: another process may just have polled it."""
+        """`make` and `recurring` make an account, and its jobs. `in_rhythm`: another process may just have polled it.
+
+        `poll_evenly` is told how many polls may leave in a second, where that has a bound.
+        """
         self._roster = roster
         self._make = make
         self._recurring_of = recurring
         self._polling = polling
         self._outbox = outbox
         self._cooldowns = cooldowns
+        self._poll_evenly = poll_evenly
         self._cooldown_s = market.cooldown_seconds
         self._timeout_s = market.timeout_seconds
         self._logins_per_second = market.logins_per_second
@@ -108,12 +115,14 @@ class Working:
         self.starts_for_s = max(late, default=0.0)
         self._roster.at_work.update((account.name, account) for account in made)
         self._polling.grow(len(self._roster.at_work))
+        self._poll_evenly(self._cooldowns.most_per_second)
         self._metrics.know(self._roster.at_work)
         self._roster.changed()
         for account, wait in zip(made, late, strict=True):
             jobs = self._recurring[account.name] = self._recurring_of(account)
             jobs.begin(wait)
         if len(made) >= MANY:
+            sys.setswitchinterval(SWITCH_S)
             gc.unfreeze()  # those that have left since are garbage now
             gc.collect()
             gc.freeze()
@@ -154,6 +163,7 @@ class Working:
             await self._end(leaving)
         finally:
             self._cooldowns.leave(fingerprints)
+            self._poll_evenly(self._cooldowns.most_per_second)
             self.leaving -= fingerprints
 
     def forget_others(self) -> None:

@@ -10,7 +10,7 @@ import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -24,6 +24,7 @@ from orderbridge.net.pool import Connections, tls_context
 from orderbridge.texts import say
 
 MOST_LOGINS: Final = 8
+MOST_EVEN_S: Final = 1.0  # a poll waits no longer than that for evenness alone
 _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
 _GZIP: Final = 31  # zlib's word for a gzip header and the largest window
 _UNPACKED_PIECE: Final = 1024 * 1024  # bytes
@@ -70,10 +71,25 @@ class Wire:
         self._transport = transport or Connections(tls_context(ca_file), max_idle=max_idle)
         self.pace = Pace(requests_per_second) if requests_per_second else None
         self._login_pace = Pace(logins_per_second) if logins_per_second else None
+        self._poll_pace: Pace | None = None
         self._logins = asyncio.Semaphore(MOST_LOGINS)  # many accounts may begin at the same moment
         self.on_date: Callable[[str], None] = lambda _: None  # what time each answer says it is there
         self.may_leave: Callable[[], bool] = lambda: True  # of several replicas one must not act for another
         self._closed = False
+
+    def poll_evenly(self, per_second: int | None) -> None:
+        """From now on no second holds more polls, unless one would wait for that too long; None: however many."""
+        if self._poll_pace is None or not per_second:
+            self._poll_pace = Pace(per_second) if per_second else None
+        else:
+            self._poll_pace.change(per_second)
+
+    async def poll_turn(self) -> None:
+        """Returns when one more poll may leave."""
+        if self._poll_pace is not None:
+            with suppress(NotSent):
+                await self._poll_pace.admit(Importance.POLL, asyncio.get_running_loop().time() + MOST_EVEN_S)
+        await self.admit(Importance.POLL)
 
     async def admit(self, importance: Importance, within_s: float | None = None) -> None:
         """Returns when one more request may leave. NotSent when that is not so within so many seconds."""

@@ -65,6 +65,10 @@ class Pace:
         self._came = 0
         self._timer: asyncio.TimerHandle | None = None
 
+    def change(self, per_second: int) -> None:
+        """From now on it is so many."""
+        self._allowance = Allowance(per_second)
+
     async def admit(self, importance: Importance, until: float | None = None) -> None:
         """Returns when one more request may leave. NotSent at `until`, the event loop's time: it waited in vain."""
         loop = asyncio.get_running_loop()

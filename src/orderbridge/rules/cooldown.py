@@ -4,8 +4,8 @@ Rules of this file:
 - Own: an account's next poll leaves one cooldown after its last answer, or failure after sending. Always.
 - Phases: the first polls of many accounts are spread over one round; the first of them leaves at once. Accounts that
   have to log in first are spread over as many whole rounds as their logins take: each round lays one even layer.
-- Together: many accounts' later polls leave at whole moments, half a second apart, so that what is noted of them can be
-  noted in groups. None leaves before its own time.
+- Together: many accounts' later polls leave at whole moments, half a second apart at most, so that what is noted of them
+  can be noted in groups. None leaves before its own time.
 - Evenly: a moment has room for little more than its share. Who finds none goes at the next one that has: what slow
   answers, 429s or a dead line have heaped up is level again two rounds later.
 - In turn: accounts that share one cooldown wait for each other, too (rules.turns).
@@ -21,8 +21,11 @@ from collections.abc import Collection, Sequence
 from orderbridge.rules.turns import Change, Ended, Member, Poll, Turns
 
 MARGIN_S = 0.05  # two clocks never run alike
-TOGETHER_S = 0.5  # between the moments at which many accounts' polls leave
+TICK_S = 0.125  # between the moments at which thousands of accounts' polls leave
+TOGETHER_S = 0.5  # and those of hundreds: a whole number of ticks
+AT_A_MOMENT = 32  # polls: with more, the last of a moment may miss the next one for it
 ROOM = 1.15  # of a moment, in shares of it
+EVEN = 1.17  # of a second, in shares of it: a little more than the room, or a line would never end
 TAKEN_OVER_S = 0.25  # by which two machines' clocks may differ, as far as we know them
 FEWEST_TOGETHER = 3  # accounts at one such moment, on average: with fewer it would only cost time
 
@@ -48,17 +51,20 @@ def first_wait(noted_s: float | None, late_s: float, cooldown_s: float, longest_
 
 def together_s(count: int, cooldown_s: float) -> float:
     """Seconds between the moments at which the polls of `count` accounts leave; 0: each leaves at its own."""
-    return TOGETHER_S if count * TOGETHER_S >= FEWEST_TOGETHER * cooldown_s else 0.0
+    if count * TOGETHER_S < FEWEST_TOGETHER * cooldown_s:
+        return 0.0
+    apart_s = min(AT_A_MOMENT * cooldown_s / count, TOGETHER_S)
+    return max(int(apart_s / TICK_S), 1) * TICK_S
 
 
 class Moments:
-    """When polls leave that go together, and how many of them at each of these moments."""
+    """When polls leave that go together, and how many of them at each of these moments. Moments are counted in ticks."""
 
     def __init__(self) -> None:
         self.apart_s = 0.0  # 0: each leaves at its own time
         self.round_s = 0.0  # from one poll of an account to its next one
         self._room = 0
-        self._taken: Counter[int] = Counter()  # by the number of the moment
+        self._taken: Counter[int] = Counter()  # by moment
 
     def fit(self, accounts: int, cooldown_s: float, margin_s: float) -> None:
         """So many accounts there are from now on."""
@@ -73,18 +79,19 @@ class Moments:
         """The first moment from `due` on that has room, and a place in it; None: there are no moments."""
         if not self.apart_s:
             return None
-        number = math.ceil(due / self.apart_s)
-        while self._taken[number] >= self._room:
-            number += 1
-        self._taken[number] += 1
-        return number
+        step = round(self.apart_s / TICK_S)
+        moment = math.ceil(due / self.apart_s) * step
+        while self._taken[moment] >= self._room:
+            moment += step
+        self._taken[moment] += 1
+        return moment
 
-    def give_back(self, number: int | None) -> None:
+    def give_back(self, moment: int | None) -> None:
         """That place is used, or nobody's any more."""
-        if number is not None and self._taken[number] > 1:
-            self._taken[number] -= 1
-        elif number is not None:
-            self._taken.pop(number, None)
+        if moment is not None and self._taken[moment] > 1:
+            self._taken[moment] -= 1
+        elif moment is not None:
+            self._taken.pop(moment, None)
 
 
 class Cooldowns:
@@ -134,6 +141,16 @@ class Cooldowns:
         """From one poll of an account to its next one, where answers come soon."""
         return self._moments.round_s
 
+    @property
+    def most_per_second(self) -> int | None:
+        """So many polls may leave in any second, lest they heap up after a moment in which none could; None: any number.
+
+        Where a moment is a tick; else its polls are too few to be counted so.
+        """
+        if self._moments.apart_s != TICK_S:
+            return None
+        return math.ceil(len(self._polls) / self._moments.round_s * EVEN)
+
     def begin(self, who: str, at: float) -> float:
         """Its first poll leaves at `at`, or at the next moment with room. Returns when."""
         poll = self._polls[who]
@@ -176,4 +193,4 @@ class Cooldowns:
         """When a poll that may leave at `due` does."""
         self._moments.give_back(poll.moment)
         poll.moment = self._moments.take(due)
-        poll.next = due if poll.moment is None else poll.moment * self._moments.apart_s
+        poll.next = due if poll.moment is None else poll.moment * TICK_S
