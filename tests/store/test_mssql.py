@@ -114,7 +114,7 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     "accounts.note_successes": lambda tx: accounts.note_successes(tx, [accounts.Success(FINGERPRINT, NOW, LATER, 30)]),
     "accounts.reserve_polls": lambda tx: accounts.reserve_polls(tx, [FINGERPRINT, OTHER], now=NOW, until=LATER),
     "accounts.kept_tokens": accounts.kept_tokens,
-    "accounts.noted_polls": lambda tx: accounts.noted_polls(tx, [FINGERPRINT]),
+    "accounts.last_noted_poll": accounts.last_noted_poll,
     "accounts.note_group": lambda tx: accounts.note_group(tx, [FINGERPRINT], "besiktas, kadikoy"),
     "accounts.overview": lambda tx: accounts.overview(tx, [FINGERPRINT]),
     "accounts.Vault.save": lambda tx: vault().save(tx, Token("token", NOW, LATER)),

@@ -3,12 +3,12 @@
 Up to three accounts are asked for their orders, one straight after the other, and once more the other way round where one
 was answered 429 (rules.scope). It loses no order: what comes is neither stored nor acknowledged, so that the next poll
 delivers it again; and it is asked as the daemon asks, because a list of one status may be counted otherwise. It respects
-each account's cooldown, and notes its own in the database: the daemon that starts next respects those. No daemon works
-meanwhile, because this command holds the right to work.
+each account's cooldown, and notes its own in the database: the daemon that starts next respects those. Neither a daemon
+nor a replica works meanwhile, because this command holds the right to work.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
@@ -25,10 +25,13 @@ from orderbridge.rules.scope import Asked, Scope, choose, judge
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
-    from orderbridge.jobs.account import Account
-    from orderbridge.store.database import Database
+    from sqlalchemy import Connection
 
-LOOKED_AT = 1000  # accounts among which three are chosen
+    from orderbridge import config
+    from orderbridge.clock import Clock
+    from orderbridge.store.database import Database
+    from orderbridge.store.leader import LeaderLock
+    from orderbridge.store.sealing import Fault
 
 
 def check_cooldown(context: Context, report: Report) -> bool:
@@ -36,46 +39,115 @@ def check_cooldown(context: Context, report: Report) -> bool:
     from orderbridge.store import schema
     from orderbridge.store.leader import LeaderLock
 
-    listed = context.settings.accounts[:LOOKED_AT]
-    asked = choose([(one.name, one.application) for one in listed])
-    if asked is None:
-        report.bad("cooldown", say("check.cooldown_one_account"), say("check.cooldown_two_accounts"))
-        return False
     with closing(context.database()) as database, closing(LeaderLock(database)) as leader:
         database.read_now(schema.check)
         if not leader.take():
             raise StoreError(say("check.cooldown_at_work"))
+        met = _Met(context.settings)
+        asked = database.read_now(lambda tx: choose(met.told(tx)))
+        met.tell_broken(report)
+        if asked is None:
+            report.bad("cooldown", say("check.cooldown_one_account"), say("check.cooldown_two_accounts"))
+            return False
         click.echo(say("check.cooldown_asking", names=", ".join(asked.all)), err=True)
-        return asyncio.run(_Asking(context, database, asked, report).run())
+        return asyncio.run(_Asking(context, database, leader, asked, met.accounts, report).run())
+
+
+class _Met:
+    """The accounts that the daemon would poll, those of the file first, as far as somebody has asked for them."""
+
+    def __init__(self, settings: "config.Settings") -> None:
+        self.accounts: dict[str, config.Account] = {}
+        self._broken: dict[str, Fault] = {}
+        self._settings = settings
+
+    def told(self, connection: "Connection") -> Iterator[tuple[str, str]]:
+        """Their names and applications. Of those in the database none is opened before it is asked for."""
+        for account in self._listed(connection):
+            self.accounts[account.name] = account
+            yield account.name, account.application
+
+    def _listed(self, connection: "Connection") -> Iterator["config.Account"]:
+        from orderbridge.store import account_settings
+        from orderbridge.store.sealing import Fault, MasterKeys
+
+        settings = self._settings
+        yield from settings.accounts
+        if not settings.fleet.from_database:
+            return
+        keys = MasterKeys(settings.fleet.master_keys)
+        account_settings.refuse_strange(connection, keys)
+        names = {one.name for one in settings.accounts}
+        secrets = {one.fingerprint for one in settings.accounts}
+        for name, account in account_settings.enabled_ones(connection, keys, settings.marketplace.base_url):
+            if isinstance(account, Fault):
+                self._broken[name] = account
+            elif name not in names and account.fingerprint not in secrets:
+                secrets.add(account.fingerprint)
+                yield account
+
+    def tell_broken(self, report: Report) -> None:
+        """It is in nobody's way here: others can be asked."""
+        from orderbridge.cli.check_settings import tell_broken
+
+        tell_broken(self._broken, report.look)
+
+
+def _clock_of(settings: "config.Settings", database: "Database") -> "Clock":
+    """The one by which polls are noted: of replicas it is the database server's."""
+    from sqlalchemy import select
+
+    from orderbridge.clock import SharedClock, SystemClock
+    from orderbridge.store.columns import utc_now
+
+    if not settings.fleet.from_database:
+        return SystemClock()
+    clock = SharedClock(SystemClock())
+
+    def follow(connection: "Connection") -> None:
+        began = clock.monotonic()
+        there = connection.execute(select(utc_now())).scalar_one()
+        clock.follow(there, clock.monotonic() - began)
+
+    database.read_now(follow)
+    return clock
 
 
 class _Asking:
     """One run of it."""
 
-    def __init__(self, context: Context, database: "Database", asked: Asked, report: Report) -> None:
-        from orderbridge.clock import SystemClock
-
+    def __init__(
+        self,
+        context: Context,
+        database: "Database",
+        leader: "LeaderLock",
+        asked: Asked,
+        accounts: "dict[str, config.Account]",
+        report: Report,
+    ) -> None:
         market = context.settings.marketplace
         self._cooldown = timedelta(seconds=market.cooldown_seconds + MARGIN_S)
         self._longest = self._cooldown + timedelta(seconds=market.timeout_seconds)
         self._wire = wire_for(context)
-        self._clock = SystemClock()
+        self._clock = _clock_of(context.settings, database)
         self._database = database
+        self._leader = leader
         self._asked = asked
         self._report = report
-        listed = {account.name: account for account in context.settings.accounts}
-        self._accounts = {name: account_of(context, self._wire, database, listed[name]) for name in asked.all}
-        self._fingerprints = [account.fingerprint for account in context.settings.accounts]
+        self._accounts = {name: account_of(context, self._wire, database, accounts[name]) for name in asked.all}
+        self._at = asked.first  # who is asked just now
 
     async def run(self) -> bool:
         try:
-            for account in self._accounts.values():
+            restaurants = []
+            for name, account in self._accounts.items():
+                self._at = name
                 await account.start()
-            restaurants = [await account.client.restaurants() for account in self._accounts.values()]
+                restaurants.append(await account.client.restaurants())
             is_one_place = len({one.id for some in restaurants for one in some}) < sum(map(len, restaurants))
             scope = await self._find()
         except MarketplaceError as error:
-            self._report.failed("cooldown", error)
+            self._report.failed("account", error, subject=self._at)
             return False
         finally:
             for account in self._accounts.values():
@@ -95,30 +167,32 @@ class _Asking:
     async def _ask(self, first: str, others: Sequence[str]) -> list[str] | None:
         """Who of the others is answered 429 straight after the first; None: the first one is, though all cooldowns are over."""
         await self._wait()
-        if await self._is_limited(self._accounts[first]):
+        if await self._is_limited(first):
             return None
-        return [name for name in others if await self._is_limited(self._accounts[name])]
+        return [name for name in others if await self._is_limited(name)]
 
     async def _wait(self) -> None:
         """Until the cooldowns of all accounts are over, of those too that are not asked: they may share one with these."""
-        from orderbridge.store.accounts import noted_polls
+        from orderbridge.store.accounts import last_noted_poll
 
         now = self._clock.now()
-        noted = self._database.read_now(lambda tx: noted_polls(tx, self._fingerprints))
-        until = max((min(one, now + self._longest) for one in noted), default=now)
+        until = min(self._database.read_now(last_noted_poll) or now, now + self._longest)
         await asyncio.sleep(max((until - now).total_seconds() + MARGIN_S, 0.0))
-
-    async def _is_limited(self, account: "Account") -> bool:
-        """One poll, with its notes, as the daemon does it. What it delivers is dropped here, and comes again."""
-        from orderbridge.store import accounts
-
-        await account.session.token()
-        now, who = self._clock.now(), account.fingerprint
-        reserve = partial(
-            accounts.reserve_poll, fingerprint=who, now=now, until=now + self._longest, longest=self._longest
-        )
-        if self._database.write_now(reserve) is not None:
+        if self._leader.is_lost():
             raise StoreError(say("check.cooldown_at_work"))
+
+    async def _is_limited(self, name: str) -> bool:
+        """One poll, with its notes, as the daemon does it. What it delivers is dropped here, and comes again.
+
+        What else is noted of a next poll is no cooldown: those were waited for.
+        """
+        from orderbridge.store.accounts import note_poll
+
+        self._at, account = name, self._accounts[name]
+        await account.session.token()
+        now = self._clock.now()
+        note = partial(note_poll, fingerprint=account.fingerprint)
+        self._database.write_now(partial(note, last_poll_utc=now, next_poll_utc=now + self._longest))
         next_poll = None
         try:
             await account.client.current_orders()
@@ -129,7 +203,7 @@ class _Asking:
             raise
         finally:
             next_poll = next_poll or self._clock.now() + self._cooldown
-            self._database.write_now(partial(accounts.note_poll, fingerprint=who, next_poll_utc=next_poll))
+            self._database.write_now(partial(note, next_poll_utc=next_poll))
         return False
 
     def _tell(self, scope: Scope, *, is_one_place: bool) -> None:

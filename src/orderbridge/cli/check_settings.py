@@ -1,6 +1,6 @@
 """The accounts in the database: is the master key theirs, does each open, can it stand beside the others?"""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from orderbridge.cli.report import Report
@@ -31,9 +31,7 @@ def check_settings(settings: Settings, database: "Database", report: Report) -> 
         return
     disabled = sum(not row["enabled"] for row in rows)
     report.good("account_settings", say("check.settings", opened=len(loaded.accounts), disabled=disabled))
-    for fault in Fault:
-        if names := [name for name, found in loaded.broken.items() if found == fault]:
-            report.bad("account_settings", _some(names), say(f"accounts.fault.{fault}"))
+    tell_broken(loaded.broken, report.bad)
     former = [row["name"] for row in rows if row["key_id"] in keys.ids[1:]]
     if former:
         report.look("account_settings", say("check.former_key", count=len(former)), say("check.rotate"))
@@ -41,6 +39,13 @@ def check_settings(settings: Settings, database: "Database", report: Report) -> 
     if moved := [row["name"] for row in rows if opened.get(row["name"], row["fingerprint"]) != row["fingerprint"]]:
         report.look("account_settings", say("check.moved", count=len(moved)), say("check.rotate"))
     _check_beside(settings, opened, report)
+
+
+def tell_broken(broken: Mapping[str, Fault], tell: Callable[[str, str, str], None]) -> None:
+    """A line for each fault, with its remedy."""
+    for fault in Fault:
+        if names := [name for name, found in broken.items() if found == fault]:
+            tell("account_settings", _some(names), say(f"accounts.fault.{fault}"))
 
 
 def _check_beside(settings: Settings, opened: dict[str, str], report: Report) -> None:

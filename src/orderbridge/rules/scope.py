@@ -10,7 +10,7 @@ Rules of this file:
 - Accounts that reach the same restaurant say nothing about applications: it may be the restaurant's cooldown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -39,18 +39,23 @@ class Asked:
         return tuple(filter(None, (self.first, self.beside, self.other)))
 
 
-def choose(accounts: Sequence[tuple[str, str]]) -> Asked | None:
-    """`accounts`: names and their applications. Three that tell most, in their order; None: no two tell anything."""
+def choose(accounts: Iterable[tuple[str, str]]) -> Asked | None:
+    """`accounts`: names and their applications; no more are looked at than it takes. None: no two tell anything.
+
+    Two of one application and one of another tell most.
+    """
     by_application: dict[str, list[str]] = {}
+    several: list[str] | None = None
     for name, application in accounts:
-        by_application.setdefault(application, []).append(name)
-    several = next((names for names in by_application.values() if len(names) > 1), None)
-    mine = several or next(iter(by_application.values()), None)
-    if mine is None:
-        return None
+        mine = by_application.setdefault(application, [])
+        mine.append(name)
+        several = several or (mine if len(mine) > 1 else None)
+        if several and len(by_application) > 1:
+            break
+    mine = several or next(iter(by_application.values()), [])
     other = next((names[0] for names in by_application.values() if names is not mine), None)
-    found = Asked(mine[0], mine[1] if several else None, other)
-    return found if len(found.all) > 1 else None
+    found = Asked(mine[0], mine[1] if several else None, other) if mine else None
+    return found if found is not None and len(found.all) > 1 else None
 
 
 def judge(asked: Asked, shared: Sequence[str]) -> Scope:

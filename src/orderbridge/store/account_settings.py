@@ -8,7 +8,7 @@ Rules of this file:
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,13 @@ def read(connection: Connection, keys: MasterKeys, base_url: str, *, since: int 
         elif found.setdefault(account.at(base_url).fingerprint, account) is not account:
             broken[name] = Fault.SAME_SECRETS
     return Loaded(tuple(found.values()), seen, broken, frozenset(gone))
+
+
+def enabled_ones(connection: Connection, keys: MasterKeys, base_url: str) -> Iterator[tuple[str, Account | Fault]]:
+    """By name, each opened when it is asked for: who needs a few opens no more."""
+    for row in connection.execute(_ROWS.where(account_settings.c.enabled == 1)):
+        account = opened(keys, row.name, row.sealed, row.key_id)
+        yield row.name, account if isinstance(account, Fault) else account.at(base_url)
 
 
 def opened(keys: MasterKeys, name: str, sealed: str | None, by: str | None) -> Account | Fault:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, bindparam, insert, literal_column, or_, select, update
+from sqlalchemy import Connection, bindparam, func, insert, literal_column, or_, select, update
 
 from orderbridge.model import Token
 from orderbridge.store.among import batches
@@ -30,6 +30,7 @@ _RESERVED = (
 _RESERVE = _RESERVED.where(_MINE)
 _RESERVE_SOME = _RESERVED.where(accounts.c.fingerprint.in_(bindparam("some", expanding=True)))
 _NOTE = update(accounts).where(_MINE)
+_LAST_NOTED = select(func.max(accounts.c.next_poll_utc)).where(accounts.c.last_poll_utc.is_not(None))
 _KNOWN = select(
     accounts.c.fingerprint,
     accounts.c.name,
@@ -120,10 +121,9 @@ def reserve_poll(
     return noted
 
 
-def noted_polls(connection: Connection, fingerprints: Collection[str]) -> list[datetime]:
-    """When the next polls of these accounts may leave, as far as that is noted."""
-    rows = connection.execute(select(accounts.c.fingerprint, accounts.c.next_poll_utc))
-    return [row.next_poll_utc for row in rows if row.next_poll_utc is not None and row.fingerprint in fingerprints]
+def last_noted_poll(connection: Connection) -> datetime | None:
+    """When the next poll of every account that was ever polled may leave; None: none was."""
+    return connection.execute(_LAST_NOTED).scalar()
 
 
 def note_poll(connection: Connection, fingerprint: str, **values: Any) -> None:

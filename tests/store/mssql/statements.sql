@@ -29,9 +29,10 @@ UPDATE delivery_accounts SET last_poll_utc=:now, next_poll_utc=:until WHERE (del
 SELECT delivery_tokens.fingerprint, delivery_tokens.ciphertext, delivery_tokens.issued_utc, delivery_tokens.expires_utc
 FROM delivery_tokens;
 
--- accounts.noted_polls
-SELECT delivery_accounts.fingerprint, delivery_accounts.next_poll_utc
-FROM delivery_accounts;
+-- accounts.last_noted_poll
+SELECT max(delivery_accounts.next_poll_utc) AS max_1
+FROM delivery_accounts
+WHERE delivery_accounts.last_poll_utc IS NOT NULL;
 
 -- accounts.note_group
 UPDATE delivery_accounts SET polled_in_turn_with=:polled_in_turn_with WHERE delivery_accounts.fingerprint = :mine;
