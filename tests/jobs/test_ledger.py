@@ -1,19 +1,23 @@
 """The ledger by itself: what waits is written together, and each note is answered."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from sqlalchemy.exc import IntegrityError
 from tests.rules.builders import row
 
-from orderbridge.errors import FileLost
+from orderbridge.errors import FileLost, Over
 from orderbridge.jobs.claims import Unwritten
 from orderbridge.jobs.ledger import Ledger
 from orderbridge.jobs.send import Claim, Result
 from orderbridge.model import Action, Attempt, Outcome
 from orderbridge.rules.lines import Entry
 from orderbridge.rules.retry import NextRequest
+from orderbridge.store.database import Database
 
 
 class Slow:
@@ -46,11 +50,11 @@ def told(name: str) -> Any:
     return SimpleNamespace(claim=write, post=write)
 
 
-def a_ledger(database: Slow) -> Ledger:
+def a_ledger(database: Slow | Database, notes: Any = None) -> Ledger:
     deferred: Any = SimpleNamespace(forget=lambda _: None)
     clock: Any = SimpleNamespace(monotonic=lambda: 0.0)
     slow: Any = database
-    return Ledger(slow, clock, deferred, told("claim"), told("outcome"), moved=lambda: None)
+    return Ledger(slow, clock, deferred, notes or told("claim"), notes or told("outcome"), moved=lambda: None)
 
 
 def an_entry(number: int) -> Entry:
@@ -84,3 +88,23 @@ async def test_a_claim_is_told_that_the_file_is_lost_and_so_is_whoever_asks():
     ledger = a_ledger(database)
     assert await ledger.claim(an_entry(1)) == Unwritten()
     assert (ledger.failed, ledger.is_busy()) == (database.error, False)
+
+
+async def test_a_ledger_whose_database_is_closed_meanwhile_comes_to_its_end(tmp_path: Path):
+    """A group that failed is written one by one, and nobody is there any more who would do it."""
+    database = Database(f"sqlite:///{tmp_path / 'pos.db'}")
+    begun, closing = threading.Event(), threading.Event()
+
+    def refuse(*_: Any) -> Any:
+        begun.set()
+        closing.wait()
+        raise IntegrityError("", {}, Exception())
+
+    ledger = a_ledger(database, SimpleNamespace(claim=refuse, post=refuse))
+    claims = [asyncio.ensure_future(ledger.claim(an_entry(number))) for number in (1, 2)]
+    assert await asyncio.to_thread(begun.wait, 30.0)
+    closing.set()
+    database.close()
+    assert await asyncio.gather(*claims) == [Unwritten(), Unwritten()]
+    assert isinstance(ledger.failed, Over)
+    assert not ledger.is_writing

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from orderbridge.clock import SystemClock
+from orderbridge.errors import Over
+from orderbridge.texts import say
 
 T = TypeVar("T")
 
@@ -23,12 +25,15 @@ class Workers:
     def __init__(self, threads: int, name: str) -> None:
         self._queue: queue.PriorityQueue[tuple[int, int, Callable[[], None] | None]] = queue.PriorityQueue()
         self._order = itertools.count()
+        self._is_closed = False
         self._threads = [threading.Thread(target=self._work, name=name, daemon=True) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
 
     async def submit(self, call: Callable[[], T], *, urgent: bool) -> T:
-        """What `call` returns or raises."""
+        """What `call` returns or raises. Raises Over when nobody is left who would do it."""
+        if self._is_closed:
+            raise Over(say("net.stopping"))
         future, job = _job(call, None)
         self._queue.put((0 if urgent else 1, next(self._order), job))
         return await future
@@ -40,6 +45,7 @@ class Workers:
 
     def close(self) -> None:
         """End them, once what was submitted is done; wait `LEAVE_WITHIN_S` at most."""
+        self._is_closed = True
         for _ in self._threads:
             self._queue.put((2, next(self._order), None))
         clock = SystemClock()
