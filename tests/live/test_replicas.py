@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 from tests import databases
 from tests.databases import Server
 from tests.live.test_server_away import stop
@@ -143,8 +143,10 @@ async def test_three_that_come_and_go_one_after_another(url: str):
 @pytest.mark.parametrize("holds", [False, True], ids=["at rest", "in a transaction"])
 async def test_one_that_is_stopped_is_replaced_and_writes_nothing_when_it_goes_on(holds: bool, url: str):
     """The server ends its sessions; also one in which it was stopped while it wrote, whatever it is called there."""
-    named = "?application_name=till" if holds and url.startswith(databases.POSTGRESQL) else ""
-    async with two(f"{url}{named}") as (first, second):
+    if holds and url.startswith(databases.POSTGRESQL):
+        named = make_url(url).update_query_dict({"application_name": "till"})
+        url = named.render_as_string(hide_password=False)
+    async with two(url) as (first, second):
         if holds:
             first.tell("hold mine")
             await until(lambda: first.has_said("open"))
