@@ -157,7 +157,7 @@ async def test_a_marketplace_that_is_down_hangs_nothing(sandbox: Sandbox, till: 
         assert {"poll kadikoy", "database"} <= armed.keys()
         assert daemon.hung() is None
         # However late its next try is, it is not overdue before that.
-        daemon.timetable.take("poll kadikoy", 8 * 3600.0, asyncio.Event().wait, vital=True)  # type: ignore[arg-type]
+        daemon.timetable.plan("poll kadikoy", 8 * 3600.0, asyncio.Event().wait, vital=True)  # type: ignore[arg-type]
         assert armed["poll kadikoy"] > daemon._clock.monotonic() + 8 * 3600
 
 

@@ -146,7 +146,7 @@ class Shop:
         )
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
         self.cooldowns = Cooldowns()
-        self.cooldowns.take(members, COOLDOWN_S)
+        self.cooldowns.know(members, COOLDOWN_S)
         self.polling = Polling(
             self.settings.marketplace,
             self.accounts,

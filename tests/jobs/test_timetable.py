@@ -65,7 +65,7 @@ class Calls:
 
 async def test_a_job_is_called_when_it_is_due_and_counts_from_its_end(timetable: Timetable, clock: FakeClock):
     job = Calls(clock, 30.0, 30.0, None, takes=2.0)
-    timetable.take("poll", 1.0, job)
+    timetable.plan("poll", 1.0, job)
     timetable.start()
     await asyncio.sleep(300)
     assert job.at == [1.0, 33.0, 65.0]
@@ -82,14 +82,14 @@ async def test_jobs_are_called_in_the_order_of_their_times(timetable: Timetable,
 
     timetable.start()
     for name, wait in (("last", 9.0), ("second", 3.0), ("first", 1.0), ("third", 3.0)):
-        timetable.take(name, wait, job(name))
+        timetable.plan(name, wait, job(name))
     await asyncio.sleep(20)
     assert called == [("first", 1.0), ("second", 3.0), ("third", 3.0), ("last", 9.0)]
 
 
 async def test_a_job_that_wants_to_run_again_at_once_is_called_again(timetable: Timetable, clock: FakeClock):
     job = Calls(clock, 0.0, 0.0, None)
-    timetable.take("poll", 0.0, job)
+    timetable.plan("poll", 0.0, job)
     timetable.start()
     await asyncio.sleep(1)
     assert job.at == [0.0, LEAST_WAIT_S, 2 * LEAST_WAIT_S]
@@ -99,8 +99,8 @@ async def test_a_job_that_is_taken_again_runs_at_its_new_time_alone(timetable: T
     timetable.start()
     for wait, expected in ((5.0, 5.0), (60.0, 65.0)):  # sooner than it was, and later
         job = Calls(clock)
-        timetable.take("renew", 20.0, job)
-        timetable.take("renew", wait, job)
+        timetable.plan("renew", 20.0, job)
+        timetable.plan("renew", wait, job)
         await asyncio.sleep(wait + 30)
         assert [round(at) for at in job.at] == [expected if wait < 60 else 95.0]
 
@@ -109,9 +109,9 @@ async def test_a_job_runs_once_at_a_time(timetable: Timetable, clock: FakeClock)
     """What comes due while it runs is called at its end, and what it then returned is not asked."""
     job = Calls(clock, 1000.0, takes=10.0)
     timetable.start()
-    timetable.take("lists", 0.0, job)
+    timetable.plan("lists", 0.0, job)
     await asyncio.sleep(1)
-    timetable.take("lists", 2.0, job)
+    timetable.plan("lists", 2.0, job)
     await asyncio.sleep(60)
     assert (job.at, job.most_at_once) == ([0.0, 10.0], 1)
 
@@ -121,8 +121,8 @@ async def test_one_that_leaves_while_it_runs_goes_on_to_its_end_and_is_not_calle
 ):
     job, other = Calls(clock, 1.0, takes=10.0), Calls(clock)
     timetable.start()
-    timetable.take("poll", 0.0, job, vital=True)
-    timetable.take("lists", 5.0, other)
+    timetable.plan("poll", 0.0, job, vital=True)
+    timetable.plan("lists", 5.0, other)
     await asyncio.sleep(1)
     timetable.leave("poll")
     timetable.leave("lists")
@@ -135,19 +135,19 @@ async def test_one_that_leaves_while_it_runs_goes_on_to_its_end_and_is_not_calle
 async def test_one_that_leaves_and_comes_back_does_not_run_beside_itself(timetable: Timetable, clock: FakeClock):
     job = Calls(clock, 1000.0, None, takes=10.0)
     timetable.start()
-    timetable.take("poll", 0.0, job)
+    timetable.plan("poll", 0.0, job)
     await asyncio.sleep(1)
     timetable.leave("poll")
-    timetable.take("poll", 0.0, job)
+    timetable.plan("poll", 0.0, job)
     await asyncio.sleep(60)
     assert (job.at, job.most_at_once) == ([0.0, 10.0], 1)
 
 
 async def test_what_runs_is_known_by_whether_a_stop_waits_for_it(timetable: Timetable, clock: FakeClock):
     timetable.start()
-    timetable.take("poll", 0.0, Calls(clock, takes=10.0), vital=True)
+    timetable.plan("poll", 0.0, Calls(clock, takes=10.0), vital=True)
     for number in range(3):
-        timetable.take(f"lists {number}", 0.0, Calls(clock, takes=10.0))
+        timetable.plan(f"lists {number}", 0.0, Calls(clock, takes=10.0))
     await asyncio.sleep(1)
     assert (len(timetable.in_flight(vital=True)), len(timetable.in_flight(vital=False))) == (1, 3)
 
@@ -155,10 +155,10 @@ async def test_what_runs_is_known_by_whether_a_stop_waits_for_it(timetable: Time
 async def test_after_the_close_nothing_is_called(timetable: Timetable, clock: FakeClock):
     job = Calls(clock, 1.0, 1.0)
     timetable.start()
-    timetable.take("poll", 0.0, job)
+    timetable.plan("poll", 0.0, job)
     await asyncio.sleep(0.5)
     timetable.close()
-    timetable.take("lists", 0.0, job)
+    timetable.plan("lists", 0.0, job)
     await asyncio.sleep(60)
     assert job.at == [0.0]
 
@@ -173,7 +173,7 @@ def busy() -> OperationalError:
 async def told(timetable: Timetable, job: Calls) -> list[tuple[str, str]]:
     with capture_logs() as lines:
         timetable.start()
-        timetable.take("sweep", 0.0, job)
+        timetable.plan("sweep", 0.0, job)
         await asyncio.sleep(300)
     return [(line["log_level"], line["event"]) for line in lines]
 
@@ -207,8 +207,8 @@ async def test_a_lost_file_is_told_elsewhere_and_nothing_is_tried_again(timetabl
 async def test_a_job_that_hangs_holds_up_no_other(timetable: Timetable, clock: FakeClock):
     other = Calls(clock, *[30.0] * 9)
     timetable.start()
-    timetable.take("lists", 0.0, Calls(clock, takes=1e9))
-    timetable.take("poll", 0.0, other)
+    timetable.plan("lists", 0.0, Calls(clock, takes=1e9))
+    timetable.plan("poll", 0.0, other)
     await asyncio.sleep(100)
     assert other.at == [0.0, 30.0, 60.0, 90.0]
 
@@ -216,7 +216,7 @@ async def test_a_job_that_hangs_holds_up_no_other(timetable: Timetable, clock: F
 async def test_a_cancelled_run_after_the_close_is_no_news(timetable: Timetable, clock: FakeClock):
     with capture_logs() as lines:
         timetable.start()
-        timetable.take("lists", 0.0, Calls(clock, takes=1e9))
+        timetable.plan("lists", 0.0, Calls(clock, takes=1e9))
         await asyncio.sleep(1)
         timetable.close()
         for task in timetable.in_flight(vital=False):
@@ -238,7 +238,7 @@ async def test_a_clock_that_is_set_delays_a_job_by_a_second_and_is_told(timetabl
     job = Calls(clock, *[30.0] * 20)
     timetable.start()
     watch = asyncio.ensure_future(watched(timetable))
-    timetable.take("poll", 0.0, job)
+    timetable.plan("poll", 0.0, job)
     with capture_logs() as lines:
         for by in HOURS:
             await asyncio.sleep(59.5)
@@ -254,7 +254,7 @@ async def test_small_steps_back_delay_a_job_by_a_second_each_and_are_no_news(tim
     job = Calls(clock, *[30.0] * 20)
     timetable.start()
     watch = asyncio.ensure_future(watched(timetable))
-    timetable.take("poll", 0.0, job)
+    timetable.plan("poll", 0.0, job)
     with capture_logs() as lines:
         for _ in range(10):
             await asyncio.sleep(10)
@@ -269,7 +269,7 @@ async def test_a_loop_that_stood_still_drops_no_job(timetable: Timetable, clock:
     jobs = [Calls(clock, *[1.0] * 100) for _ in range(20)]
     timetable.start()
     for number, job in enumerate(jobs):
-        timetable.take(f"poll {number}", 0.1 * number, job)
+        timetable.plan(f"poll {number}", 0.1 * number, job)
     await asyncio.sleep(5)
     before = [len(job.at) for job in jobs]
     asyncio.get_running_loop()._virtual.time += 3600.0  # type: ignore[attr-defined]
@@ -289,10 +289,10 @@ async def test_a_look_touches_what_is_due_and_no_more(
     later = _Entry.__lt__
     timetable.start()
     for number in range(10_000):
-        timetable.take(f"poll {number}", 1000.0 + number, Calls(clock))
+        timetable.plan(f"poll {number}", 1000.0 + number, Calls(clock))
     monkeypatch.setattr(_Entry, "__lt__", lambda one, other: next(looked) >= 0 and later(one, other))
     job = Calls(clock, *[1.0] * 9)
-    timetable.take("poll", 0.0, job)
+    timetable.plan("poll", 0.0, job)
     await asyncio.sleep(9.5)
     assert len(job.at) == 10
     assert 10 < next(looked) < 10 * 60, "a heap of 10,000 is 14 high"
@@ -302,7 +302,7 @@ async def test_accounts_that_come_and_go_leave_nothing_behind(timetable: Timetab
     timetable.start()
     for turn in range(30):
         for number in range(100):
-            timetable.take(f"lists {number}", 86400.0, Calls(clock))
+            timetable.plan(f"lists {number}", 86400.0, Calls(clock))
             if turn % 2:
                 timetable.leave(f"lists {number}")
     assert len(timetable._heap) <= SPARE_TIMES + 1

@@ -41,7 +41,7 @@ class Town:
 
     def __post_init__(self) -> None:
         self.cooldowns = Cooldowns()
-        self.cooldowns.take(self.members, COOLDOWN_S)
+        self.cooldowns.know(self.members, COOLDOWN_S)
         self._since: dict[str, float] = {}
         waits = phases([False] * len(self.members), COOLDOWN_S, 50)
         self._due = {m.fingerprint: wait for m, wait in zip(self.members, waits, strict=True)}
@@ -122,7 +122,7 @@ def slots(count: int) -> float:
 
 def test_one_account_polls_at_once_and_then_a_cooldown_after_each_answer():
     cooldowns = Cooldowns()
-    cooldowns.take(members("x"), COOLDOWN_S)
+    cooldowns.know(members("x"), COOLDOWN_S)
     assert cooldowns.wait("f0", 100.0) <= 0
     cooldowns.leaves("f0", 100.0)
     cooldowns.ended("f0", Ended.OK, 107.0)
@@ -131,7 +131,7 @@ def test_one_account_polls_at_once_and_then_a_cooldown_after_each_answer():
 
 def test_what_certainly_did_not_leave_uses_no_cooldown_up():
     cooldowns = Cooldowns()
-    cooldowns.take(members("x"), COOLDOWN_S)
+    cooldowns.know(members("x"), COOLDOWN_S)
     cooldowns.leaves("f0", 100.0)
     cooldowns.unsent("f0")
     assert cooldowns.wait("f0", 100.0) <= 0
@@ -149,10 +149,10 @@ def test_a_reload_forgets_no_cooldown_and_no_group():
     town.run(300.0)
     before = [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members]
     added = Member("new", "new", "y")
-    assert town.cooldowns.take([added, *town.members], COOLDOWN_S) == {"new"}
+    assert town.cooldowns.know([added, *town.members], COOLDOWN_S) == {"new"}
     assert [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members] == before
     assert {m.name for m in town.cooldowns.in_turn("f0")} == {"shop 0", "shop 1", "shop 2"}
-    town.cooldowns.take(town.members[:1], COOLDOWN_S)
+    town.cooldowns.know(town.members[:1], COOLDOWN_S)
     assert town.cooldowns.in_turn("f0") == ()
 
 
@@ -307,7 +307,7 @@ def test_no_poll_ever_leaves_inside_its_own_cooldown_and_everybody_is_polled(
 def many(count: int) -> tuple[Cooldowns, list[Member]]:
     members = [Member(f"f{place}", f"n{place}", f"a{place}") for place in range(count)]
     cooldowns = Cooldowns()
-    cooldowns.take(members, 30.0)
+    cooldowns.know(members, 30.0)
     return cooldowns, members
 
 

@@ -25,7 +25,7 @@ class Fleet:
     def __init__(self, count: int, kept: int = 0) -> None:
         members = [Member(f"f{place}", f"n{place}", f"a{place}") for place in range(count)]
         self.cooldowns = Cooldowns()
-        self.cooldowns.take(members, COOLDOWN_S)
+        self.cooldowns.know(members, COOLDOWN_S)
         waits = phases([place >= kept for place in range(count)], self.cooldowns.round_s, 50)
         self.first = [self.cooldowns.begin(one.fingerprint, wait) for one, wait in zip(members, waits, strict=True)]
         self._events = [(at, one.fingerprint) for one, at in zip(members, self.first, strict=True)]

@@ -34,7 +34,7 @@ FINER = ("dns_", "tls_", "proxy_")  # of a line that is dead it is noted where i
 _log = structlog.get_logger(__name__)
 
 
-class Places(asyncio.Semaphore):
+class PollPlaces(asyncio.Semaphore):
     """How many requests for orders may be under way. Who waits for a place stands in line."""
 
     is_closed = False
@@ -66,7 +66,7 @@ class Poller:
         notes: Notes,
         lanes: Lanes,
         cooldowns: Cooldowns,
-        places: Places,
+        places: PollPlaces,
         clock: Clock,
         timeout_s: float,
         not_written: Callable[[], int],

@@ -13,7 +13,7 @@ from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.notes import Notes
-from orderbridge.jobs.poll import Places, Poller
+from orderbridge.jobs.poll import Poller, PollPlaces
 from orderbridge.jobs.reconciler import read_unresolved
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.observe.metrics import Metrics
@@ -61,7 +61,7 @@ class Polling:
         longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)
         self._notes = Notes(database, clock, longest=longest, many=many)
         self._acknowledgers: dict[str, Acknowledger] = {}
-        self._places = Places(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))
+        self._places = PollPlaces(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))
         self._unresolved = Shared(lambda: database.read(read_unresolved), READ_S if many else 0.0)
 
     def grow(self, accounts: int) -> None:

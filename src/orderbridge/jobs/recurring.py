@@ -64,9 +64,9 @@ class Recurring:
         self._account.on_token = self._has_token
         if (token := self._account.session.current) is not None:
             self._has_token(token)
-        self._timetable.take(self._name("poll"), late_s, self._poll, vital=True)
-        self._timetable.take(self._name("lists"), late_s + LISTS_LATER_S, self._lists)
-        self._timetable.take(self._name("statuses"), late_s + STATUSES_LATER_S, self._statuses)
+        self._timetable.plan(self._name("poll"), late_s, self._poll, vital=True)
+        self._timetable.plan(self._name("lists"), late_s + LISTS_LATER_S, self._lists)
+        self._timetable.plan(self._name("statuses"), late_s + STATUSES_LATER_S, self._statuses)
 
     def end(self) -> None:
         """It leaves: nothing more is called. What runs goes on to its end, a login too, and that is the last one."""
@@ -87,14 +87,14 @@ class Recurring:
         """Soon, and once: what the service itself says after it was told to open or close."""
         name = f"{self._name('status')} {restaurant}"
         self._asked.add(name)
-        self._timetable.take(name, STATUS_AGAIN_S, partial(self._status, restaurant))
+        self._timetable.plan(name, STATUS_AGAIN_S, partial(self._status, restaurant))
 
     def _name(self, what: str) -> str:
         return f"{what} {self._account.name}"
 
     def _has_token(self, _: Token) -> None:
         wait = max(self._account.renew_in() or 0.0, RENEW_LEAST_S)
-        self._timetable.take(self._name("renew"), wait, self._renew)
+        self._timetable.plan(self._name("renew"), wait, self._renew)
 
     async def _poll(self) -> float:
         counts = Polled()

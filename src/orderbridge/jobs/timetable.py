@@ -100,7 +100,7 @@ class Timetable:
         self._scheduler.start()
         self._arm_anew()
 
-    def take(self, name: str, wait_s: float, job: Job, *, vital: bool = False) -> None:
+    def plan(self, name: str, wait_s: float, job: Job, *, vital: bool = False) -> None:
         """Call `job` in so many seconds, in place of what waits under this name.
 
         `vital`: it has to keep moving, and a stop waits for its end.
@@ -219,7 +219,7 @@ class Timetable:
             heappush(self._heap, waiting)
             self._arm()
         elif run.stays and wait is not None:
-            self.take(entry.name, max(wait, LEAST_WAIT_S), entry.job, vital=entry.vital)
+            self.plan(entry.name, max(wait, LEAST_WAIT_S), entry.job, vital=entry.vital)
 
     def _tell_failure(self, name: str, error: DBAPIError) -> None:
         told = _log.debug if name in self._failed or self._database.trouble else _log.error

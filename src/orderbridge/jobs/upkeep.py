@@ -64,7 +64,7 @@ class Upkeep:
     def begin(self, timetable: Timetable) -> None:
         """From now on, again and again."""
         for name, wait, job in zip(JOBS, (SWEEP_S, HEALTH_S), (self.sweep, self.look), strict=True):
-            timetable.take(name, wait, job)
+            timetable.plan(name, wait, job)
 
     async def sweep(self) -> float:
         """What only time brings about. Returns the seconds until the next one."""

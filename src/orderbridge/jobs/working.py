@@ -86,7 +86,7 @@ class Working:
 
     async def begin(self, chosen: Sequence[config.Account]) -> None:
         """These are the first; what is known of other accounts' cooldowns, from before a reload, is forgotten."""
-        new = self._cooldowns.take([_member(one) for one in chosen], self._cooldown_s)
+        new = self._cooldowns.know([_member(one) for one in chosen], self._cooldown_s)
         await self._start(chosen, new)
 
     async def come(self, chosen: Sequence[config.Account]) -> None:

@@ -103,7 +103,7 @@ class Cooldowns:
         self._polls: dict[str, Poll] = {}
         self._turns = Turns()
 
-    def take(self, members: Sequence[Member], cooldown_s: float) -> frozenset[str]:
+    def know(self, members: Sequence[Member], cooldown_s: float) -> frozenset[str]:
         """These are the accounts from now on. What is known of them stays. Returns the fingerprints of new ones."""
         self.cooldown_s = cooldown_s + MARGIN_S
         self.keep({member.fingerprint for member in members})
@@ -134,7 +134,7 @@ class Cooldowns:
         if not self.cooldown_s:  # nobody has come yet
             return
         self._moments.fit(len(self._polls), self.cooldown_s - MARGIN_S, MARGIN_S)
-        self._turns.take(self._polls, self.cooldown_s)
+        self._turns.know(self._polls, self.cooldown_s)
 
     @property
     def round_s(self) -> float:

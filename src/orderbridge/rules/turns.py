@@ -119,7 +119,7 @@ class Turns:
         self._scopes: dict[str, _Scope] = {}
         self._groups: dict[str, _Group] = {}  # by scope
 
-    def take(self, polls: Mapping[str, Poll], cooldown_s: float) -> None:
+    def know(self, polls: Mapping[str, Poll], cooldown_s: float) -> None:
         """These are the accounts from now on, by fingerprint; who has left is in no group any more."""
         self._polls, self._cooldown_s = polls, cooldown_s
         for scope, group in list(self._groups.items()):

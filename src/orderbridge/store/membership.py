@@ -56,7 +56,7 @@ class Membership:
         self._rule = rule
         self._fleet = _fleet(database)
         options = database.dialect.options(database.engine.url, 0.0)
-        self._session = fleet.Session(database.engine.url, options, self._fleet)
+        self._session = fleet.LockSession(database.engine.url, options, self._fleet)
         self._connection: Connection | None = None
         self._ours: int | None = None  # the session's number at the server, once it was looked at
         self._clock = SystemClock()
@@ -338,7 +338,7 @@ def membership(database: Database, rule: Rule) -> Membership | Alone:
     return Alone(database) if database.file is not None else Membership(database, rule)
 
 
-def _fleet(database: Database) -> fleet.Fleet:
+def _fleet(database: Database) -> fleet.FleetDialect:
     found = database.dialect.fleet
     if found is None or found.driver != database.engine.driver:
         raise Unusable(say("fleet.kind", driver=f"{database.engine.name}+{database.engine.driver}"))

@@ -45,7 +45,7 @@ class Node(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class FleetDialect:
     """One server's part. Numbers: of a replica, that of its presence; of a bucket, its own."""
 
     driver: str
@@ -68,10 +68,10 @@ class Fleet:
     tie: Callable[[Connection], None] | None = None  # once in each session that writes: it must not outlive its replica
 
 
-class Session:
+class LockSession:
     """A connection that is cut when a call takes too long: a server that was stopped, or a cut line, says nothing."""
 
-    def __init__(self, url: URL, options: Mapping[str, Any], fleet: Fleet) -> None:
+    def __init__(self, url: URL, options: Mapping[str, Any], fleet: FleetDialect) -> None:
         """`options`: for create_engine, as for any session of ours."""
         named = {**options["connect_args"], **fleet.limits()}
         more = {**options, "isolation_level": "AUTOCOMMIT", "connect_args": named}

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from orderbridge.store.dialects import fleet
-from orderbridge.store.dialects.fleet import Fleet, Node
+from orderbridge.store.dialects.fleet import FleetDialect, Node
 
 SETTLE = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -110,7 +110,7 @@ def _tie(connection: Connection) -> None:
     connection.exec_driver_sql(f"SET {'idle_transaction_timeout' if is_mariadb else 'wait_timeout'} = {fleet.SILENT_S}")
 
 
-FLEET = Fleet(
+FLEET = FleetDialect(
     driver="pymysql",
     limits=_limits,
     line=lambda connection: int(connection._sock.fileno()),  # noqa: SLF001 - it says it nowhere else

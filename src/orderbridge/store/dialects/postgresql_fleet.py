@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from orderbridge.errors import Unusable
 from orderbridge.store.dialects import fleet
-from orderbridge.store.dialects.fleet import Fleet, Node
+from orderbridge.store.dialects.fleet import FleetDialect, Node
 from orderbridge.store.dialects.postgresql_hosts import begin_with_the_last
 from orderbridge.texts import say
 
@@ -117,7 +117,7 @@ def _end_stuck(connection: Connection, replica: str) -> None:
     connection.exec_driver_sql(END_STUCK, (f"orderbridge {replica.rpartition(' ')[0]}",)).all()
 
 
-FLEET = Fleet(
+FLEET = FleetDialect(
     driver="psycopg",
     limits=lambda: LIMITS,
     line=lambda connection: int(connection.fileno()),
