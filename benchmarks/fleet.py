@@ -30,6 +30,7 @@ from tests.live.half_open import Line
 
 STOPPED_S = 60.0
 LONGEST = 300
+LOGINS = 50  # in a second, of one process
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 Row = list[str]
 
@@ -50,7 +51,7 @@ def settled(asked: argparse.Namespace, server: str) -> Iterator[Fleet]:
         fleet.start(0)
         fleet.start(1)
         fleet.await_shares(32, 32)
-        fleet.await_polls(fleet.names, began, asked.cooldown * 2 + 60)
+        fleet.await_polls(fleet.names, began, asked.cooldown * 2 + 60 + asked.accounts / LOGINS)
         with rig.till(fleet, asked.pause):
             yield fleet
         with contextlib.suppress(TimeoutError):
@@ -104,6 +105,7 @@ def kill(fleet: Fleet, asked: argparse.Namespace) -> Iterator[Row]:
         late = taken_over(fleet, number % 2, lambda: fleet.kill(number % 2))  # noqa: B023 - at once
         found += late
         worst.append(max(late))
+        print(f"{number + 1}: {shown(late)}, load {os.getloadavg()[0]:.0f}", file=sys.stderr, flush=True)
         fleet.start(number % 2)
         fleet.await_shares(32, 32)
         rest(fleet, 0.5)
