@@ -150,6 +150,21 @@ async def test_one_that_is_disabled_is_polled_no_more_and_comes_back_as_it_was(t
         assert town.polls("besiktas") > heard
 
 
+async def test_of_many_that_come_at_once_the_lists_are_read_one_after_another(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+):
+    """What thousands of them would ask for at once would make their polls late."""
+    monkeypatch.setattr(working, "LISTS_PER_S", 1 / 60)
+    for name in NAMES:
+        town.put(name)
+    async with running(town.daemon):
+        await asyncio.sleep(40.0)
+        assert all(town.polls(name) for name in NAMES)
+        assert len({call.account for call in town.shop.calls("get_restaurants")}) == 1
+        await asyncio.sleep(100.0)
+        assert len({call.account for call in town.shop.calls("get_restaurants")}) == 3
+
+
 async def test_how_many_polls_leave_in_a_second_follows_who_is_at_work(town: Town, monkeypatch: pytest.MonkeyPatch):
     """Two accounts that count here as if they were thousands."""
     told: list[int | None] = []

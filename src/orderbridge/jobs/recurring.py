@@ -59,14 +59,14 @@ class Recurring:
         self.has_begun = False  # its first poll was made, or tried
         self._asked: set[str] = set()  # jobs about one restaurant
 
-    def begin(self, late_s: float) -> None:
-        """The first poll leaves in so many seconds, everything else after it."""
+    def begin(self, late_s: float, lists_late_s: float) -> None:
+        """The first poll leaves in so many seconds, everything else after it: when the lists' turn has come."""
         self._account.on_token = self._has_token
         if (token := self._account.session.current) is not None:
             self._has_token(token)
         self._timetable.plan(self._name("poll"), late_s, self._poll, vital=True)
-        self._timetable.plan(self._name("lists"), late_s + LISTS_LATER_S, self._lists)
-        self._timetable.plan(self._name("statuses"), late_s + STATUSES_LATER_S, self._statuses)
+        self._timetable.plan(self._name("lists"), lists_late_s + LISTS_LATER_S, self._lists)
+        self._timetable.plan(self._name("statuses"), lists_late_s + STATUSES_LATER_S, self._statuses)
 
     def end(self) -> None:
         """It leaves: nothing more is called. What runs goes on to its end, a login too, and that is the last one."""

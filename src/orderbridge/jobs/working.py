@@ -30,6 +30,7 @@ MANY = (
 )
 SWITCH_S = 0.001  # many: so long a thread that reads health for all of them may hold up an answer; Python's own is 5 ms
 AT_ONCE = 100  # accounts that are made before somebody else gets his turn
+LISTS_PER_S = 25  # accounts whose restaurants and menus are read: thousands that come at once have late polls to make good
 LOOK_S = 0.05  # between two looks whether one that leaves is idle
 LEAVE_S = 30.0  # for what is in flight; then it is ended where it is, and whoever is next finds its note
 
@@ -118,9 +119,9 @@ class Working:
         self._poll_evenly(self._cooldowns.most_per_second)
         self._metrics.know(self._roster.at_work)
         self._roster.changed()
-        for account, wait in zip(made, late, strict=True):
+        for place, (account, wait) in enumerate(zip(made, late, strict=True)):
             jobs = self._recurring[account.name] = self._recurring_of(account)
-            jobs.begin(wait)
+            jobs.begin(wait, max(wait, place / LISTS_PER_S))
         if len(made) >= MANY:
             sys.setswitchinterval(SWITCH_S)
             gc.unfreeze()  # those that have left since are garbage now
