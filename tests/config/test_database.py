@@ -41,6 +41,12 @@ def test_sqlite_must_be_a_plain_file(url: str, write: Write) -> None:
     assert "plain file on disk" in problems(write(document(more=f'[database]\nurl = "{url}"')))
 
 
+def test_a_line_break_after_the_address_is_not_the_databases_name(write: Write) -> None:
+    """Who makes a secret of a file has one at its end."""
+    settings = load(write(document()), environ={"ORDERBRIDGE_DATABASE__URL": "postgresql://u@h/d\n"})
+    assert settings.database.url == "postgresql+psycopg://u@h/d"
+
+
 @pytest.mark.parametrize("url", ["oracle://u:hunter22@h/d", "orders.db", ""])
 def test_other_databases_are_refused_without_showing_the_address(url: str, write: Write) -> None:
     said = problems(write(document(more=f'[database]\nurl = "{url}"')))

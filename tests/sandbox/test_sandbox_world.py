@@ -191,6 +191,13 @@ def test_the_seed_and_the_clock_decide_everything(clock):
     assert orders(7) != orders(8)
 
 
+def test_a_token_that_a_client_kept_is_nobodys_after_a_restart(clock):
+    before, anew = (World.default(clock=clock, seed=7) for _ in range(2))
+    kept = before.issue_token(before.scenery.accounts[0])
+    anew.issue_token(anew.scenery.accounts[1])
+    assert anew.account_of(kept.text) is None
+
+
 def test_a_caller_can_put_any_value_in(world):
     order = world.place_order(
         document={

@@ -229,8 +229,10 @@ def _settle(tree: Tree, folder: Path, environ: Mapping[str, str], found: _Findin
         state = environ.get("STATE_DIRECTORY", "").partition(":")[0]  # systemd may give several
         base = Path(state) if state and "url" not in database else folder
         url = database.setdefault("url", Database.model_fields["url"].default)
-        if isinstance(url, str) and (match := RELATIVE_SQLITE.fullmatch(url)):
-            database["url"] = f"{match[1]}{base / match[2]}"
+        if isinstance(url, str):
+            database["url"] = url = url.strip()  # of a secret that was a file a line break is left
+            if match := RELATIVE_SQLITE.fullmatch(url):
+                database["url"] = f"{match[1]}{base / match[2]}"
     _settle_secrets(tree, folder, environ, found)
 
 

@@ -5,6 +5,7 @@ something to become true without sleeping. What the POS may ask of the world is 
 """
 
 import logging
+import secrets
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
@@ -82,7 +83,6 @@ class World:
             self.faults.clear()
             # One stream each: a login more must not change the orders that follow.
             self._order_random = Random(f"{self._first_seed} orders")  # noqa: S311 - reproducible on purpose
-            self._token_random = Random(f"{self._first_seed} tokens")  # noqa: S311 - reproducible on purpose
             self.list_random = Random(f"{self._first_seed} lists")  # noqa: S311 - reproducible on purpose
             self.accounts = {account.rest_secret_key: account for account in self.scenery.accounts}
             self.restaurants = {restaurant.id: restaurant for restaurant in self.scenery.restaurants}
@@ -266,7 +266,7 @@ class World:
         """Hand out a token that is valid for token_seconds from now."""
         if self.options.new_login_ends_old_token:
             self.end_tokens(account.name)
-        text = f"{self._token_random.getrandbits(160):040x}"
+        text = secrets.token_hex(20)  # by the seed, one that a client kept would be another account's after a restart
         expires = self.now() + timedelta(seconds=self.options.token_seconds)
         token = self.tokens[text] = Token(text=text, account=account, expires=expires)
         if (most := self.options.tokens_at_once) is not None:
