@@ -15,7 +15,7 @@ from orderbridge.cli.common import Context
 from orderbridge.cli.report import Report
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.errors import NoFile, StoreError
-from orderbridge.store import guards, inspection, schema
+from orderbridge.store import guards, inspection, replicas, schema
 from orderbridge.store.dialects.sqlite_locks import writers_of
 from orderbridge.store.durability import failover
 from orderbridge.store.failures import is_busy, remedy
@@ -66,7 +66,8 @@ def _is_usable(context: Context, database: "Database", report: Report) -> bool:
             _check_fleet(database, report)
         if is_current:
             check_settings(context.settings, database, report)
-        report.good("worker", worker or say("check.nobody"))
+        shared = worker and is_current and _shares(database)
+        report.good("worker", shared or worker or say("check.nobody"))
         if is_current and worker is not None:
             _sum_up(context, database, report)
     except StoreError as error:
@@ -155,6 +156,13 @@ def _check_fleet(database: "Database", report: Report) -> None:
         report.bad("fleet", str(error))
     else:
         report.good("fleet", say("check.shared" if isinstance(found, Membership) else "check.alone"))
+
+
+def _shares(database: "Database") -> str:
+    """Of replicas each with what it has of the buckets; of a daemon that works alone nothing."""
+    found, count = database.read_now(lambda tx: (replicas.shares(tx), replicas.count(tx)))
+    said = (", PID ".join(name.split(" ")[:2]) for name in found)  # the host, the process and a number
+    return "; ".join(f"{who}: {held}/{count}" for who, held in zip(said, found.values(), strict=True))
 
 
 def _say_holders(file: Path | None, report: Report) -> None:

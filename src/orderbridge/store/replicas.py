@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
-from sqlalchemy import Connection, delete, insert, literal_column, select, update
+from sqlalchemy import Connection, delete, func, insert, literal_column, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from orderbridge.store.columns import utc_now
@@ -20,6 +20,12 @@ SEEN_S = 20  # of a cluster: who has shown itself within that is taken for livin
 def count(connection: Connection) -> int:
     """How many buckets there are."""
     return connection.exec_driver_sql("SELECT buckets FROM delivery_fleet WHERE id = 1").scalar() or BUCKETS
+
+
+def shares(connection: Connection) -> dict[str, int]:
+    """How many buckets each replica has. Those of one that vanished are its own until another one takes them."""
+    query = select(buckets.c.replica, func.count()).where(buckets.c.replica.is_not(None)).group_by(buckets.c.replica)
+    return {str(name): held for name, held in connection.execute(query.order_by(buckets.c.replica))}
 
 
 def enter(connection: Connection, replica: str, number: int, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""`check --cooldown` in a fleet: the accounts are rows of the database, and no replica works meanwhile."""
+"""`check` in a fleet, and `check --cooldown`: the accounts are rows of the database, and replicas share them."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -203,3 +203,21 @@ def test_a_first_poll_that_was_planned_is_no_cooldown(run: Run, play, world: San
     database.write_now(start)
     assert found(run("check", "--cooldown", "--json")) == SHARED
     assert len(asked(world.world)) == 5
+
+
+# ---- without --cooldown ----------------------------------------------------------------------------------------------
+
+
+@databases.only(*databases.SERVERS)
+def test_each_replica_is_named_with_its_share(run: Run, play, database: Database):
+    play(*NAMES)
+    with closing(membership(database, share)) as one, closing(membership(database, share)) as other:
+        assert one.take()
+        assert other.take()
+        one.beat()
+        other.beat()
+        one.beat(one.beat().excess)
+        other.beat()
+        said = next(line["detail"] for line in run("check", "--json").json if line["check"] == "worker")
+    assert [part.rpartition(": ")[2] for part in said.split("; ")] == ["32/64", "32/64"]
+    assert f", PID {os.getpid()}: " in said
