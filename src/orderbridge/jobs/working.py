@@ -30,7 +30,7 @@ MANY = (
 )
 SWITCH_S = 0.001  # many: so long a thread that reads health for all of them may hold up an answer; Python's own is 5 ms
 AT_ONCE = 100  # accounts that are made before somebody else gets his turn
-LISTS_PER_S = 25  # accounts whose restaurants and menus are read: thousands that come at once have late polls to make good
+LISTS_PER_S = 25  # accounts whose restaurants and menus are read: thousands that come at once have late polls
 LOOK_S = 0.05  # between two looks whether one that leaves is idle
 LEAVE_S = 30.0  # for what is in flight; then it is ended where it is, and whoever is next finds its note
 
