@@ -69,7 +69,10 @@ class MarketplaceError(OrderbridgeError):
         return say(key if key in SENTENCES else "line.other")
 
 
-HELD_BACK = "closed"  # the reason of a request that we did not let leave: nothing is known of the service or the line
+# Reasons of a request that we did not let leave: nothing is known of the service or the line.
+CLOSED = "closed"  # the program stops
+HELD_BACK = "held_back"  # another replica may have the account
+KEPT_HERE = frozenset({CLOSED, HELD_BACK})
 
 
 class NotSent(MarketplaceError):

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.errors import MarketplaceError
+from orderbridge.errors import HELD_BACK, MarketplaceError
 from orderbridge.hiding import hide
 from orderbridge.jobs.gathered import Gathered
 from orderbridge.marketplace.client import Client, login
@@ -97,7 +97,9 @@ class Account:
 
     def pause_code(self) -> str:
         """The error_code of a row that waits for the end of that pause."""
-        return "login_refused" if self.is_refused() else "unreachable"
+        if self.is_refused():
+            return "login_refused"
+        return HELD_BACK if self.session.is_held_back() else "unreachable"
 
     def is_refused(self) -> bool:
         """Whether the service refuses us: there is no token, and none can be had yet."""

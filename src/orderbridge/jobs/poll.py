@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from orderbridge.clock import Clock
-from orderbridge.errors import HELD_BACK, LoginRefused, MarketplaceError, NotSent, RateLimited
+from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.intake import Intake
@@ -202,7 +202,7 @@ class Poller:
         if isinstance(error, NotSent):
             self._cooldowns.unsent(self._who)
             again = self._clock.now() if noted else None
-            if error.reason == HELD_BACK:  # the database's trouble, or our own end: the account is as it was
+            if error.reason in KEPT_HERE:  # the database's trouble, or our own end: the account is as it was
                 if again is not None:
                     await self._notes.failed(self._who, next_poll_utc=again)
                 return max(self._account.paused(), 1.0)

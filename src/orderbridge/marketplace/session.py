@@ -36,7 +36,7 @@ from typing import TypeVar
 import structlog
 
 from orderbridge.clock import Clock
-from orderbridge.errors import HELD_BACK, LoginRefused, MarketplaceError, NotSent, RateLimited, Refused, Unauthorized
+from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited, Refused, Unauthorized
 from orderbridge.model import Outcome, Token
 from orderbridge.texts import say
 
@@ -71,20 +71,23 @@ class Backoff:
         self._wait_s = wait_s
         self._failures = 0
         self._until = 0.0
+        self.is_ours = False  # the reason lies with us
 
     def failed(self) -> None:
         """A request never left."""
         if self.wait() <= 0:  # the others of the same moment are no further failures
             self._failures += 1
+            self.is_ours = False
             self._until = self._clock.monotonic() + self._wait_s(self._failures)
 
     def held_back(self) -> None:
         """We did not let a request leave: no failure, and no reason to try again at once."""
+        self.is_ours = self.is_ours or self.wait() <= 0
         self._until = max(self._until, self._clock.monotonic() + HELD_BACK_S)
 
     def worked(self) -> bool:
         """A request was answered, or left at least. True when that ends a failure."""
-        recovered, self._failures, self._until = self._failures > 0, 0, 0.0
+        recovered, self._failures, self._until, self.is_ours = self._failures > 0, 0, 0.0, False
         return recovered
 
     def wait(self) -> float:
@@ -288,7 +291,7 @@ class Session:
 
     def record_outcome(self, error: MarketplaceError | None, token: Token | None = None, call: str = "") -> None:
         """How a request of this account ended. `token`: with which it was made, `call` as for `replace`."""
-        if error is not None and error.reason == HELD_BACK:
+        if error is not None and error.reason in KEPT_HERE:
             self._line.held_back()
             return
         self._heard(Outcome.OK if error is None else error.outcome)
@@ -321,6 +324,10 @@ class Session:
         """Seconds for which nothing of this account can leave; 0 or less: it can."""
         login = self._login_at - self._clock.monotonic() if self._held is None else 0.0
         return max(self._line.wait(), login)
+
+    def is_held_back(self) -> bool:
+        """Whether it is we who let nothing leave."""
+        return self._line.is_ours and self._line.wait() > 0
 
     def is_refused(self) -> bool:
         """Whether the service refuses us: there is no token, and none can be had yet."""

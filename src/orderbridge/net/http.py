@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 import httpx
 
-from orderbridge.errors import HELD_BACK, MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.errors import CLOSED, HELD_BACK, MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.net.connection import Trail
 from orderbridge.net.pace import Importance, Pace
 from orderbridge.net.pool import Connections, tls_context
@@ -123,8 +123,10 @@ class Wire:
         total_s = self.timeout_s if timeout_s is None else timeout_s
         if total_s <= 0:
             raise NotSent("connect_timeout", say("net.no_time"))
-        if self._closed or not self.may_leave():
-            raise NotSent(HELD_BACK, say("net.stopping" if self._closed else "net.held_back"))
+        if self._closed:
+            raise NotSent(CLOSED, say("net.stopping"))
+        if not self.may_leave():
+            raise NotSent(HELD_BACK, say("net.held_back"))
         trail = Trail(left=True, may_leave=self.may_leave)  # unless our own connections say otherwise
         try:
             request = httpx.Request(
