@@ -15,7 +15,8 @@ from orderbridge.net.pace import Importance
 from orderbridge.observe import systemd
 from orderbridge.parts import Parts
 from orderbridge.store import replicas, schema, wake
-from orderbridge.store.membership import Alone, Membership
+from orderbridge.store.alone import Alone
+from orderbridge.store.membership import Membership
 from orderbridge.texts import say
 from orderbridge.web.watched import AtWork
 

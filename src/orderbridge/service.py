@@ -29,10 +29,11 @@ from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.health import Code, Severity
 from orderbridge.rules.readiness import Readiness
 from orderbridge.store import account_settings
+from orderbridge.store.alone import Alone, membership
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.failures import remedy
 from orderbridge.store.leader import LeaderLock
-from orderbridge.store.membership import Alone, Membership, membership
+from orderbridge.store.membership import Membership
 from orderbridge.store.sealing import MasterKeys
 from orderbridge.store.workers import detached
 from orderbridge.texts import say

@@ -20,9 +20,9 @@ from orderbridge.rules.buckets import share
 from orderbridge.sandbox import Options, Sandbox, World
 from orderbridge.sandbox.scenery import DEFAULT_SCENERY
 from orderbridge.store import account_changes, accounts, schema
+from orderbridge.store.alone import membership
 from orderbridge.store.database import Database
 from orderbridge.store.fleet_tables import account_settings
-from orderbridge.store.membership import membership
 from orderbridge.store.sealing import MasterKeys
 
 COOLDOWN_S = 2  # of real time: three polls have to lie within it on a busy machine

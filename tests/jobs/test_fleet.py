@@ -314,11 +314,17 @@ async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town)
         shares.beat, beat = silent, shares.beat  # type: ignore[method-assign]
         await asyncio.sleep(fleet.LEASE_S + 1.0)
         assert not town.daemon.fleet.may_leave()
+        assert town.daemon.database.trouble, "it is told, although all that is read and written goes well"
         await asyncio.sleep(40.0)
         assert town.polls("chain") == heard
         assert town.state("chain") == "ok"  # it is the database's trouble, and not the service's
+        for food in (11, 12):  # one is tried, the other one waits behind it
+            row = town.shop.act("deactivate_food", food_id=food, account="chain")
+            await asyncio.sleep(5.0)
+            assert town.shop.row(row)["error_code"] == "held_back"
         shares.beat = beat  # type: ignore[method-assign]
         await asyncio.sleep(10.0)
+        assert not town.daemon.database.trouble
         assert town.polls("chain") > heard
 
 

@@ -6,8 +6,8 @@ from tests.store.test_database import insert
 
 from orderbridge.errors import Unusable
 from orderbridge.rules.buckets import share
+from orderbridge.store.alone import Alone, membership
 from orderbridge.store.database import Database
-from orderbridge.store.membership import Alone, membership
 
 
 @databases.only(databases.SQLITE)

@@ -1,5 +1,6 @@
 """Replicas share a database: each has its buckets, the server frees those of one that is gone, and the fence stands."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -285,6 +286,44 @@ def test_a_daemon_that_works_alone_was_quicker_than_a_replica_that_lost_its_sess
     alone._engine.dispose()
 
 
+REFUSING = {
+    databases.MARIADB: (
+        (
+            "CREATE TRIGGER refuse BEFORE UPDATE ON delivery_buckets FOR EACH ROW"
+            " SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not here'"
+        ),
+        "DROP TRIGGER refuse",
+    ),
+    databases.POSTGRESQL: (
+        (
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not here'; END $$;"
+            " CREATE TRIGGER refuse BEFORE UPDATE ON delivery_buckets EXECUTE FUNCTION refuse()"
+        ),
+        "DROP TRIGGER refuse ON delivery_buckets; DROP FUNCTION refuse",
+    ),
+}
+
+
+def test_a_trigger_that_lets_no_bucket_change_hands_costs_nobody_what_he_has(kind: str, replica, database: Database):
+    make, drop = REFUSING[kind]
+    first, second = replica().joined(), replica().joined()
+    settle(first, second)
+    database.write_now(lambda tx: tx.exec_driver_sql(make))
+    try:
+        held = second.beat()
+        kill(database, first)
+        second.beat()
+        second.ahead += GRACE_S
+        session = session_of(second)
+        assert (second.beat(), session_of(second)) == (held, session)
+        assert second.last.refused is not None
+        assert second.beat(min(held)) == held
+    finally:
+        database.write_now(lambda tx: tx.exec_driver_sql(drop))
+    assert second.beat() == ALL
+    assert second.last.refused is None
+
+
 # ---- the fence -------------------------------------------------------------------------------------------------------
 
 
@@ -349,24 +388,37 @@ def test_several_that_vanished_in_a_transaction_cost_nobody_his_own_session(repl
     assert session_of(last) == session
 
 
+LONG = b"\x03SELECT REPEAT('x', 1000000) FROM information_schema.columns"
+
+
+@contextlib.contextmanager
+def half_done(kind: str, tx: Connection) -> Iterator[None]:
+    """The server waits for the rest of a statement, or for who reads its answer: to itself that is no idle transaction."""
+    driver: Any = tx.connection.driver_connection
+    if kind == databases.POSTGRESQL:
+        with driver.cursor().copy("COPY delivery_problems FROM STDIN"):
+            yield
+    else:
+        driver._sock.sendall(len(LONG).to_bytes(4, "little") + LONG)
+        yield
+
+
 @pytest.mark.slow
-def test_one_that_was_stopped_in_the_middle_of_a_copy_does_not_keep_its_successor_out(
+def test_one_that_was_stopped_in_the_middle_of_something_does_not_keep_its_successor_out(
     kind: str, replica, database: Database
 ):
-    """To PostgreSQL that is no idle transaction: it waits for more for ever."""
-    if kind != databases.POSTGRESQL:
-        pytest.skip("only PostgreSQL has COPY")
     first, second = replica().joined(), replica().joined()
     settle(first, second)
     began, over = threading.Event(), threading.Event()
+    in_time: list[bool] = []
 
-    def copy(tx: Connection) -> None:
-        with tx.connection.driver_connection.cursor().copy("COPY delivery_problems FROM STDIN"):
+    def stand_still(tx: Connection) -> None:
+        with half_done(kind, tx):
             began.set()
-            assert over.wait(WITHIN_S)
+            in_time.append(over.wait(WITHIN_S))
 
     with ThreadPoolExecutor(1) as threads:
-        stopped = threads.submit(first.database.write_now, copy)
+        stopped = threads.submit(first.database.write_now, stand_still)
         assert began.wait(WITHIN_S)
         kill(database, first)
         second.beat()
@@ -376,6 +428,7 @@ def test_one_that_was_stopped_in_the_middle_of_a_copy_does_not_keep_its_successo
         over.set()
         with pytest.raises(DBAPIError):
             stopped.result(WITHIN_S)
+    assert in_time == [True]
 
 
 def test_nothing_is_written_once_everything_was_given_back(replica, database: Database):

@@ -16,10 +16,11 @@ from orderbridge.cli.report import Report
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.errors import NoFile, StoreError
 from orderbridge.store import guards, inspection, replicas, schema
+from orderbridge.store.alone import membership
 from orderbridge.store.dialects.sqlite_locks import writers_of
 from orderbridge.store.durability import failover
 from orderbridge.store.failures import is_busy, remedy
-from orderbridge.store.membership import Membership, membership
+from orderbridge.store.membership import Membership
 from orderbridge.texts import say
 
 if TYPE_CHECKING:

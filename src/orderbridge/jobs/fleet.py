@@ -31,12 +31,15 @@ from orderbridge.rules.buckets import bucket_of
 from orderbridge.rules.problems import Code
 from orderbridge.store import account_settings
 from orderbridge.store.account_settings import Loaded
+from orderbridge.store.alone import Alone
 from orderbridge.store.columns import utc_now
 from orderbridge.store.database import Database
-from orderbridge.store.membership import Alone, Beat, Membership
+from orderbridge.store.failures import kind, remedy
+from orderbridge.store.membership import Beat, Membership
 from orderbridge.store.sealing import Fault, MasterKeys
 from orderbridge.store.workers import detached
 
+BEAT = "beat"  # what the database is asked for, as its trouble is told
 BEAT_S = 1.0
 READ_S = 2.0
 LEASE_S = 4.5  # less than GRACE_S, and than the silence after which the server ends our session
@@ -83,7 +86,7 @@ class Fleet:
         self._idle: set[int] = set()
         self._given: set[int] = set()
         self._going: dict[str, asyncio.Task[None]] = {}  # accounts of our buckets that changed, or are gone
-        self._is_draining, self._is_first = False, True
+        self._is_draining, self._is_first, self._is_refused = False, True, False
         self._news = asyncio.Event()  # for reconcile
         self._hurry = asyncio.Event()  # for beat: there is something to be given back
         self._has_beaten = asyncio.Event()
@@ -134,11 +137,24 @@ class Fleet:
         while True:
             try:
                 await self._beat_once()
-            except DBAPIError as error:  # the database's trouble is told elsewhere
-                _log.debug("fleet.beat_failed", error=type(error.orig).__name__)
+            except DBAPIError as error:
+                self._tell_silence(error)
+            else:
+                self._database.trouble.worked(BEAT)
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT_S):
                     await self._hurry.wait()
+
+    def _tell_silence(self, error: DBAPIError) -> None:
+        """Once nothing leaves for it: all other work with the database may go well."""
+        if not self.may_leave():
+            self._database.trouble.failed(BEAT, type(error.orig).__name__, remedy(error), kind(error))
+
+    def _tell_refused(self, error: DBAPIError | None) -> None:
+        """That buckets cannot change hands: accounts of a replica that ends are nobody's then."""
+        if error is not None and not self._is_refused:
+            _log.error("fleet.refused", error=str(error.orig), remedy=remedy(error))
+        self._is_refused = error is not None
 
     async def _beat_once(self) -> None:
         began, given = self._clock.monotonic(), frozenset(self._idle)
@@ -148,6 +164,7 @@ class Fleet:
         else:
             beat = await detached(partial(self.membership.beat, given, is_ending=self._is_draining))
         self._heard = began
+        self._tell_refused(beat.refused)
         self._idle -= given
         if self._is_draining:
             self._given |= given

@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Never
 
 from sqlalchemy import Connection
@@ -27,8 +27,7 @@ from orderbridge.model import Bucket, Seen, Share
 from orderbridge.store import fleet_tables, replicas
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import fleet
-from orderbridge.store.failures import is_busy
-from orderbridge.store.leader import LeaderLock
+from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal
 from orderbridge.texts import say
 
 FORGET_S = 60.0  # after which a replica that vanished, and has no bucket left, is taken out of the table
@@ -38,12 +37,16 @@ Rule = Callable[[Seen, str, Mapping[int, float]], Share]  # rules.buckets.share
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What is ours now. `excess`: of it, what others should have; `count`: of buckets; `replicas`: those that live."""
+    """What is ours now. `excess`: of it, what others should have; `count`: of buckets; `replicas`: those that live.
+
+    `refused`: a trigger, or a right that is missing, keeps buckets from changing hands.
+    """
 
     held: frozenset[int]
     excess: frozenset[int]
     count: int
     replicas: frozenset[str]
+    refused: DBAPIError | None = field(default=None, compare=False)
 
 
 class Membership:
@@ -69,6 +72,7 @@ class Membership:
         self._is_over = False
         self._is_absent = False  # its session has said that it no longer counts
         self._is_closed = False
+        self._refused: DBAPIError | None = None  # in this beat
         self._held: frozenset[int] = frozenset()
         self._unheld: dict[int, float] = {}  # since when a bucket is seen without a holder, by our clock
         self._vanished: dict[str, float] = {}  # and a replica without a session
@@ -127,20 +131,23 @@ class Membership:
         """
         with self._asking():
             self._refuse_over()
+            self._refused = None
             connection = self._renewed()
             if self._epoch is None:
                 self._enter(connection)
             if is_ending and not self._is_absent:
                 self._fleet.absent(connection, self._number)
                 self._is_absent = True
-            self._give(connection, self._held & frozenset(give))
+            with self._own_alone():
+                self._give(connection, self._held & frozenset(give))
             seen = self._look(connection)
             share = self._rule(seen, self.name, self._waited(seen))
             if not is_ending:
                 self._take(connection, share.take)
-            self._forget(connection, seen)
+            with self._own_alone():
+                self._forget(connection, seen)
             alive = seen.alive | {self.name}
-            return Beat(self._held, share.excess & self._held, len(seen.buckets), alive)
+            return Beat(self._held, share.excess & self._held, len(seen.buckets), alive, self._refused)
 
     def close(self) -> None:
         """Give everything back, at once; nothing is written any more."""
@@ -239,6 +246,16 @@ class Membership:
             replicas.leave(connection, self.name)
             raise Unusable(say("fleet.cluster", ours=self._node.name, theirs=other))
 
+    @contextlib.contextmanager
+    def _own_alone(self) -> Iterator[None]:
+        """What the database does not take here, costs us nothing of what is ours already."""
+        try:
+            yield
+        except DBAPIError as error:
+            if error.connection_invalidated or not (is_refusal(error) or is_broken(error) or is_denied(error)):
+                raise
+            self._refused = error
+
     def _give(self, connection: Connection, buckets: Collection[int]) -> None:
         """The table first: who finds a lock free knows then that it was given."""
         if buckets:
@@ -285,11 +302,12 @@ class Membership:
     def _take(self, connection: Connection, take: Mapping[int, str | None]) -> None:
         locked = self._fleet.lock(connection, sorted(take))
         taken: frozenset[int] = frozenset()
-        for noted in sorted({take[number] for number in locked}, key=lambda name: name or ""):  # what was given first
-            found = self._note(connection, noted, [number for number in locked if take[number] == noted])
-            if found is None:  # the others, too, with the next beat: this one has to be over in time
-                break
-            taken |= found
+        with self._own_alone():
+            for noted in sorted({take[number] for number in locked}, key=lambda name: name or ""):  # given ones first
+                found = self._note(connection, noted, [number for number in locked if take[number] == noted])
+                if found is None:  # the others, too, with the next beat: this one has to be over in time
+                    break
+                taken |= found
         self._held |= taken
         self._fleet.unlock(connection, sorted(set(locked) - taken))
 
@@ -314,28 +332,6 @@ class Membership:
         self._vanished = {name: self._vanished.get(name, now) for name in seen.known if name not in used}
         for name in [name for name, since in self._vanished.items() if now - since >= FORGET_S]:
             replicas.forget(connection, name)
-
-
-class Alone(LeaderLock):
-    """A SQLite file has one daemon: all buckets are its own, and the file's lock is fence enough."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._database = database
-        self.name = f"{socket.gethostname()[:40]} {os.getpid()}"
-
-    def fence(self, _: Connection) -> None:
-        """Nobody else is let in."""
-
-    def beat(self, _: Collection[int] = (), *, is_ending: bool = False) -> Beat:  # noqa: ARG002 - Membership's
-        """There is nobody to give anything to."""
-        count = self._database.read_now(replicas.count)
-        return Beat(frozenset(range(count)), frozenset(), count, frozenset({self.name}))
-
-
-def membership(database: Database, rule: Rule) -> Membership | Alone:
-    """By the kind of database. Raises Unusable where replicas cannot share it."""
-    return Alone(database) if database.file is not None else Membership(database, rule)
 
 
 def _fleet(database: Database) -> fleet.FleetDialect:
