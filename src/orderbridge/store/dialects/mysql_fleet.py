@@ -106,8 +106,10 @@ def _node(connection: Connection) -> Node:
 
 
 def _tie(connection: Connection) -> None:
-    is_mariadb = getattr(connection.dialect, "is_mariadb", False)
-    connection.exec_driver_sql(f"SET {'idle_transaction_timeout' if is_mariadb else 'wait_timeout'} = {fleet.SILENT_S}")
+    """One that was stopped in the middle of an answer is not idle to the server: hence the second limit."""
+    idle = "idle_transaction_timeout" if getattr(connection.dialect, "is_mariadb", False) else "wait_timeout"
+    for limit in (idle, "net_write_timeout"):
+        connection.exec_driver_sql(f"SET {limit} = {fleet.SILENT_S}")
 
 
 FLEET = FleetDialect(
