@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
 from tests.jobs.test_watchdog import _OnTheSpot, never
@@ -216,6 +217,17 @@ async def test_an_account_at_work_goes_on_when_its_row_becomes_unreadable(town: 
         town.write("kadikoy", sealed="rubbish")
         await asyncio.sleep(70.0)
         assert town.polls("kadikoy") >= heard + 2
+
+
+async def test_accounts_that_were_noted_at_another_address_are_told_once(town: Town):
+    """A replica with another base_url than the others would ask somebody else, in a rhythm that they do not know."""
+    town.put("kadikoy")
+    town.write("kadikoy", fingerprint="of another address")
+    town.put("chain")
+    with capture_logs() as lines:
+        async with running(town.daemon):
+            await asyncio.sleep(70.0)
+    assert [line["accounts"] for line in lines if line["event"] == "fleet.noted_elsewhere"] == [1]
 
 
 # ---- several replicas ------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.failures import kind, remedy
 from orderbridge.store.membership import Beat, Membership
 from orderbridge.store.sealing import Fault, MasterKeys
+from orderbridge.texts import say
 from orderbridge.store.workers import detached
 
 BEAT = "beat"  # what the database is asked for, as its trouble is told
@@ -80,6 +81,7 @@ class Fleet:
         self._heard = float("-inf")  # when the last good beat began, by the monotonic clock
         self._version: int | None = None  # of the accounts, as they were read last
         self._broken: set[str] = set()
+        self._elsewhere = 0  # of the accounts, when all of them were read
         self._read_whole = float("-inf")  # when all of them were, by the monotonic clock
         # A bucket of ours is let go, then idle, then given back; at the end it is given once.
         self._leaving: dict[int, asyncio.Task[None]] = {}
@@ -200,11 +202,18 @@ class Fleet:
         is_whole, self._version = self._version is None, loaded.version
         if is_whole:
             self._read_whole = now
+            self._tell_elsewhere(loaded.elsewhere)
         self._know(loaded)
         told = {"known": len(self._roster.known), "changed": len(loaded.accounts), "gone": len(loaded.gone)}
         _log.info("fleet.accounts", broken=len(self._broken), **told)
         self._roster.changed()
         self._news.set()
+
+    def _tell_elsewhere(self, count: int) -> None:
+        """Under another address each account has a cooldown of its own, which no other replica knows."""
+        if count and not self._elsewhere:
+            _log.error("fleet.noted_elsewhere", accounts=count, remedy=say("log.noted_elsewhere"))
+        self._elsewhere = count
 
     def _changes(self, connection: Connection) -> Loaded | None:
         before = self._clock.monotonic()

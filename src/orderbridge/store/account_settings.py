@@ -24,7 +24,11 @@ from orderbridge.texts import say
 
 OPTIONS = ("auto_accept_minutes", "auto_accept_scheduled", "restaurants")
 _ROWS = select(
-    account_settings.c.name, account_settings.c.sealed, account_settings.c.key_id, account_settings.c.enabled
+    account_settings.c.name,
+    account_settings.c.sealed,
+    account_settings.c.key_id,
+    account_settings.c.enabled,
+    account_settings.c.fingerprint,
 ).order_by(account_settings.c.name)
 
 _USED = select(account_settings.c.key_id).where(account_settings.c.sealed.is_not(None)).distinct()
@@ -32,12 +36,16 @@ _USED = select(account_settings.c.key_id).where(account_settings.c.sealed.is_not
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """`accounts`: enabled ones. `broken`: enabled, and why not usable. `gone`: disabled or removed. All by name."""
+    """`accounts`: enabled ones. `broken`: enabled, and why not usable. `gone`: disabled or removed. All by name.
+
+    `elsewhere`: how many of them were noted with another address of the service.
+    """
 
     accounts: tuple[Account, ...]
     version: int
     broken: Mapping[str, Fault] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
+    elsewhere: int = 0
 
 
 def version(connection: Connection) -> int:
@@ -59,16 +67,19 @@ def read(connection: Connection, keys: MasterKeys, base_url: str, *, since: int 
     found: dict[str, Account] = {}  # by fingerprint
     broken: dict[str, Fault] = {}
     gone = set()
-    for name, sealed, by, enabled in connection.execute(query):
+    elsewhere = 0
+    for name, sealed, by, enabled, noted in connection.execute(query):
         if not enabled:
             gone.add(name)
             continue
         account = opened(keys, name, sealed, by)
         if isinstance(account, Fault):
             broken[name] = account
-        elif found.setdefault(account.at(base_url).fingerprint, account) is not account:
+        elif found.setdefault(fingerprint := account.at(base_url).fingerprint, account) is not account:
             broken[name] = Fault.SAME_SECRETS
-    return Loaded(tuple(found.values()), seen, broken, frozenset(gone))
+        else:
+            elsewhere += fingerprint != noted
+    return Loaded(tuple(found.values()), seen, broken, frozenset(gone), elsewhere)
 
 
 def enabled_ones(connection: Connection, keys: MasterKeys, base_url: str) -> Iterator[tuple[str, Account | Fault]]:
