@@ -37,8 +37,8 @@ from orderbridge.store.database import Database
 from orderbridge.store.failures import kind, remedy
 from orderbridge.store.membership import Beat, Membership
 from orderbridge.store.sealing import Fault, MasterKeys
-from orderbridge.texts import say
 from orderbridge.store.workers import detached
+from orderbridge.texts import say
 
 BEAT = "beat"  # what the database is asked for, as its trouble is told
 BEAT_S = 1.0
