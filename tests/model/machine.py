@@ -14,9 +14,9 @@ What the steps leave out, and why nothing is lost by it:
 """
 
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial, wraps
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -160,6 +160,9 @@ class State(NamedTuple):
     left: Left
 
 
+HELD = slice(State._fields.index("order"), State._fields.index("wire") + 1)
+"""What the daemon, its database and its memory have of a state; the rest is the world's."""
+
 LATE = "an acknowledgement that was given up arrives after all, when the order has moved on"
 BETWEEN = "somebody else changes the order between the list and its acknowledgement"
 
@@ -236,6 +239,24 @@ class _NoTasks:
         self.tasks += 1
 
 
+def played_once(piece: Callable[..., State]) -> Callable[..., State]:
+    """The daemon knows nothing of the world: from what it held it has come to the same before."""
+
+    @wraps(piece)
+    def play(self: "Daemon", state: State, *given: Any) -> State:
+        of = (piece, state[HELD], given)
+        held = self.played.get(of)
+        if held is None:
+            held = self.played[of] = piece(self, state, *given)[HELD]
+        return State(*state[: HELD.start], *held, *state[HELD.stop :])
+
+    return play
+
+
+LOST = partial(UnknownOutcome, "timeout")
+FAILED = partial(ServiceFailed, "service_error")
+
+
 class Daemon:
     """The jobs of one account, on books in place of a database. `put` brings a state in, `take` reads one out."""
 
@@ -276,7 +297,7 @@ class Daemon:
         monkeypatch.setattr(intake, "read_order", lambda shown, payment_codes: order_shown(shown.status_id))
         monkeypatch.setattr(deliveries, "differs", lambda *_, **__: Differs.NOTHING)
         monkeypatch.setattr(verdicts.Verdicts, "_words", lambda *_: None)
-        self.answer_to_acknowledgement: Exception | None = None
+        self.answer_to_acknowledgement: Callable[[], Exception] | None = None
         account = SimpleNamespace(
             poll_in_flight=False,
             name=ACCOUNT,
@@ -298,6 +319,7 @@ class Daemon:
         )
         self._account: Any = account
         self._surveys: dict[object, Survey] = {}
+        self.played: dict[object, Any] = {}
         self.lanes = Lanes()
         self.books: Any = Books(None, ())
         judge = verdicts.Verdicts("en", None)
@@ -311,7 +333,7 @@ class Daemon:
 
     async def _acknowledge(self, key: str) -> None:
         if self.answer_to_acknowledgement is not None:
-            raise self.answer_to_acknowledgement
+            raise self.answer_to_acknowledgement()
 
     def put(self, state: State) -> None:
         self.lanes = lanes = Lanes()
@@ -347,11 +369,13 @@ class Daemon:
         answer.held = {KEY} if poll.held else set()
         return answer
 
+    @played_once
     def ask(self, state: State) -> State:
         self.put(state)
         self.lanes.begin_poll()
         return self.take(state, poll=Poll("asked"))
 
+    @played_once
     def sort(self, state: State, poll: Poll) -> State:
         """The list is here: the lane, the look, what is new."""
         self.put(state)
@@ -368,6 +392,7 @@ class Daemon:
         )
         return self.store(after, after.poll) if kinds[0] == "unchanged" and after.poll else after
 
+    @played_once
     def store(self, state: State, poll: Poll) -> State:
         """What was delivered goes to disk; then its acknowledgement leaves, if it may."""
         self.put(state)
@@ -381,7 +406,8 @@ class Daemon:
             return self.take(state, poll=poll._replace(stage="acking", known=None, kind=""))
         return self._over(state, answer)
 
-    def acknowledged(self, state: State, poll: Poll, error: Exception | None) -> State:
+    @played_once
+    def acknowledged(self, state: State, poll: Poll, error: Callable[[], Exception] | None) -> State:
         self.put(state)
         answer = self._answer(state, poll)
         self.answer_to_acknowledgement = error
@@ -419,6 +445,7 @@ class Daemon:
             outbox.queue.put(row)
         return outbox
 
+    @played_once
     def start(self, state: State, survey: Survey) -> State:
         """Claim, mark as sent, send."""
         outbox = self._outbox(state, survey.rows)
@@ -435,6 +462,7 @@ class Daemon:
         after = Survey((), tuple(outbox.ends.due), claims=False)
         return self.take(state, wire=wire, survey=after if after.ends else None)
 
+    @played_once
     def end_unsent(self, state: State, survey: Survey) -> State:
         outbox = self._outbox(state, [row for row, _ in survey.ends])
         for row, _ in survey.ends:
@@ -447,6 +475,7 @@ class Daemon:
         left = tuple(row for row in survey.rows if row.id not in ended)
         return self.take(state, survey=Survey(left, ()) if left and survey.claims else None)
 
+    @played_once
     def settle(self, state: State, wire: Wire, attempt: Attempt) -> State:
         outbox = self._outbox(state)
         step = next_request(wire.row.action, wire.history)
@@ -455,6 +484,7 @@ class Daemon:
         self.lanes.free_after_action(LANE)
         return self.take(state, wire=None)
 
+    @played_once
     def restart(self, state: State) -> State:
         """What was only in memory is gone."""
         gone = state._replace(taken=False, began=0, used=0, poll=None, survey=None, wire=None)
@@ -625,17 +655,17 @@ class Machine:
             case _:
                 yield "the acknowledgement is answered: ok", self.daemon.acknowledged(state, poll, None), ""
                 if state.left.faults:
-                    after = self.daemon.acknowledged(state, poll, UnknownOutcome("timeout"))
+                    after = self.daemon.acknowledged(state, poll, LOST)
                     yield "the answer to the acknowledgement is lost", _spend(after, "faults"), ""
 
     def _acknowledging(self, state: State, poll: Poll) -> Iterator[NextRequest]:
         after = state._replace(acked=True, poll=poll._replace(stage="landed"))
         yield "the acknowledgement arrives", after, self._swallowed(state, poll)
         if state.left.faults:
-            after = self.daemon.acknowledged(state, poll, UnknownOutcome("timeout"))
+            after = self.daemon.acknowledged(state, poll, LOST)
             after = after._replace(late_ack=bool(state.left.late))
             yield "the acknowledgement is lost", _spend(after, "faults"), ""
-            after = self.daemon.acknowledged(state, poll, ServiceFailed("service_error"))
+            after = self.daemon.acknowledged(state, poll, FAILED)
             yield "the acknowledgement is answered 500", _spend(after, "faults"), ""
 
     def _swallowed(self, state: State, poll: Poll | None) -> str:
