@@ -18,7 +18,7 @@ from orderbridge.sandbox import Fault, World
 from orderbridge.sandbox.scenery import APP_SECRET, DEFAULT_SCENERY, KADIKOY
 from orderbridge.sandbox.state import Account
 
-COUNT = 200
+COUNT = 60
 ILL = "n7"
 NAMES = tuple(f"n{number}" for number in range(COUNT))
 LATE_S = 1.0
