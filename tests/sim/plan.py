@@ -188,6 +188,34 @@ def plan_for(seed: int, kind: str = "") -> Plan:
     return _with_others(_with_more(MADE[kind](seed, chance), Random(f"{seed} more")), Random(f"{seed} others"))
 
 
+def briefer(plan: Plan, share: float) -> Plan:
+    """The same in that share of its time, and with that share of its customers."""
+
+    def of(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+        return tuple(replace(span, start=span.start * share, end=span.end * share) for span in spans)
+
+    more = replace(
+        plan.more,
+        late=tuple((at * share, by) for at, by in plan.more.late),
+        reloads=tuple((at * share, how) for at, how in plan.more.reloads),
+        refusing=of(plan.more.refusing),
+        by_hand=tuple(at * share for at in plan.more.by_hand),
+        hangs=of(plan.more.hangs),
+    )
+    return replace(
+        plan,
+        seconds=plan.seconds * share,
+        orders=round(plan.orders * share),
+        crashes=tuple(replace(crash, at=crash.at * share) for crash in plan.crashes),
+        stops=tuple(at * share for at in plan.stops),
+        outages=of(plan.outages),
+        illnesses=of(plan.illnesses),
+        refusals=of(plan.refusals),
+        jumps=tuple((at * share, by) for at, by in plan.jumps),
+        more=more,
+    )
+
+
 def _with_more(plan: Plan, chance: Random) -> Plan:
     if plan.kind in {"crowd", "corner"}:
         return plan
