@@ -261,7 +261,9 @@ def the_next_poll_is_not_noted_when_the_answer_is_in(plant: Planting) -> None:
 
 @bug("3", corner="rows_are_written_while_an_accept_waits")
 def the_poll_waits_twice_as_long(plant: Planting) -> None:
-    plant.method(Cooldowns, "take", lambda true: lambda self, members, seconds: true(self, members, 2 * seconds))
+    plant.method(
+        Cooldowns, "ended", lambda true: lambda self, who, how, now: true(self, who, how, now + self.cooldown_s)
+    )
 
 
 @bug("3", seed=1003)
