@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 from string import Formatter
@@ -63,27 +64,39 @@ FOREIGN = re.compile(
 TURKISH = re.compile(r"[çğıöşüÇĞİÖŞÜ]")
 CLICKS = ("click.", "headings.")  # found by their English, as click writes it
 FOLDER = Path(orderbridge.__file__).parent
-TEXTS = {str(file.relative_to(FOLDER)): file.read_text("utf-8") for file in FOLDER.rglob("*.py")}
-SOURCE = {file: ast.parse(text) for file, text in TEXTS.items()}
-SPEAKING = [
-    SOURCE[file] for file, text in TEXTS.items() if re.search(r"from orderbridge\.texts import .*\bsay\b", text)
-]
-WRITTEN = {
-    node.value
-    for tree in SOURCE.values()
-    for node in ast.walk(tree)
-    if isinstance(node, ast.Constant) and isinstance(node.value, str)
-}
-SAID = {
-    node.args[0].value
-    for tree in SPEAKING
-    for node in ast.walk(tree)
-    if isinstance(node, ast.Call)
-    and isinstance(node.func, ast.Name)
-    and node.func.id == "say"
-    and node.args
-    and isinstance(node.args[0], ast.Constant)
-}
+SPEAKS = re.compile(r"from orderbridge\.texts import .*\bsay\b")
+
+
+@cache
+def source() -> dict[str, ast.Module]:
+    """The program; read once by who asks, as each worker of a test run loads this file."""
+    return {str(file.relative_to(FOLDER)): ast.parse(file.read_text("utf-8")) for file in FOLDER.rglob("*.py")}
+
+
+@cache
+def keys_said() -> set[str]:
+    """The keys by which the program says something."""
+    speaking = [tree for file, tree in source().items() if SPEAKS.search((FOLDER / file).read_text("utf-8"))]
+    return {
+        node.args[0].value
+        for tree in speaking
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "say"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+    }
+
+
+def literals() -> set[str]:
+    return {
+        node.value
+        for tree in source().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
 
 
 def placeholders(sentence: str) -> set[str]:
@@ -212,7 +225,7 @@ def test_turkish_says_platform_mod_mesaj_and_ileri_tarihli() -> None:
 
 def test_a_sentence_is_used() -> None:
     """By its key, or by the code in it."""
-    known = {*HELP, *SAID, *WRITTEN}
+    known = {*HELP, *keys_said(), *literals()}
     unused = [key for key in SENTENCES if key not in known and (key.split(".") * 2)[1] not in known]
     unused = [key for key in unused if not key.startswith(CLICKS)]
     assert [key for key in unused if SENTENCES[key]["en"] not in OPTIONS] == []
@@ -269,7 +282,7 @@ def test_what_people_read_stands_in_both_languages_and_not_in_the_program() -> N
     known = DRIVERS | PROGRAMMERS | helps
     sentences = [
         (file, text)
-        for file, tree in SOURCE.items()
+        for file, tree in source().items()
         if not file.startswith(FOR_EVERYBODY)
         for text in _literals(tree)
         if " " in text and ENGLISH.search(text) and not STATEMENT.search(text)
@@ -278,8 +291,8 @@ def test_what_people_read_stands_in_both_languages_and_not_in_the_program() -> N
 
 
 def test_what_is_said_has_a_sentence() -> None:
-    assert len(SAID) > 5
-    assert SENTENCES.keys() >= SAID
+    assert len(keys_said()) > 5
+    assert SENTENCES.keys() >= keys_said()
 
 
 def test_a_verdict_is_what_happened_and_what_to_do() -> None:
