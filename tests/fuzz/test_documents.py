@@ -73,7 +73,7 @@ def can_be_stored(order: Order) -> None:
 # ---- the list --------------------------------------------------------------------------------------------------------
 
 
-@examples(250)
+@examples(120)
 @given(body=grammar.listings, status=grammar.statuses)
 def test_any_answer_to_a_poll_is_a_list_or_an_error(body: bytes, status: int) -> None:
     try:
@@ -89,7 +89,7 @@ def test_any_answer_to_a_poll_is_a_list_or_an_error(body: bytes, status: int) ->
             can_be_stored(read_order(document, payment_codes=samples.CODES))
 
 
-@examples(150)
+@examples(75)
 @given(element=grammar.elements, codes=st.dictionaries(grammar.texts, grammar.texts, max_size=3))
 def test_any_element_is_an_order_that_can_be_stored_or_has_a_reason(element: str, codes: dict[str, str]) -> None:
     (document,) = read_listing(samples.listing(element))
@@ -97,7 +97,7 @@ def test_any_element_is_an_order_that_can_be_stored_or_has_a_reason(element: str
         can_be_stored(read_order(document, payment_codes=codes))
 
 
-@examples(150)
+@examples(75)
 @given(elements=st.lists(grammar.elements, max_size=5), place=st.integers(0, 5))
 def test_a_good_order_is_read_the_same_whatever_its_neighbours_are(elements: list[str], place: int) -> None:
     (alone,) = read_listing(samples.listing(GOOD))
@@ -117,7 +117,7 @@ def mutilated(draw: st.DrawFn) -> str:
     return GOOD[:start] + piece * draw(st.sampled_from([0, 2, 50])) + GOOD[start + len(piece) :]
 
 
-@examples(150)
+@examples(75)
 @given(neighbours=st.lists(grammar.orders(), min_size=1, max_size=4), bad=mutilated(), data=st.data())
 def test_one_mutilated_element_leaves_all_others_as_they_are(
     neighbours: list[str], bad: str, data: st.DataObject
@@ -129,7 +129,7 @@ def test_one_mutilated_element_leaves_all_others_as_they_are(
     assert documents[place].payload == bad
 
 
-@examples(100)
+@examples(60)
 @given(body=grammar.listings)
 def test_what_is_cut_out_stands_in_the_body_as_it_was(body: bytes) -> None:
     try:
@@ -146,7 +146,7 @@ def test_what_is_cut_out_stands_in_the_body_as_it_was(body: bytes) -> None:
             decode(utf8(raw))
 
 
-@examples(100)
+@examples(60)
 @given(value=grammar.nested.map(grammar.write))
 @example(value='{"a": [1, "]", {"b": null}], "a": 2}')
 def test_a_value_means_what_the_usual_reader_says(value: str) -> None:
@@ -169,7 +169,7 @@ def _same(ours: Any, usual: Any) -> bool:
 # ---- everything else -------------------------------------------------------------------------------------------------
 
 
-@examples(250)
+@examples(120)
 @given(body=grammar.bodies, status=grammar.statuses)
 def test_any_answer_is_a_value_or_an_error(body: bytes, status: int) -> None:
     try:
@@ -184,7 +184,7 @@ def test_any_answer_is_a_value_or_an_error(body: bytes, status: int) -> None:
             assert error.code == "malformed_data"
 
 
-@examples(100)
+@examples(60)
 @given(
     members=st.recursive(
         st.none() | st.booleans() | st.integers() | grammar.texts, lambda one: st.lists(one, max_size=2)
@@ -243,7 +243,7 @@ def runner() -> Iterator[asyncio.Runner]:
         yield runner
 
 
-@examples(120)
+@examples(80)
 @given(told=answers, calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=3))
 def test_any_answers_to_a_login_and_to_calls_end_in_a_value_or_an_error(
     runner: asyncio.Runner, told: list[tuple[int, bytes]], calls: list[Any]
@@ -269,7 +269,7 @@ def test_any_answers_to_a_login_and_to_calls_end_in_a_value_or_an_error(
     assert line.asked <= 6 * len(calls)
 
 
-@examples(150)
+@examples(75)
 @given(said=grammar.texts | st.none(), later=st.timedeltas(timedelta(0), timedelta(days=400)))
 def test_any_text_for_a_tokens_end_gives_one_within_a_day(said: str | None, later: timedelta) -> None:
     now = NOW + later

@@ -312,4 +312,4 @@ class Evening(RuleBasedStateMachine):
 
 def test_any_evening_ends_well(empty_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evening, "empty", empty_file, raising=False)
-    run_state_machine_as_test(Evening, settings=examples(40, stateful_step_count=30))
+    run_state_machine_as_test(Evening, settings=examples(25, stateful_step_count=30))
