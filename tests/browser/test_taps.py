@@ -57,7 +57,6 @@ async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncItera
         yield counter
 
 
-@on_each_database
 async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Counter, till: Till, world: World):
     """Whatever is on the screen: what rings, how many they are, and the way to them."""
     tablet = await counter.tablet()
@@ -186,7 +185,6 @@ async def test_what_nobody_can_complete_is_put_away_on_every_tablet(counter: Cou
         await page.locator(other.card(order)).wait_for(state="detached")
 
 
-@on_each_database
 async def test_a_cancel_takes_two_steps_and_the_services_reasons(counter: Counter, till: Till):
     tablet = await counter.tablet()
     await tablet.arm()

@@ -109,7 +109,7 @@ async def test_nothing_is_acknowledged_into_a_file_that_nobody_will_open(
     assert {order.key for order in late} <= stored(till.path)
 
 
-@pytest.mark.parametrize("how", ["removed", "moved with all its files", "a backup in its place"])
+@pytest.mark.parametrize("how", ["removed", "a backup in its place"])
 async def test_of_a_batch_that_is_being_acknowledged_the_rest_is_not(
     how: str, configuration: Path, till: Till, world: World
 ):
