@@ -90,8 +90,8 @@ class Parts:
         self.pulse = Pulse()
         self.timetable = self._timetable()
         self.health = self._checkup()
-        self._books = Books(settings, self.database, self._clock, self.health.known, self.roster.known.keys())
-        self.health.also = self._books.read
+        self.books = Books(settings, self.database, self._clock, self.health.known, self.roster.known.keys())
+        self.health.also = self.books.read
         self.replica = ReplicaProblems(self.database)
         self.health.others = self.replica.others
         self.report = self._self_report()
@@ -106,7 +106,7 @@ class Parts:
             database=self.database,
             clock=self._clock,
             health=self.health,
-            books=self._books,
+            books=self.books,
             report=self.report,
             replica=self.replica,
             journal=self.journal,

@@ -30,6 +30,7 @@ from orderbridge.rules.health import Code, Severity
 from orderbridge.rules.readiness import Readiness
 from orderbridge.store import account_settings
 from orderbridge.store.alone import Alone, membership
+from orderbridge.store.books import Word
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.failures import remedy
 from orderbridge.store.leader import LeaderLock
@@ -67,6 +68,7 @@ class Service:
         self._metrics = Metrics(codes=Code, severities=Severity, build=(__version__, platform.python_version()))
         self._listening = Listening(self, settings.web)
         self._cooldowns = Cooldowns()  # they run on over a reload, whatever the clock and the database say by then
+        self._last_word: Word | None = None  # how far the tables went when the daemon before this one looked
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. SIGHUP: what is in flight is finished, and it goes on by what `load` gives."""
@@ -143,6 +145,7 @@ class Service:
                 self._shown = asyncio.create_task(self._listening.run())
             if self._next is None:  # else a reload was quicker: this one gives way before it begins
                 self._called.clear()
+            daemon.books.last = self._last_word
             try:
                 if await self._may_work(await self._leader_of(daemon)):
                     await self._work(daemon)
@@ -150,6 +153,7 @@ class Service:
                 await self._drop_leader()
                 self._cooldowns = Cooldowns()
             finally:
+                self._last_word = daemon.books.last  # a dump that is put back ends replicas: the next one has to see it
                 daemon.database.close()
 
     async def _leader_of(self, daemon: Daemon) -> LeaderLock | Membership:

@@ -16,6 +16,7 @@ from tests.live import fleet as rig
 from tests.live.fleet import Fleet
 from tests.live.half_open import Line
 
+from orderbridge.jobs.upkeep import HEALTH_S
 from orderbridge.texts import say
 
 ACCOUNTS = 12
@@ -108,6 +109,19 @@ def test_tables_that_somebody_has_emptied_or_altered_are_made_good(damage: str, 
         rig.until(lambda: sum(fleet.log(number).count("daemon.started") for number in (0, 1)) > 2)
         all_are_polled(fleet)
     nothing_is_wrong(fleet)
+
+
+@pytest.mark.slow
+def test_a_dump_that_is_put_back_under_them_is_told(fleet: Fleet):
+    """It takes their places from them: who had looked at the tables before has to look again, as another replica."""
+    with rig.till(fleet, PAUSE_S):
+        before = fleet.rows("SELECT coalesce(max(id), 0) FROM delivery_order_events")[0][0]
+        rig.until(lambda: fleet.rows(f"SELECT 1 FROM delivery_order_events WHERE id > {before + 9}"))
+        all_are_polled(fleet, time.monotonic() + HEALTH_S)  # by then the lead has seen them
+        fleet.say("UPDATE delivery_replicas SET epoch = epoch + 1")
+        fleet.say("UPDATE delivery_accounts SET listened_seconds = 0")
+        fleet.say(f"DELETE FROM delivery_order_events WHERE id > {before}")
+        rig.until(lambda: fleet.rows("SELECT 1 FROM delivery_problems WHERE code = 'database_restored'"))
 
 
 @pytest.mark.slow

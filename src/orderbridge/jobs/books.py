@@ -50,7 +50,7 @@ class Books:
         self._clock = clock
         self._known = known
         self._path = word_path(settings, database)
-        self._last: Word | None = None
+        self.last: Word | None = None  # the last word; in the same process the next daemon begins with it
         self._found: Word | None = None  # at the look that is under way
         self._was_lost = False  # the file was taken away under the daemon before this one
         self._told = False  # that the word cannot be written
@@ -58,7 +58,8 @@ class Books:
     async def start(self) -> None:
         """Before anything is sent."""
         await self._database.run(lambda tx: books.begin(tx, uuid.uuid4().hex))
-        self._last = None if self._path is None else await self._database.apart(partial(books.read_word, self._path))
+        if self._path is not None:
+            self.last = await self._database.apart(partial(books.read_word, self._path))
         told = await self._database.apart(Loss(self._database).read) or ()
         self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in told)
         await self._look(strictly=False)
@@ -74,7 +75,7 @@ class Books:
 
     def read(self, connection: Connection) -> None:
         """Within a transaction of whoever looks at more; `follow` goes on from there."""
-        self._found, older = books.stands(connection, self._clock.now(), self._last)
+        self._found, older = books.stands(connection, self._clock.now(), self.last)
         if self._found is not None:  # else a copy from before there was this table, or none of ours
             self._tell(older)
 
@@ -84,7 +85,7 @@ class Books:
             await self._follow(strictly=True)
 
     async def _follow(self, *, strictly: bool) -> None:
-        word, before, self._found = self._found, self._last, None
+        word, before, self._found = self._found, self.last, None
         if word is None:
             return
         if before is not None and await self._is_older(word, before, strictly=strictly):
@@ -131,7 +132,7 @@ class Books:
         return len(await self._database.read(lambda tx: books.unknown(tx, keys))) if keys else None
 
     async def _write(self, word: Word) -> None:
-        self._last = word
+        self.last = word
         if self._path is not None:
             try:
                 await self._database.apart(partial(books.write_word, self._path, word))
