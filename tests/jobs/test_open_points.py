@@ -44,7 +44,7 @@ MOST_POLLS = 60  # until a list of one order at a time has nothing left
 TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
 TEXTS = ["shipping_method", "payment_method", "note", "restaurant_id", "restaurant_name", "courier_type"]
 AMOUNTS = ["total", "discount", "courier_fee", "order_tip"]
-STATUSES = [200, 401, 403, 429, 500, 502]  # 400, 404 and 422 are read as 403 is: tests/marketplace/test_matrix.py
+STATUSES = [200, 400, 401, 403, 404, 422, 429, 500, 502]
 TROUBLED = [
     "get_current",
     "acknowledge",
@@ -102,7 +102,7 @@ def needs_payment() -> dict[str, Setting]:
         f"needs payment is {number}": Setting(
             options={"needs_payment_status_id": number}, ours={"needs_payment_status_id": number}
         )
-        for number in (0, 17)
+        for number in (0, 3, 7, 17)
     }
     of["needs payment is not configured"] = Setting(options={"needs_payment_status_id": 8})
     of["needs payment is configured wrongly"] = Setting(
@@ -128,9 +128,9 @@ def errors_without_a_status() -> dict[str, Setting]:
 def out_of_turn() -> dict[str, Setting]:
     of = {
         f"out of turn is a no under {status}": Setting(options={"disallowed_status": status})
-        for status in (200, 403, 409)
+        for status in (200, 400, 403, 404, 409, 422)
     }
-    for status in (500, 502):
+    for status in (500, 502, 503):
         of[f"out of turn is an error of the server, {status}"] = Setting(
             options={"disallowed_status": status}, out_of_turn=NEVER_CLEAR
         )
