@@ -112,9 +112,14 @@ def test_tables_that_somebody_has_emptied_or_altered_are_made_good(damage: str, 
 
 
 @pytest.mark.slow
-def test_a_dump_that_is_put_back_under_them_is_told(fleet: Fleet):
-    """It takes their places from them: who had looked at the tables before has to look again, as another replica."""
+def test_a_dump_that_is_put_back_under_a_replica_is_told(fleet: Fleet):
+    """It takes its place from a replica, which had looked at the tables before, and has to look again as another one.
+
+    One alone: what a second one wrote meanwhile might be more than what the dump lacks.
+    """
+    fleet.kill(1)
     with rig.till(fleet, PAUSE_S):
+        fleet.await_shares(64)
         before = fleet.rows("SELECT coalesce(max(id), 0) FROM delivery_order_events")[0][0]
         rig.until(lambda: fleet.rows(f"SELECT 1 FROM delivery_order_events WHERE id > {before + 9}"))
         all_are_polled(fleet, time.monotonic() + HEALTH_S)  # by then the lead has seen them
