@@ -95,21 +95,13 @@ class _Met:
 
 def _clock_of(settings: "config.Settings", database: "Database") -> "Clock":
     """The one by which polls are noted: of replicas it is the database server's."""
-    from sqlalchemy import select
-
     from orderbridge.clock import SharedClock, SystemClock
-    from orderbridge.store.columns import utc_now
+    from orderbridge.jobs.fleet import follow_server
 
     if not settings.fleet.from_database:
         return SystemClock()
     clock = SharedClock(SystemClock())
-
-    def follow(connection: "Connection") -> None:
-        began = clock.monotonic()
-        there = connection.execute(select(utc_now())).scalar_one()
-        clock.follow(there, clock.monotonic() - began)
-
-    database.read_now(follow)
+    database.read_now(partial(follow_server, clock))
     return clock
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
@@ -29,9 +29,6 @@ from orderbridge.store import account_list, health, problems
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import Kind as Trouble
 from orderbridge.texts import problem_text
-
-if TYPE_CHECKING:
-    pass
 
 
 def open_problems(

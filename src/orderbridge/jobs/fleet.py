@@ -216,9 +216,7 @@ class Fleet:
         self._elsewhere = count
 
     def _changes(self, connection: Connection) -> Loaded | None:
-        before = self._clock.monotonic()
-        there = connection.execute(_NOW).scalar_one()
-        self._clock.follow(there, self._clock.monotonic() - before)
+        follow_server(self._clock, connection)
         if self._is_current(connection):
             return None
         base_url = self._settings.marketplace.base_url
@@ -331,6 +329,13 @@ class Fleet:
         self._roster.changed()
         _log.info("fleet.lead", is_ours=is_ours)
         self.on_lead()
+
+
+def follow_server(clock: SharedClock, connection: Connection) -> None:
+    """Set the clock by the database server's."""
+    began = clock.monotonic()
+    there = connection.execute(_NOW).scalar_one()
+    clock.follow(there, clock.monotonic() - began)
 
 
 def _spread(account: config.Account) -> int:

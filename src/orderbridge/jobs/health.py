@@ -140,9 +140,8 @@ class Checkup:
         await self._tell(found)
         self._seen = visible
         with contextlib.suppress(DBAPIError, Over):  # the next look tries again
-            await self._lamps.show(
-                self._names().values(), found
-            )  # before the sign of life: what a dead daemon showed is no longer so
+            # Before the sign of life: what a dead daemon showed is no longer so.
+            await self._lamps.show(self._names().values(), found)
         await self._note_told()
         return visible
 

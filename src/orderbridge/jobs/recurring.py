@@ -71,16 +71,16 @@ class Recurring:
     def end(self) -> None:
         """It leaves: nothing more is called. What runs goes on to its end, a login too, and that is the last one."""
         self._account.on_token = lambda _: None
-        for name in (*map(self._name, JOBS), *self._asked):
+        for name in self._jobs():
             self._timetable.leave(name)
 
     def is_busy(self) -> bool:
         """Whether a job of it still runs."""
-        return any(self._timetable.runs(name) for name in (*map(self._name, JOBS), *self._asked))
+        return any(self._timetable.runs(name) for name in self._jobs())
 
     def cut(self) -> None:
         """What still runs is ended where it is."""
-        for name in (*map(self._name, JOBS), *self._asked):
+        for name in self._jobs():
             self._timetable.cut(name)
 
     def read_status(self, restaurant: str) -> None:
@@ -88,6 +88,10 @@ class Recurring:
         name = f"{self._name('status')} {restaurant}"
         self._asked.add(name)
         self._timetable.plan(name, STATUS_AGAIN_S, partial(self._status, restaurant))
+
+    def _jobs(self) -> list[str]:
+        """The names of all that is called for it."""
+        return [*map(self._name, JOBS), *self._asked]
 
     def _name(self, what: str) -> str:
         return f"{what} {self._account.name}"

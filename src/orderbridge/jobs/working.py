@@ -25,9 +25,8 @@ from orderbridge.rules.turns import Member, names_of
 from orderbridge.store.accounts import Entry
 from orderbridge.store.database import Database
 
-MANY = (
-    1000  # accounts: to look through what they are made of for what is unused, again and again, is a fifth of all work
-)
+# Accounts: to look through what they are made of for what is unused, again and again, is a fifth of all work.
+MANY = 1000
 SWITCH_S = 0.001  # many: so long a thread that reads health for all of them may hold up an answer; Python's own is 5 ms
 AT_ONCE = 100  # accounts that are made before somebody else gets his turn
 LISTS_PER_S = 25  # accounts whose restaurants and menus are read: thousands that come at once have late polls
@@ -75,9 +74,8 @@ class Working:
         self._clock = clock
         self._metrics = metrics
         self._recurring: dict[str, Recurring] = {}
-        self.on_many: Callable[[float], None] = lambda _: (
-            None
-        )  # many have come: the last one's first poll is so far away
+        # Many have come: the last one's first poll is so far away.
+        self.on_many: Callable[[float], None] = lambda _: None
         self.leaving: set[str] = set()  # fingerprints of those of which something may still be in flight
         self.starts_for_s = 0.0  # from when the last ones came to the last one's first poll
 
