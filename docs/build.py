@@ -31,18 +31,11 @@ from orderbridge.model import (
     Verdict,
 )
 from orderbridge.observe.metrics import FAMILIES
-from orderbridge.rules.lifecycle import (
-    ENDS,
-    STATUS_NAMES,
-    Already,
-    Refusal,
-    is_active,
-    may_send,
-    status_name,
-)
+from orderbridge.rules.lifecycle import Already, Refusal, may_send
 from orderbridge.rules.outbox import Directory, View, unsent_end
 from orderbridge.rules.problems import Code, Severity, severity_of
 from orderbridge.rules.retry import MOST_RESENDS, Proof, RetryPolicy, decide, is_uncertain, proof
+from orderbridge.rules.statuses import ENDS, STATUS_NAMES, Statuses
 from orderbridge.store import board_tables, fleet_tables, tables
 from orderbridge.store.columns import Key, LongText, Money, Utc
 from orderbridge.texts import SAME, SENTENCES, VERDICTS
@@ -53,7 +46,7 @@ REFERENCES = {"en": HERE / "pos-reference.md", "tr": HERE / "pos-basvuru.md"}
 OPERATIONS = {"en": HERE / "operations.md", "tr": HERE / "isletme.md"}
 WORDS = tomllib.loads((HERE / "words.toml").read_text("utf-8"))
 NEVER_STORED = {"retrying", "not_permitted_ended"}  # other words for a code that is stored
-NEEDS_PAYMENT_ID = 17  # any id that is no other: the service has not told it
+STATUSES = Statuses(needs_payment=17)  # any id that is no other: the service has not told it
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 _MADE = re.compile(r"(<!-- made by docs/build\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -213,8 +206,8 @@ def _stored(status_id: int | None) -> Stored:
 
 def order_arrows() -> Iterator[Arrow]:
     """From where to where each action takes an order: from where the rules say that it is not done yet."""
-    ids = [*STATUS_NAMES, NEEDS_PAYMENT_ID]
-    yield "[*]", status_name(next(iter(STATUS_NAMES))), "new"
+    ids = [*STATUS_NAMES, STATUSES.needs_payment]
+    yield "[*]", STATUSES.name(next(iter(STATUS_NAMES))), "new"
     for action in (Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL):
         for status_id in ids:
             shown = proof(
@@ -223,15 +216,15 @@ def order_arrows() -> Iterator[Arrow]:
                 _stored(status_id),
                 status_id,
                 other_end=False,
-                needs_payment=NEEDS_PAYMENT_ID,
+                statuses=STATUSES,
             )
             if shown is Proof.NOT_DONE:
-                yield status_name(status_id, NEEDS_PAYMENT_ID), status_name(ACTIONS[action].target), action
+                yield STATUSES.name(status_id), STATUSES.name(ACTIONS[action].target), action
     for status_id, ended_by in ENDS.items():
-        yield status_name(status_id), "[*]", f"ended_by = {ended_by}"
+        yield STATUSES.name(status_id), "[*]", f"ended_by = {ended_by}"
     for status_id in ids:
-        if is_active(status_id, NEEDS_PAYMENT_ID):
-            yield status_name(status_id, NEEDS_PAYMENT_ID), "[*]", "silence"
+        if status_id in STATUSES.active:
+            yield STATUSES.name(status_id), "[*]", "silence"
 
 
 def action_arrows() -> Iterator[Arrow]:

@@ -1,5 +1,6 @@
 """What all tests share: no proxy and no authorities of the machine, and no secret of one test that blanks the lines of another."""
 
+import gc
 import os
 import socket
 import ssl
@@ -26,6 +27,19 @@ PATIENT = {
 settings.register_profile("patient", **PATIENT)
 settings.register_profile("quick", **PATIENT, max_examples=10)
 settings.load_profile(os.environ.get("ORDERBRIDGE_TEST_PROFILE", "patient"))
+
+# Ten thousand tests are many objects that live as long as the run: to look through them for garbage while they come into
+# being, and again and again while they run, finds none and takes its time.
+gc.disable()
+LOOK_AFTER = (20_000, 10, 10)  # objects more than before; what a test leaves is still found soon
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """From here on there is garbage to look for, and none of it among the tests."""
+    gc.freeze()
+    gc.set_threshold(*LOOK_AFTER)
+    gc.enable()
+
 
 MACHINES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
 

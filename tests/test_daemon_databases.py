@@ -26,6 +26,7 @@ from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.jobs.release import release
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.verdicts import Verdicts
+from orderbridge.rules.statuses import Statuses
 from orderbridge.sandbox import Fault, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge.sandbox.state import Order
@@ -510,7 +511,7 @@ def test_a_document_of_an_order_that_a_till_holds_stays_in_quarantine(url: str, 
     try:
         for outcome, till in (("waits", holding(url, HOLD_ORDER, KEY)), ("taken_in", contextlib.nullcontext())):
             with till:
-                released = release(database, row_id, needs_payment_id=None, now=datetime.now(UTC))
+                released = release(database, row_id, statuses=Statuses(), now=datetime.now(UTC))
             assert released is not None
             assert released.outcome == outcome
     finally:

@@ -15,7 +15,7 @@ from tests.store.samples import KEY, in_its_place, put_order
 
 from orderbridge import config
 from orderbridge.model import ActionState
-from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES
+from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES
 from orderbridge.store import schema, tables
 from orderbridge.store.database import Database
 from orderbridge.web.board.words import words

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from orderbridge.cli.main import program
 from orderbridge.config import Settings
-from orderbridge.rules.health import Code
+from orderbridge.rules.problems import Code
 
 ROOT = Path(__file__).parents[1]
 TEXTS = {code: path.read_text("utf-8") for code, path in build.OPERATIONS.items()}

@@ -17,7 +17,7 @@ from orderbridge import texts
 from orderbridge.cli.main import program, translate
 from orderbridge.cli.words import WordsContext
 from orderbridge.model import ActionState
-from orderbridge.rules.health import Code
+from orderbridge.rules.problems import Code
 from orderbridge.texts import LANGUAGES, SAME, SENTENCES, VERDICTS, language_of, problem_text, say, text
 from orderbridge.web.board.words import words as board_words
 

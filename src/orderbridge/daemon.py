@@ -11,7 +11,6 @@ import structlog
 
 from orderbridge import __version__, config
 from orderbridge.errors import FileLost, Over, StoreError
-from orderbridge.net.pace import Importance
 from orderbridge.observe import systemd
 from orderbridge.parts import Parts
 from orderbridge.store import replicas, schema, wake
@@ -160,8 +159,7 @@ class Daemon(Parts):
         await self._drain(fleet)
         self.timetable.close()
         self._pollers.close()
-        if self._wire.pace is not None:
-            self._wire.pace.let_go(Importance.POLL)
+        self._wire.let_polls_go()
         polls, others = self.timetable.in_flight(vital=True), self.timetable.in_flight(vital=False)
         _log.info("daemon.stopping", in_flight=len(polls))
         outbox, unimportant = background[:1], [*background[1:], *others]  # lists are read again at the next start

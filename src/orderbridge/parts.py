@@ -14,7 +14,7 @@ from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import journal_of
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.jobs.polling import Polling
+from orderbridge.jobs.pollers import Pollers
 from orderbridge.jobs.recurring import Recurring
 from orderbridge.jobs.reference import Common
 from orderbridge.jobs.replica_problems import ReplicaProblems
@@ -30,6 +30,7 @@ from orderbridge.observe.liveness import Pulse
 from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.audience import Audience
 from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.statuses import Statuses
 from orderbridge.store.database import Database, open_database
 
 if TYPE_CHECKING:
@@ -68,23 +69,14 @@ class Parts:
         self.cooldowns = cooldowns or Cooldowns()
         self._lanes = Lanes()
         self._gathered = Gathered(self.database, GATHER_S if _is_many(settings) else 0.0)
-        self._verdicts = Verdicts(settings.language, settings.marketplace.needs_payment_status_id, self._metrics)
+        self._verdicts = Verdicts(
+            settings.language, Statuses(settings.marketplace.needs_payment_status_id), self._metrics
+        )
         self._zone = ZoneInfo(settings.marketplace.timezone)
         self.roster = Roster(settings.accounts)
         self.outbox = self._outbox()
         self.journal = journal_of(settings, self._clock, inline=self.database.inline)
-        self._pollers = Polling(
-            settings.marketplace,
-            self.roster.known.keys(),
-            database=self.database,
-            lanes=self._lanes,
-            clock=self._clock,
-            verdicts=self._verdicts,
-            cooldowns=self.cooldowns,
-            not_written=self.outbox.refused,
-            metrics=self._metrics,
-            journal=self.journal,
-        )
+        self._pollers = self._made_pollers()
         self._common = Common(self._clock)
         self.audience = Audience(self._clock.monotonic())
         self.pulse = Pulse()
@@ -98,6 +90,20 @@ class Parts:
         self.working = self._working()
         self.upkeep = self._upkeep()
         self.fleet = self._fleet()
+
+    def _made_pollers(self) -> Pollers:
+        return Pollers(
+            self._settings.marketplace,
+            self.roster.known.keys(),
+            database=self.database,
+            lanes=self._lanes,
+            clock=self._clock,
+            verdicts=self._verdicts,
+            cooldowns=self.cooldowns,
+            not_written=self.outbox.refused,
+            metrics=self._metrics,
+            journal=self.journal,
+        )
 
     def _upkeep(self) -> Upkeep:
         return Upkeep(
@@ -169,7 +175,7 @@ class Parts:
             random=self._random,
             verdicts=self._verdicts,
         )
-        outbox.on_restaurant = self._restaurant_set
+        outbox.ways.on_restaurant = self._restaurant_set
         return outbox
 
     def _account(self, account: config.Account) -> Account:
@@ -190,7 +196,7 @@ class Parts:
             self.roster,
             make=self._account,
             recurring=self._recurring_of,
-            polling=self._pollers,
+            pollers=self._pollers,
             outbox=self.outbox,
             cooldowns=self.cooldowns,
             poll_evenly=self._wire.poll_evenly,

@@ -26,7 +26,7 @@ from orderbridge.observe import liveness, systemd
 from orderbridge.observe.metrics import READY, WORKING, Metrics
 from orderbridge.rules.buckets import share
 from orderbridge.rules.cooldown import Cooldowns
-from orderbridge.rules.health import Code, Severity
+from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.readiness import Readiness
 from orderbridge.store import account_settings
 from orderbridge.store.alone import Alone, membership

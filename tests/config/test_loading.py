@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.config.documents import APP, REST, URL, Write, account, document, problems
 
-from orderbridge.config import Settings, load, loading
+from orderbridge.config import Settings, findings, load
 
 
 def test_the_file_is_looked_for_in_the_documented_order(write: Write, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_ten_times_the_accounts_take_ten_times_the_work(tmp_path: Path, monkeypa
     file = tmp_path / "orderbridge.toml"
     file.write_text(f'[marketplace]\nbase_url = "https://127.0.0.1:1"\n{listed}')
     claimed: list[object] = []
-    monkeypatch.setattr(loading._Findings, "claim", lambda self, place, origin: claimed.append(place))
+    monkeypatch.setattr(findings.Findings, "claim", lambda self, place, origin: claimed.append(place))
     settings = load(file, environ={})
     assert len(settings.accounts) == 300
     assert settings.source.origins["accounts[299].app_secret_key"] == str(tmp_path / "app")

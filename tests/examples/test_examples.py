@@ -112,8 +112,10 @@ def java(folder: Path) -> list[str]:
     driver = next((path for path in JDBC if Path(path).exists()), None)
     if driver is None:
         pytest.skip("no JDBC driver for SQLite in /usr/share/java (tests/debian-packages)")
-    made("javac", "-Xlint:all,-serial", "-Werror", "-d", folder, EXAMPLES / "java" / "Pos.java", folder=folder)
-    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{driver}:{folder}", "Pos"]
+    brief = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # a machine that is not made for long hours starts sooner
+    source = EXAMPLES / "java" / "Pos.java"
+    made("javac", *(f"-J{one}" for one in brief), "-Xlint:all,-serial", "-Werror", "-d", folder, source, folder=folder)
+    return ["java", *brief, "-cp", f"{driver}:{folder}", "Pos"]
 
 
 def csharp(folder: Path) -> list[str]:

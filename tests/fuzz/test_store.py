@@ -13,7 +13,7 @@ from tests.fuzz.street import Street
 from tests.marketplace.samples import listing
 
 from orderbridge.marketplace.schema import read_listing
-from orderbridge.rules.lifecycle import latest
+from orderbridge.rules.statuses import Statuses
 from orderbridge.sandbox import Fault, wire
 from orderbridge.sandbox.state import Order
 
@@ -48,7 +48,7 @@ def test_each_document_of_a_list_is_stored_or_set_aside_and_a_good_one_is_acknow
     assert polled.ok
     assert len(good.acknowledgements) == acknowledged + 1
     documents = read_listing(body)
-    for document in latest(document for document in documents if document.reason is None).values():
+    for document in Statuses().latest(document for document in documents if document.reason is None).values():
         stored = shop.rows("SELECT payload, status_id FROM delivery_orders WHERE payment_key = ?", document.payment_key)
         kept = shop.rows("SELECT payload FROM delivery_quarantine WHERE payload_hash = ?", document.digest)
         (row,) = stored or kept

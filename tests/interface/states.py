@@ -1,12 +1,12 @@
 """States and transitions."""
 
 from tests.interface.rule import (
-    LIFECYCLE,
     MENU,
     MOVES,
     MUTILATED,
     POLL,
     QUEUE,
+    STATUS_IDS,
     VERDICTS,
     Rule,
     a_day,
@@ -18,7 +18,7 @@ STATUSES = [
         Rule(
             f"status-{number}",
             f"Order statuses / {word} is {number}",
-            LIFECYCLE + f"test_a_status_has_its_word[{number}-{word}]",
+            STATUS_IDS + f"test_a_status_has_its_word[{number}-{word}]",
             QUEUE + f"test_active_orders_are_listed_and_completed_ones_are_not[{listed}]",
         )
         for number, word, listed in (
@@ -173,7 +173,7 @@ ACKNOWLEDGEMENT = [
         Rule(
             f"active-{number}",
             f"Acknowledgement / 1: {word} is active and returned",
-            LIFECYCLE + "test_active_is_what_the_service_counts_as_such",
+            STATUS_IDS + "test_active_is_what_the_service_counts_as_such",
             QUEUE + f"test_active_orders_are_listed_and_completed_ones_are_not[{listed}]",
         )
         for number, word, listed in (

@@ -24,11 +24,12 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox, Turned
-from orderbridge.jobs.polling import Polling
+from orderbridge.jobs.pollers import Pollers
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.statuses import Statuses
 from orderbridge.rules.turns import Member
 from orderbridge.sandbox import Fault, World, create_app, wire
 from orderbridge.sandbox.rules import ENDPOINTS
@@ -134,7 +135,7 @@ class Shop:
             "cooldown_s": COOLDOWN_S,
         }
         self.accounts = {account.name: Account(account, **common) for account in self.settings.accounts}
-        self.verdicts = Verdicts("en", self.settings.marketplace.needs_payment_status_id)
+        self.verdicts = Verdicts("en", Statuses(self.settings.marketplace.needs_payment_status_id))
         self.outbox = Outbox(
             Roster.of(self.accounts),
             self.settings,
@@ -147,7 +148,7 @@ class Shop:
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
         self.cooldowns = Cooldowns()
         self.cooldowns.know(members, COOLDOWN_S)
-        self.polling = Polling(
+        self.polling = Pollers(
             self.settings.marketplace,
             self.accounts,
             database=self.database,
@@ -184,7 +185,7 @@ class Shop:
 
     async def crash(self) -> None:
         """What was under way is never heard of again."""
-        await asyncio.gather(*self.outbox.abandon(), return_exceptions=True)
+        await asyncio.gather(*self.outbox.ways.abandon(), return_exceptions=True)
         if self._till is not None:
             self._till.close()
             self._till = None

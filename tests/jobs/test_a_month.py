@@ -1,4 +1,4 @@
-"""A month of one shop, six orders a day: what is kept in memory is the same at its end as after its first day."""
+"""A month of one shop, two orders a day: what is kept in memory is the same at its end as after its first day."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from tests.jobs.shop import Shop
 
 from orderbridge import hiding
 
-DAYS, A_DAY = 30, 6
+DAYS, A_DAY = 30, 2
 
 
 def kept(shop: Shop) -> dict[str, int]:

@@ -12,7 +12,7 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.health import Checkup
 from orderbridge.observe.metrics import POLLS, Metrics
 from orderbridge.rules.audience import HEARD_S, SURE_S, Audience
-from orderbridge.rules.health import Code
+from orderbridge.rules.problems import Code
 from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.store import board
 

@@ -14,8 +14,8 @@ from tests.jobs.shop import Shop
 
 from orderbridge.jobs.daemon_problems import DATE_EVERY_S, FENCED_S
 from orderbridge.jobs.health import Checkup
-from orderbridge.rules.health import Code, Problem
 from orderbridge.rules.page import SOON, Page
+from orderbridge.rules.problems import Code, Problem
 from orderbridge.sandbox import Fault
 from orderbridge.store.trouble import SLOW_WITHIN_S, Kind
 

@@ -23,7 +23,7 @@ from orderbridge.jobs.command import Command
 from orderbridge.jobs.findings import open_problems
 from orderbridge.jobs.health import Checkup, Watch
 from orderbridge.jobs.lamps import headline
-from orderbridge.rules.health import Code, Problem, Severity
+from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.sandbox import Fault, FaultKind
 from orderbridge.store.trouble import Kind
 

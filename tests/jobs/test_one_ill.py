@@ -1,4 +1,4 @@
-"""One ill account of a few hundred: whatever it meets, the others are polled in time (promise 7)."""
+"""One ill account of many: whatever it meets, the others are polled in time (promise 7)."""
 
 import asyncio
 import itertools
@@ -18,7 +18,7 @@ from orderbridge.sandbox import Fault, World
 from orderbridge.sandbox.scenery import APP_SECRET, DEFAULT_SCENERY, KADIKOY
 from orderbridge.sandbox.state import Account
 
-COUNT = 60
+COUNT = 30
 ILL = "n7"
 NAMES = tuple(f"n{number}" for number in range(COUNT))
 LATE_S = 1.0

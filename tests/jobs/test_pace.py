@@ -11,7 +11,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, FakeClock
 
 from orderbridge.errors import NotSent
-from orderbridge.net.http import MOST_EVEN_S, Wire
+from orderbridge.net.http import CATCH_UP_PER_S, MOST_EVEN_S, Wire
 from orderbridge.net.pace import Allowance, Importance, Pace
 
 
@@ -141,6 +141,40 @@ async def test_polls_that_have_heaped_up_for_a_moment_leave_evenly() -> None:
     wire.poll_evenly(None)
     await asyncio.sleep(1)
     assert max(await polls(wire, 50)) == 0
+
+
+def a_quick_wire() -> Wire:
+    return Wire(base_url="https://service.invalid", timeout_s=10, user_agent="test", requests_per_second=2000)
+
+
+async def test_polls_that_are_overdue_do_not_all_open_their_connections_at_once() -> None:
+    """Of a replica's place that is taken over thousands are."""
+    wire = a_quick_wire()
+    left = await polls(wire, 1000)
+    assert max(sum(since <= one < since + 1 for one in left) for since in left) <= CATCH_UP_PER_S
+    wire.poll_evenly(800)
+    await asyncio.sleep(1)
+    left = await polls(wire, 2000)
+    assert max(sum(since <= one < since + 1 for one in left) for since in left) <= 1000
+    assert max(left) <= MOST_EVEN_S + 2000 / 900
+
+
+async def test_beside_polls_that_are_overdue_an_action_leaves_at_once() -> None:
+    wire = a_quick_wire()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(polls(wire, 1000))
+        await asyncio.sleep(0.1)
+        began = asyncio.get_running_loop().time()
+        await wire.admit(Importance.ACTION)
+        assert asyncio.get_running_loop().time() == began
+
+
+async def test_at_a_stop_no_poll_waits_for_its_turn_any_more() -> None:
+    wire = a_quick_wire()
+    waiting = asyncio.create_task(polls(wire, 5000))
+    await asyncio.sleep(0.1)
+    wire.let_polls_go()
+    assert max(await waiting) == pytest.approx(0.1)
 
 
 async def test_for_evenness_alone_a_poll_waits_a_second_and_no_longer() -> None:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 from tests.jobs.shop import Shop, listing
 
-from orderbridge.jobs.release import Outcome, Released, release
+from orderbridge.jobs.release import Released, release
+from orderbridge.rules.late_documents import Release
+from orderbridge.rules.statuses import Statuses
 from orderbridge.sandbox.state import Order
 
 pytestmark = pytest.mark.plays_daemon
@@ -16,11 +18,11 @@ Refuse = Callable[..., Callable[[], None]]
 def release_all(shop: Shop) -> list[Released]:
     """As the command does it: the newest first."""
     ids = [row["id"] for row in shop.rows("SELECT id FROM delivery_quarantine ORDER BY id DESC")]
-    done = [release(shop.database, row_id, needs_payment_id=None, now=shop.clock.now()) for row_id in ids]
+    done = [release(shop.database, row_id, statuses=Statuses(), now=shop.clock.now()) for row_id in ids]
     return [one for one in done if one is not None]
 
 
-def outcomes(shop: Shop) -> list[Outcome]:
+def outcomes(shop: Shop) -> list[Release]:
     return [one.outcome for one in release_all(shop)]
 
 
@@ -53,7 +55,7 @@ async def refused(shop: Shop, refuse: Refuse) -> Order:
 async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: Shop, refuse: Refuse):
     order = await refused(shop, refuse)
     assert (await shop.poll()).delivered == 0  # it was acknowledged: the service does not bring it again
-    assert outcomes(shop) == [Outcome.TAKEN_IN]
+    assert outcomes(shop) == [Release.TAKEN_IN]
     stored = shop.order(order)
     assert (stored["status"], stored["account"], stored["revision"]) == ("RECEIVED", "kadikoy", 1)
     assert shop.count("delivery_order_items") > 0
@@ -69,14 +71,14 @@ async def test_nothing_is_accepted_by_itself(open_shop):
     shop.place()
     await shop.poll()
     shop.till.execute("DROP TRIGGER no")
-    assert outcomes(shop) == [Outcome.TAKEN_IN]
+    assert outcomes(shop) == [Release.TAKEN_IN]
     assert shop.count("delivery_actions") == 0
 
 
 async def test_while_the_cause_is_there_it_stays(shop: Shop, refuse: Refuse):
     order = await refused(shop, refuse)
     refuse("INSERT")
-    assert release_all(shop) == [Released(1, order.key, Outcome.KEPT, "database_refused")]
+    assert release_all(shop) == [Released(1, order.key, Release.KEPT, "database_refused")]
     assert resolved(shop) == [False]
 
 
@@ -87,7 +89,7 @@ async def test_a_cancellation_that_the_database_refused_reaches_the_till(shop: S
     assert (await shop.poll()).acknowledged == 0
     mend()
     assert shop.order(order)["status_id"] == 1
-    assert outcomes(shop) == [Outcome.TAKEN_IN]
+    assert outcomes(shop) == [Release.TAKEN_IN]
     stored = shop.order(order)
     assert (stored["status"], stored["last_change"], stored["revision"]) == ("CANCELED", "cancelled", 2)
     assert (await shop.poll()).acknowledged == 1
@@ -102,7 +104,7 @@ async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse):
     mend()
     assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
     shop.till.execute("UPDATE delivery_quarantine SET resolved_utc = NULL")
-    assert outcomes(shop) == [Outcome.SUPERSEDED]
+    assert outcomes(shop) == [Release.SUPERSEDED]
     assert shop.order(order)["status"] == "CONFIRMED"
     assert resolved(shop) == [True]
 
@@ -114,7 +116,7 @@ async def test_an_order_of_another_account_is_left_alone(shop: Shop, refuse: Ref
     await shop.poll()
     mend()
     shop.till.execute("UPDATE delivery_orders SET account = 'besiktas'")
-    assert outcomes(shop) == [Outcome.FOREIGN]
+    assert outcomes(shop) == [Release.FOREIGN]
     assert shop.order(order)["status"] == "RECEIVED"
 
 
@@ -127,7 +129,7 @@ async def test_an_action_without_a_verdict_goes_before(shop: Shop, refuse: Refus
     mend()
     row = shop.act("accept", order)
     shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row,))
-    assert outcomes(shop) == [Outcome.WAITS]
+    assert outcomes(shop) == [Release.WAITS]
     assert resolved(shop) == [False]
 
 
@@ -137,7 +139,7 @@ async def test_what_is_no_order_still_stays_and_says_why(shop: Shop, payload: st
     await shop.poll()
     shop.till.execute("UPDATE delivery_quarantine SET payload = ?", (payload,))
     (one,) = release_all(shop)
-    assert one.outcome == Outcome.KEPT
+    assert one.outcome == Release.KEPT
     assert one.reason
     assert resolved(shop) == [False]
 
@@ -149,6 +151,6 @@ async def test_of_several_documents_of_one_order_the_newest_counts(shop: Shop, r
         " last_seen_utc) SELECT account, payment_key, replace(payload, '\"status_id\": 1', '\"status_id\": 6'), 'x',"
         " reason, first_seen_utc, last_seen_utc FROM delivery_quarantine"
     )
-    assert outcomes(shop) == [Outcome.TAKEN_IN]
+    assert outcomes(shop) == [Release.TAKEN_IN]
     assert shop.order(order)["status"] in {"CANCELED", "RECEIVED"}
     assert resolved(shop) == [True, True]

@@ -15,7 +15,7 @@ from orderbridge import config
 from orderbridge.config.master_keys import new_key
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.replay import Replay, Replayed, find
-from orderbridge.rules.replay import Fate
+from orderbridge.rules.late_documents import Fate
 from orderbridge.store import journal
 
 

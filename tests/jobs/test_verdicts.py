@@ -432,7 +432,7 @@ async def test_after_a_second_401_the_row_waits_as_for_a_refused_login(shop: Sho
 async def test_a_row_that_alone_is_answered_401_waits_alone_until_it_expires(shop: Shop):
     """A restaurant that is none of ours: its account is well, polls at each slot, and logs in once for it."""
     await shop.poll()
-    row = shop.act("deactivate_food", food_id=1001)
+    row = shop.act("deactivate_food", food_id=1001, valid_minutes=60)
     shop.world.faults.add(Fault.unauthorized("deactivate_food", argument="1001", times=None))
     await shop.drain()
     waiting = shop.row(row)
@@ -442,7 +442,7 @@ async def test_a_row_that_alone_is_answered_401_waits_alone_until_it_expires(sho
     await shop.drain()
     assert shop.row(other)["state"] == "done"
     order = shop.place()
-    ended = await shop.verdict(row, within_s=7300)
+    ended = await shop.verdict(row, within_s=3700)
     assert (ended["state"], ended["error_code"]) == ("expired", "not_permitted")
     assert "is not tried any more" in ended["error_text"]
     assert shop.order(order)["acknowledged_status_id"] == 1

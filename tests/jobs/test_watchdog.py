@@ -1,4 +1,4 @@
-"""The watchdog on a virtual clock: a writer that hangs is found in time, and a marketplace that is down for a night is not."""
+"""The watchdog on a virtual clock: a writer that hangs is found in time, and a marketplace that is down for hours is not."""
 
 import asyncio
 import re
@@ -80,7 +80,7 @@ async def never(*_: object) -> None:
 
 @pytest.fixture
 def seldom(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
-    """Looks that have no part in it cost the night."""
+    """Looks that have no part in it cost the hours."""
 
     class Now:
         @staticmethod
@@ -109,7 +109,7 @@ def silence(shop: Shop) -> None:
     shop.world.faults.add(Fault.hang("*", times=None))
 
 
-async def test_a_marketplace_that_is_down_for_eight_hours_is_no_reason_to_start_anew(
+async def test_a_marketplace_that_is_down_for_hours_is_no_reason_to_start_anew(
     open_shop: OpenShop, clock: FakeClock, seldom: None
 ):
     asyncio.get_running_loop().set_default_executor(_OnTheSpot())
@@ -122,7 +122,7 @@ async def test_a_marketplace_that_is_down_for_eight_hours_is_no_reason_to_start_
         shop.world.faults.clear()
         shop.line.cut = set()
         down(shop)
-        until = clock.monotonic() + 8 / 3 * HOUR_S
+        until = clock.monotonic() + HOUR_S
         while clock.monotonic() < until:
             assert daemon.hung() is None
             await asyncio.sleep(LOOK_S)

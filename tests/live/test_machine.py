@@ -162,9 +162,8 @@ async def test_a_schema_newer_than_the_program_is_refused_and_left_as_it_is(
     assert len(world.calls()) == asked
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_kills_at_random_moments_lose_nothing(seed: int, configuration: Path, till: Till, world: World):
-    random = Random(seed)
+async def test_kills_at_random_moments_lose_nothing(configuration: Path, till: Till, world: World):
+    random = Random(1)
     placed: list[Order] = []
     for number in range(4):
         placed += [world.place_order(restaurant_id=KADIKOY, document={"courier_type": "restaurant"}) for _ in range(15)]

@@ -63,11 +63,11 @@ from orderbridge.model import (
     Stored,
     Verdict,
 )
-from orderbridge.rules import lifecycle
 from orderbridge.rules.intake import Sorted
 from orderbridge.rules.outbox import order_lane
 from orderbridge.rules.retry import next_request
 from orderbridge.rules.standing import Standing
+from orderbridge.rules.statuses import Statuses
 
 ACTIVE = frozenset({RECEIVED, CONFIRMED, IN_DELIVERY})
 # docs/interface.md, Order transitions; not the table of the code that is tried.
@@ -364,7 +364,7 @@ class Daemon:
     # ---- the poll
 
     def _answer(self, state: State, poll: Poll) -> Answer:
-        good = lifecycle.latest([] if poll.shown is None else [document(poll.shown)])
+        good = Statuses().latest([] if poll.shown is None else [document(poll.shown)])
         answer = Answer(good, state.began, 10.0, Polled())
         answer.held = {KEY} if poll.held else set()
         return answer
@@ -458,7 +458,7 @@ class Daemon:
                 wire = Wire(said.row, said.history, said.number)
             else:
                 self.lanes.free(entry.lane)
-                outbox.stays(entry, said)
+                outbox.ways.stays(entry, said)
         after = Survey((), tuple(outbox.ends.due), claims=False)
         return self.take(state, wire=wire, survey=after if after.ends else None)
 

@@ -10,6 +10,7 @@ from orderbridge.model import RECEIVED, Action, ActionState, Attempt, Document, 
 from orderbridge.rules.outbox import Directory, Lane, View
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.standing import Standing
+from orderbridge.rules.statuses import Statuses
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"
@@ -17,6 +18,7 @@ OTHER_KEY = "a27b6a31-44a0-4c6c-8a55-6e0d7f7f9b02"
 RESTAURANT = "0d6a5e8c-2f7b-4a4e-b1f6-3c9d8e7f6a55"
 OTHER_RESTAURANT = "9b1d7c3e-5a2f-4b8d-8c6e-7f0a1b2c3d44"
 NEEDS_PAYMENT = 7
+STATUSES = Statuses(NEEDS_PAYMENT)
 UNNAMED_STATUS = 99
 
 ACCEPT_VALID = timedelta(minutes=10)

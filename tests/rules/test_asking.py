@@ -4,6 +4,7 @@ import pytest
 
 from orderbridge.errors import MarketplaceError, NotSent, RateLimited, ServiceFailed, Unauthorized, UnknownOutcome
 from orderbridge.rules.asking import Asking
+from orderbridge.rules.statuses import Statuses
 
 
 def too_slow(*, began: bool) -> UnknownOutcome:
@@ -29,7 +30,7 @@ ROUND = Asking((1, 2, 16), 1)
     ids=lambda value: getattr(value, "code", None),
 )
 def test_only_a_list_that_comes_in_part_is_asked_for_by_status(error: MarketplaceError, after: Asking) -> None:
-    assert Asking().failed(error, None) == after
+    assert Asking().failed(error, Statuses()) == after
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_only_a_list_that_comes_in_part_is_asked_for_by_status(error: Marketplac
     ids=lambda value: getattr(value, "code", None),
 )
 def test_a_status_that_does_not_come_in_keeps_no_other_waiting(error: MarketplaceError, passes: bool) -> None:
-    assert ROUND.failed(error, None).status_id == (2 if passes else 1)
+    assert ROUND.failed(error, Statuses()).status_id == (2 if passes else 1)
 
 
 def test_after_the_last_status_the_whole_list_is_tried_and_ends_the_rounds_when_it_comes() -> None:
@@ -54,6 +55,6 @@ def test_after_the_last_status_the_whole_list_is_tried_and_ends_the_rounds_when_
 
 
 def test_the_configured_status_is_asked_for_and_from_the_second_round_on_the_cancelled_ones() -> None:
-    first = Asking().failed(UnknownOutcome("body_too_large"), 7)
+    first = Asking().failed(UnknownOutcome("body_too_large"), Statuses(7))
     assert first.left == (1, 2, 16, 7)
-    assert Asking((), first.rounds).failed(UnknownOutcome("body_too_large"), None).left == (1, 2, 16, 6)
+    assert Asking((), first.rounds).failed(UnknownOutcome("body_too_large"), Statuses()).left == (1, 2, 16, 6)

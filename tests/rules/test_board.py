@@ -13,8 +13,9 @@ from orderbridge.model import Action, ActionState, LastChange
 from orderbridge.rules import board
 from orderbridge.rules.audience import HEARD_S, SURE_S, Audience
 from orderbridge.rules.board import BESIDE, TILL, Seen, Sound
-from orderbridge.rules.lifecycle import NEEDS_PAYMENT, STATUS_NAMES, UNKNOWN_STATUS, may_send
+from orderbridge.rules.lifecycle import may_send
 from orderbridge.rules.problems import CUT_OFF, NO_DATABASE, NO_LIST, Code, Problem, Severity
+from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES, UNKNOWN_STATUS
 from orderbridge.web.board.words import words
 
 KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"

@@ -8,20 +8,17 @@ import pytest
 
 from orderbridge.model import ActionState
 from orderbridge.rules.health import (
-    OF_THE_DAEMON,
-    Code,
     Facts,
     Pile,
     Polling,
-    Problem,
     Received,
-    Severity,
     Thresholds,
     all_problems,
     is_due,
     late_after,
     problems,
 )
+from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -17,6 +17,7 @@ from tests.rules.builders import (
     ORDER_ACTIONS,
     RESTAURANT_ACTIONS,
     RESTAURANT_TARGETS,
+    STATUSES,
     TARGETS,
     answered,
     shown_as,
@@ -55,6 +56,7 @@ from orderbridge.rules.retry import (
     proof,
     resend_at,
 )
+from orderbridge.rules.statuses import Statuses
 
 OK, REFUSED, UNKNOWN = Outcome.OK, Outcome.REFUSED, Outcome.UNKNOWN
 FAILED = Outcome.SERVICE_FAILED
@@ -81,7 +83,7 @@ def decision(action: Action, history: Sequence[Attempt], policy: RetryPolicy = C
 
 
 def looked(action: Action, history: Sequence[Attempt], order: Stored, seen: int | None) -> Verdict | RetryAt | None:
-    return after_poll(action, history, order, seen, now=NOW, needs_payment=NEEDS_PAYMENT)
+    return after_poll(action, history, order, seen, now=NOW, statuses=STATUSES)
 
 
 # ---- what counts -----------------------------------------------------------------------------------------------------
@@ -400,7 +402,7 @@ def test_a_look_proves_what_the_table_says(look: Look) -> None:
         look.order,
         look.seen,
         other_end=look.other_end,
-        needs_payment=NEEDS_PAYMENT,
+        statuses=STATUSES,
     )
     assert said == look.said
 
@@ -426,7 +428,7 @@ def test_an_end_that_its_refusal_proves_writes_the_target(action: Action, order:
 
 def test_a_cancel_after_a_complete_of_ours_stays_unknown() -> None:
     history = answered(*REFUSED_THEN)
-    verdict = after_poll(CANCEL, history, shown_as(5), ABSENT, now=NOW, other_end=True)
+    verdict = after_poll(CANCEL, history, shown_as(5), ABSENT, now=NOW, other_end=True, statuses=STATUSES)
     assert verdict == Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL, None, 402)
 
 
@@ -658,7 +660,7 @@ def test_a_row_that_is_looked_for_ends_in_the_end(doubts: list[Outcome], action:
 @pytest.mark.parametrize("seen", [5, 7, 99, UNREADABLE], ids=["completed", "needs payment", "unknown", "unreadable"])
 def test_a_refused_cancel_is_not_proved_by_a_list_that_shows_the_order(seen: int) -> None:
     history = [Attempt(Outcome.UNKNOWN), Attempt(Outcome.REFUSED, "refused")]
-    assert after_poll(Action.CANCEL, history, stored(), seen, now=NOW) == Verdict(
+    assert after_poll(Action.CANCEL, history, stored(), seen, now=NOW, statuses=Statuses()) == Verdict(
         ActionState.FAILED, "outcome_unknown", KnownBy.POLL
     )
 
@@ -669,14 +671,14 @@ def test_a_refused_cancel_is_not_proved_by_a_list_that_shows_the_order(seen: int
 def test_a_refused_complete_is_not_proved_by_a_list_that_shows_the_order_alive(seen: int) -> None:
     history = [Attempt(Outcome.UNKNOWN), Attempt(Outcome.REFUSED, "refused")]
     order = stored(service_status_id=16)
-    assert after_poll(Action.COMPLETE, history, order, seen, now=NOW) == Verdict(
+    assert after_poll(Action.COMPLETE, history, order, seen, now=NOW, statuses=Statuses()) == Verdict(
         ActionState.FAILED, "outcome_unknown", KnownBy.POLL
     )
 
 
 def test_a_list_that_shows_the_order_completed_proves_the_complete() -> None:
     history = [Attempt(Outcome.UNKNOWN)]
-    assert after_poll(Action.COMPLETE, history, stored(), 5, now=NOW) == Verdict(
+    assert after_poll(Action.COMPLETE, history, stored(), 5, now=NOW, statuses=Statuses()) == Verdict(
         ActionState.DONE, None, KnownBy.POLL, 5
     )
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.rules.builders import NEEDS_PAYMENT, NOW, answered, stored
+from tests.rules.builders import NEEDS_PAYMENT, NOW, STATUSES, answered, stored
 
 from orderbridge.model import Action, ActionState, Attempt, KnownBy, Outcome, Stored, Verdict
 from orderbridge.rules.retry import (
@@ -59,13 +59,13 @@ policies = st.builds(
 def said(
     action: Action, history: Sequence[Attempt], order: Stored, seen: int | None, *, other_end: bool = False
 ) -> Proof:
-    return proof(action, history, order, seen, other_end=other_end, needs_payment=NEEDS_PAYMENT)
+    return proof(action, history, order, seen, other_end=other_end, statuses=STATUSES)
 
 
 def looked(
     action: Action, history: Sequence[Attempt], order: Stored, seen: int | None, *, other_end: bool = False
 ) -> Verdict | RetryAt | None:
-    return after_poll(action, history, order, seen, now=NOW, other_end=other_end, needs_payment=NEEDS_PAYMENT)
+    return after_poll(action, history, order, seen, now=NOW, other_end=other_end, statuses=STATUSES)
 
 
 # ---- the rows of the table -------------------------------------------------------------------------------------------

@@ -77,6 +77,8 @@ class ColumnsSayWhatIsSo(Invariant):
         self._listened: dict[str, float] = defaultdict(float)  # account: seconds between good polls, outages left out
         self._heard: dict[str, tuple[int, float]] = {}  # account: life and end of the last good poll
         self._quiet_from: dict[str, float] = {}  # order: what was listened when it last had news, or was taken over
+        self._quiet_since: dict[str, float] = {}  # the same, as the simulation's time
+        self._restarts: list[float] = []
         self._taken: set[str] = set()
 
     # ---- what happens ------------------------------------------------------------------------------------------------
@@ -169,6 +171,7 @@ class ColumnsSayWhatIsSo(Invariant):
         steps = list(self._steps(key, before, after, rows))
         if before is None or after["changed_utc"] != before["changed_utc"]:
             self._quiet_from[key] = self._listened[after["account"]]
+            self._quiet_since[key] = self.sim.now()
         if any(step.state == after and _same(step.events, events) for step in steps):
             noted = after["acknowledged_utc"]
             self._oks[key] = [ok for ok in self._oks[key] if noted is None or ok[0] > noted]
@@ -302,9 +305,10 @@ class ColumnsSayWhatIsSo(Invariant):
         return before["ended_utc"] is None and bool(taken) and not later and listened >= enough
 
     def _must_have_ended(self, key: str, state: State, sweep: float) -> bool:
-        """Two sweeps: one begins to count, one ends it."""
+        """Two sweeps, one begins to count and one ends it; and each restart meanwhile puts the next one off."""
         listened = self._listened[state["account"]] - self._quiet_from.get(key, 0.0)
-        enough = self._silence_s() + 2 * sweep + LONGEST_LISTENING_S
+        restarts = sum(at > self._quiet_since.get(key, 0.0) for at in self._restarts)
+        enough = self._silence_s() + (2 + restarts) * sweep + LONGEST_LISTENING_S
         open_at_once = state["ended_utc"] is None and state["scheduled_for"] is None
         return open_at_once and key in self._taken and listened > enough
 
@@ -406,10 +410,12 @@ class ColumnsSayWhatIsSo(Invariant):
         taken = {row["payment_key"]: row["account"] for row in self.rows(_TAKEN)}
         for key in taken.keys() - self._taken:
             self._quiet_from[key] = max(self._quiet_from.get(key, 0.0), self._listened[taken[key]])
+            self._quiet_since[key] = self.sim.now()
         self._taken = set(taken)
 
     def restarted(self, _: "Life") -> None:
         self._oks.clear()
+        self._restarts.append(self.sim.now())
         self._look_at_all()
 
     def finish(self) -> None:

@@ -10,7 +10,9 @@ from sqlalchemy.exc import OperationalError
 from tests.sim.plan import MINUTE, Span
 from tests.sim.town import Agenda
 
-from orderbridge.jobs.release import Outcome, release
+from orderbridge.jobs.release import release
+from orderbridge.rules.late_documents import Release
+from orderbridge.rules.statuses import Statuses
 from orderbridge.store import actions
 from orderbridge.store.database import Database
 
@@ -142,12 +144,12 @@ class Technician:
             database.close()
 
     def _release(self, database: Database, row_id: int) -> None:
-        needs_payment = self._sim.settings.marketplace.needs_payment_status_id
-        made = release(database, row_id, needs_payment_id=needs_payment, now=self._sim.clock.now())
+        statuses = Statuses(self._sim.settings.marketplace.needs_payment_status_id)
+        made = release(database, row_id, statuses=statuses, now=self._sim.clock.now())
         if made is None or made.payment_key is None:
             return
         self._sim.trace.note("hand", "quarantine retry", id=row_id, outcome=made.outcome)
-        if made.outcome == Outcome.TAKEN_IN:
+        if made.outcome == Release.TAKEN_IN:
             self.released.add(made.payment_key)
             self._sim.tell("released", made.payment_key, row_id)
             self._sim.till.notice()

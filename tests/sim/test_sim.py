@@ -68,7 +68,7 @@ def test_a_cooldown_that_is_not_found_to_be_shared_is_found_by_the_invariant(
 @pytest.mark.timeout(900)
 def test_every_promise_is_kept_on_a_day(tmp_path: Path):
     """Its outage ends tokens again and again."""
-    plan = briefer(plan_for(10, "day"), 0.25)
+    plan = briefer(plan_for(10, "day"), 0.15)
     sim = simulate(plan, tmp_path, invariants_of(plan))
     assert sim.violations == []
     assert sim.trace.faults["token_lost"] > 0

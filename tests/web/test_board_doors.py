@@ -358,7 +358,7 @@ async def test_one_that_waits_for_another_says_so(shop: Shop, tablet: Tablet):
 async def test_without_a_database_what_is_wrong_is_told_to_whom_it_was_told_before(
     shop: Shop, tablet: Tablet, monkeypatch
 ):
-    from orderbridge.rules.health import Code, Problem, Severity
+    from orderbridge.rules.problems import Code, Problem, Severity
 
     shop.problems = [Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)]
     assert (await tablet.get("/board/state")).status == 200

@@ -13,7 +13,7 @@ from tests.web.asking import asked, until
 from tests.web.boards import CLOCK, Shop, Tablet, opened
 
 from orderbridge.clock import SystemClock
-from orderbridge.rules.health import Code, Problem, Severity
+from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.web import server
 from orderbridge.web.board import changes, stream
 from orderbridge.web.listening import Listening

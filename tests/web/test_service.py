@@ -36,8 +36,7 @@ from orderbridge.jobs import upkeep
 from orderbridge.model import Action, ActionState
 from orderbridge.observe import metrics as names
 from orderbridge.observe.metrics import Family, Metrics
-from orderbridge.rules.health import Code, Problem, Severity
-from orderbridge.rules.problems import NO_DATABASE
+from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
 from orderbridge.sandbox import Fault, Sandbox, World
 from orderbridge.sandbox.provocations import Line
 from orderbridge.sandbox.scenery import KADIKOY

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.web.asking import Process, asked, at, rest_of, sent, shown, until
 
 from orderbridge.observe.metrics import FAMILIES, POLLS, Kind
-from orderbridge.rules.health import Code, Problem, Severity
+from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.rules.readiness import Readiness
 from orderbridge.web import listening as listening_module
 from orderbridge.web import server

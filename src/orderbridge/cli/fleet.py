@@ -10,7 +10,7 @@ import click
 from orderbridge.cli import fleet_import, fleet_keys
 from orderbridge.cli.common import Context, as_json, show_json, show_rows
 from orderbridge.cli.fleet_context import clash, keys_of, made, pass_context, say_not_read
-from orderbridge.config.keys import SECRETS
+from orderbridge.config.account import SECRETS
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say
 

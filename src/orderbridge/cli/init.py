@@ -186,7 +186,7 @@ def _checked(draft: Draft, *, database: str = "sqlite:////nowhere", account: str
     """Raises ConfigError for what no program could use. What was not asked yet is filled in."""
     from pydantic import ValidationError
 
-    from orderbridge.config import loading
+    from orderbridge.config.findings import in_words
 
     trial = Draft(file=draft.file, language=draft.language, base_url=draft.base_url, ca_file=draft.ca_file)
     trial.account, trial.database = draft.account or account, draft.database or database
@@ -195,7 +195,7 @@ def _checked(draft: Draft, *, database: str = "sqlite:////nowhere", account: str
     try:
         context.take(trial.settings())
     except ValidationError as error:
-        raise ConfigError(loading.in_words(error)) from None
+        raise ConfigError(in_words(error)) from None
     return context
 
 

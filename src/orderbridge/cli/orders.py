@@ -121,25 +121,27 @@ def quarantine_list(context: Context, as_json: bool) -> None:
 def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> None:
     """Take documents in whose cause is gone. Without IDS: all. Exit code 1 when one stays."""
     from orderbridge.clock import SystemClock
-    from orderbridge.jobs.release import Outcome, release
+    from orderbridge.jobs.release import release
+    from orderbridge.rules.late_documents import STAY
+    from orderbridge.rules.statuses import Statuses
     from orderbridge.store import quarantine as kept
 
     waiting = [row["id"] for row in context.read(kept.unresolved)]
     if unknown := sorted(set(ids) - set(waiting)):
         raise click.ClickException(say("listing.not_in_quarantine", ids=unknown))
-    needs_payment_id = context.settings.marketplace.needs_payment_status_id
+    statuses = Statuses(context.settings.marketplace.needs_payment_status_id)
     done = []
     database = context.database()
     try:
         for row_id in sorted(ids or waiting, reverse=True):  # the newest first: of one order only that one counts
-            released = release(database, row_id, needs_payment_id=needs_payment_id, now=SystemClock().now())
+            released = release(database, row_id, statuses=statuses, now=SystemClock().now())
             if released is not None:
                 done.append(released)
     finally:
         database.close()
     rows = [{name: getattr(one, name) for name in one.__slots__} for one in done]
     show_rows(rows, machine=as_json, empty=say("listing.no_quarantine"))
-    raise SystemExit(any(one.outcome in {Outcome.KEPT, Outcome.WAITS, Outcome.FOREIGN} for one in done))
+    raise SystemExit(any(one.outcome in STAY for one in done))
 
 
 COMMANDS = (orders, order, quarantine)

@@ -34,7 +34,7 @@ def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as
     """
     from orderbridge.clock import SystemClock
     from orderbridge.jobs.replay import Replay
-    from orderbridge.rules.replay import UNFINISHED
+    from orderbridge.rules.late_documents import UNFINISHED
     from orderbridge.store import books, schema
 
     paths = list(files) or _files(context)
@@ -107,7 +107,7 @@ def _find(paths: list[Path], since: datetime | None) -> "Found":
 
 def _show(found: "Found", done: "list[Replayed]", *, machine: bool) -> None:
     """What is known already is counted, and not listed."""
-    from orderbridge.rules.replay import UNFINISHED, Fate
+    from orderbridge.rules.late_documents import UNFINISHED, Fate
 
     fates = Counter(one.fate for one in done)
     sums: dict[str, Any] = {

@@ -97,12 +97,38 @@ def _look(context: Context, look: Look, lines: Lines) -> tuple[bool, list[str]]:
 def look(context: Context) -> dict[str, Any]:
     """Everything that `--json` shows. Raises StoreError when the database cannot be opened at all."""
     from orderbridge.clock import SystemClock
+
+    now = SystemClock().now()
+    parts, unread = _read(context, now)
+    problems = parts["problems"]
+    ill = {one["subject"] for one in problems}
+    listed = [one | {"healthy": one["name"] not in ill} for one in _accounts(parts)]
+    worst = problems[0]["severity"] if problems else "severe" if unread else "healthy"
+    return {
+        "healthy": not problems and not unread,
+        "light": LIGHTS[worst],
+        "at_utc": now,
+        "timezone": context.settings.marketplace.timezone,
+        "problems": problems,
+        "unread": unread,
+        "accounts": sorted(listed, key=lambda one: (one["healthy"], one["name"])),
+        "orders": parts["counts"],
+        "open_orders": parts["open_orders"],
+        "outbox": parts["outbox"],
+        "actions_unfinished": (parts["outbox"] or {}).get("waiting"),
+        "quarantined": None if parts["quarantined"] is None else sum(parts["quarantined"].values()),
+        "pos_seen_utc": parts["pos_seen"],
+        "failover": parts["failover"] and parts["failover"]._asdict(),
+    }
+
+
+def _read(context: Context, now: datetime) -> tuple[dict[str, Any], dict[str, str]]:
+    """`_parts`, and whether the database can be written to, where that may be what is wrong."""
     from orderbridge.rules.problems import Code
     from orderbridge.store import schema
     from orderbridge.store.problems import try_to_write
 
     settings = context.settings
-    now = SystemClock().now()
     database = context.database()
     try:
         database.read_now(schema.check_known)
@@ -115,27 +141,7 @@ def look(context: Context) -> dict[str, Any]:
                 parts, unread = _parts(database, settings, now, hindrance)
     finally:
         database.close()
-    problems = parts["problems"]
-    ill = {one["subject"] for one in problems}
-    listed = [one | {"healthy": one["name"] not in ill} for one in _accounts(parts)]
-    is_well = not problems and not unread
-    worst = problems[0]["severity"] if problems else "severe" if unread else "healthy"
-    return {
-        "healthy": is_well,
-        "light": LIGHTS[worst],
-        "at_utc": now,
-        "timezone": settings.marketplace.timezone,
-        "problems": problems,
-        "unread": unread,
-        "accounts": sorted(listed, key=lambda one: (one["healthy"], one["name"])),
-        "orders": parts["counts"],
-        "open_orders": parts["open_orders"],
-        "outbox": parts["outbox"],
-        "actions_unfinished": (parts["outbox"] or {}).get("waiting"),
-        "quarantined": None if parts["quarantined"] is None else sum(parts["quarantined"].values()),
-        "pos_seen_utc": parts["pos_seen"],
-        "failover": parts["failover"] and parts["failover"]._asdict(),
-    }
+    return parts, unread
 
 
 def _parts(

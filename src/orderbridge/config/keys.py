@@ -1,11 +1,8 @@
 """The keys of the configuration, table by table: their types, their defaults and what each refuses.
 
-`orderbridge.config.settings` is the whole of them.
+`orderbridge.config.account` has those of one account, `orderbridge.config.settings` is the whole of them.
 """
 
-import re
-from collections.abc import Iterable
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
@@ -14,17 +11,14 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    PrivateAttr,
     SecretStr,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from orderbridge.actions import PREPARING_TIME
 from orderbridge.config.addresses import (
     database_address,
-    fingerprint,
     https_address,
     is_host,
     is_loopback,
@@ -39,26 +33,19 @@ from orderbridge.texts import say
 COOLDOWN_SECONDS = 30  # docs/interface.md, Limits
 LEAST_RECORDS_DAYS = 30  # a row may wait for a week, and a till that was away for long repeats its request_id
 KNOWN_STATUS_IDS = frozenset({RECEIVED, CONFIRMED, COMPLETE_WITH_PAYMENT, CANCELED, IN_DELIVERY})
-SECRETS = ("app_secret_key", "rest_secret_key")
-ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential files: no slash
-UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-QUOTED = re.compile(r"[\"'\u201c\u2018].*[\"'\u201d\u2019]")
-NAMED = re.compile(r"\w*secret_key\w*\s*[=:]")  # a line of a configuration in place of the secret
-CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # and half a letter, as JSON and the environment may give it
-
-# ---- the keys --------------------------------------------------------------------------------------------------------
 
 Wait = Annotated[float, Field(ge=0, le=3600)]  # seconds
 PerSecond = Annotated[int, Field(ge=1, le=100_000)]
 Minutes = Annotated[int, Field(ge=0, le=1440)]
-PreparingTime = Annotated[int, Field(ge=PREPARING_TIME.least, le=PREPARING_TIME.most)]  # minutes
 
 
-class _Table(BaseModel):
+class Table(BaseModel):
+    """Nothing in it is set later, and no other key is understood."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Marketplace(_Table):
+class Marketplace(Table):
     """The service and how it is called."""
 
     base_url: str
@@ -67,7 +54,7 @@ class Marketplace(_Table):
     cooldown_seconds: Annotated[float, Field(gt=0, le=3600)] = COOLDOWN_SECONDS
     timeout_seconds: Annotated[float, Field(gt=0, le=120)] = 20
     logins_per_second: PerSecond = 50
-    requests_per_second: PerSecond = 500
+    requests_per_second: PerSecond = 2000
     needs_payment_status_id: int | None = None
     list_limit: Annotated[int, Field(ge=1)] | None = None
 
@@ -113,7 +100,7 @@ class Marketplace(_Table):
         return value
 
 
-class Database(_Table):
+class Database(Table):
     """Where the `delivery_` tables are."""
 
     url: str = Field(default="sqlite:///orderbridge.db", repr=False)  # it can hold a password
@@ -126,7 +113,7 @@ class Database(_Table):
         return database_address(value)
 
 
-class Actions(_Table):
+class Actions(Table):
     """How the POS's outbox rows are carried out."""
 
     retry_waits_seconds: tuple[Wait, Wait, Wait] = (2, 10, 60)
@@ -135,7 +122,7 @@ class Actions(_Table):
     valid_minutes: Annotated[int, Field(ge=1, le=10080)] = 120
 
 
-class Orders(_Table):
+class Orders(Table):
     """When an order is over and how long we keep whose it was. 0 days: for ever."""
 
     silence_hours: Annotated[int, Field(ge=1, le=720)] = 24
@@ -161,7 +148,7 @@ class Orders(_Table):
         return value
 
 
-class Alarms(_Table):
+class Alarms(Table):
     """For how many minutes something may last before it is a problem (0: never), and who is told of problems."""
 
     unanswered_minutes: Minutes = 3
@@ -180,87 +167,7 @@ class Alarms(_Table):
         return value
 
 
-class RestaurantRule(_Table):
-    """What is different for one restaurant of an account. No minutes: it does not accept by itself."""
-
-    id: str
-    auto_accept_minutes: PreparingTime | None = None
-
-    @field_validator("id")
-    @classmethod
-    def _check_id(cls, value: str) -> str:
-        if not UUID.fullmatch(value.lower()):
-            raise ValueError(say("config.restaurant_id", value=repr(value)))
-        return value.lower()
-
-
-class Account(_Table):
-    """One pair of secrets. `load` has read the secrets' files: here both secrets are always present."""
-
-    name: str
-    app_secret_key: SecretStr
-    app_secret_key_file: Path | None = None
-    rest_secret_key: SecretStr
-    rest_secret_key_file: Path | None = None
-    default: bool = False
-    auto_accept_minutes: PreparingTime | None = None
-    auto_accept_scheduled: bool = False
-    restaurants: tuple[RestaurantRule, ...] = ()
-    _fingerprint: str = PrivateAttr(default="")
-
-    def at(self, base_url: str) -> Self:
-        """It knows its service's address from now on, and so its fingerprint."""
-        secrets = (self.app_secret_key.get_secret_value(), self.rest_secret_key.get_secret_value())
-        self._fingerprint = fingerprint(base_url, *secrets)
-        return self
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """What the cooldown and the stored token hang on; see the function of this name."""
-        return self._fingerprint  # pydantic looks long for what is private, and health asks for thousands
-
-    @property
-    def application(self) -> str:
-        """The same for all accounts with one app_secret_key, which it does not give away."""
-        return fingerprint("application", self.app_secret_key.get_secret_value(), "")
-
-    def auto_accept(self, restaurant_id: str | None) -> int | None:
-        """The preparing time with which this restaurant's orders are accepted by themselves, or None."""
-        for rule in self.restaurants:
-            if restaurant_id is not None and rule.id == restaurant_id.lower():
-                return rule.auto_accept_minutes
-        return self.auto_accept_minutes
-
-    @field_validator("name")
-    @classmethod
-    def _check_name(cls, value: str) -> str:
-        if not ACCOUNT_NAME.fullmatch(value):
-            raise ValueError(say("config.account_name", value=repr(value)))
-        return value
-
-    @field_validator(*SECRETS)
-    @classmethod
-    def _check_secret(cls, value: SecretStr) -> SecretStr:
-        secret = value.get_secret_value().strip()
-        if not secret:
-            raise ValueError(say("config.secret_empty"))
-        if CONTROL.search(secret):
-            raise ValueError(say("config.secret_lines"))
-        if QUOTED.fullmatch(secret):
-            raise ValueError(say("config.secret_quoted"))
-        if NAMED.match(secret):
-            raise ValueError(say("config.secret_named"))
-        return value
-
-    @field_validator("restaurants")
-    @classmethod
-    def _check_restaurants(cls, value: tuple[RestaurantRule, ...]) -> tuple[RestaurantRule, ...]:
-        if twice := first_repeated(rule.id for rule in value):
-            raise ValueError(say("config.restaurant_twice", value=twice))
-        return value
-
-
-class Web(_Table):
+class Web(Table):
     """What is served over HTTP: /livez, /readyz and /metrics; the board where it is on. `listen` empty: nothing.
 
     `hosts`: by which names, and on the board by which addresses, it is asked for. Whether the certificate's files can be
@@ -308,7 +215,7 @@ class Web(_Table):
         return self
 
 
-class Fleet(_Table):
+class Fleet(Table):
     """Where accounts are read from, besides the file. `load` has read the master key's file: its contents are here."""
 
     accounts: Literal["file", "database"] = "file"
@@ -335,18 +242,8 @@ class Fleet(_Table):
         return value
 
 
-class Log(_Table):
+class Log(Table):
     """How much is logged, and in which form."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "console", "json"] = "auto"
-
-
-def first_repeated(values: Iterable[str]) -> str | None:
-    """The first value that was there before."""
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None

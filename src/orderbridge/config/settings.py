@@ -12,10 +12,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from orderbridge.config.account import SECRETS, Account, first_repeated
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.config.keys import (
-    SECRETS,
-    Account,
     Actions,
     Alarms,
     Database,
@@ -24,7 +23,6 @@ from orderbridge.config.keys import (
     Marketplace,
     Orders,
     Web,
-    first_repeated,
 )
 from orderbridge.texts import say
 

@@ -1,1 +1,10 @@
-"""The work, one tick at a time: read, decide, write. Each tick returns counts."""
+"""The work, one tick at a time: read, decide, write. Each tick returns counts.
+
+orders come in   poll pollers poll_notes answer intake deliveries acknowledge journal reconciler
+actions go out   outbox feed ways ledger claims outcomes ends send verdicts lanes places pauses deferred recovery
+accounts         account roster working recurring timetable progress reference gathered fleet
+what is wrong    health findings daemon_problems replica_problems problem_table self_report
+who is told      alarms command ping lamps board
+now and then     upkeep sweep books release replay late_documents
+of all of them   batch
+"""

@@ -2,6 +2,11 @@
 
 An acknowledgement leaves once, straight after the commit and the journal's line, and only while the order's lane is ours.
 Its OK is noted in the database before the lane is free: what goes next may be judged by it.
+
+These notes are not the ledger's. A thousand of them come at once and may wait for each other, so they are not urgent and
+come apart; the ledger's go ahead of everything. An outcome keeps its lane until it is written; an OK that could not be
+noted gives its lane back and waits for the account's next poll, and a newer one of its order takes its place. What is the
+same, one transaction for many and each alone when it fails, is jobs.batch.
 """
 
 import asyncio
@@ -18,8 +23,8 @@ from orderbridge.jobs.answer import Answer
 from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.rules import lifecycle
 from orderbridge.rules.outbox import order_lane
+from orderbridge.rules.statuses import Statuses
 from orderbridge.store import locks, orders
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
@@ -42,7 +47,7 @@ class Acknowledger:
         database: Database,
         lanes: Lanes,
         clock: Clock,
-        needs_payment_id: int | None = None,
+        statuses: Statuses,
         may_acknowledge: bool = True,
         journal: Journal | None = None,
     ) -> None:
@@ -50,7 +55,7 @@ class Acknowledger:
         self._database = database
         self._lanes = lanes
         self._clock = clock
-        self._needs_payment_id = needs_payment_id
+        self._statuses = statuses
         self._may_acknowledge = may_acknowledge
         self._journal = journal
         self._unmarked: dict[str, orders.Mark] = {}  # an order's last OK, not noted: a till held the database
@@ -80,7 +85,7 @@ class Acknowledger:
                 self._database.check_over()  # what was stored in a file that is gone was not stored
                 await self._account.client.acknowledge(answer.good[key].service_key or key)
             answer.counts.acknowledged += 1
-            word = lifecycle.status_name(status_id, self._needs_payment_id)
+            word = self._statuses.name(status_id)
             await self._mark(answer, (key, status_id, word, self._clock.now()))
         except MarketplaceError as error:
             answer.counts.dropped += 1

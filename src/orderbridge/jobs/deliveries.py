@@ -15,6 +15,7 @@ from orderbridge.marketplace.schema import differs
 from orderbridge.model import AUTO_MARK, Action, Differs, Order, Stored
 from orderbridge.rules import intake as rules
 from orderbridge.rules import lifecycle
+from orderbridge.rules.statuses import Statuses
 from orderbridge.store import actions, locks, orders, quarantine
 
 _log = structlog.get_logger(__name__)
@@ -23,19 +24,17 @@ _log = structlog.get_logger(__name__)
 class Deliveries:
     """The deliveries of one account."""
 
-    def __init__(
-        self, account: Account, *, clock: Clock, configured: Collection[str], needs_payment_id: int | None = None
-    ) -> None:
+    def __init__(self, account: Account, *, clock: Clock, configured: Collection[str], statuses: Statuses) -> None:
         self._account = account
         self._clock = clock
         self._configured = configured
-        self._needs_payment_id = needs_payment_id
+        self._statuses = statuses
         self._log = _log.bind(account=account.name)
 
     def insert(self, connection: Connection, fresh: Sequence[Order], *, accepting: bool = True) -> Sequence[Order]:
         """Orders that were never seen, and the accepts that are to follow of themselves."""
         now = self._clock.now()
-        arrivals = [lifecycle.arrival(order, self._needs_payment_id) for order in fresh]
+        arrivals = [self._statuses.arrival(order) for order in fresh]
         orders.insert_new(connection, self._account.name, arrivals, now)
         for order in fresh if accepting else ():
             minutes = self.accept_in(order)
@@ -76,7 +75,7 @@ class Deliveries:
                 differs=differs(order, before.get(order.payment_key), payment_codes=codes),
                 status_counts=order.payment_key in held,
             )
-            arrival = lifecycle.arrival(order, self._needs_payment_id)
+            arrival = self._statuses.arrival(order)
             orders.update_delivered(connection, stored, arrival, change, now)
         quarantine.resolve(connection, self._account.name, [order.payment_key for order in fresh], now)
         return fresh
@@ -90,7 +89,7 @@ class Deliveries:
                 differs=Differs.NOTHING if lifecycle.is_outdated(stored) else Differs.DETAILS,  # told once
                 status_counts=order.payment_key in held,
             )
-            arrival = lifecycle.arrival(order, self._needs_payment_id)
+            arrival = self._statuses.arrival(order)
             orders.update_least(connection, stored, arrival, change, self._clock.now())
 
     def _ours(self, connection: Connection, fresh: Sequence[Order]) -> dict[str, Stored]:

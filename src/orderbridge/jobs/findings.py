@@ -12,19 +12,8 @@ from orderbridge import config
 from orderbridge.jobs.daemon_problems import OF_TROUBLE
 from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import ActionState
-from orderbridge.rules.health import (
-    Facts,
-    Pile,
-    Polling,
-    Problem,
-    Received,
-    Severity,
-    Thresholds,
-    all_problems,
-    is_due,
-    late_after,
-)
-from orderbridge.rules.problems import NO_DATABASE
+from orderbridge.rules.health import Facts, Pile, Polling, Received, Thresholds, all_problems, is_due, late_after
+from orderbridge.rules.problems import NO_DATABASE, Problem, Severity
 from orderbridge.store import account_list, health, problems
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import Kind as Trouble

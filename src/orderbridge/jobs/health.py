@@ -20,14 +20,8 @@ from orderbridge.jobs.findings import configured, looked
 from orderbridge.jobs.lamps import Lamps
 from orderbridge.jobs.problem_table import LOST, ProblemTable
 from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, Kind, alike
-from orderbridge.rules.health import (
-    BY_TIME_ALONE,
-    Code,
-    Problem,
-    Severity,
-    late_after,
-)
-from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON
+from orderbridge.rules.health import late_after
+from orderbridge.rules.problems import BY_TIME_ALONE, NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy
 from orderbridge.texts import problem_text

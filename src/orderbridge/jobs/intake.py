@@ -35,7 +35,6 @@ from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.marketplace.schema import read_order
 from orderbridge.model import Document, Order, Stored
 from orderbridge.rules import intake as rules
-from orderbridge.rules import lifecycle
 from orderbridge.rules.intake import Sorted
 from orderbridge.store import orders, quarantine, reference
 from orderbridge.store.database import Database
@@ -43,7 +42,7 @@ from orderbridge.store.failures import is_busy, is_refusal, remedy
 from orderbridge.store.trouble import Kind
 from orderbridge.texts import say
 
-CHUNK = 100  # orders in one transaction, where a POS that writes waits for it
+CHUNK = 200  # orders in one transaction, where a POS that writes waits for it
 SERVER_CHUNK = 250  # where it waits for rows only
 CHUNK_BYTES = 1024 * 1024  # of their documents: as text and as values they are many times that
 
@@ -67,7 +66,6 @@ class Intake:
         clock: Clock,
         verdicts: Verdicts,
         configured: Collection[str],
-        needs_payment_id: int | None = None,
         list_limit: int | None = None,
         may_acknowledge: bool = True,
         unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
@@ -78,9 +76,9 @@ class Intake:
         self._database = database
         self._lanes = lanes
         self._clock = clock
-        self._deliveries = Deliveries(account, clock=clock, configured=configured, needs_payment_id=needs_payment_id)
+        self._deliveries = Deliveries(account, clock=clock, configured=configured, statuses=verdicts.statuses)
         self._configured = configured
-        self._needs_payment_id = needs_payment_id
+        self._statuses = verdicts.statuses
         self._list_limit = list_limit
         self._is_cut = False  # whether that was told
         self.reconciler = Reconciler(
@@ -89,7 +87,6 @@ class Intake:
             lanes=lanes,
             clock=clock,
             verdicts=verdicts,
-            needs_payment_id=needs_payment_id,
             unresolved=unresolved,
         )
         self.acknowledger = Acknowledger(
@@ -97,7 +94,7 @@ class Intake:
             database=database,
             lanes=lanes,
             clock=clock,
-            needs_payment_id=needs_payment_id,
+            statuses=verdicts.statuses,
             may_acknowledge=may_acknowledge,
             journal=journal,
         )
@@ -117,7 +114,7 @@ class Intake:
     ) -> None:
         """Store and acknowledge what was delivered. `asked`: the status that was asked for; None: all of them."""
         bad = [(document, document.reason) for document in documents if document.reason is not None]
-        good = lifecycle.latest((document for document in documents if document.reason is None), self._needs_payment_id)
+        good = self._statuses.latest(document for document in documents if document.reason is None)
         answer = Answer(good, began, answered + ACKNOWLEDGE_WITHIN_S, counts)
         answer.held = {key for key in good if self._lanes.hold_for_poll(key, began)}
         try:

@@ -4,18 +4,15 @@ One turn of the outbox:
 
     read      jobs.feed puts into the queue what is new in the table
     end       jobs.ends writes what ends unsent (expired, withdrawn, superseded, refused here), in groups
-    take      the rows whose turn it is leave the queue's lines, each in a coroutine of its own
+    take      the rows whose turn it is leave the queue's lines, each on a way of its own
     explain   rows that an account's line or login holds up say so
 
-and the coroutine is a row's whole way (`_go`): its note that it leaves is on disk before it does, many in one COMMIT, so
-that a crash in between is seen as an unknown outcome; its request; what is decided about the answer, on disk too; its
-lane is free. Which rows go and which end is decided in rules.queue and rules.outbox, what an answer makes of a row in
-rules.retry, in whose hands a row is stands in rules.standing.
+What a row does from there on is jobs.ways. Which rows go and which end is decided in rules.queue and rules.outbox, what
+an answer makes of a row in rules.retry, in whose hands a row is stands in rules.standing.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -26,26 +23,21 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
-from orderbridge.jobs.claims import Claims, Said, Unwritten
-from orderbridge.jobs.deferred import Deferred, is_refused
+from orderbridge.jobs.claims import Claims
+from orderbridge.jobs.deferred import Deferred
 from orderbridge.jobs.ends import Ends
 from orderbridge.jobs.feed import FLOOR_S, Feed, view_of
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.ledger import Ledger
-from orderbridge.jobs.outcomes import Outcomes, shows_restaurant
+from orderbridge.jobs.outcomes import Outcomes
 from orderbridge.jobs.pauses import Pauses
 from orderbridge.jobs.places import Places
 from orderbridge.jobs.recovery import Recovery
 from orderbridge.jobs.roster import Roster
-from orderbridge.jobs.send import Claim, Result, send
 from orderbridge.jobs.verdicts import Verdicts
-from orderbridge.model import Verdict
-from orderbridge.rules.claims import Changed, Held, Incomplete, PollInFlight
-from orderbridge.rules.lines import Entry
+from orderbridge.jobs.ways import Ways
 from orderbridge.rules.queue import Queue
-from orderbridge.rules.retry import Decision, RetryAt, RetryPolicy, stands_after
-from orderbridge.rules.standing import Standing
-from orderbridge.store.columns import as_stored
+from orderbridge.rules.retry import RetryPolicy
 from orderbridge.store.database import Database
 from orderbridge.store.failures import remedy
 
@@ -88,12 +80,23 @@ class Outbox:
         self.ends = Ends(self.queue, self.feed, database, clock, lanes, verdicts, self._deferred)
         self._recovery = Recovery(database, clock, verdicts, self._deferred, self._policy, self.feed.is_ours)
         self._pauses = Pauses(self.queue, self._accounts, database, clock, verdicts, self._deferred)
-        self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
         self._places = Places(settings.actions.max_in_flight, clock)
-        self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
-        self._ways: dict[asyncio.Task[None], str] = {}  # of rows that are taken, with their accounts
+        self.ways = Ways(
+            self.queue,
+            self.feed,
+            clock,
+            lanes,
+            self._deferred,
+            ledger=self._ledger,
+            claims=self.claims,
+            outcomes=self.outcomes,
+            ends=self.ends,
+            pauses=self._pauses,
+            places=self._places,
+            moved=self._go_on,
+        )
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
-        self._news, self._stopping, self._settled = True, False, 0
+        self._news = True
         self._shaken = False  # the last turn failed, or could not recover all: what was begun may be half done
         self._ahead: float | None = None  # of the monotonic clock
 
@@ -112,6 +115,7 @@ class Outbox:
         Its outcome is unknown.
         """
         self.feed.follow_roster()
+        self.ways.in_doubt = False
         # Asked before the reading: an outcome may be written during it.
         self._shaken = not await self._recovery.run(self.queue.on_wire())
         self.feed.look_at_all()
@@ -129,34 +133,28 @@ class Outbox:
                         await self._woken.wait()
         finally:
             self._ledger.close()
-            self.abandon()
+            self.ways.abandon()
 
     def _has_work(self) -> bool:
-        return not self._stopping or self.is_busy()
+        return not self.ways.is_stopping or self.is_busy()
 
     def refused(self) -> int:
         """How many rows the database itself does not let us write."""
         return len(self._deferred.refused)
 
-    def has_in_hand(self, account: str) -> bool:
-        """Whether a row of the account is on its way: claimed, on the wire, or its outcome not yet on disk."""
-        return account in self._ways.values()
-
     def let_go(self, accounts: Collection[str]) -> None:
         """Another process answers for these accounts: what was not written of their rows, it finds as their notes say."""
-        for way, account in list(self._ways.items()):
-            if account in accounts:
-                way.cancel()
+        self.ways.let_go(accounts)
         for entry in [entry for entry in self.queue if entry.account in accounts]:
             self.queue.drop(entry.row.id)
 
     def is_busy(self) -> bool:
         """Whether a request is under way, or an outcome is to be written."""
-        return bool(self.under_way.total() or self._ledger.is_busy())
+        return bool(self.ways.under_way.total() or self._ledger.is_busy())
 
     def is_moving(self) -> bool:
         """Whether a request is under way, or anything is being written. What was put off is not."""
-        return bool(self.under_way.total() or self._ledger.is_writing)
+        return bool(self.ways.under_way.total() or self._ledger.is_writing)
 
     async def quiet(self) -> None:
         """Until no request is under way, and what is known is written or put off."""
@@ -166,27 +164,21 @@ class Outbox:
 
     def stop(self) -> None:
         """Take nothing more; `run` ends when what is on the wire is answered and written."""
-        self._stopping = True
+        self.ways.is_stopping = True
         self._go_on()
-
-    def abandon(self) -> "set[asyncio.Task[None]]":
-        """End every row's way where it is: the next start finds its note. Returns what is ending."""
-        for way in self._ways:
-            way.cancel()
-        return set(self._ways)
 
     # ---- a turn ------------------------------------------------------------------------------------------------------
 
     async def safe_turn(self) -> Turned:
         """A turn that fails is made again: the outbox outlives whatever the database, or a fault of ours, does."""
         try:
-            if self._shaken or self.queue.stray or self.feed.is_behind:
+            if self._is_shaken() or self.queue.stray or self.feed.is_behind:
                 self.queue.stray = False
                 await self.recover()
             return await self.turn()
         except DBAPIError as error:
             # Told once; of trouble that concerns all the database has told itself.
-            told = _log.debug if self._shaken or self._database.trouble else _log.warning
+            told = _log.debug if self._is_shaken() or self._database.trouble else _log.warning
             told("outbox.database_failed", error=type(error.orig).__name__, remedy=remedy(error))
         except Over:  # it ends the daemon
             raise
@@ -197,7 +189,7 @@ class Outbox:
 
     async def turn(self) -> Turned:
         """Read what is new, and some of the rest when it is time, then act."""
-        if self._stopping:
+        if self.ways.is_stopping:
             return Turned()
         if self.set_now():
             await self.feed.everything()
@@ -229,9 +221,8 @@ class Outbox:
 
     async def act(self) -> Turned:
         """End what ends unsent, and send what may leave."""
-        done = Turned(settled=self._settled)
-        self._settled = 0
-        if self._stopping:
+        done = Turned(settled=self.ways.take_settled())
+        if self.ways.is_stopping:
             return done
         self.set_now()
         self._deferred.come_back(self._is_polling)
@@ -249,12 +240,12 @@ class Outbox:
 
     async def _take(self) -> int:
         """Set the rows on their way whose turn it is. Returns how many of them are claimed, once that is known."""
-        room = self._places.room(self.under_way.total())
+        room = self._places.room(self.ways.under_way.total())
         # One account whose service hangs must not take all places.
         most = 2 * self._places.most if len(self._roster.known) == 1 else max(1, self._places.most // 2)
         claims = [
-            self._begin(entry)
-            for entry in self.queue.lines.take(room, self.under_way, most, self._is_open, self._lanes.take)
+            self.ways.begin(entry)
+            for entry in self.queue.lines.take(room, self.ways.under_way, most, self._is_open, self._lanes.take)
         ]
         claimed = [await claim for claim in claims]
         if self._ledger.failed is not None:
@@ -269,6 +260,9 @@ class Outbox:
         """Whether a poll of an account is under way, or about to be."""
         return account in self._accounts and self._accounts[account].poll_in_flight
 
+    def _is_shaken(self) -> bool:
+        return self._shaken or self.ways.in_doubt
+
     def _until(self) -> float:
         """Seconds until the next turn is due at the latest."""
         waits = [FLOOR_S]
@@ -279,88 +273,6 @@ class Outbox:
         if (retry_in := self._pauses.retry_in()) is not None:
             waits.append(max(retry_in, 0.01))
         return min(waits)
-
-    # ---- a row's way -------------------------------------------------------------------------------------------------
-
-    def _begin(self, entry: Entry) -> "asyncio.Future[bool]":
-        claimed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        way = asyncio.create_task(self._go(entry, claimed))
-        self._ways[way] = entry.account or ""
-        way.add_done_callback(self._ways.pop)
-        return claimed
-
-    async def _go(self, entry: Entry, claimed: "asyncio.Future[bool]") -> None:
-        """One row, which is taken: its claim, its request, the decision about it on disk, its lane free."""
-        claim = await self._ledger.claim(entry)
-        if not claimed.done():
-            claimed.set_result(isinstance(claim, Claim))
-        if not isinstance(claim, Claim):
-            self.under_way[entry.account or ""] -= 1
-            self._lanes.free(entry.lane)
-            self.stays(entry, claim)
-            return
-        self._deferred.forget(entry.row.id)
-        self.claims.tell_wait(claim)
-        result = await self._send(claim, entry.account or "")
-        decision = await self._ledger.write(result)
-        self._lanes.free_after_action(entry.lane)
-        self._goes_on(result, decision)
-        self.outcomes.tell(result, decision)
-        if claim.row.restaurant_id and shows_restaurant(claim.row, decision):
-            self.on_restaurant(claim.account.name, claim.row.restaurant_id)
-        self._settled += 1
-        self._go_on()
-
-    async def _send(self, claim: Claim, account: str) -> Result:
-        try:
-            async with self._places.one() as place:
-                result = await send(claim) if place and not self._stopping else None
-        finally:
-            self.under_way[account] -= 1
-            self._go_on()
-        result = result or Result(claim, None, RetryAt(self._clock.now()))  # it has not left
-        if result.attempt is not None:
-            self._pauses.heard(account, result.attempt.outcome)
-        return result
-
-    def stays(self, entry: Entry, why: Said) -> None:
-        """A row that was taken does not leave."""
-        row_id = entry.row.id
-        match why:
-            case Verdict():
-                entry.standing = Standing.ENDING
-                self.ends.due.append((entry.row, why))
-            case Changed(row=row):
-                self.queue.give_back(row_id)
-                self.queue.put(row)
-                self._go_on()  # it may leave as it is now
-            case Incomplete(unknown=unknown):
-                self.queue.give_back(row_id)
-                self.feed.wanted.update(unknown)
-            case PollInFlight():
-                self.queue.await_poll(row_id)
-            case Held():
-                self._deferred.leave(row_id)
-            case Unwritten(error=error):
-                self._shaken = True  # a commit that failed may have come through
-                if error is not None and is_refused(error):
-                    self._deferred.put_aside([(entry.row, error)])
-                else:
-                    self.queue.give_back(row_id)
-            case _:
-                self._deferred.forget(row_id)
-                self.queue.drop(row_id)
-
-    def _goes_on(self, result: Result, decision: Decision) -> None:
-        """What the queue knows of a row after its verdict."""
-        row_id = result.claim.row.id
-        if isinstance(decision, Verdict):
-            self.queue.drop(row_id)
-            return
-        attempts = [*result.claim.history, *([] if result.attempt is None else [result.attempt])]
-        at = as_stored(decision.at) if isinstance(decision, RetryAt) else None
-        standing = stands_after(decision, attempts)
-        self.queue.give_back(row_id, state=standing.state, next_attempt_utc=at, tried=bool(attempts))
 
     def _policy(self) -> RetryPolicy:
         waits = self._settings.actions.retry_waits_seconds

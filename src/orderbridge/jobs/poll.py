@@ -14,22 +14,23 @@ from typing import Any
 import structlog
 
 from orderbridge.clock import Clock
-from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited
+from orderbridge.errors import MarketplaceError, NotSent
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.notes import Notes
+from orderbridge.jobs.poll_notes import PollNotes
 from orderbridge.model import Document, Outcome
 from orderbridge.observe.metrics import PART, Metrics
 from orderbridge.rules.asking import Asking, came_in_part
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
+from orderbridge.rules.poll_ends import failure_of, listened, longest_listening
+from orderbridge.rules.statuses import Statuses
 from orderbridge.rules.turns import Change, Ended, names_of
 from orderbridge.store.accounts import Success
 from orderbridge.texts import say
 
 MOST_NAMED = 20  # accounts in one line of the log
-FINER = ("dns_", "tls_", "proxy_")  # of a line that is dead it is noted where it is
 
 _log = structlog.get_logger(__name__)
 
@@ -63,14 +64,14 @@ class Poller:
         account: Account,
         *,
         intake: Intake,
-        notes: Notes,
+        notes: PollNotes,
         lanes: Lanes,
         cooldowns: Cooldowns,
         places: PollPlaces,
         clock: Clock,
         timeout_s: float,
         not_written: Callable[[], int],
-        needs_payment_id: int | None = None,
+        statuses: Statuses,
         metrics: Metrics | None = None,
     ) -> None:
         self._metrics = metrics or Metrics()
@@ -84,7 +85,7 @@ class Poller:
         self._clock = clock
         self._timeout_s = timeout_s
         self._not_written = not_written
-        self._needs_payment_id = needs_payment_id
+        self._statuses = statuses
         self._listened_until: float | None = None  # by the monotonic clock: since then nothing was counted
         self._asking = Asking()
         self._not_in: set[int] = set()  # statuses that did not come in either, and were told
@@ -192,35 +193,25 @@ class Poller:
     async def _failed(self, error: MarketplaceError, *, noted: bool) -> float:
         """A failed poll: its slot is used up, unless the request certainly never left. `noted`: it was in the books."""
         self._ask_otherwise(error)
-        state = "failing"
-        if isinstance(error, NotSent):
-            state = "login_refused" if isinstance(error, LoginRefused) else "unreachable"
-        code = error.reason if error.reason.startswith(FINER) else error.code
-        said = f"{code}: {error.detail}" if error.detail else code
-        # An answer's own words may hold a customer's name: they are for the table, not for the log.
-        logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
-        if isinstance(error, NotSent):
+        failure = failure_of(error, on_trial=self._cooldowns.is_on_trial(self._who))
+        if failure.ended is None:
             self._cooldowns.unsent(self._who)
-            again = self._clock.now() if noted else None
-            if error.reason in KEPT_HERE:  # the database's trouble, or our own end: the account is as it was
-                if again is not None:
-                    await self._notes.failed(self._who, next_poll_utc=again)
-                return max(self._account.paused(), 1.0)
-            await self._note_state(state, said, logged, next_poll=again, remedy=error.remedy)
-            return max(self._account.paused(), 1.0)
-        on_trial = self._cooldowns.is_on_trial(self._who)
-        limited = isinstance(error, RateLimited)
-        next_poll = await self._cool_down(Ended.LIMITED if limited else Ended.FAILED)
-        if on_trial and limited:  # that was to be expected
-            await self._notes.cooled(self._who, next_poll)
+            next_poll = self._clock.now() if noted else None
         else:
-            await self._note_state(state, said, logged, next_poll=next_poll, remedy=error.remedy)
-        return max(self._slot(), 0.0)
+            next_poll = await self._cool_down(failure.ended)
+        if failure.tells:
+            said = failure.said
+            await self._note_state(failure.state, said, failure.logged, next_poll=next_poll, remedy=error.remedy)
+        elif next_poll is not None and failure.ended is None:
+            await self._notes.failed(self._who, next_poll_utc=next_poll)
+        elif next_poll is not None:
+            await self._notes.cooled(self._who, next_poll)
+        return max(self._account.paused(), 1.0) if failure.ended is None else max(self._slot(), 0.0)
 
     def _ask_otherwise(self, error: MarketplaceError) -> None:
         """A list that does not come in whole is asked for in parts. Told when that begins, and of each part once."""
         asked = self._asking.status_id
-        before, self._asking = self._asking, self._asking.failed(error, self._needs_payment_id)
+        before, self._asking = self._asking, self._asking.failed(error, self._statuses)
         if asked is None and self._asking != before and self._asking.rounds == 1:
             self._not_in.clear()
             self._log.warning("poll.list_too_large", error=error.code, remedy=say("poll.in_parts"))
@@ -238,20 +229,11 @@ class Poller:
         return next_poll
 
     def _listened(self, answered: float) -> int:
-        """Whole seconds of listening up to this good poll, from the one before it in this run.
-
-        Between two good polls lies no more than a cooldown and two timeouts for each account that is polled in turn with
-        this one; what is longer was no listening.
-        """
-        since = self._listened_until
-        seconds = 0 if since is None else int(answered - since)
-        in_turn = max(len(self._cooldowns.in_turn(self._who)), 1)
-        longest = int(in_turn * (self._cooldowns.cooldown_s + 2 * self._timeout_s))
-        if since is None or seconds > longest:
-            self._listened_until = answered
-        else:
-            self._listened_until = since + seconds
-        return min(seconds, longest)
+        """Whole seconds of listening up to this good poll, from the one before it in this run."""
+        in_turn, cooldown_s = len(self._cooldowns.in_turn(self._who)), self._cooldowns.cooldown_s
+        longest = longest_listening(in_turn, cooldown_s=cooldown_s, timeout_s=self._timeout_s)
+        self._listened_until, seconds = listened(self._listened_until, answered, longest)
+        return seconds
 
     async def _note_success(self, good: Success) -> None:
         if self._state not in {"new", "ok"}:

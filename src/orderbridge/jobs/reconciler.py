@@ -41,7 +41,6 @@ class Reconciler:
         lanes: Lanes,
         clock: Clock,
         verdicts: Verdicts,
-        needs_payment_id: int | None = None,
         unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
     ) -> None:
         """`unresolved` reads `read_unresolved` for many accounts at once."""
@@ -51,7 +50,6 @@ class Reconciler:
         self._lanes = lanes
         self._clock = clock
         self._verdicts = verdicts
-        self._needs_payment_id = needs_payment_id
 
     async def resolve(self, answer: Answer, *, complete: bool) -> None:
         """End what this poll proves. `complete`: what the list lacks is evidence, too (rules.intake)."""
@@ -101,7 +99,7 @@ class Reconciler:
                 shown_by(good.get(order.payment_key)),
                 now=now,
                 other_end=other_end(row.action, {action for key, action in ends if key == order.payment_key}),
-                needs_payment=self._needs_payment_id,
+                statuses=self._verdicts.statuses,
             )
             match decision:
                 case Verdict():

@@ -1,6 +1,6 @@
 """The journal taken in again, after an older copy of the database was put back.
 
-decide: rules.replay, rules.lifecycle
+decide: rules.late_documents
 write: store.orders, as a delivery does, each order in a transaction of its own
 
 Nothing is acknowledged here, nothing is sent, and nothing is accepted by itself: what was accepted after the copy was made
@@ -17,12 +17,13 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.jobs.findings import all_names
-from orderbridge.marketplace.schema import differs, read_order, read_raw
-from orderbridge.model import Arrival, Document, EndedBy, Order, Stored
-from orderbridge.rules import intake, lifecycle
-from orderbridge.rules import replay as rules
-from orderbridge.rules.replay import Fate
-from orderbridge.store import journal, locks, orders, quarantine, reference
+from orderbridge.jobs.late_documents import read_beside, update
+from orderbridge.marketplace.schema import read_order, read_raw
+from orderbridge.model import Arrival, Document, EndedBy, Order
+from orderbridge.rules import late_documents as rules
+from orderbridge.rules.late_documents import Fate, Journalled
+from orderbridge.rules.statuses import Statuses
+from orderbridge.store import journal, orders, quarantine, reference
 from orderbridge.store.among import batches
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
@@ -72,7 +73,7 @@ class Replay:
         self._database = database
         self._now = now
         self._configured = frozenset(database.read_now(lambda tx: all_names(tx, settings)).values())
-        self._needs_payment_id = settings.marketplace.needs_payment_status_id
+        self._statuses = Statuses(settings.marketplace.needs_payment_status_id)
         self._silence = timedelta(hours=settings.orders.silence_hours)
         self._codes = database.read_now(reference.payment_codes)
 
@@ -96,7 +97,7 @@ class Replay:
             if document is not None and document.reason is None:
                 order = read_order(document, payment_codes=self._codes)
                 fate = self._store(document, order, kept[: place + 1])
-                status = lifecycle.status_name(order.status_id, self._needs_payment_id)
+                status = self._statuses.name(order.status_id)
                 return Replayed(order.payment_key, entry.account, entry.at, fate, order.facts.order_number, status)
         return Replayed(kept[-1].payment_key, kept[-1].account, kept[-1].at, Fate.BLANKED)
 
@@ -116,43 +117,30 @@ class Replay:
         return Fate.REFUSED
 
     def _write(self, connection: Connection, order: Order, kept: Sequence[Entry]) -> Fate:
-        key, entry = order.payment_key, kept[-1]
-        if locks.held_orders(connection, [key]):  # else it is ours for this transaction
-            return Fate.WAITS
-        stored = orders.stored(connection, [key]).get(key)
-        if stored is None:
-            return self._insert(connection, order, kept)
-        fate = rules.of_known(
-            stored,
-            order.status_id,
-            order.digest,
-            earlier={one.digest for one in kept[:-1]},
-            changed_since=orders.has_news_since(connection, key, entry.at),
-            is_ours=intake.may_take(stored, entry.account, self._configured),
+        entry, first = kept[-1], min(kept[0].at, self._now)
+        beside = read_beside(connection, order.payment_key, entry.at)
+        earlier = {one.digest for one in kept[:-1]}
+        fate = rules.of_journalled(
+            Journalled(entry.account, order.status_id, order.digest, earlier),
+            beside,
+            self._configured,
+            if_unknown=rules.of_unknown(first, entry.at, self._now, self._silence),
         )
-        if fate == Fate.UPDATED and orders.with_unresolved_rows(connection, [key]):
-            return Fate.WAITS
-        if fate == Fate.UPDATED:
-            self._update(connection, order, stored)
+        if fate == Fate.UPDATED and beside.stored is not None:
+            self._tell(
+                connection,
+                update(connection, beside.stored, order, self._codes, self._statuses, self._now),
+            )
+        elif fate in rules.TAKEN_IN:
+            self._insert(connection, order, entry.account, first, ended=fate == Fate.TAKEN_IN_ENDED)
         return fate
 
-    def _insert(self, connection: Connection, order: Order, kept: Sequence[Entry]) -> Fate:
+    def _insert(self, connection: Connection, order: Order, account: str, first: datetime, *, ended: bool) -> None:
         """As it was then: `received_utc` is the time of the first document, `pos_revision` 0."""
-        first = min(kept[0].at, self._now)
-        fate = rules.of_unknown(first, kept[-1].at, self._now, self._silence)
-        arrival = lifecycle.arrival(order, self._needs_payment_id)
-        if fate == Fate.TAKEN_IN_ENDED and arrival.ended_by is None:
+        arrival = self._statuses.arrival(order)
+        if ended and arrival.ended_by is None:
             arrival = Arrival(order, arrival.status, EndedBy.SILENCE)
-        orders.insert_new(connection, kept[-1].account, [arrival], first)
-        self._tell(connection, arrival)
-        return fate
-
-    def _update(self, connection: Connection, order: Order, stored: Stored) -> None:
-        before = orders.payloads(connection, [order.payment_key])[order.payment_key]
-        news = differs(order, before, payment_codes=self._codes)
-        change = lifecycle.merge(stored, order.status_id, differs=news, status_counts=True)
-        arrival = lifecycle.arrival(order, self._needs_payment_id)
-        orders.update_delivered(connection, stored, arrival, change, self._now)
+        orders.insert_new(connection, account, [arrival], first)
         self._tell(connection, arrival)
 
     def _tell(self, connection: Connection, arrival: Arrival) -> None:

@@ -11,8 +11,8 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING, Metrics
 from orderbridge.rules.cooldown import Cooldowns
-from orderbridge.rules.health import Problem, late_after
-from orderbridge.rules.problems import NO_DATABASE
+from orderbridge.rules.health import late_after
+from orderbridge.rules.problems import NO_DATABASE, Problem
 from orderbridge.rules.readiness import Readiness, in_time
 
 LOOK_S = 15.0  # and the busy timeout: a look that is older has not ended, so the database does not answer
@@ -81,7 +81,7 @@ class SelfReport:
         show(ACTIONS_OPEN, "waiting", to=len(self._outbox.queue) - unresolved)
         show(ACTIONS_OPEN, "unresolved", to=unresolved)
         show(REQUESTS_UNDER_WAY, "poll", to=self._polls())
-        show(REQUESTS_UNDER_WAY, "action", to=self._outbox.under_way.total())
+        show(REQUESTS_UNDER_WAY, "action", to=self._outbox.ways.under_way.total())
         self._metrics.clear(PROBLEMS)
         for one in self._problems:
             self._metrics.count(PROBLEMS, one.code, one.severity, by=one.count)

@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.actions import key_of
 from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE, Metrics
-from orderbridge.rules import lifecycle
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt, counted, stands_after
+from orderbridge.rules.statuses import Statuses
 from orderbridge.rules.verdicts import doubts_status, is_alarm, new_status, wrong_argument
 from orderbridge.store import actions, orders
 from orderbridge.store.actions import End, Wait
@@ -72,11 +72,11 @@ class Posting:
 
 
 class Verdicts:
-    """What every writer of verdicts needs to know: the cashier's language and the configured status id."""
+    """What every writer of verdicts needs to know: the cashier's language and the service's statuses."""
 
-    def __init__(self, language: str, needs_payment_id: int | None, metrics: Metrics | None = None) -> None:
+    def __init__(self, language: str, statuses: Statuses | None, metrics: Metrics | None = None) -> None:
         self._language = language
-        self._needs_payment_id = needs_payment_id
+        self.statuses = statuses or Statuses()
         self.metrics = metrics or Metrics()
 
     def tell(self, row: OutboxRow, verdict: Verdict) -> None:
@@ -165,10 +165,10 @@ class Verdicts:
             if not isinstance(verdict, Verdict):
                 continue
             if (status := new_status(verdict)) is not None:
-                word = lifecycle.status_name(status.status_id, self._needs_payment_id)
+                word = self.statuses.name(status.status_id)
                 news.append((order, News(status.status_id, word, status.ended_by, shown=status.shown)))
             became = verdict.status_id if verdict.status_id is not None else order.status_id
-            word = lifecycle.status_name(became, self._needs_payment_id)
+            word = self.statuses.name(became)
             story.append((order.payment_key, f"{one.row.action}.{verdict.state}", became, word, verdict.code))
         orders.set_status(connection, news, now)
         orders.doubt_status(connection, doubted)

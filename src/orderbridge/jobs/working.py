@@ -16,7 +16,7 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account, make_known, take_up
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.jobs.polling import Polling
+from orderbridge.jobs.pollers import Pollers
 from orderbridge.jobs.recurring import Recurring
 from orderbridge.jobs.roster import Roster
 from orderbridge.observe.metrics import Metrics
@@ -45,7 +45,7 @@ class Working:
         *,
         make: Make,
         recurring: Callable[[Account], Recurring],
-        polling: Polling,
+        pollers: Pollers,
         outbox: Outbox,
         cooldowns: Cooldowns,
         poll_evenly: Callable[[int | None], None],
@@ -62,7 +62,7 @@ class Working:
         self._roster = roster
         self._make = make
         self._recurring_of = recurring
-        self._polling = polling
+        self._pollers = pollers
         self._outbox = outbox
         self._cooldowns = cooldowns
         self._poll_evenly = poll_evenly
@@ -113,7 +113,7 @@ class Working:
                 late[place] = self._cooldowns.begin(account.fingerprint, now + late[place]) - now
         self.starts_for_s = max(late, default=0.0)
         self._roster.at_work.update((account.name, account) for account in made)
-        self._polling.grow(len(self._roster.at_work))
+        self._pollers.grow(len(self._roster.at_work))
         self._poll_evenly(self._cooldowns.most_per_second)
         self._metrics.know(self._roster.at_work)
         self._roster.changed()
@@ -180,7 +180,7 @@ class Working:
             one.cut()
         self._outbox.let_go(leaving)
         for name, account in leaving.items():
-            await self._polling.forget(name)
+            await self._pollers.forget(name)
             await account.close()
 
     async def _idle(self, jobs: Sequence[Recurring], leaving: Collection[str]) -> None:
@@ -189,7 +189,7 @@ class Working:
         busy, acting = list(jobs), set(leaving)
         while (busy or acting) and self._clock.monotonic() < until:
             busy = [one for one in busy if one.is_busy()]
-            acting = {name for name in acting if self._outbox.has_in_hand(name)}
+            acting = {name for name in acting if self._outbox.ways.has_in_hand(name)}
             if busy or acting:
                 await asyncio.sleep(LOOK_S)
 

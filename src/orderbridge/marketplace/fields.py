@@ -174,14 +174,17 @@ class Reader:
             self.note(f"amount_out_of_range:{field}")
             return None
         rounded = number.quantize(_AMOUNT_STEP, rounding=ROUND_HALF_EVEN)
-        if rounded.adjusted() >= _AMOUNT_DIGITS:
-            self.note(f"amount_out_of_range:{field}")
-            return None
         if rounded != number:
+            if rounded.adjusted() >= _AMOUNT_DIGITS:
+                self.note(f"amount_out_of_range:{field}")
+                return None
             self.note(f"amount_rounded:{field}")
         return rounded
 
     def integer(self, value: object, field: str) -> int | None:
+        """A whole number of 64 bits."""
+        if type(value) is int and -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
+            return value
         try:
             return parse_integer(value)
         except Unreadable as error:

@@ -25,6 +25,7 @@ from orderbridge.texts import say
 
 MOST_LOGINS: Final = 8
 MOST_EVEN_S: Final = 1.0  # a poll waits no longer than that for evenness alone
+CATCH_UP_PER_S: Final = 500  # overdue polls: each may open a connection, and actions need time beside them
 _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
 _GZIP: Final = 31  # zlib's word for a gzip header and the largest window
 _UNPACKED_PIECE: Final = 1024 * 1024  # bytes
@@ -72,24 +73,41 @@ class Wire:
         self.pace = Pace(requests_per_second) if requests_per_second else None
         self._login_pace = Pace(logins_per_second) if logins_per_second else None
         self._poll_pace: Pace | None = None
+        self._most = requests_per_second or 0
+        self._catch_up = Pace(min(self._most, CATCH_UP_PER_S)) if self._most else None  # of polls that are overdue
         self._logins = asyncio.Semaphore(MOST_LOGINS)  # many accounts may begin at the same moment
         self.on_date: Callable[[str], None] = lambda _: None  # what time each answer says it is there
         self.may_leave: Callable[[], bool] = lambda: True  # of several replicas one must not act for another
+        self._polls_go = False
         self._closed = False
 
     def poll_evenly(self, per_second: int | None) -> None:
-        """From now on no second holds more polls, unless one would wait for that too long; None: however many."""
+        """From now on no second holds more polls, unless one would wait for that too long; None: it has no bound of its own.
+
+        What is overdue leaves as fast as `CATCH_UP_PER_S` says, or a half faster than what is due anyway.
+        """
         if self._poll_pace is None or not per_second:
             self._poll_pace = Pace(per_second) if per_second else None
         else:
             self._poll_pace.change(per_second)
+        if self._catch_up is not None:
+            self._catch_up.change(min(self._most, max(CATCH_UP_PER_S, (per_second or 0) * 5 // 4)))
 
     async def poll_turn(self) -> None:
         """Returns when one more poll may leave."""
         if self._poll_pace is not None:
             with suppress(NotSent):
                 await self._poll_pace.admit(Importance.POLL, asyncio.get_running_loop().time() + MOST_EVEN_S)
-        await self.admit(Importance.POLL)
+        for pace in (self._catch_up, self.pace):
+            if pace is not None and not self._polls_go:
+                await pace.admit(Importance.POLL)
+
+    def let_polls_go(self) -> None:
+        """Polls that wait for their turn go now; it is for them to see that they are not wanted any more."""
+        self._polls_go = True
+        for pace in (self._catch_up, self.pace):
+            if pace is not None:
+                pace.let_go(Importance.POLL)
 
     async def admit(self, importance: Importance, within_s: float | None = None) -> None:
         """Returns when one more request may leave. NotSent when that is not so within so many seconds."""

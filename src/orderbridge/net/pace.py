@@ -60,6 +60,7 @@ class Pace:
     """The line before the wire. With nobody in it, and something left of the second, a request leaves at once."""
 
     def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
         self._allowance = Allowance(per_second)
         self._line: list[tuple[Importance, int, asyncio.Future[None]]] = []  # a heap
         self._came = 0
@@ -67,7 +68,8 @@ class Pace:
 
     def change(self, per_second: int) -> None:
         """From now on it is so many."""
-        self._allowance = Allowance(per_second)
+        if per_second != self._per_second:  # a new allowance is full
+            self._per_second, self._allowance = per_second, Allowance(per_second)
 
     async def admit(self, importance: Importance, until: float | None = None) -> None:
         """Returns when one more request may leave. NotSent at `until`, the event loop's time: it waited in vain."""

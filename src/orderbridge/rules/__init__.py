@@ -1,1 +1,8 @@
-"""Pure decisions: no I/O, no clock of their own. What they return is carried out elsewhere."""
+"""Pure decisions: no I/O, no clock of their own. What they return is carried out elsewhere.
+
+orders come in   cooldown turns scope poll_ends asking tokens intake statuses lifecycle late_documents
+actions go out   queue lines standing outbox claims retry verdicts
+what is wrong    problems health causes edges page readiness lamps branches
+people           board audience day
+replicas         buckets
+"""

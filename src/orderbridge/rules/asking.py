@@ -8,7 +8,8 @@ a part is no look: what it lacks proves nothing.
 from dataclasses import dataclass
 
 from orderbridge.errors import MarketplaceError, ServiceFailed, UnknownOutcome
-from orderbridge.model import CANCELED, CONFIRMED, IN_DELIVERY, RECEIVED
+from orderbridge.model import CANCELED
+from orderbridge.rules.statuses import Statuses
 
 TOO_LARGE = "body_too_large"
 TOO_SLOW = "timeout"
@@ -30,17 +31,16 @@ class Asking:
         """After a list that was taken in: the next status, after the last one the whole. A whole list ends it."""
         return Asking(self.left[1:], self.rounds) if self.left else Asking()
 
-    def failed(self, error: MarketplaceError, needs_payment_id: int | None) -> "Asking":
+    def failed(self, error: MarketplaceError, statuses: Statuses) -> "Asking":
         """After a request that ended in an error. A status that does not come in does not keep the others waiting."""
         if self.left:
             passes = isinstance(error, UnknownOutcome | ServiceFailed)
             return Asking(self.left[1:], self.rounds) if passes else self
         if not came_in_part(error):
             return self
-        known = (RECEIVED, CONFIRMED, IN_DELIVERY, needs_payment_id)
-        # The interface calls only these active; cancelled orders may be what fills the list all the same.
-        wanted = known if self.rounds == 0 else (*known, CANCELED)
-        return Asking(tuple(status for status in wanted if status is not None), self.rounds + 1)
+        # Cancelled orders are not active; they may be what fills the list all the same.
+        wanted = statuses.active if self.rounds == 0 else (*statuses.active, CANCELED)
+        return Asking(wanted, self.rounds + 1)
 
 
 def came_in_part(error: MarketplaceError) -> bool:

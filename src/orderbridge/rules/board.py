@@ -30,8 +30,9 @@ from orderbridge.model import (
     ActionState,
     LastChange,
 )
-from orderbridge.rules.lifecycle import NEEDS_PAYMENT, may_send
+from orderbridge.rules.lifecycle import may_send
 from orderbridge.rules.problems import CUT_OFF, NO_DATABASE, Code, Problem
+from orderbridge.rules.statuses import NEEDS_PAYMENT
 
 LONGEST_REQUEST = 64
 NOTICED = timedelta(seconds=60)  # an order is so late that its customer's time counts: more than a poll and its answer

@@ -16,13 +16,13 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT
-from orderbridge.rules.lifecycle import NEEDS_PAYMENT, status_name
+from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES
 
 CENT = Decimal("0.01")
 ZERO = Decimal("0.00")
 CASH = "CASH"
 PREPAID = frozenset({"CREDIT_CARD", "DEBIT_CARD"})
-COMPLETED = frozenset({status_name(COMPLETE_WITH_PAYMENT), NEEDS_PAYMENT})
+COMPLETED = frozenset({STATUS_NAMES[COMPLETE_WITH_PAYMENT], NEEDS_PAYMENT})
 
 
 class Part(StrEnum):
@@ -107,7 +107,7 @@ def part_of(status: str) -> Part:
     """Which part of the day's orders this one is in."""
     if status in COMPLETED:
         return Part.COMPLETED
-    return Part.CANCELLED if status == status_name(CANCELED) else Part.UNFINISHED
+    return Part.CANCELLED if status == STATUS_NAMES[CANCELED] else Part.UNFINISHED
 
 
 def expected(order: Sold) -> Decimal | None:

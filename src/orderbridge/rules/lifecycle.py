@@ -25,11 +25,9 @@ word is a reason not to send something. Whether a delivery brings news is asked 
 Rules of this file:
 - The service is believed: a delivered status counts even when it goes back. It is withheld (`status_counts`) only while an
   action of ours was on the wire or unresolved, because the list may be older than what that action did.
-- An unknown status id is shown as UNKNOWN and is never taken for an end.
 - `merge` decides, the store writes; nothing here knows a database.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,72 +35,19 @@ from orderbridge.actions import ACTIONS
 from orderbridge.model import (
     CANCELED,
     COMPLETE_WITH_PAYMENT,
-    CONFIRMED,
     CONTENTS_OUTDATED,
-    IN_DELIVERY,
-    RECEIVED,
     STATUS_DOUBTFUL,
     Action,
-    Arrival,
     Change,
     Differs,
     Document,
     EndedBy,
     LastChange,
-    Order,
     Stored,
 )
+from orderbridge.rules.statuses import ENDS
 
-STATUS_NAMES = {
-    RECEIVED: "RECEIVED",
-    CONFIRMED: "CONFIRMED",
-    COMPLETE_WITH_PAYMENT: "COMPLETE_WITH_PAYMENT",
-    CANCELED: "CANCELED",
-    IN_DELIVERY: "IN_DELIVERY",
-}
-UNKNOWN_STATUS = "UNKNOWN"
-NEEDS_PAYMENT = "COMPLETE_NEEDS_PAYMENT"
 OWN_COURIER = "restaurant"
-
-ENDS = {COMPLETE_WITH_PAYMENT: EndedBy.COMPLETED, CANCELED: EndedBy.CANCELLED}
-
-
-def status_name(status_id: int | None, needs_payment_id: int | None = None) -> str:
-    """The word for a status id; UNKNOWN for one that docs/interface.md does not name."""
-    if status_id is None:
-        return UNKNOWN_STATUS
-    if status_id == needs_payment_id:
-        return NEEDS_PAYMENT
-    return STATUS_NAMES.get(status_id, UNKNOWN_STATUS)
-
-
-def arrival(order: Order, needs_payment_id: int | None = None) -> Arrival:
-    """A delivered order with the word for its status and its end."""
-    ended_by = None if order.status_id is None else ENDS.get(order.status_id)
-    return Arrival(order, status_name(order.status_id, needs_payment_id), ended_by)
-
-
-def is_active(status_id: int | None, needs_payment_id: int | None = None) -> bool:
-    """Whether docs/interface.md counts this status among the active ones (Acknowledgement rules, 1)."""
-    return status_id in {RECEIVED, CONFIRMED, IN_DELIVERY} or (status_id is not None and status_id == needs_payment_id)
-
-
-def latest(documents: Iterable[Document], needs_payment_id: int | None = None) -> dict[str, Document]:
-    """One document per order: the furthest one, when a list holds an order twice. Unknown ids go by position."""
-    rank = {RECEIVED: 1, CONFIRMED: 2, IN_DELIVERY: 3, needs_payment_id: 4, COMPLETE_WITH_PAYMENT: 5, CANCELED: 6}
-    rank.pop(None, None)
-    chosen: dict[str, Document] = {}
-    furthest: dict[str, int] = {}  # an unknown id in between does not bring an earlier status back
-    for document in documents:
-        if document.payment_key is None:
-            continue
-        place = rank.get(document.status_id or 0)
-        if place is not None:
-            if place < furthest.get(document.payment_key, 0):
-                continue
-            furthest[document.payment_key] = place
-        chosen[document.payment_key] = document
-    return chosen
 
 
 def is_unchanged(stored: Stored, document: Document) -> bool:

@@ -7,7 +7,7 @@ would help it.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orderbridge.rules.health import Problem, Severity
+from orderbridge.rules.problems import Problem, Severity
 
 
 @dataclass(frozen=True, slots=True)

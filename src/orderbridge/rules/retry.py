@@ -47,8 +47,8 @@ from orderbridge.model import (
     Stored,
     Verdict,
 )
-from orderbridge.rules.lifecycle import is_active
 from orderbridge.rules.standing import Standing
+from orderbridge.rules.statuses import Statuses
 from orderbridge.rules.tokens import refusal_wait
 
 MOST_RESENDS = 3
@@ -246,7 +246,7 @@ def proof(
     seen: int | None,
     *,
     other_end: bool,
-    needs_payment: int | None,
+    statuses: Statuses,
 ) -> Proof:
     """What a qualified look proves about an unresolved order action. `seen` is None when the list lacks the order.
 
@@ -255,7 +255,7 @@ def proof(
     kind = ACTIONS[action]
     if seen in kind.shown_by:
         return Proof.DONE
-    is_undone = is_active(seen, needs_payment) if kind.undone is None else seen in kind.undone
+    is_undone = seen in statuses.active if kind.undone is None else seen in kind.undone
     if is_undone:
         return Proof.NOT_DONE
     if seen is not None:
@@ -277,13 +277,13 @@ def after_poll(
     *,
     now: datetime,
     other_end: bool = False,
-    needs_payment: int | None = None,
+    statuses: Statuses,
 ) -> Verdict | RetryAt | None:
     """What a qualified look makes of an unresolved order action; None: it stays as it is."""
     kind = ACTIONS[action]
     if seen == CANCELED and kind.target != CANCELED:
         return Verdict(ActionState.REFUSED, "order_cancelled", KnownBy.POLL)
-    said = proof(action, history, order, seen, other_end=other_end, needs_payment=needs_payment)
+    said = proof(action, history, order, seen, other_end=other_end, statuses=statuses)
     if said == Proof.DONE:
         # Cancel and complete can also be proved by what the list lacks, after a refusal.
         if seen in kind.shown_by:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from orderbridge.actions import ACTIONS, Doubt
 from orderbridge.model import ActionState, EndedBy, KnownBy, OutboxRow, Verdict
-from orderbridge.rules.lifecycle import ENDS
 from orderbridge.rules.outbox import argument_problem
 from orderbridge.rules.retry import AwaitPoll, Decision
+from orderbridge.rules.statuses import ENDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,13 @@
-"""The database: the tables that the POS shares, and every statement that reads or writes them."""
+"""The database: the tables that the POS shares, and every statement that reads or writes them.
+
+the seam         database workers failures trouble durability locks wake among rows
+databases        dialects
+the tables       tables own_tables board_tables fleet_tables columns ddl schema guards grants inspection
+orders           orders quarantine silence reference story day
+the outbox       actions unfinished
+accounts         accounts account_list account_settings account_changes sealing slots
+what is wrong    health problems overview
+the board        board devices
+what is kept     retention erasing backup books journal lost beside
+several daemons  leader alone membership replicas
+"""

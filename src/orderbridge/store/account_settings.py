@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, select
 
 from orderbridge.config import Account
-from orderbridge.config.keys import SECRETS
+from orderbridge.config.account import SECRETS
 from orderbridge.errors import Unusable
 from orderbridge.store.fleet_tables import account_settings, fleet
 from orderbridge.store.sealing import Fault, MasterKeys

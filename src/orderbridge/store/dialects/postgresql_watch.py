@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine
 
 from orderbridge.store.dialects import postgresql_hosts, servers
+from orderbridge.store.dialects.readable import readable
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 CHANNEL = "delivery_actions"
 LISTEN_CHECK_S = 3.0  # between two questions
+DRAIN_S = 0.001  # for what the driver has to hand over
 ANSWER_WITHIN_S = 5.0
 QUESTIONS = 2  # a loop of ours that stood still for as long is not taken for the server's silence
 
@@ -38,12 +40,14 @@ async def watch(engine: Engine, wake: Callable[[], None], limits: Mapping[str, A
                 losses.mended()
                 wake()  # for what was written while nobody listened
                 while True:
-                    async for _ in connection.notifies(timeout=LISTEN_CHECK_S):
+                    async for _ in connection.notifies(timeout=DRAIN_S):  # also what came with the answer to a question
                         wake()
-                    if not await _answers(connection):
-                        postgresql_hosts.took(options, None)
-                        servers.end_silent(engine, connection)
-                        raise TimeoutError
+                    # The driver's own waiting ticks ten times a second.
+                    if await readable(connection.fileno(), LISTEN_CHECK_S) or await _answers(connection):
+                        continue
+                    postgresql_hosts.took(options, None)
+                    servers.end_silent(engine, connection)
+                    raise TimeoutError
         except (psycopg.Error, OSError) as error:
             wait = losses.lost(error)
         await asyncio.sleep(wait)

@@ -18,6 +18,8 @@ from typing import Self
 
 from sqlalchemy import Engine
 
+from orderbridge.store.dialects.readable import readable
+
 WATCH_S = 0.05  # without notices: 25 ms on average, 0.5 % of a core
 NET_S = 1.0  # with notices: for one that was lost
 ASK_S = 0.001  # after a notice, or a commit: another one may be on its way to the disk
@@ -95,17 +97,7 @@ class Notices:
         if self._descriptor is None:
             await asyncio.sleep(seconds)
             return False
-        there = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._descriptor, there.set)
-        try:
-            async with asyncio.timeout(seconds):
-                await there.wait()
-        except TimeoutError:
-            return False
-        finally:
-            loop.remove_reader(self._descriptor)
-        return True
+        return await readable(self._descriptor, seconds)
 
 
 def _begun() -> tuple[ctypes.CDLL | None, int | None]:

@@ -50,7 +50,7 @@ class _Note:
     done: asyncio.Future[datetime | None]
 
 
-class Notes:
+class PollNotes:
     """The notes of all accounts' polls. `longest`: what a poll can take, with the cooldown after it."""
 
     def __init__(self, database: Database, clock: Clock, *, longest: timedelta, many: bool = False) -> None:

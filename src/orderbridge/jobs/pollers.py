@@ -12,8 +12,8 @@ from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.notes import Notes
 from orderbridge.jobs.poll import Poller, PollPlaces
+from orderbridge.jobs.poll_notes import PollNotes
 from orderbridge.jobs.reconciler import read_unresolved
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.observe.metrics import Metrics
@@ -29,7 +29,7 @@ READ_S = 0.01  # many accounts: a reading for all of them waits so long for the 
 T = TypeVar("T")
 
 
-class Polling:
+class Pollers:
     """Makes the pollers of one daemon's accounts."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Polling:
         self._journal = journal
         many = together_s(len(configured), market.cooldown_seconds) > 0
         longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)
-        self._notes = Notes(database, clock, longest=longest, many=many)
+        self._notes = PollNotes(database, clock, longest=longest, many=many)
         self._acknowledgers: dict[str, Acknowledger] = {}
         self._places = PollPlaces(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))
         self._unresolved = Shared(lambda: database.read(read_unresolved), READ_S if many else 0.0)
@@ -93,7 +93,6 @@ class Polling:
             clock=self._clock,
             verdicts=self._verdicts,
             configured=self._configured,
-            needs_payment_id=self._market.needs_payment_status_id,
             list_limit=self._market.list_limit,
             unresolved=self._unresolved,
             journal=self._journal,
@@ -109,7 +108,7 @@ class Polling:
             clock=self._clock,
             timeout_s=self._market.timeout_seconds,
             not_written=self._not_written,
-            needs_payment_id=self._market.needs_payment_status_id,
+            statuses=self._verdicts.statuses,
             metrics=self._metrics,
         )
 

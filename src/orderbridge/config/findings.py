@@ -1,0 +1,104 @@
+"""What is wrong with a configuration, and the words for it: one line for each key, with who set it.
+
+Each says what is right, which is the remedy. No message shows the value of a secret, and none carries pydantic's own error
+along, which holds its input.
+"""
+
+import difflib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from orderbridge.config.settings import Settings
+from orderbridge.config.tree import Place, dotted
+from orderbridge.texts import say
+
+# What pydantic finds, and which sentence of ours says it.
+WORDS = {
+    **{kind: kind for kind in ("missing", "greater_than", "greater_than_equal", "less_than_equal")},
+    "too_long": "too_long",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "whole"),
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "bool"),
+    **dict.fromkeys(("string_type", "path_type"), "string"),
+    "tuple_type": "tuple",
+    "model_type": "table",
+}
+LISTS = {("accounts",): "config.accounts_list", ("alarms", "command"): "config.command_list"}
+
+
+@dataclass(slots=True)
+class Findings:
+    """What loading learns on the way: who set a key, and what is wrong with it."""
+
+    file: Path | None
+    origins: dict[Place, str] = field(default_factory=dict)
+    problems: dict[Place, str] = field(default_factory=dict)
+    secret_files: list[Path] = field(default_factory=list)
+
+    def claim(self, place: Place, origin: str) -> None:
+        """It has set this key, or this whole table. Looks through all that is known: not for each account of a file."""
+        for below in [other for other in self.origins if other[: len(place)] == place]:
+            del self.origins[below]
+        self.origins[place] = origin
+
+    def add(self, error: ValidationError) -> None:
+        """What the models refuse, where nothing is known to be wrong already."""
+        for details in error.errors(include_url=False, include_input=False):
+            place = tuple(map(str, details["loc"])) or ("accounts",)  # the only check of the whole is about accounts
+            self.problems.setdefault(place, _said_of(details, place))
+
+    def lines(self) -> list[str]:
+        """One for each problem, by their places."""
+        return [self._line(place) for place in sorted(self.problems)]
+
+    def _line(self, place: Place) -> str:
+        """The key, who set it (or the nearest table around it, or where it is looked for) and the problem."""
+        around = (place[:length] for length in range(len(place), 0, -1))
+        origin = next((self.origins[table] for table in around if table in self.origins), self.file)
+        return f"{dotted(place)}{f' ({origin})' if origin else ''}: {self.problems[place]}"
+
+
+def in_words(error: ValidationError) -> str:
+    """What is wrong with settings that came from no file."""
+    found = Findings(None)
+    found.add(error)
+    return "; ".join(found.lines())
+
+
+def _said_of(details: ErrorDetails, place: Place) -> str:
+    context = details.get("ctx", {})
+    match details["type"]:
+        case "tuple_type" if place in LISTS:
+            return say(LISTS[place])
+        case "literal_error":
+            *others, _, last = context["expected"].split()  # pydantic joins them in English
+            return say("config.literal_error", expected=" ".join([*others, say("config.or"), last]))
+        case "extra_forbidden":
+            return unknown_key(place)
+        case "value_error":
+            return str(context["error"])
+        case known if known in WORDS:
+            return say(f"config.{WORDS[known]}", **context)
+        case _:
+            return details["msg"]
+
+
+def unknown_key(place: Place) -> str:
+    """That there is no such key, and which one may be meant."""
+    near = difflib.get_close_matches(place[-1], _key_names(Settings), 1)
+    if near == [place[-1]]:
+        return say("config.unknown_here")
+    return say("config.unknown_near", near=near[0]) if near else say("config.unknown")
+
+
+def _key_names(model: type[BaseModel]) -> list[str]:
+    """Every key of a table and of the tables in it."""
+    names = list(model.model_fields)
+    for info in model.model_fields.values():
+        for part in (info.annotation, *getattr(info.annotation, "__args__", ())):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                names += _key_names(part)
+    return names

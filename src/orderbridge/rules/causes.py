@@ -1,0 +1,80 @@
+"""What follows from what: of several problems at once, which one stands `behind` which (promise 8).
+
+What stands behind another one neither begins nor gets worse meanwhile, and it does not end either, since nobody can know.
+
+A service that gives no list takes no action either: what has failed since the last good poll follows from that. An order
+that nobody has answered yet does not: a till can, and has to.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from orderbridge.rules.problems import CUT_OFF, NO_DATABASE, NO_LIST, OF_THE_PAGE, Code, Problem, Severity
+
+_ORDERS = {Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED}
+_BY_STATUS = {Code.UNANSWERED, Code.ACCEPT_FAILED}  # what an order's stored status says
+_FAILED = {Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}  # `since` they ended
+_WITHOUT_DATABASE = _ORDERS | {
+    Code.NO_GOOD_POLL,
+    Code.NOT_POLLING,
+    Code.POLL_FAILING,
+    Code.NOT_TAKEN_OVER,
+    Code.CANCELLATION_UNSEEN,
+    Code.NOT_STORED,
+    Code.NOT_WRITTEN,
+    Code.JOURNAL_NOT_WRITTEN,
+    Code.DATABASE_SLOW,
+}
+
+
+def with_causes(found: list[Problem], refused: Collection[str]) -> list[Problem]:
+    """Each problem with the one that it follows from. `refused`: the orders of which the database takes no news."""
+    codes = {one.code for one in found}
+    database = next((code for code in Code if code in NO_DATABASE & codes), None)
+    polls = {one.subject: one for one in found if one.code in CUT_OFF or one.code in NO_LIST}
+    page = next((one.code for one in found if one.code in OF_THE_PAGE and one.severity == Severity.SEVERE), None)
+    if not (database or polls or refused or page or {Code.NOT_DURABLE, Code.DATABASE_RESTORED} & codes):
+        return found
+    restored = next((one.since for one in found if one.code == Code.DATABASE_RESTORED), None)
+    causes = [
+        _of_database(one, database)
+        or _of_polls(one, polls.get(one.account or ""))
+        or _of_order(one, refused)
+        or _of_durability(one, codes)
+        or _of_restore(one, restored)
+        or (page if one.code == Code.BOARD_UNHEARD else None)
+        for one in found
+    ]
+    return [one if cause is None else replace(one, behind=cause) for one, cause in zip(found, causes, strict=True)]
+
+
+def _of_database(one: Problem, database: Code | None) -> Code | None:
+    follows = one.code in _WITHOUT_DATABASE or (one.code in NO_DATABASE and one.code != database)
+    return database if follows else None
+
+
+def _of_polls(one: Problem, polls: Problem | None) -> Code | None:
+    """`polls`: why its account has no good one. What the service has not given, cannot be acknowledged."""
+    if polls is None:
+        return None
+    if one.code == Code.NOT_ACKNOWLEDGED or (one.code in _ORDERS and polls.code in CUT_OFF):
+        return polls.code
+    is_newer = one.since is not None and (polls.since is None or one.since > polls.since)
+    return polls.code if one.code in _FAILED and is_newer else None
+
+
+def _of_order(one: Problem, refused: Collection[str]) -> Code | None:
+    """Of an order that the database does not let us change, nobody knows whether it was answered."""
+    return Code.CONTENTS_OUTDATED if one.code in _BY_STATUS and one.subject in refused else None
+
+
+def _of_durability(one: Problem, codes: Collection[Code]) -> Code | None:
+    return Code.NOT_DURABLE if one.code == Code.NOT_ACKNOWLEDGED and Code.NOT_DURABLE in codes else None
+
+
+def _of_restore(one: Problem, restored: datetime | None) -> Code | None:
+    """What an older copy had still to send was ended when it was seen; whether it was sent, the look at the panel shows."""
+    if one.code != Code.ACCEPT_FAILED or restored is None or one.since is None:
+        return None
+    return Code.DATABASE_RESTORED if abs(one.since - restored) < timedelta(seconds=1) else None

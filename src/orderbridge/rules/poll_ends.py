@@ -1,0 +1,56 @@
+"""What the end of a poll says: of its account where it failed, of the time that was listened where it was a good one. Pure.
+
+What it means for the cooldown, rules.cooldown and rules.turns decide; what is asked for next, rules.asking.
+"""
+
+from dataclasses import dataclass
+
+from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited
+from orderbridge.rules.turns import Ended
+
+FINER = ("dns_", "tls_", "proxy_")  # of a line that is dead it is noted where it is
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Of a failed poll. `ended`: how its slot was used up; None: it was not, the request certainly never left.
+
+    `tells`: False where it says nothing new of the account. `said` is for the account's row; `logged` for the log: an
+    answer's own words may hold a customer's name.
+    """
+
+    state: str
+    said: str
+    logged: str
+    ended: Ended | None
+    tells: bool = True
+
+
+def failure_of(error: MarketplaceError, *, on_trial: bool) -> Failure:
+    """`on_trial`: it was tried whether the account has a cooldown of its own, and a 429 was to be expected."""
+    code = error.reason if error.reason.startswith(FINER) else error.code
+    said = f"{code}: {error.detail}" if error.detail else code
+    logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
+    if isinstance(error, NotSent):
+        state = "login_refused" if isinstance(error, LoginRefused) else "unreachable"
+        # The database's trouble, or our own end: the account is as it was.
+        return Failure(state, said, logged, None, tells=error.reason not in KEPT_HERE)
+    if isinstance(error, RateLimited):
+        return Failure("failing", said, logged, Ended.LIMITED, tells=not on_trial)
+    return Failure("failing", said, logged, Ended.FAILED)
+
+
+def longest_listening(in_turn: int, *, cooldown_s: float, timeout_s: float) -> int:
+    """Seconds that lie between two good polls at most. `in_turn`: accounts that are polled in turn with this one.
+
+    A cooldown and two timeouts for each of them; what is longer was no listening.
+    """
+    return int(max(in_turn, 1) * (cooldown_s + 2 * timeout_s))
+
+
+def listened(until: float | None, answered: float, longest: int) -> tuple[float, int]:
+    """Until when it is listened, and how many whole seconds more. `until`: the same after the good poll before this one."""
+    seconds = 0 if until is None else int(answered - until)
+    if until is None or seconds > longest:
+        return answered, min(seconds, longest)
+    return until + seconds, seconds  # what is less than a second counts the next time

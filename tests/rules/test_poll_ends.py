@@ -1,0 +1,75 @@
+"""What the end of a poll says of its account."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from orderbridge.errors import (
+    CLOSED,
+    HELD_BACK,
+    LoginRefused,
+    MarketplaceError,
+    NotSent,
+    RateLimited,
+    ServiceFailed,
+    Unauthorized,
+    UnknownOutcome,
+)
+from orderbridge.rules.poll_ends import Failure, failure_of, listened, longest_listening
+from orderbridge.rules.turns import Ended
+
+REFUSED = LoginRefused("login_refused", "no", until=datetime(2026, 3, 1, tzinfo=UTC), http_status=401)
+FAILED = Ended.FAILED
+
+
+@pytest.mark.parametrize(
+    "error, failure",
+    [
+        (REFUSED, Failure("login_refused", "login_refused: no", "login_refused: HTTP 401", None)),
+        (NotSent("connection_refused"), Failure("unreachable", "connection_refused", "connection_refused", None)),
+        (NotSent("unreachable", reason="dns_failed"), Failure("unreachable", "dns_failed", "dns_failed", None)),
+        (NotSent("unreachable", reason="tls_expired"), Failure("unreachable", "tls_expired", "tls_expired", None)),
+        (NotSent("unreachable", reason="proxy_invalid"), Failure("unreachable", "proxy_invalid", "proxy_invalid", None)),
+        (NotSent("unreachable", reason="other"), Failure("unreachable", "unreachable", "unreachable", None)),
+        (RateLimited("rate_limited", http_status=429), Failure("failing", "rate_limited", "rate_limited: HTTP 429", Ended.LIMITED)),
+        (Unauthorized("unauthorized", http_status=401), Failure("failing", "unauthorized", "unauthorized: HTTP 401", FAILED)),
+        (ServiceFailed("service_error", "Ayşe", http_status=500), Failure("failing", "service_error: Ayşe", "service_error: HTTP 500", FAILED)),
+        (UnknownOutcome("timeout", "20 s"), Failure("failing", "timeout: 20 s", "timeout: 20 s", FAILED)),
+    ],
+    ids=lambda value: value.said if isinstance(value, Failure) else "",
+)  # fmt: skip
+def test_a_failed_poll(error: MarketplaceError, failure: Failure) -> None:
+    assert failure_of(error, on_trial=False) == failure
+
+
+@pytest.mark.parametrize("reason", [CLOSED, HELD_BACK])
+def test_what_we_did_not_let_leave_says_nothing_of_the_account(reason: str) -> None:
+    failure = failure_of(NotSent("unreachable", reason=reason), on_trial=False)
+    assert (failure.ended, failure.tells) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "error, tells", [(RateLimited("rate_limited"), False), (ServiceFailed("service_error"), True), (REFUSED, True)]
+)
+def test_on_trial_a_429_was_to_be_expected_and_nothing_else(error: MarketplaceError, tells: bool) -> None:
+    assert failure_of(error, on_trial=True).tells is tells
+
+
+@pytest.mark.parametrize("in_turn, longest", [(0, 70), (1, 70), (3, 210)])
+def test_between_two_good_polls_lie_a_cooldown_and_two_timeouts_for_each_in_turn(in_turn: int, longest: int) -> None:
+    assert longest_listening(in_turn, cooldown_s=30.0, timeout_s=20.0) == longest
+
+
+@pytest.mark.parametrize(
+    "until, answered, after",
+    [
+        (None, 100.5, (100.5, 0)),
+        (100.5, 131.0, (130.5, 30)),
+        (100.5, 170.5, (170.5, 70)),
+        (100.5, 171.6, (171.6, 70)),
+        (100.5, 900.0, (900.0, 70)),
+    ],
+    ids=["the first", "parts of a second are kept", "as long as it may be", "longer", "a long silence"],
+)
+def test_what_was_listened(until: float | None, answered: float, after: tuple[float, int]) -> None:
+    assert listened(until, answered, 70) == after

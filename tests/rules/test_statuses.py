@@ -1,0 +1,115 @@
+"""What an order's statuses are called, which are active and which are ends, and which one a list means."""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.rules.builders import KEY, NEEDS_PAYMENT, OTHER_KEY, STATUSES, UNNAMED_STATUS, document
+
+from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, EndedBy
+from orderbridge.rules.statuses import ENDS, Statuses
+
+IN_ORDER = [RECEIVED, CONFIRMED, IN_DELIVERY, NEEDS_PAYMENT, COMPLETE_WITH_PAYMENT, CANCELED]
+
+named = st.sampled_from(IN_ORDER)
+statuses = named | st.just(UNNAMED_STATUS) | st.none()
+
+
+@pytest.mark.parametrize(
+    "status_id, word",
+    [
+        (1, "RECEIVED"),
+        (2, "CONFIRMED"),
+        (16, "IN_DELIVERY"),
+        (5, "COMPLETE_WITH_PAYMENT"),
+        (6, "CANCELED"),
+        (NEEDS_PAYMENT, "COMPLETE_NEEDS_PAYMENT"),
+        (UNNAMED_STATUS, "UNKNOWN"),
+        (None, "UNKNOWN"),
+    ],
+)
+def test_a_status_has_its_word(status_id: int | None, word: str) -> None:
+    assert STATUSES.name(status_id) == word
+
+
+def test_needs_payment_is_unknown_until_its_id_is_configured() -> None:
+    assert Statuses().name(NEEDS_PAYMENT) == "UNKNOWN"
+    assert Statuses().name(None) == "UNKNOWN"
+
+
+@pytest.mark.parametrize(
+    "status_id, active",
+    [(1, True), (2, True), (16, True), (NEEDS_PAYMENT, True), (5, False), (6, False), (99, False), (None, False)],
+)
+def test_active_is_what_the_service_counts_as_such(status_id: int | None, active: bool) -> None:
+    assert (status_id in STATUSES.active) is active
+
+
+@pytest.mark.parametrize("status_id", [NEEDS_PAYMENT, None], ids=["an id", "no id"])
+def test_without_its_configured_id_nothing_needs_payment(status_id: int | None) -> None:
+    assert status_id not in Statuses().active
+
+
+def test_only_completion_and_cancellation_end_an_order() -> None:
+    assert ENDS == {COMPLETE_WITH_PAYMENT: EndedBy.COMPLETED, CANCELED: EndedBy.CANCELLED}
+
+
+# ---- one list --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "listed, meant",
+    [
+        *(pytest.param([a, b], max(a, b, key=IN_ORDER.index), id=f"{a},{b}") for a, b in permutations(IN_ORDER, 2)),
+        pytest.param([CONFIRMED, UNNAMED_STATUS], UNNAMED_STATUS, id="an unknown one comes later"),
+        pytest.param([UNNAMED_STATUS, CONFIRMED], CONFIRMED, id="an unknown one comes first"),
+        pytest.param([CONFIRMED, None], None, id="an unreadable one comes later"),
+        pytest.param([None, CONFIRMED], CONFIRMED, id="an unreadable one comes first"),
+        pytest.param([98, UNNAMED_STATUS], UNNAMED_STATUS, id="two unknown ones"),
+        pytest.param([IN_DELIVERY, UNNAMED_STATUS, RECEIVED], UNNAMED_STATUS, id="an unknown one in between"),
+        pytest.param([RECEIVED, UNNAMED_STATUS, IN_DELIVERY], IN_DELIVERY, id="a further one after an unknown one"),
+    ],
+)
+def test_an_order_listed_twice_is_the_furthest_one(listed: list[int | None], meant: int | None) -> None:
+    assert STATUSES.latest(map(document, listed))[KEY].status_id == meant
+
+
+def test_of_two_in_one_status_the_later_one_counts() -> None:
+    first, second = document(CONFIRMED, digest="first"), document(CONFIRMED, digest="second")
+    assert Statuses().latest([first, second]) == {KEY: second}
+
+
+def test_without_its_configured_id_needs_payment_goes_by_position() -> None:
+    assert Statuses().latest([document(CANCELED), document(NEEDS_PAYMENT)])[KEY].status_id == NEEDS_PAYMENT
+
+
+def test_orders_of_one_list_do_not_touch_each_other() -> None:
+    one, other = document(CONFIRMED), document(RECEIVED, key=OTHER_KEY)
+    assert Statuses().latest([one, other]) == {KEY: one, OTHER_KEY: other}
+
+
+def test_a_document_without_a_key_is_no_order() -> None:
+    assert Statuses().latest([document(RECEIVED, key=None)]) == {}
+
+
+def test_a_document_without_a_key_does_not_hide_what_comes_after_it() -> None:
+    found = document(RECEIVED)
+    assert Statuses().latest([document(RECEIVED, key=None), found]) == {KEY: found}
+
+
+@given(listed=st.lists(named, min_size=1), data=st.data())
+def test_known_statuses_mean_the_same_in_any_order_and_number(listed: list[int], data: st.DataObject) -> None:
+    repeated = data.draw(st.permutations(listed + data.draw(st.lists(st.sampled_from(listed)))))
+    once = STATUSES.latest(map(document, listed))
+    again = STATUSES.latest(map(document, repeated))
+    assert again == once
+    assert once[KEY].status_id == max(listed, key=IN_ORDER.index)
+
+
+@given(listed=st.lists(st.tuples(st.sampled_from([KEY, OTHER_KEY]), statuses)))
+def test_a_list_means_one_of_its_documents_for_each_of_its_orders(listed: list[tuple[str, int | None]]) -> None:
+    documents = [document(status_id, key=key) for key, status_id in listed]
+    chosen = STATUSES.latest(documents)
+    assert set(chosen) == {key for key, _ in listed}
+    assert all(one in documents and one.payment_key == key for key, one in chosen.items())
