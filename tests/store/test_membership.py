@@ -256,6 +256,19 @@ def test_a_bucket_whose_holder_vanished_is_taken_after_a_grace_and_that_one_is_o
     assert database.read_now(orders) == ["b"]
 
 
+def test_the_grace_begins_when_the_server_is_back(replica, database: Database):
+    """Nobody could look while it was away: a bucket seen free just before may have found its holder since."""
+    first, second = replica().joined(), replica().joined()
+    first.beat()
+    first.beat(*first.excess)
+    theirs = second.beat()
+    for one in (first, second):
+        kill(database, one)
+    first.ahead += 60.0
+    assert first.beat() == ALL - theirs
+    assert second.beat() == theirs
+
+
 def test_one_that_comes_back_too_late_hears_it_from_its_beat(replica, database: Database):
     first, second = replica().joined(), replica().joined()
     settle(first, second)

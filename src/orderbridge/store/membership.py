@@ -225,6 +225,7 @@ class Membership:
         """A session that is ours alone. Raises Unusable."""
         self._connection = connection = self._session.engine.connect()
         self._is_absent = False
+        self._unheld = {}  # nobody could look meanwhile: a grace begins when the server is back
         if self._fleet.refuse is not None:
             self._fleet.refuse(connection, self._session.engine)
         return connection
