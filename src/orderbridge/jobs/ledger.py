@@ -141,7 +141,9 @@ class Ledger:
 
     def _try_again(self, row_id: int) -> None:
         item = self._put_off.pop(row_id, None)
-        if item is not None and not item[1].cancelled():  # else its account is another process's by now
+        if item is not None and item[1].cancelled():  # its account is another process's by now, which tells of it
+            self._deferred.forget(row_id)
+        elif item is not None:
             self._begin(item)
 
 

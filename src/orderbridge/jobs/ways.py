@@ -12,6 +12,7 @@ A row whose claim says something else does not leave (`stays`).
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 
 from orderbridge.clock import Clock
 from orderbridge.jobs.claims import Claims, Said, Unwritten
@@ -67,7 +68,7 @@ class Ways:
         claimed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         way = asyncio.create_task(self._go(entry, claimed))
         self._tasks[way] = entry.account or ""
-        way.add_done_callback(self._tasks.pop)
+        way.add_done_callback(partial(self._over, entry, claimed))
         return claimed
 
     def take_settled(self) -> int:
@@ -90,6 +91,16 @@ class Ways:
         for way in self._tasks:
             way.cancel()
         return set(self._tasks)
+
+    def _over(self, entry: Entry, claimed: "asyncio.Future[bool]", way: asyncio.Task[None]) -> None:
+        """Of one that was ended where it was, too, the lane is free, and who waits for its claim goes on."""
+        del self._tasks[way]
+        if not claimed.done():
+            claimed.set_result(False)
+            self.under_way[entry.account or ""] -= 1
+        if way.cancelled():  # what it has done, no poll that began before knows
+            self._lanes.free_after_action(entry.lane)
+            self._moved()
 
     async def _go(self, entry: Entry, claimed: "asyncio.Future[bool]") -> None:
         claim = await self._ledger.claim(entry)
