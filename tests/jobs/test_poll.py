@@ -258,6 +258,16 @@ async def test_the_next_poll_leaves_when_the_acknowledgements_are_over(shop: Sho
     assert acknowledged.answered_at == shop.clock.now()
 
 
+async def test_the_last_notes_of_acknowledgements_wait_for_no_others(shop: Shop):
+    """Of sixteen one is answered while the note of the others is fresh."""
+    for _ in range(16):
+        shop.place()
+    shop.world.faults.add(Fault.delay("acknowledge", 0.1))
+    assert (await shop.poll()).acknowledged == 16
+    assert shop.clock.now() == max(call.answered_at for call in shop.calls("acknowledge"))
+    assert not shop.rows("SELECT 1 FROM delivery_orders WHERE acknowledged_utc IS NULL")
+
+
 async def test_an_unchanged_delivery_writes_nothing_and_is_acknowledged(shop: Shop):
     order = await shop.taken_in()
     before = shop.order(order)

@@ -11,6 +11,7 @@ same, one transaction for many and each alone when it fails, is jobs.batch.
 
 import asyncio
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 import structlog
 from sqlalchemy import Connection
@@ -69,6 +70,7 @@ class Acknowledger:
             return
         documents = [answer.good[key] for key, _ in ours]
         kept = None if self._journal is None else self._journal.keep(self._account.name, documents)
+        answer.unanswered += len(ours)
         answer.acknowledging += [asyncio.create_task(self.acknowledge(answer, *order, kept)) for order in ours]
 
     async def acknowledge(
@@ -76,25 +78,38 @@ class Acknowledger:
     ) -> None:
         """Sent once. Whatever it ends in but OK, the next poll delivers the order again. `kept`: in the journal."""
         try:
-            if kept is not None:
-                await asyncio.shield(kept)
-            async with answer.places:
-                if self._clock.monotonic() > answer.deadline:
-                    answer.counts.dropped += 1
-                    return
-                self._database.check_over()  # what was stored in a file that is gone was not stored
-                await self._account.client.acknowledge(answer.good[key].service_key or key)
-            answer.counts.acknowledged += 1
-            word = self._statuses.name(status_id)
-            await self._mark(answer, (key, status_id, word, self._clock.now()))
-        except MarketplaceError as error:
-            answer.counts.dropped += 1
-            self._log.debug("order.not_acknowledged", payment_key=key, code=error.code)
+            try:
+                is_done = await self._send(answer, key, kept)
+            finally:
+                answer.unanswered -= 1
+                answer.see_answered()
+            if is_done:
+                await self._mark(answer, (key, status_id, self._statuses.name(status_id), self._clock.now()))
         finally:
             self.release(answer, {key})
 
+    async def _send(self, answer: Answer, key: str, kept: asyncio.Future[None] | None) -> bool:
+        """Whether the service said OK."""
+        if kept is not None:
+            await asyncio.shield(kept)
+        try:
+            async with answer.places:
+                if self._clock.monotonic() > answer.deadline:
+                    answer.counts.dropped += 1
+                    return False
+                self._database.check_over()  # what was stored in a file that is gone was not stored
+                await self._account.client.acknowledge(answer.good[key].service_key or key)
+        except MarketplaceError as error:
+            answer.counts.dropped += 1
+            self._log.debug("order.not_acknowledged", payment_key=key, code=error.code)
+            return False
+        answer.counts.acknowledged += 1
+        return True
+
     async def finish(self, answer: Answer) -> None:
         """When all are answered or dropped. Never cancelled: one that has left may still have its effect."""
+        answer.is_stored = True
+        answer.see_answered()
         await asyncio.gather(*answer.acknowledging, return_exceptions=True)
         self.release(answer, set(answer.held))
 
@@ -105,11 +120,16 @@ class Acknowledger:
         answer.held.difference_update(keys)
 
     async def _mark(self, answer: Answer, mark: orders.Mark) -> None:
-        """Note one OK. While one note is written, and a moment longer, the others gather, and go together."""
+        """Note one OK. While one note is written, and a moment longer, the others gather, and go together.
+
+        The last ones wait for nobody: their lanes are free the sooner.
+        """
         answer.marks.append(mark)
         async with answer.marking:
             if mark in answer.marks:
-                await asyncio.sleep(answer.note_at - self._clock.monotonic())
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(answer.note_at - self._clock.monotonic()):
+                        await answer.all_answered.wait()
                 batch, answer.marks = answer.marks, []
                 await self._note(batch)
                 answer.note_at = self._clock.monotonic() + BETWEEN_NOTES_S

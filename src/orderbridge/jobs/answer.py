@@ -34,7 +34,10 @@ class Polled:
 
 @dataclass(slots=True)
 class Answer:
-    """`good`: its orders by payment_key. `held`: whose lanes are ours. `deadline`: of acknowledgements, monotonic."""
+    """`good`: its orders by payment_key. `held`: whose lanes are ours. `deadline`: of acknowledgements, monotonic.
+
+    `unanswered`: acknowledgements under way; `is_stored`: none will follow; `all_answered`: both are over.
+    """
 
     good: dict[str, Document]
     began: int
@@ -46,3 +49,11 @@ class Answer:
     marking: asyncio.Lock = field(default_factory=asyncio.Lock)
     marks: list[Mark] = field(default_factory=list)
     note_at: float = 0.0
+    unanswered: int = 0
+    is_stored: bool = False
+    all_answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def see_answered(self) -> None:
+        """Whether all are, now that one is, or that all is stored."""
+        if self.is_stored and not self.unanswered:
+            self.all_answered.set()
