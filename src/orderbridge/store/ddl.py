@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.compiler import DDLCompiler, SQLCompiler
+from sqlalchemy.sql.visitors import InternalTraversal
 
 from orderbridge.model import Action, ActionState
 from orderbridge.store.dialects import of
@@ -59,9 +60,13 @@ def _create_index(create: CreateIndex, compiler: DDLCompiler, **options: Any) ->
 
 
 class Written(ColumnElement[Any]):
-    """A piece of SQL that each database has in its own words."""
+    """A piece of SQL that each database has in its own words.
 
-    inherit_cache = False
+    What says them is its name in SQLAlchemy's cache: without one, a statement is compiled at each of its executions.
+    """
+
+    inherit_cache = True
+    _traverse_internals = [("written", InternalTraversal.dp_plain_obj)]  # noqa: RUF012 - as SQLAlchemy's own have it
 
     def __init__(self, written: Callable[[Dialect], str | None]) -> None:
         self.written = written
