@@ -9,9 +9,10 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
 from structlog.testing import capture_logs
@@ -21,6 +22,7 @@ from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import timetable
 from orderbridge.marketplace.client import Client
+from orderbridge.observe import systemd
 from orderbridge.rules import tokens
 from orderbridge.sandbox import Fault, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
@@ -33,10 +35,12 @@ TIMEOUT_S = 5  # of a request: no test waits for it, and a machine that stands s
 UNTIL_CLEARED_S = 3600.0  # a delay that ends when the test clears the faults
 PATIENT_S = 120.0  # the same, where the test holds an answer back; after a kill the next poll would wait as long
 WITHIN_S = 150.0  # on a busy machine a process alone takes seconds to start
+MOST_SHOWN = 4000  # letters of a log
 COMMAND = Path(sys.executable).with_name("orderbridge")
 NO_AUTHORITIES = dict.fromkeys(
     ("SSL_CERT_FILE", "SSL_CERT_DIR"), os.devnull
 )  # to read the machine's takes 30 ms each time
+T = TypeVar("T")
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -116,10 +120,34 @@ def till(tmp_path: Path) -> Till:
     return Till(tmp_path / "pos.db")
 
 
+# What a test has begun on its loop, each with the reason why it failed, if it has: of such a one nothing more comes.
+_begun: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Callable[[], BaseException | None]]] = WeakKeyDictionary()
+
+
+def _watch(why: Callable[[], BaseException | None]) -> None:
+    _begun.setdefault(asyncio.get_running_loop(), []).append(why)
+
+
+def begun(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    """A task that is not to fail: who waits for what it brings about hears of it at once."""
+    task = asyncio.create_task(work)
+    _watch(lambda: task.exception() if task.done() and not task.cancelled() else None)
+    return task
+
+
+def failed() -> BaseException | None:
+    """Why something that this test has begun can bring about nothing more."""
+    return next(filter(None, (why() for why in _begun.get(asyncio.get_running_loop(), ()))), None)
+
+
 async def until(condition: Callable[[], object]) -> None:
-    """Wait for what another thread or process brings about."""
+    """Wait for what another thread or process brings about. What has failed meanwhile is raised."""
     async with asyncio.timeout(WITHIN_S):
-        while not condition():  # noqa: ASYNC110 - it comes from another thread, process or file
+        while not condition():
+            if (why := failed()) is not None:
+                if condition():  # it came about just before the failure
+                    return
+                raise why
             await asyncio.sleep(0.02)
 
 
@@ -148,7 +176,7 @@ def settings_for(
 async def running(settings: config.Settings) -> AsyncIterator[Daemon]:
     """A daemon in this loop; it must end in order when it is told to."""
     daemon = Daemon(settings)
-    task = asyncio.create_task(daemon.run())
+    task = begun(daemon.run())
     try:
         yield daemon
     finally:
@@ -162,6 +190,34 @@ async def stopping(daemon: Daemon) -> None:
     with capture_logs() as logs:
         daemon.stop()
         await until(lambda: "daemon.stopping" in [line["event"] for line in logs])
+
+
+# ---- a failure is told at once -----------------------------------------------------------------------------------------
+
+
+async def broken() -> None:
+    raise RuntimeError("a fault of ours")
+
+
+async def test_a_daemon_that_fails_as_a_task_is_not_waited_for():
+    task = begun(broken())
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        await until(lambda: False)
+    assert task.done()
+
+
+async def test_a_daemon_that_fails_as_a_process_is_not_waited_for(configuration: Path):
+    spoil(configuration, "no configuration")
+    async with process(configuration):
+        with pytest.raises(AssertionError, match=r"(?s)it ended with 78:.*language"):
+            await until(lambda: False)
+
+
+async def test_what_came_about_just_before_a_failure_is_seen():
+    task, looks = begun(broken()), []
+    await asyncio.wait([task])
+    await until(lambda: looks.append(1) or len(looks) == 2)
+    assert failed() is task.exception()
 
 
 # ---- as a task -------------------------------------------------------------------------------------------------------
@@ -317,7 +373,7 @@ async def test_on_an_unsafe_database_nothing_is_acknowledged(sandbox: Sandbox, t
     order = world.place_order(restaurant_id=KADIKOY)
     daemon = Daemon(settings_for(sandbox, till))
     daemon.database.durability.judge = lambda _: "Set it."  # type: ignore[method-assign]
-    task = asyncio.create_task(daemon.run())
+    task = begun(daemon.run())
     await until(lambda: len(world.calls("get_current")) >= 3)
     daemon.stop()
     await task
@@ -360,6 +416,16 @@ def configuration(sandbox: Sandbox, till: Till, tmp_path: Path) -> Path:
     return path
 
 
+_expected: WeakSet[asyncio.subprocess.Process] = WeakSet()  # whose end a test has asked for, or waited for
+
+
+def _failed(started: asyncio.subprocess.Process, configuration: Path) -> AssertionError | None:
+    """It has ended with an error, and no test has asked for that."""
+    if started in _expected or not started.returncode or started.returncode < 0:
+        return None
+    return AssertionError(f"it ended with {started.returncode}:\n{log_of(configuration)[-MOST_SHOWN:]}")
+
+
 @contextlib.asynccontextmanager
 async def process(configuration: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """`orderbridge run`, ended by the test; killed when the test fails first."""
@@ -367,12 +433,14 @@ async def process(configuration: Path) -> AsyncIterator[asyncio.subprocess.Proce
         started = await asyncio.create_subprocess_exec(
             COMMAND, "--config", configuration, "run", stdout=log, stderr=log, env=os.environ | NO_AUTHORITIES
         )
+    _watch(lambda: _failed(started, configuration))
     try:
         yield started
     finally:
         if started.returncode is None:
             started.kill()
         await started.wait()
+        _expected.add(started)
 
 
 def hold_up(configuration: Path, patient_s: float = PATIENT_S) -> None:
@@ -397,6 +465,7 @@ def told(configuration: Path, event: str) -> list[dict[str, Any]]:
 
 
 async def ended(started: asyncio.subprocess.Process, by: signal.Signals | None = None) -> int:
+    _expected.add(started)
     if by is not None:
         started.send_signal(by)
     async with asyncio.timeout(WITHIN_S):
@@ -461,7 +530,7 @@ async def test_a_sighup_while_the_right_to_work_is_asked_for_is_not_forgotten(
     monkeypatch.setattr(LeaderLock, "take", take_late)
     monkeypatch.setattr(Daemon, "run", watched)
     running = Service(former, lambda: new)
-    task = asyncio.create_task(running.run())
+    task = begun(running.run())
     await until(asked.is_set)
     running._reload()
     await until(running._called.is_set)
@@ -540,6 +609,32 @@ async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing
         await until(lambda: order.acknowledged)
         assert await ended(daemon, signal.SIGTERM) == 0
     assert till.status(order) == 1
+
+
+async def test_a_reload_that_fails_by_a_fault_of_ours_changes_nothing_and_the_next_one_is_heard(
+    sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    said: list[str] = []
+    monkeypatch.setattr(systemd, "notify", lambda message: said.append(message) or True)
+    settings, loads = settings_for(sandbox, till), []
+
+    def load() -> config.Settings:
+        loads.append(len(loads))
+        return {}[0] if len(loads) == 1 else settings
+
+    running = Service(settings, load)
+    with capture_logs() as logs:
+        task = begun(running.run())
+        await until(lambda: systemd.READY in said)
+        said.clear()
+        running._reload()
+        await until(running._reloading.done)
+        assert systemd.READY in said  # else systemd waits for it, and ends the service
+        assert "config.reload_failed" in [line["event"] for line in logs]
+        running._reload()
+        await until(lambda: [line["event"] for line in logs].count("daemon.started") == 2)
+    running._end()
+    await task
 
 
 @pytest.mark.parametrize("when", When)

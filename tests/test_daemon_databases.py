@@ -14,7 +14,7 @@ from sqlalchemy import event
 from structlog.testing import capture_logs
 from tests import databases
 from tests.store.samples import KEY, Pos, one, put, put_order, rows
-from tests.test_daemon import COOLDOWN_S, TIMEOUT_S, UNTIL_CLEARED_S, WITHIN_S, until
+from tests.test_daemon import COOLDOWN_S, TIMEOUT_S, UNTIL_CLEARED_S, WITHIN_S, begun, until
 
 from orderbridge import config, service
 from orderbridge.clock import SystemClock
@@ -97,7 +97,7 @@ def settings_for(
 @contextlib.asynccontextmanager
 async def running(sandbox: Sandbox, url: str, **how: float) -> AsyncIterator[Daemon]:
     daemon = Daemon(settings_for(sandbox, url, **how))
-    task = asyncio.create_task(daemon.run())
+    task = begun(daemon.run())
     try:
         yield daemon
     finally:
@@ -149,7 +149,7 @@ async def test_a_reload_lets_no_daemon_that_waits_come_in_between(
 
     monkeypatch.setattr(service, "Daemon", Watched)
     running = service.Service(settings, lambda: settings)
-    task = asyncio.create_task(running.run())
+    task = begun(running.run())
     await until(lambda: world.calls("get_current"))
     running._reload()
     await until(lambda: len(taken) == 3)  # the first has begun and ended, the second has begun

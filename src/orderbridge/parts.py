@@ -129,7 +129,10 @@ class Parts:
         return BoardWatch(self.database, self._clock, self._metrics, self.roster.at_work, self.audience)
 
     def _self_report(self) -> SelfReport:
-        self._metrics.know(self.roster.known)
+        if (
+            not self._settings.fleet.from_database
+        ):  # else accounts come by and by, and one at work may have been counted
+            self._metrics.know(self.roster.known)
         self.database.on_work = self._metrics.worked
         self.database.on_fenced = lambda: self._metrics.fenced(self._clock.now())
         return SelfReport(

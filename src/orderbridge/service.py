@@ -247,6 +247,8 @@ class Service:
             except TimeoutError:
                 said = say("log.not_reloaded", seconds=f"{OPEN_WITHIN_S:.0f}")
                 _log.error("config.reload_failed", error=said)
+            except Exception as error:  # noqa: BLE001 - a fault of ours; systemd waits for READY all the same
+                _log.exception("config.reload_failed", error=type(error).__name__)
             else:
                 _log.info("config.reloaded")
                 self._drop_next()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, inspect
 from tests import databases
-from tests.test_daemon import Till, settings_for, until
+from tests.test_daemon import Till, begun, settings_for, until
 from tests.web.test_service import free_address
 
 from orderbridge import config
@@ -172,7 +172,7 @@ class Counter:
     async def start(self) -> None:
         """A daemon that listens."""
         self.service = Service(self.settings, lambda: self.settings)
-        self._task = asyncio.create_task(self.service.run())
+        self._task = begun(self.service.run())
         await until(lambda: self.service._listening.addresses and self.service.at_work() and self.till.has_tables())
 
     async def stop(self) -> None:

@@ -15,6 +15,7 @@ from tests.test_daemon import (  # one name after another: they are fixtures
     TIMEOUT_S,
     WITHIN_S,
     Till,
+    begun,
     certificates,
     configuration,
     ended,
@@ -251,7 +252,7 @@ async def test_one_that_hangs_says_so_and_feeds_no_watchdog(
     settings = config.load(configuration, environ={})
     work = service.Service(settings, lambda: settings)
     with capture_logs() as lines:
-        task = asyncio.create_task(work.run())
+        task = begun(work.run())
         await until(lambda: "daemon.hung" in [line["event"] for line in lines])
         fed.clear()
         enough = len(looks) + 10

@@ -18,9 +18,11 @@ from orderbridge import config
 from orderbridge import daemon as module
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import fleet, working
+from orderbridge.jobs.replica_problems import ReplicaProblems
+from orderbridge.observe.metrics import POLLS, Metrics
 from orderbridge.rules import cooldown
 from orderbridge.rules.buckets import bucket_of
-from orderbridge.rules.problems import Code
+from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.sandbox.scenery import APP_SECRET, USKUDAR
 from orderbridge.store import account_settings
 from orderbridge.store.fleet_tables import account_settings as table
@@ -55,9 +57,10 @@ class Town:
         )
         self.daemon = self.new_daemon()
 
-    def new_daemon(self) -> Daemon:
+    def new_daemon(self, metrics: Metrics | None = None) -> Daemon:
         shop = self.shop
-        return Daemon(self.settings, clock=shop.clock, random=Random(0), wire=shop._wire, database=shop.database)
+        given = {"clock": shop.clock, "random": Random(0), "wire": shop._wire, "database": shop.database}
+        return Daemon(self.settings, metrics=metrics, **given)
 
     def put(self, name: str, secret: str | None = None, *, enabled: bool = True, **options: Any) -> None:
         """As `accounts add` does."""
@@ -361,6 +364,20 @@ async def test_what_only_one_replica_knows_the_lead_tells(town: Town):
         assert not {one.code for one in lead.report.problems} & {Code.CREDENTIALS_SHARED, Code.CLOCK_WRONG}
 
 
+async def test_what_a_reload_has_mended_the_lead_tells_no_more(town: Town):
+    """The next daemon of a replica has its name, and not its memory."""
+    database, now = town.shop.database, town.shop.clock.now()
+    lead, before, after = (ReplicaProblems(database) for _ in range(3))
+    lead.name, before.name, after.name = "one 11", "two 22", "two 22"
+    for replica in ("one 11", "two 22"):
+        row = insert(replicas).values(replica=replica, number=1, started_utc=now)
+        database.write_now(lambda tx, row=row: tx.execute(row))
+    await before.note([Problem(Code.ACCOUNT_UNREADABLE, "kadikoy", now, Severity.SEVERE, account="kadikoy")])
+    assert [one.code for one in database.read_now(lambda tx: [*lead.others(tx)])] == [Code.ACCOUNT_UNREADABLE]
+    await after.note(())
+    assert database.read_now(lambda tx: [*lead.others(tx)]) == []
+
+
 async def test_the_lead_gives_its_place_when_what_it_looks_at_is_written(town: Town, monkeypatch: pytest.MonkeyPatch):
     town.daemon.fleet.membership = shares = Shares(0)
     looked, look = asyncio.Event(), town.daemon.health.look
@@ -406,6 +423,26 @@ async def test_what_another_replica_had_on_the_wire_is_recovered_before_anything
 
 
 # ---- what comes, leaves and changes at the same time -----------------------------------------------------------------
+
+
+async def test_what_was_counted_outlives_a_reload(town: Town):
+    """A daemon is made ready beside the one at work, and accounts come to it by and by."""
+    town.put("chain")
+    metrics = town.daemon._metrics
+
+    def polls() -> float:
+        return sum(one.value for one in metrics.readings(POLLS) if one.labels[0] == "chain")
+
+    async with running(town.daemon):
+        await asyncio.sleep(40.0)
+        counted = polls()
+        after = town.new_daemon(metrics)
+        assert polls() == counted > 0
+        await asyncio.sleep(40.0)
+        counted = polls()
+    async with running(after):
+        await asyncio.sleep(40.0)
+    assert polls() > counted > 1
 
 
 async def test_secrets_that_move_to_another_name_work_there_once_nothing_is_in_flight_under_the_former(town: Town):

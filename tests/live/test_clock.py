@@ -1,6 +1,5 @@
 """The machine's clock is set while the daemon runs, by an hour to either side; only its own process sees it."""
 
-import asyncio
 import signal
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -9,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.test_daemon import Till, ended, process, settings_for, told, until
+from tests.test_daemon import Till, begun, ended, process, settings_for, told, until
 
 from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
@@ -149,7 +148,7 @@ async def test_a_clock_that_jumps_by_ten_years_ends_no_order(
         "see",
         lambda now, at: see(found.append({one.code for one in now if one.behind is None}) or now, at),
     )
-    task = asyncio.create_task(daemon.run())
+    task = begun(daemon.run())
     await until(lambda: all(order.acknowledged for order in orders))
     await until(lambda: till.rows("SELECT 1 FROM delivery_accounts WHERE state = 'ok'"))  # noted after the last of them
     for taken in orders[::2]:

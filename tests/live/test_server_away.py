@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests import databases
 from tests.databases import Server
-from tests.test_daemon import COMMAND, UNTIL_CLEARED_S, WITHIN_S, ended, hold_up, log_of, process, told, until
+from tests.test_daemon import COMMAND, UNTIL_CLEARED_S, WITHIN_S, begun, ended, hold_up, log_of, process, told, until
 
 from orderbridge import config, daemon, service
 from orderbridge.daemon import Daemon
@@ -220,7 +220,7 @@ async def test_a_server_that_says_nothing_does_not_keep_the_daemon_from_ending(
     monkeypatch.setattr(workers, "LEAVE_WITHIN_S", 0.5)
     first = world.place_order(restaurant_id=KADIKOY)
     running = Daemon(config.load(settled, environ={}))
-    task = asyncio.create_task(running.run())
+    task = begun(running.run())
     await until(lambda: first.acknowledged)
     threads = [*running.database._writers._threads]  # type: ignore[union-attr]
     with server.frozen():
@@ -240,7 +240,7 @@ async def test_a_reload_meets_a_server_that_says_nothing_and_stops_nobody(
     monkeypatch.setattr(service, "OPEN_WITHIN_S", within)
     settings = config.load(settled, environ={})
     running = service.Service(settings, lambda: settings)
-    task = asyncio.create_task(running.run())
+    task = begun(running.run())
     await until(lambda: running._daemon is not None and world.calls("get_current"))
     first = running._daemon
     with server.frozen():

@@ -15,9 +15,11 @@ import pytest
 from tests.test_daemon import (  # one name after another: they are fixtures
     COMMAND,
     Till,
+    begun,
     certificates,
     configuration,
     ended,
+    failed,
     log_of,
     process,
     running,
@@ -73,7 +75,9 @@ async def status_of(address: Address, path: str) -> int:
 
 async def becomes(address: Address, path: str, status: int) -> None:
     async with asyncio.timeout(150):
-        while await status_of(address, path) != status:  # noqa: ASYNC110 - another process
+        while await status_of(address, path) != status:
+            if (why := failed()) is not None:
+                raise why
             await asyncio.sleep(0.05)
 
 
@@ -161,7 +165,7 @@ def open_problems(till: Till) -> list[tuple[str, str]]:
 async def serving(configuration: Path) -> AsyncIterator[Service]:
     """As a task: a process looks at what is wrong every 5 s."""
     service = Service(config.load(configuration), lambda: config.load(configuration))
-    task = asyncio.create_task(service.run())
+    task = begun(service.run())
     try:
         yield service
     finally:
@@ -290,7 +294,7 @@ async def test_open_problems_are_shown_and_go(
     assert {one.labels[0] for one in metrics.readings(names.PROBLEMS)} == set(Code)
     world.refuse_account("kadikoy")
     daemon = Daemon(settings_for(sandbox, till), metrics=metrics)
-    task = asyncio.create_task(daemon.run())
+    task = begun(daemon.run())
     await until(lambda: Code.LOGIN_REFUSED in daemon.report.readiness().severe)
     daemon.report.measure()
     assert value(metrics, names.PROBLEMS, Code.LOGIN_REFUSED, Severity.SEVERE) == 1

@@ -17,6 +17,8 @@ from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store import replicas
 from orderbridge.store.database import Database
 
+UNKNOWN = ""  # before the first look: a reload keeps the name, and what the daemon before had written is there still
+
 
 class ReplicaProblems:
     """Of one daemon."""
@@ -24,7 +26,7 @@ class ReplicaProblems:
     def __init__(self, database: Database) -> None:
         self.name: str | None = None  # by which the other replicas know us; None: there is no other
         self._database = database
-        self._noted: str | None = None
+        self._noted: str | None = UNKNOWN
 
     async def note(self, found: Sequence[Problem]) -> None:
         """This is so here. Written only when it has changed; what fails is tried with the next look."""
