@@ -197,6 +197,7 @@ WORK: dict[str, Callable[[Connection], Any]] = {
         tx, [KEY], now=NOW + DAY, silence=timedelta(0), local_now="2027-01-01 00:00:00"
     ),
     "health.polling": lambda tx: health.polling(tx, [FINGERPRINT]),
+    "health.there": lambda tx: health.there(tx, NOW, new=NOW, unacknowledged=NOW, unseen=NOW),
     "health.received": lambda tx: health.received(tx, NOW),
     "health.newest_answers": lambda tx: health.newest_answers(tx, [KEY]),
     "health.not_taken_over": lambda tx: health.not_taken_over(tx, NOW),

@@ -144,6 +144,7 @@ WORK: dict[str, Work] = {
     "old contents where there are none": lambda tx: retention.with_old_contents(tx, NOW - 700 * DAY),
     "retention": lambda tx: retention.blank_old(tx, OLD, before=NOW - 60 * DAY),
     "the counts of status": orders.counts,
+    "health: whether anything is wrong": lambda tx: health.there(tx, NOW, new=NOW, unacknowledged=NOW, unseen=NOW),
     "health: received orders": lambda tx: health.received(tx, NOW),
     "health: their accepts": lambda tx: health.newest_answers(tx, SOME),
     "health: orders that no till takes over": lambda tx: health.not_taken_over(tx, NOW),

@@ -101,22 +101,25 @@ def _facts(
     now: datetime,
 ) -> Facts:
     rows = health.polling(connection, names.keys())
-    late, unseen = limits.not_taken_over, limits.cancellation_unseen
-    quarantined, refused = health.quarantined(connection)
+    late = None if limits.not_taken_over is None else now - limits.not_taken_over
+    unseen = None if limits.cancellation_unseen is None else now - limits.cancellation_unseen
+    border = now - limits.not_acknowledged
+    there = health.there(connection, now, new=late or now, unacknowledged=border, unseen=unseen or now)
+    quarantined, refused = health.quarantined(connection) if there.quarantined else ((), ())
     return Facts(
         accounts=tuple(Polling(name, *rows.get(fingerprint, ())) for fingerprint, name in names.items()),
-        received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)),
-        not_taken_over=Pile()
-        if late is None
-        else Pile(*health.not_taken_over(connection, now - late, answered=limits.by_board)),
-        unseen_cancellations=()
-        if unseen is None
-        else tuple(health.unseen_cancellations(connection, now - unseen, now)),
-        outdated=tuple(health.outdated(connection, now)),
+        received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)) if there.received else (),
+        not_taken_over=Pile(*health.not_taken_over(connection, late, answered=limits.by_board))
+        if late is not None and there.new
+        else Pile(),
+        unseen_cancellations=tuple(health.unseen_cancellations(connection, unseen, now))
+        if unseen is not None and there.unseen
+        else (),
+        outdated=tuple(health.outdated(connection, now)) if there.outdated else (),
         refused=tuple(refused),
-        unknown_outcomes=tuple(health.unknown_outcomes(connection, now)),
+        unknown_outcomes=tuple(health.unknown_outcomes(connection, now)) if there.unknown else (),
         quarantined=Pile(*quarantined),
-        unacknowledged=tuple(health.unacknowledged(connection, now - limits.not_acknowledged, now)),
+        unacknowledged=tuple(health.unacknowledged(connection, border, now)) if there.unacknowledged else (),
     )
 
 

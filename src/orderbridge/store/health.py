@@ -10,7 +10,9 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
     Select,
+    Table,
     and_,
     bindparam,
     case,
@@ -30,6 +32,7 @@ MOST_TOLD = 50  # of what is told one by one
 REMEMBERED = timedelta(days=1)  # what an order of yesterday needed is no alarm any more
 
 Pile = tuple[int, datetime | None]
+Conditions = tuple[ColumnElement[bool], ...]
 
 
 def _oldest(since: ColumnElement[datetime], *conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
@@ -50,9 +53,10 @@ _POLLING = select(
     accounts.c.not_written,
     accounts.c.polled_in_turn_with,
 )
+_is_received: Conditions = literal_column(OPEN), _lately, orders.c.status_id == RECEIVED
 _RECEIVED = (
     select(orders.c.payment_key, orders.c.received_utc, orders.c.pos_revision, orders.c.scheduled_for, orders.c.account)
-    .where(literal_column(OPEN), _lately, orders.c.status_id == RECEIVED)
+    .where(*_is_received)
     .order_by(orders.c.changed_utc)
     .limit(MOST)
 )
@@ -67,18 +71,19 @@ _ANSWERS = (
     )
     .order_by(actions.c.id)
 )
-_new: tuple[ColumnElement[bool], ...] = (literal_column(NEW), orders.c.received_utc < bindparam("border"))
+_new: Conditions = (literal_column(NEW), orders.c.received_utc < bindparam("new_since"))
 _NOT_TAKEN_OVER = _oldest(orders.c.received_utc, *_new)
 _needs_no_answer = or_(orders.c.status_id.is_(None), orders.c.status_id != RECEIVED)
 _NEITHER_TAKEN_OVER_NOR_ASKED = _oldest(orders.c.received_utc, *_new, _needs_no_answer)
+_is_unacknowledged: Conditions = (
+    literal_column(OPEN),
+    _lately,
+    orders.c.acknowledged_utc.is_(None),
+    orders.c.received_utc < bindparam("unacknowledged_since"),
+)
 _unacknowledged = (
     select(orders.c.account, orders.c.received_utc)
-    .where(
-        literal_column(OPEN),
-        _lately,
-        orders.c.acknowledged_utc.is_(None),
-        orders.c.received_utc < bindparam("border"),
-    )
+    .where(*_is_unacknowledged)
     .order_by(orders.c.changed_utc)
     .limit(MOST)
     .subquery()
@@ -91,21 +96,23 @@ _by_a_till = exists().where(
     actions.c.action == Action.CANCEL,
     actions.c.state == ActionState.DONE,
 )
+_is_unseen: Conditions = (
+    changed,
+    _lately,
+    orders.c.changed_utc < bindparam("unseen_since"),
+    orders.c.ended_by == EndedBy.CANCELLED,
+    ~_by_a_till,
+)
 _UNSEEN = (
     select(orders.c.payment_key, orders.c.changed_utc)
-    .where(
-        changed,
-        _lately,
-        orders.c.changed_utc < bindparam("border"),
-        orders.c.ended_by == EndedBy.CANCELLED,
-        ~_by_a_till,
-    )
+    .where(*_is_unseen)
     .order_by(orders.c.changed_utc)
     .limit(MOST_TOLD)
 )
+_is_outdated: Conditions = literal_column(OPEN), _lately, orders.c.problem.contains(CONTENTS_OUTDATED)
 _OUTDATED = (
     select(orders.c.payment_key, orders.c.changed_utc)
-    .where(literal_column(OPEN), _lately, orders.c.problem.contains(CONTENTS_OUTDATED))
+    .where(*_is_outdated)
     .order_by(orders.c.changed_utc)
     .limit(MOST_TOLD)
 )
@@ -114,6 +121,13 @@ _moved = exists().where(
     or_(orders.c.changed_utc > actions.c.finished_utc, orders.c.ended_utc.is_not(None)),
 )
 _owner = select(orders.c.account).where(orders.c.payment_key == actions.c.payment_key).scalar_subquery()
+_is_unknown: Conditions = (
+    literal_column(FAILED),
+    actions.c.finished_utc >= bindparam("lately"),
+    actions.c.error_code == "outcome_unknown",
+    actions.c.action != Action.ACCEPT,
+    ~_moved,
+)
 _UNKNOWN = (
     select(
         actions.c.id,
@@ -123,13 +137,7 @@ _UNKNOWN = (
         actions.c.food_id,
         func.coalesce(_owner, actions.c.account).label("account"),
     )
-    .where(
-        literal_column(FAILED),
-        actions.c.finished_utc >= bindparam("lately"),
-        actions.c.error_code == "outcome_unknown",
-        actions.c.action != Action.ACCEPT,
-        ~_moved,
-    )
+    .where(*_is_unknown)
     .order_by(actions.c.finished_utc)
     .limit(MOST_TOLD)
 )
@@ -146,6 +154,33 @@ _kept = (
     .subquery()
 )
 _QUARANTINED = select(_kept.c.known, func.count(), func.min(_kept.c.since)).group_by(_kept.c.known)
+
+
+def _any(kind: str, table: Table, *conditions: ColumnElement[bool]) -> ColumnElement[int]:
+    found = exists().select_from(table).where(*conditions)
+    return case((found, 1), else_=0).label(kind)  # EXISTS alone is no value to SQL Server
+
+
+_THERE = select(
+    _any("received", orders, *_is_received),
+    _any("new", orders, *_new),
+    _any("unacknowledged", orders, *_is_unacknowledged),
+    _any("unseen", orders, *_is_unseen),
+    _any("outdated", orders, *_is_outdated),
+    _any("unknown", actions, *_is_unknown),
+    _any("quarantined", quarantine, literal_column(UNRESOLVED)),
+)
+
+
+def there(
+    connection: Connection, now: datetime, *, new: datetime, unacknowledged: datetime, unseen: datetime
+) -> Row[*tuple[int, ...]]:
+    """Which of the kinds below there are at all, each 0 or 1 under its name; the times are their borders.
+
+    All of them are asked every few seconds, and in a quiet hour there are none: one question instead of seven.
+    """
+    since = {"new_since": new, "unacknowledged_since": unacknowledged, "unseen_since": unseen}
+    return connection.execute(_THERE, {"lately": now - REMEMBERED, **since}).one()
 
 
 def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, Sequence[Any]]:
@@ -174,18 +209,18 @@ def newest_answers(connection: Connection, keys: Sequence[str]) -> dict[str, Any
 
 def not_taken_over(connection: Connection, border: datetime, *, answered: bool = False) -> Pile:
     """Open orders that no till has taken over, received before `border`. `answered`: those that need no answer alone."""
-    return _pile(connection, _NEITHER_TAKEN_OVER_NOR_ASKED if answered else _NOT_TAKEN_OVER, border=border)
+    return _pile(connection, _NEITHER_TAKEN_OVER_NOR_ASKED if answered else _NOT_TAKEN_OVER, new_since=border)
 
 
 def unacknowledged(connection: Connection, border: datetime, now: datetime) -> list[tuple[str, int, datetime | None]]:
     """Open orders of the last day, received before `border`, that the service still delivers: account, count, oldest."""
-    rows = connection.execute(_UNACKNOWLEDGED, {"lately": now - REMEMBERED, "border": border})
+    rows = connection.execute(_UNACKNOWLEDGED, {"lately": now - REMEMBERED, "unacknowledged_since": border})
     return [(row[0], row[1], row[2]) for row in rows]
 
 
 def unseen_cancellations(connection: Connection, border: datetime, now: datetime) -> list[tuple[str, datetime]]:
     """Orders that were cancelled before `border`, not by a till, and of which no till has read it: key, since."""
-    rows = connection.execute(_UNSEEN, {"lately": now - REMEMBERED, "border": border})
+    rows = connection.execute(_UNSEEN, {"lately": now - REMEMBERED, "unseen_since": border})
     return [(row.payment_key, row.changed_utc) for row in rows]
 
 

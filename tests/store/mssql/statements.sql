@@ -396,6 +396,27 @@ WHERE delivery_accounts.name = delivery_orders.account) - :param_1 AND (delivery
 SELECT delivery_accounts.fingerprint, delivery_accounts.state, delivery_accounts.last_poll_utc, delivery_accounts.last_poll_ok_utc, delivery_accounts.last_error, delivery_accounts.next_poll_utc, delivery_accounts.not_stored, delivery_accounts.not_written, delivery_accounts.polled_in_turn_with
 FROM delivery_accounts;
 
+-- health.there
+SELECT CASE WHEN (EXISTS (SELECT *
+FROM delivery_orders
+WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND delivery_orders.status_id = :status_id_1)) THEN :param_1 ELSE :param_2 END AS received, CASE WHEN (EXISTS (SELECT *
+FROM delivery_orders
+WHERE pos_revision = 0 AND ended_utc IS NULL AND delivery_orders.received_utc < :new_since)) THEN :param_3 ELSE :param_4 END AS new, CASE WHEN (EXISTS (SELECT *
+FROM delivery_orders
+WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND delivery_orders.acknowledged_utc IS NULL AND delivery_orders.received_utc < :unacknowledged_since)) THEN :param_5 ELSE :param_6 END AS unacknowledged, CASE WHEN (EXISTS (SELECT *
+FROM delivery_orders
+WHERE pos_is_behind = 1 AND delivery_orders.changed_utc >= :lately AND delivery_orders.changed_utc < :unseen_since AND delivery_orders.ended_by = :ended_by_1 AND NOT (EXISTS (SELECT *
+FROM delivery_actions
+WHERE delivery_actions.payment_key = delivery_orders.payment_key AND delivery_actions.action = :action_1 AND delivery_actions.state = :state_1)))) THEN :param_7 ELSE :param_8 END AS unseen, CASE WHEN (EXISTS (SELECT *
+FROM delivery_orders
+WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND (delivery_orders.problem LIKE '%' + :problem_1 + '%'))) THEN :param_9 ELSE :param_10 END AS outdated, CASE WHEN (EXISTS (SELECT *
+FROM delivery_actions
+WHERE state = 'failed' AND delivery_actions.finished_utc >= :lately AND delivery_actions.error_code = :error_code_1 AND delivery_actions.action != :action_2 AND NOT (EXISTS (SELECT *
+FROM delivery_orders
+WHERE delivery_orders.payment_key = delivery_actions.payment_key AND (delivery_orders.changed_utc > delivery_actions.finished_utc OR delivery_orders.ended_utc IS NOT NULL))))) THEN :param_11 ELSE :param_12 END AS unknown, CASE WHEN (EXISTS (SELECT *
+FROM delivery_quarantine
+WHERE resolved_utc IS NULL)) THEN :param_13 ELSE :param_14 END AS quarantined;
+
 -- health.received
 SELECT TOP 1000 delivery_orders.payment_key, delivery_orders.received_utc, delivery_orders.pos_revision, delivery_orders.scheduled_for, delivery_orders.account
 FROM delivery_orders
@@ -410,12 +431,12 @@ WHERE delivery_actions.payment_key IN (:keys_1) AND (delivery_actions.action = :
 SELECT count(*) AS count_1, min(anon_1.since) AS min_1
 FROM (SELECT TOP 1000 delivery_orders.received_utc AS since
 FROM delivery_orders
-WHERE pos_revision = 0 AND ended_utc IS NULL AND delivery_orders.received_utc < :border ORDER BY delivery_orders.received_utc) AS anon_1;
+WHERE pos_revision = 0 AND ended_utc IS NULL AND delivery_orders.received_utc < :new_since ORDER BY delivery_orders.received_utc) AS anon_1;
 
 -- health.unseen_cancellations
 SELECT TOP 50 delivery_orders.payment_key, delivery_orders.changed_utc
 FROM delivery_orders
-WHERE pos_is_behind = 1 AND delivery_orders.changed_utc >= :lately AND delivery_orders.changed_utc < :border AND delivery_orders.ended_by = :ended_by_1 AND NOT (EXISTS (SELECT *
+WHERE pos_is_behind = 1 AND delivery_orders.changed_utc >= :lately AND delivery_orders.changed_utc < :unseen_since AND delivery_orders.ended_by = :ended_by_1 AND NOT (EXISTS (SELECT *
 FROM delivery_actions
 WHERE delivery_actions.payment_key = delivery_orders.payment_key AND delivery_actions.action = :action_1 AND delivery_actions.state = :state_1)) ORDER BY delivery_orders.changed_utc;
 
@@ -450,7 +471,7 @@ WHERE resolved_utc IS NULL ORDER BY delivery_quarantine.first_seen_utc) AS anon_
 SELECT anon_1.account, count(*) AS count_1, min(anon_1.received_utc) AS min_1
 FROM (SELECT TOP 1000 delivery_orders.account AS account, delivery_orders.received_utc AS received_utc
 FROM delivery_orders
-WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND delivery_orders.acknowledged_utc IS NULL AND delivery_orders.received_utc < :border ORDER BY delivery_orders.changed_utc) AS anon_1 GROUP BY anon_1.account;
+WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND delivery_orders.acknowledged_utc IS NULL AND delivery_orders.received_utc < :unacknowledged_since ORDER BY delivery_orders.changed_utc) AS anon_1 GROUP BY anon_1.account;
 
 -- problems.rewrite
 DELETE FROM delivery_problems WHERE delivery_problems.code = :gone AND delivery_problems.subject = :whose;
