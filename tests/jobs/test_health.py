@@ -132,6 +132,21 @@ async def test_where_the_board_is_the_till_nobody_is_told_of_a_till(open_shop: O
     assert open_codes(shop) == [("unanswered", order.key)]
 
 
+async def test_an_order_whose_acknowledgement_is_refused_again_and_again_is_a_problem_until_one_goes_through(
+    shop: Shop,
+):
+    shop.place(status_id=2)
+    shop.world.faults.add(Fault(operation="acknowledge", status=500, times=None))
+    await shop.poll()
+    take_over(shop)
+    await asyncio.sleep(5 * 60)
+    await shop.poll()
+    assert open_codes(shop) == [("not_acknowledged", "kadikoy")]
+    shop.world.faults.clear()
+    await shop.poll()
+    assert open_codes(shop) == []
+
+
 async def test_a_refused_login_is_a_problem(shop: Shop):
     shop.world.refuse_account("kadikoy")
     await shop.poll()
