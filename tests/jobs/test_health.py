@@ -139,7 +139,7 @@ async def test_an_order_whose_acknowledgement_is_refused_again_and_again_is_a_pr
     shop.world.faults.add(Fault(operation="acknowledge", status=500, times=None))
     await shop.poll()
     take_over(shop)
-    await asyncio.sleep(5 * 60)
+    await asyncio.sleep(5 * 60 + 1)
     await shop.poll()
     assert open_codes(shop) == [("not_acknowledged", "kadikoy")]
     shop.world.faults.clear()
