@@ -70,7 +70,10 @@ def _found(small: str) -> Iterator[tuple[int, int]]:
     """Where a secret begins and how long it is."""
     place, last = 0, len(small) - SHORTEST
     while place <= last:
-        lengths = _lengths.get(small[place : place + SHORTEST], ())
+        lengths = _lengths.get(small[place : place + SHORTEST])
+        if lengths is None:  # almost everywhere
+            place += 1
+            continue
         length = next((length for length in lengths if small[place : place + length] in _forms_known), 0)
         if length:
             yield place, length

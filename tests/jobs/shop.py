@@ -55,13 +55,16 @@ class FakeClock:
 
     def __init__(self) -> None:
         self.ahead = timedelta()
+        self._at, self._true = 0.0, START
 
     def now(self) -> datetime:
         return self.true() + self.ahead
 
     def true(self) -> datetime:
         """What the service's clock shows, whatever happens to ours."""
-        return START + timedelta(seconds=self.monotonic())
+        if (at := self.monotonic()) != self._at:  # it is asked often, and most of the time stands
+            self._at, self._true = at, START + timedelta(seconds=at)
+        return self._true
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
@@ -72,7 +75,7 @@ class FakeClock:
 
 
 def text_of(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
+    return moment.replace(tzinfo=None).isoformat(" ", "milliseconds")
 
 
 class Line(httpx.AsyncBaseTransport):

@@ -133,7 +133,8 @@ class QuarantineCounts(Invariant):
         if not self._touched:
             return
         self._touched, now = False, self.sim.clock.now()
-        for row in self.rows("SELECT * FROM delivery_quarantine WHERE payload <> ''"):
+        kept = "SELECT id, times_seen, last_seen_utc, first_seen_utc FROM delivery_quarantine WHERE payload <> ''"
+        for row in self.rows(kept):
             times, seen = self._kept.get(row["id"], (0, ""))
             told = row["times_seen"], row["last_seen_utc"]
             fresh = timedelta() <= now - time_of(told[1]) < _seconds(TAKES_S)  # it waits for its turn to be written
@@ -234,10 +235,10 @@ class AutoAccepts(Invariant):
         if not self._touched:
             return
         self._touched = False
-        for order in self.rows("SELECT * FROM delivery_orders"):
-            if order["payment_key"] not in self._seen:
-                self._seen.add(order["payment_key"])
-                self._check(name, order)
+        there = {row["payment_key"] for row in self.rows("SELECT payment_key FROM delivery_orders")}
+        for key in sorted(there - self._seen):
+            self._seen.add(key)
+            self._check(name, self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", key)[0])
 
     def released(self, key: str, _: int) -> None:
         """Nothing is accepted by itself that somebody takes in by hand."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import heapq
-import inspect
 import itertools
 import sqlite3
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy
 from sqlalchemy.exc import OperationalError
+from tests.sim.compiled import share_compiled
 from tests.sim.plan import Crashed
 
 from orderbridge.store.database import Database, Work
@@ -32,6 +32,7 @@ class SimDatabase(Database):
         self._write_queue = _Queue(self, self.write_now)
         self._read_queue = _Queue(self, self.read_now)
         self._working = ""
+        share_compiled(self)
         sqlalchemy.event.listen(self.engine, "connect", self._connected)
         sqlalchemy.event.listen(self.engine, "before_cursor_execute", self._statement)
 
@@ -41,7 +42,7 @@ class SimDatabase(Database):
         connection.execute("PRAGMA synchronous = OFF")
 
     def _statement(self, _: object, __: object, sql: str, parameters: object, *___: object) -> None:
-        if not sql.startswith("SELECT"):
+        if "delivery_" in sql and not sql.startswith(("SELECT", "UPDATE delivery_guard")):
             self._sim.tell("statement", sql, parameters)
         if self._working == "try_upgrade":
             self._life.point("statement upgrade")
@@ -140,7 +141,10 @@ class _Queue:
 def _name_of(work: Any) -> str:
     """`Intake._write` for the unit of work that this method hands over."""
     while isinstance(work, partial) or work.__qualname__.startswith("write_batch."):
-        work = work.func if isinstance(work, partial) else inspect.getclosurevars(work).nonlocals["work"]
+        if isinstance(work, partial):
+            work = work.func
+        else:
+            work = work.__closure__[work.__code__.co_freevars.index("work")].cell_contents
     return str(work.__qualname__).partition(".<locals>")[0]
 
 

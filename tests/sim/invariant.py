@@ -29,7 +29,7 @@ class Invariant:
 
     def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
         """What is committed."""
-        return self.sim.committed.execute(sql, values).fetchall()
+        return self.sim.read(sql, values)
 
     def is_unresolved(self, key: str) -> bool:
         """Whether a row of that order is on the wire, or nobody knows yet what became of it."""

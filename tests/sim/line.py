@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import httpx
 from tests.sim.plan import KINDS
 from tests.sim.reading import Document, documents_in, furthest
+from tests.sim.served import served
 
 from orderbridge.rules.tokens import REFUSAL_WAITS
 from orderbridge.sandbox import create_app, wire
@@ -99,7 +100,7 @@ class Service:
 
     def __init__(self, sim: "Sim") -> None:
         self._sim = sim
-        self._app = httpx.ASGITransport(create_app(sim.world))
+        self._app = create_app(sim.world)
         self._running: set[asyncio.Task[httpx.Response]] = set()
         self._lists = sim.plan.stream("lists")
 
@@ -112,8 +113,7 @@ class Service:
 
     async def _perform(self, call: Call, request: httpx.Request, after_s: float) -> httpx.Response:
         await asyncio.sleep(after_s)
-        response = await self._app.handle_async_request(request)
-        await response.aread()
+        response = await served(self._app, request)
         call.reached = self._sim.world.ledger[-1]
         self._sim.trace.note(
             "service",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.sim import compiled
 
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -18,6 +19,7 @@ class Planting:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
+        monkeypatch.setattr(compiled, "_kept", compiled.Compiled())
 
     def instead(self, function: Callable[..., Any], make: Make) -> None:
         """In each module that knows `function`, `make(function)` stands in its place."""

@@ -61,6 +61,7 @@ class Sim:
         self.clock = FakeClock()
         self.trace = Trace(self.now)
         self._committed: sqlite3.Connection | None = None
+        self._telling = 0  # events, one within another
         self.over = asyncio.Event()
         self.violations: list[str] = []
         self.calls: list[Call] = []
@@ -122,13 +123,17 @@ class Sim:
         """The true time, in seconds from the start."""
         return self.clock.monotonic()
 
-    @property
-    def committed(self) -> sqlite3.Connection:
-        """What is committed, for all that judge: with a connection each they would read each page two dozen times."""
+    def read(self, sql: str, values: tuple[object, ...]) -> list[sqlite3.Row]:
+        """What is committed, for all that judge: with a connection each they would read each page two dozen times.
+
+        What they hear of is told to all before anybody can write again: they share one snapshot, until it is told.
+        """
         if self._committed is None:
-            self._committed = sqlite3.connect(self.path, isolation_level=None, timeout=0)
+            self._committed = sqlite3.connect(self.path, isolation_level=None, timeout=0, cached_statements=512)
             self._committed.row_factory = sqlite3.Row
-        return self._committed
+        if self._telling and not self._committed.in_transaction:
+            self._committed.execute("BEGIN")
+        return self._committed.execute(sql, values).fetchall()
 
     def close(self) -> None:
         if self._committed is not None:
@@ -139,8 +144,14 @@ class Sim:
         return self.now() >= self.plan.seconds
 
     def tell(self, what: str, *about: Any) -> None:
-        for listener in self._listeners.get(what, ()):
-            listener(*about)
+        self._telling += 1
+        try:
+            for listener in self._listeners.get(what, ()):
+                listener(*about)
+        finally:
+            self._telling -= 1
+            if not self._telling and self._committed is not None and self._committed.in_transaction:
+                self._committed.execute("COMMIT")
 
     def disturb(self, account: str, seconds: float = 0.0) -> None:
         """Something goes wrong for an account, for so long; empty: for all."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy
 from sqlalchemy.exc import OperationalError
+from tests.sim.compiled import share_compiled
 from tests.sim.plan import MINUTE, Span
 from tests.sim.town import Agenda
 
@@ -95,6 +96,7 @@ class Technician:
 
     def _database(self) -> Database:
         database = Database(self._sim.settings.database.url, busy_timeout_s=0.0, inline=True)
+        share_compiled(database)
         sqlalchemy.event.listen(database.engine, "connect", self._prepare)
         return database
 

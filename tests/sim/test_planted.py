@@ -6,12 +6,18 @@ In its corner, or within a few seeds.
 from pathlib import Path
 
 import pytest
+from sqlalchemy import String, literal, select
+from tests.jobs.shop import START
 from tests.sim.bugs import BUGS, FIRST, WATCHING, Bug
+from tests.sim.compiled import share_compiled
 from tests.sim.corners import CORNERS, seed_of
 from tests.sim.invariants import all_invariants
 from tests.sim.machine import simulate
 from tests.sim.plan import plan_for
 from tests.sim.planting import Planting
+
+from orderbridge.store.columns import Utc
+from orderbridge.store.database import Database
 
 SEEDS = range(FIRST, FIRST + 20)  # for the day when a bug no longer shows where it did
 
@@ -39,3 +45,27 @@ def test_each_invariant_has_its_bugs():
     watching = {type(watcher) for promise in WATCHING for watcher in Bug(promise, lambda _: None).watchers()}
     assert watching == {type(invariant) for invariant in all_invariants()}
     assert {bug.promise for bug in BUGS.values()} == set(WATCHING)
+
+
+def test_a_planted_bug_meets_no_statement_that_was_compiled_without_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """How a value is converted is kept with the statement."""
+    before = _written(tmp_path)
+    Planting(monkeypatch).method(Utc, "process_bind_param", lambda _: lambda *_: None)
+    assert (before, _written(tmp_path)) == ("2026-03-02 09:00:00.000", None)
+
+
+def test_a_planted_bug_leaves_no_compiled_statement_behind(tmp_path: Path):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        Planting(monkeypatch).method(Utc, "process_bind_param", lambda _: lambda *_: None)
+        assert _written(tmp_path) is None
+    assert _written(tmp_path) == "2026-03-02 09:00:00.000"
+
+
+def _written(folder: Path) -> object:
+    """What a life writes for a moment."""
+    database = Database(f"sqlite:///{folder}/pos.db", inline=True)
+    share_compiled(database)
+    try:
+        return database.read_now(lambda tx: tx.execute(select(literal(START, Utc()).cast(String))).scalar())
+    finally:
+        database.close()
