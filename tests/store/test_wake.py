@@ -194,6 +194,40 @@ async def test_a_notice_that_comes_before_the_commit_can_be_seen_is_enough(monke
 
 
 @only(SQLITE)
+async def test_a_commit_that_was_waited_for_leaves_nothing_to_ask(monkeypatch, database, pos):
+    """Most are our own, and each wakes a small machine until the counter is left alone."""
+    asked: list[int] = []
+
+    def late(connection: sqlite3.Connection) -> int | None:
+        asked.append(version(connection))
+        return asked[max(len(asked) - 4, 0)]
+
+    version = sqlite_watch._version
+    monkeypatch.setattr(sqlite_watch, "_version", late)
+    async with watching(database) as bell:
+        assert not await bell.rings(QUIET_S)
+        put_action(pos)
+        assert await bell.rings()
+        before = len(asked)
+        assert not await bell.rings(QUIET_S)
+        assert len(asked) <= before + 2
+
+
+@only(SQLITE)
+async def test_a_notice_that_was_taken_with_another_commit_is_followed_until_its_own(monkeypatch, database, pos):
+    put_action(pos)  # there is a log to be watched
+    monkeypatch.setattr(sqlite_watch, "NET_S", NEVER_S)
+    versions, taken = iter([1, 2, 2, 2, 2, 2]), iter([False, True])
+    monkeypatch.setattr(sqlite_watch, "_version", lambda _: next(versions, 3))
+    monkeypatch.setattr(sqlite_watch.Notices, "take", lambda _: next(taken, False))
+    bell = Bell()
+    watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+    while bell.times < 3:
+        assert await bell.rings()
+    watch.cancel()
+
+
+@only(SQLITE)
 @pytest.mark.usefixtures("deaf")
 async def test_a_lost_notice_is_made_up_for_by_the_counter(monkeypatch, database, pos):
     monkeypatch.setattr(sqlite_watch, "NET_S", 0.001)

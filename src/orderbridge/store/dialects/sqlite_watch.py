@@ -22,7 +22,7 @@ from orderbridge.store.dialects.readable import readable
 
 WATCH_S = 0.05  # without notices: 25 ms on average, 0.5 % of a core
 NET_S = 1.0  # with notices: for one that was lost
-ASK_S = 0.001  # after a notice, or a commit: another one may be on its way to the disk
+ASK_S = 0.001  # after a notice: its commit is on its way to the disk
 LONGER = 1.25  # each time that the counter has not moved: late by a quarter of what the disk takes, at most
 REST_S = 0.005  # after a commit: a till that commits without a pause wakes 200 times a second at most
 IN_MODIFY = 0x2
@@ -40,7 +40,9 @@ async def watch(engine: Engine, wake: Callable[[], None]) -> None:
             noticed = notices.take()  # before the counter: what is committed after it gives another one
             version = _version(connection)
             if version is not None and version != seen:
-                seen, ask_in = version, ASK_S
+                # Writers wait for each other. So only a notice that came with this commit may be of the next one.
+                ask_in = ASK_S if noticed or seen is None else NET_S
+                seen = version
                 wake()
                 await asyncio.sleep(REST_S)
                 continue
