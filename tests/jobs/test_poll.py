@@ -778,7 +778,9 @@ async def test_a_401_logs_in_now_and_polls_at_the_next_slot(shop: Shop):
 
 async def test_a_second_401_of_the_poll_is_a_refused_login_when_its_token_works_for_nothing_else(shop: Shop):
     shop.world.faults.add(Fault.unauthorized("get_current", times=2))
-    shop.world.faults.add(Fault.unauthorized("get_restaurants"))
+    shop.world.faults.add(
+        Fault.unauthorized("get_restaurants", times=2)
+    )  # nor does the next one, straight after its login
     await shop.poll()
     await shop.poll()
     assert shop.account.paused() == pytest.approx(60)

@@ -9,6 +9,7 @@ import pytest
 from tests.marketplace.sessions import MINUTES, a_session
 
 from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, ServiceFailed, Unauthorized
+from orderbridge.marketplace import session as module
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Token
 
@@ -188,6 +189,51 @@ async def test_a_call_that_was_refused_alone_is_probed_before_a_good_token_is_th
         await session.replace(token("another"), "call", good)
     session.record_outcome(None, token("another"), "call")
     assert await session.replace(token("another"), "call", unasked) == token("t2")
+
+
+@pytest.mark.parametrize(
+    "works, error, current",
+    [
+        pytest.param([False, True], None, "t2", id="the new one works: somebody has ended the other"),
+        pytest.param([False, False], LoginRefused, None, id="the new one does not: the account is refused"),
+        pytest.param([False, None], None, "t2", id="nobody knows: the next call tells"),
+        pytest.param([True], None, "t1", id="it was good all the time"),
+        pytest.param([None], None, "t1", id="nobody knows of the first"),
+    ],
+)
+async def test_a_doubted_token_that_has_waited_for_its_slot_is_probed_before(
+    login: Login,
+    works: list[bool | None],
+    error: type[Exception] | None,
+    current: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "JUST_S", -1.0)
+    login.go_on.set()
+    session = a_session(login, token=token("old"), waits=MINUTES)
+    await session.replace(token("old"), "poll", unasked)
+    ends, asked = iter(works), []
+
+    async def probe(token: Token) -> bool | None:
+        asked.append(token)
+        return next(ends)
+
+    if error is None:
+        assert await session.tried(probe) == token(current)
+    else:
+        with pytest.raises(error):
+            await session.tried(probe)
+    assert asked == [token("t1"), token("t2")][: len(works)]
+    assert session.current == (None if current is None else token(current))
+
+
+@pytest.mark.parametrize("doubted", [False, True], ids=["good", "just obtained"])
+async def test_a_token_that_is_good_or_was_just_obtained_is_not_probed(login: Login, doubted: bool) -> None:
+    login.go_on.set()
+    session = a_session(login, token=token("old"), waits=MINUTES)
+    if doubted:
+        await session.replace(token("old"), "poll", unasked)
+    assert await session.tried(unasked) == token("t1" if doubted else "old")
 
 
 async def test_a_refused_token_is_given_to_nobody_else(login: Login) -> None:

@@ -18,8 +18,9 @@ from orderbridge.clock import Clock
 from orderbridge.errors import HELD_BACK, MarketplaceError
 from orderbridge.hiding import hide
 from orderbridge.jobs.gathered import Gathered
+from orderbridge.marketplace.backoff import Waits
 from orderbridge.marketplace.client import Client, login
-from orderbridge.marketplace.session import Session, Waits
+from orderbridge.marketplace.session import Session
 from orderbridge.model import Outcome, Token
 from orderbridge.net.http import Wire
 from orderbridge.observe.metrics import LOGINS, REQUESTS, Metrics

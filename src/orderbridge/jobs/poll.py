@@ -157,7 +157,7 @@ class Poller:
             return wait
         self._account.drop_expired_token()
         try:
-            await self._account.session.token()
+            await self._account.client.be_ready()
         except MarketplaceError as error:
             return await self._failed(error if isinstance(error, NotSent) else _no_login(error), noted=False)
         await self._places.acquire()  # given back with the answer

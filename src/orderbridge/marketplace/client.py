@@ -77,6 +77,10 @@ class Client:
         """`Open` or `Closed` (docs/interface.md, Endpoints 3)."""
         return await self._call("GET", f"/restaurants/status/get/{_in_path(rest_id)}", _reading(read_restaurant_status))
 
+    async def be_ready(self) -> None:
+        """Before a poll's turn is noted: has a token for it. Raises what a login ends in."""
+        await self._session.tried(partial(self._works, path=PROBES[0]))
+
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
         """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer is.
 

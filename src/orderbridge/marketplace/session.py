@@ -12,8 +12,9 @@ Refusal. A 401 may mean three things, and the service says the same words for al
 So a token that was obtained in place of a refused one is *doubted* until it has worked. When it is refused itself, or a
 call is refused again, a call that needs nothing but a good token is made with it (`probe`), once for all that ask at that
 moment. It goes well: the call is the one that is refused, and it alone waits; a login is no use to it. 401 as well: where
-the token has never worked, the account is refused; where it has, it is over. No answer: nobody can say; the next call
-logs in.
+the token has never worked, the account is refused, if it was just obtained; else somebody may have ended this one, too,
+and another one is obtained and probed at once. Where it has worked, it is over. No answer: nobody can say; the next call
+logs in. A poll does not try a doubted token that has waited for its slot: it is probed before.
 A token that nobody has tried is never thrown away for what another one met.
 
 Backoff. Nothing of the account leaves
@@ -37,6 +38,7 @@ import structlog
 
 from orderbridge.clock import Clock
 from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited, Refused, Unauthorized
+from orderbridge.marketplace.backoff import Backoff, Waits
 from orderbridge.model import Outcome, Token
 from orderbridge.texts import say
 
@@ -44,62 +46,19 @@ MOST_REFUSED_CALLS = 1000  # that are remembered
 MOST_DEATHS = 20  # that are remembered, of the last
 DEATHS_S = 3600.0
 YOUNG = timedelta(hours=1)  # before its end, or longer
+JUST_S = 5.0  # a token that is refused so soon was never good
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
 Probe = Callable[[Token], Awaitable[bool | None]]  # does this token work? None: that cannot be said now
 
 
-HELD_BACK_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """Seconds to wait; each but the last from the number of failures in a row, from 1 on."""
-
-    refused: Callable[[int], float]  # a login with these credentials
-    failed: Callable[[int, bool], float]  # a login otherwise; True: the service answered
-    unsent: Callable[[int], float]  # a request that never left
-    limited_s: float  # a login was answered 429
-
-
-class Backoff:
-    """Whether requests of an account leave at all. Failures in a row wait longer; the first answer ends it."""
-
-    def __init__(self, clock: Clock, wait_s: Callable[[int], float]) -> None:
-        self._clock = clock
-        self._wait_s = wait_s
-        self._failures = 0
-        self._until = 0.0
-        self.is_ours = False  # the reason lies with us
-
-    def failed(self) -> None:
-        """A request never left."""
-        if self.wait() <= 0:  # the others of the same moment are no further failures
-            self._failures += 1
-            self.is_ours = False
-            self._until = self._clock.monotonic() + self._wait_s(self._failures)
-
-    def held_back(self) -> None:
-        """We did not let a request leave: no failure, and no reason to try again at once."""
-        self.is_ours = self.is_ours or self.wait() <= 0
-        self._until = max(self._until, self._clock.monotonic() + HELD_BACK_S)
-
-    def worked(self) -> bool:
-        """A request was answered, or left at least. True when that ends a failure."""
-        recovered, self._failures, self._until, self.is_ours = self._failures > 0, 0, 0.0, False
-        return recovered
-
-    def wait(self) -> float:
-        """Seconds until the next try; 0 or less: now."""
-        return self._until - self._clock.monotonic()
-
-
 @dataclass(slots=True)
 class _Held:
-    """The current token, and what is known of it."""
+    """The current token, and what is known of it. `since`: when we got it, by the monotonic clock."""
 
     token: Token
+    since: float
     doubted: bool = False  # obtained in place of one that was refused
     worked: int = 0  # calls that it served
     probing: asyncio.Task[bool | None] | None = None
@@ -129,7 +88,7 @@ class Session:
         self._clock = clock
         self._waits = waits
         self._log = _log.bind(account=name)
-        self._held = None if token is None else _Held(token)
+        self._held = None if token is None else _Held(token, clock.monotonic())
         self._login: asyncio.Task[Token] | None = None
         self._in_place = False  # the next token comes in place of a refused one
         # The last answer to them was 401; with which token, if it had worked and was far from its end.
@@ -149,7 +108,7 @@ class Session:
 
     def take_up(self, token: Token) -> None:
         """A token from before."""
-        self._held = _Held(token)
+        self._held = _Held(token, self._clock.monotonic())
 
     def forget(self) -> None:
         """Drops the current token; the next call logs in."""
@@ -186,13 +145,48 @@ class Session:
             if works:
                 raise Unauthorized("not_permitted")
             if works is not None and held.is_doubted:
-                self._held = None
-                raise self._refuse("unauthorized_again")
+                return await self._one_that_works(held, probe)
             if works is None:
                 self._drop_refused()
                 raise Unauthorized("unauthorized_again")
         self._drop_refused()
         return await self._joined_login()
+
+    async def tried(self, probe: Probe) -> Token:
+        """The current token, for a call that has one slot: a doubted one that has waited for it is probed before.
+
+        Who ended the token before it may have ended this one, too.
+        """
+        token, held = await self.token(), self._held
+        if held is None or not held.is_doubted or not self._has_waited(held):
+            return token
+        works = await self._probed(held, probe)
+        if self._held is not held:
+            return await self.token()
+        return token if works is not False else await self._one_that_works(held, probe)
+
+    def _has_waited(self, held: _Held) -> bool:
+        return self._clock.monotonic() - held.since > JUST_S
+
+    async def _one_that_works(self, refused: _Held, probe: Probe) -> Token:
+        """In place of a doubted token that was refused. Raises LoginRefused when the account is.
+
+        Only a token that was just obtained shows that: another one may have been ended by somebody else's login.
+        """
+        if self._has_waited(refused):
+            self._drop_refused()
+            token, held = await self._joined_login(), self._held
+            if held is None or held.token != token:
+                return await self.token()
+            works = await self._probed(held, probe)
+            if self._held is not held:
+                return await self.token()
+            if works is not False or not held.is_doubted:
+                if works and refused.token.expires_utc - self._clock.now() > YOUNG:
+                    self._note_death(refused.token)
+                return token
+        self._held = None
+        raise self._refuse("unauthorized_again")
 
     def _drop_refused(self) -> None:
         """It is known to be bad: nobody else shall be refused with it."""
@@ -252,7 +246,8 @@ class Session:
             raise
         self.record_outcome(None)
         self._failures, self._login_at = 0, 0.0
-        self._held, self._in_place = _Held(token, doubted=self._in_place), False
+        self._held = _Held(token, self._clock.monotonic(), doubted=self._in_place)
+        self._in_place = False
         return token
 
     def _ended(self, task: asyncio.Task[Token]) -> None:
@@ -314,7 +309,7 @@ class Session:
             self._deaths.append((self._clock.monotonic(), dead))
 
     def died_young(self) -> int:
-        """How many tokens of the last hour worked, and were refused long before their end."""
+        """How many tokens of the last hour were refused long before their end, when they had worked or the next one did."""
         if not self._deaths:
             return 0
         since = self._clock.monotonic() - DEATHS_S
