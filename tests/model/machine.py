@@ -13,6 +13,7 @@ What the steps leave out, and why nothing is lost by it:
 - 404 and 403 beside `refused`: the rules do not tell refusals apart.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
@@ -231,8 +232,9 @@ class _NoTasks:
 
         self.Semaphore, self.Lock, self.Task = asyncio.Semaphore, asyncio.Lock, asyncio.Task
 
-    async def sleep(self, seconds: float) -> None:
-        """Time is no step of the model's."""
+    def timeout(self, seconds: float) -> contextlib.AbstractAsyncContextManager[None]:
+        """Time is no step of the model's: what would wait in it for something is no single step."""
+        return contextlib.nullcontext()
 
     def create_task(self, work: Coroutine[Any, Any, Any]) -> None:
         work.close()
@@ -410,6 +412,7 @@ class Daemon:
     def acknowledged(self, state: State, poll: Poll, error: Callable[[], Exception] | None) -> State:
         self.put(state)
         answer = self._answer(state, poll)
+        answer.is_stored, answer.unanswered = True, 1  # there is one order, and its acknowledgement
         self.answer_to_acknowledgement = error
         at_once(self.intake.acknowledger.acknowledge(answer, KEY, poll.shown))
         return self._over(state, answer)
