@@ -182,8 +182,6 @@ class Session:
             if self._held is not held:
                 return await self.token()
             if works is not False or not held.is_doubted:
-                if works and refused.token.expires_utc - self._clock.now() > YOUNG:
-                    self._note_death(refused.token)
                 return token
         self._held = None
         raise self._refuse("unauthorized_again")
@@ -309,7 +307,7 @@ class Session:
             self._deaths.append((self._clock.monotonic(), dead))
 
     def died_young(self) -> int:
-        """How many tokens of the last hour were refused long before their end, when they had worked or the next one did."""
+        """How many tokens of the last hour worked, and were refused long before their end."""
         if not self._deaths:
             return 0
         since = self._clock.monotonic() - DEATHS_S
