@@ -57,7 +57,7 @@ HARMLESS = frozenset(
 )
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 NOT_A_HOST = re.compile(r"[\x00-\x20\x7f\\]")
-NO_PLAIN_FILE = re.compile(r"^/?$|^[^/]|[?]|:memory:|/file:")  # what follows sqlite:// and is no file on disk
+NO_PLAIN_FILE = re.compile(r"^/?$|^[^/]|[?]|:memory:|/file:|\x00")  # what follows sqlite:// and is no file on disk
 
 
 def https_address(value: str) -> str:
