@@ -4,7 +4,7 @@ Stopping: take nothing more, finish what is in flight, write its ends, close.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import structlog
@@ -37,6 +37,7 @@ class Daemon(Parts):
         """`given`: see `Parts`."""
         super().__init__(settings, **given)
         self._stopping, self._is_ending, self._is_fenced = asyncio.Event(), False, False
+        self.on_started: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
         """Until `stop`; what is in flight is finished first. A start that waits for the database is given up."""
@@ -118,6 +119,7 @@ class Daemon(Parts):
         self.upkeep.begin(self.timetable)
         self.timetable.start()
         self.pulse.excuse("start")
+        self.on_started()
         systemd.notify(systemd.READY)
         _log.info("daemon.started", version=__version__, accounts=len(self.roster.at_work))
         watching = wake.watch(self.database.engine, self.outbox.wake)

@@ -44,6 +44,8 @@ from orderbridge.web.watched import AtWork
 ASK_S = 1.0  # between two tries to become the one that works
 GUARD_S = 5.0  # between two questions whether we still are
 ALIVE_S = 2.0  # between two messages to systemd's watchdog, which waits for half a minute
+SHOWN_WITHIN_S = 3.0  # of the start, whatever the database says
+POLLED_S = 0.25  # for a first poll to be answered
 OPEN_WITHIN_S = 20.0  # a reload: for a database that does not say a word
 
 _log = structlog.get_logger(__name__)
@@ -59,6 +61,7 @@ class Service:
         self._daemon: Daemon | None = None  # the one at work
         self._next: Daemon | None = None  # made ready by a reload
         self._leader: LeaderLock | Membership | None = None
+        self._begun = asyncio.Event()  # the first polls are under way, or somebody else makes them
         self._called = asyncio.Event()  # by a reload: the one that waits or works has to give way
         self._ending = False
         self._serving: asyncio.Task[None] | None = None
@@ -142,7 +145,7 @@ class Service:
             daemon, self._next = self._next, None
             daemon = daemon or await _make_ready(self._settings, self._cooldowns, self._metrics)
             if self._shown is None:  # not before: of a start that ends here, the log's first line is the reason
-                self._shown = asyncio.create_task(self._listening.run())
+                self._shown = asyncio.create_task(self._show())
             if self._next is None:  # else a reload was quicker: this one gives way before it begins
                 self._called.clear()
             daemon.books.last = self._last_word
@@ -155,6 +158,14 @@ class Service:
             finally:
                 self._last_word = daemon.books.last  # a dump that is put back ends replicas: the next one has to see it
                 daemon.database.close()
+
+    async def _show(self) -> None:
+        """Orders come first: what listens takes a tenth of a second of a core to load, and the first poll waits for none."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SHOWN_WITHIN_S):
+                await self._begun.wait()
+                await asyncio.sleep(POLLED_S)
+        await self._listening.run()
 
     async def _leader_of(self, daemon: Daemon) -> LeaderLock | Membership:
         """It is kept over a reload: one that waits must not come in between."""
@@ -182,6 +193,7 @@ class Service:
                     raise
             if not waiting:
                 waiting = True
+                self._begun.set()
                 _log.warning("daemon.waiting", reason=say("daemon.waiting"), by=await detached(leader.holder) or "?")
                 systemd.notify(f"{systemd.READY}\nSTATUS={say('status.waiting', self._settings.language)}")
             with contextlib.suppress(TimeoutError):
@@ -191,6 +203,7 @@ class Service:
 
     async def _work(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        daemon.on_started = self._begun.set
         daemon.health.known.page = lambda: self._listening.page
         leader = await self._leader_of(daemon)
         if isinstance(leader, Membership | Alone):  # each beat says what is ours

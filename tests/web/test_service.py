@@ -45,6 +45,8 @@ from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.sandbox.tls import make_certificates
 from orderbridge.service import Service
 from orderbridge.store.membership import Membership
+from orderbridge.web import listening
+from orderbridge.web.server import Server
 
 __all__ = ["certificates", "configuration", "sandbox", "till", "world"]
 
@@ -171,6 +173,34 @@ async def serving(configuration: Path) -> AsyncIterator[Service]:
     finally:
         service._end()
         await task
+
+
+@pytest.mark.parametrize("within_s", [3600.0, 0.0], ids=["in time", "too long"])
+async def test_a_start_is_not_held_up_by_the_page_and_one_that_waits_does_not_hide_it(
+    within_s: float, configuration: Path, monkeypatch: pytest.MonkeyPatch
+):
+    address, hangs, goes_on = listening_at(configuration, free_address()), asyncio.Event(), asyncio.Event()
+    upgrade, load, loaded_first = Daemon._upgrade, listening._load, []
+
+    async def upgrade_late(daemon: Daemon) -> None:
+        hangs.set()
+        await goes_on.wait()
+        await upgrade(daemon)
+
+    def load_and_tell() -> type[Server]:
+        loaded_first.append(not goes_on.is_set())
+        return load()
+
+    monkeypatch.setattr(Daemon, "_upgrade", upgrade_late)
+    monkeypatch.setattr(listening, "_load", load_and_tell)
+    monkeypatch.setattr(service, "SHOWN_WITHIN_S", within_s)
+    async with serving(configuration):
+        await hangs.wait()
+        if not within_s:
+            await becomes(address, "/livez", 200)
+        goes_on.set()
+        await becomes(address, "/readyz", 200)
+    assert loaded_first == [not within_s]
 
 
 async def test_what_keeps_tablets_from_the_page_is_told_everywhere_until_it_is_over(
