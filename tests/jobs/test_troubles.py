@@ -272,7 +272,7 @@ async def test_an_ok_whose_note_a_trigger_refuses_harms_no_other(shop: Shop):
 
 
 def test_the_limits_of_an_intake_are_what_the_contract_says() -> None:
-    assert (intake.CHUNK, intake.SERVER_CHUNK, acknowledge.ACKNOWLEDGE_WITHIN_S) == (200, 250, 8.0)
+    assert (intake.CHUNK, intake.SERVER_CHUNK, acknowledge.ACKNOWLEDGE_WITHIN_S) == (100, 250, 8.0)
 
 
 async def test_a_failed_opening_that_is_retried_by_hand_is_sent_again(shop: Shop):

@@ -42,7 +42,7 @@ from orderbridge.store.failures import is_busy, is_refusal, remedy
 from orderbridge.store.trouble import Kind
 from orderbridge.texts import say
 
-CHUNK = 200  # orders in one transaction, where a POS that writes waits for it
+CHUNK = 100  # orders in one transaction, where a POS that writes waits for it
 SERVER_CHUNK = 250  # where it waits for rows only
 CHUNK_BYTES = 1024 * 1024  # of their documents: as text and as values they are many times that
 
