@@ -5,7 +5,7 @@ import asyncio
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop
 
-from orderbridge.jobs.places import QUICK_S, WAIT_S, Places
+from orderbridge.jobs.places import AHEAD_S, QUICK_S, WAIT_S, Places
 from orderbridge.sandbox import Fault
 
 
@@ -15,18 +15,19 @@ async def _request(places: Places, seconds: float) -> bool:
         return place
 
 
-async def test_as_many_are_claimed_ahead_as_were_answered_since_the_last_look():
+async def test_as_many_are_claimed_ahead_as_were_answered_in_the_time_that_a_claim_takes():
     places = Places(4, FakeClock())
     assert places.room(0) == 4
     await asyncio.gather(*(_request(places, 0.03) for _ in range(3)))
-    assert places.room(1) == 3 + 4 - 1
+    assert places.room(1) == places.room(1) == 3 + 4 - 1  # to look changes nothing
+    await asyncio.sleep(AHEAD_S)
     assert places.room(4) == 0  # nothing was answered meanwhile
 
 
 async def test_never_more_are_claimed_ahead_than_there_are_places():
     places = Places(2, FakeClock())
     for _ in range(9):
-        await _request(places, 0.01)
+        await _request(places, AHEAD_S / 9)
     assert places.room(0) == 4
 
 

@@ -381,7 +381,7 @@ class Sim:
             raise ConfigError("language is 7.")
         self.disturb("")
         if self._reloads == "other":
-            places = 2 if self.settings.actions.max_in_flight > 2 else 16
+            places = 2 if self.settings.actions.max_in_flight > 2 else 32
             language = "tr" if self.settings.language == "en" else "en"
             actions = self.settings.actions.model_copy(update={"max_in_flight": places})
             self.settings = self.settings.model_copy(update={"language": language, "actions": actions})

@@ -117,7 +117,7 @@ class Actions(Table):
     """How the POS's outbox rows are carried out."""
 
     retry_waits_seconds: tuple[Wait, Wait, Wait] = (2, 10, 60)
-    max_in_flight: Annotated[int, Field(ge=1, le=256)] = 16
+    max_in_flight: Annotated[int, Field(ge=1, le=256)] = 32
     accept_valid_minutes: Annotated[int, Field(ge=1, le=1440)] = 10
     valid_minutes: Annotated[int, Field(ge=1, le=10080)] = 120
 

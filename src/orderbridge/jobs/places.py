@@ -1,17 +1,20 @@
 """The places on the wire: so many requests at once, and claims for the places that are about to be free.
 
 To claim a row takes a COMMIT, and a place that is free stays empty for so long. So rows are claimed ahead, as many as
-places became free since the last look: about as many will be free when the claims are on disk. A service that answers
-slowly is not claimed ahead for: a row that is claimed cannot be withdrawn, and what was known of its order grows old.
+places became free in as long a time before: about as many will be free when the claims are on disk. A service that
+answers slowly is not claimed ahead for: a row that is claimed cannot be withdrawn, and what was known of its order grows
+old.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from orderbridge.clock import Clock
 
 QUICK_S = 0.25  # a request that took longer foretells no free place
+AHEAD_S = 0.02  # a claim's way to the disk, where outcomes of others are written before it
 WAIT_S = 1.0  # for a place; then the claim is given back
 
 
@@ -22,12 +25,12 @@ class Places:
         self.most = most
         self._clock = clock
         self._free = asyncio.Semaphore(most)
-        self._freed = 0
+        self._freed = deque[float](maxlen=most)  # when, the last ones
 
     def room(self, under_way: int) -> int:
         """For how many rows more there is a place, or will be. `under_way`: that are claimed and not answered."""
-        ahead, self._freed = min(self._freed, self.most), 0
-        return self.most + ahead - under_way
+        recently = self._clock.monotonic() - AHEAD_S
+        return self.most + sum(at > recently for at in self._freed) - under_way
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[bool]:
@@ -40,7 +43,9 @@ class Places:
             yield True
         finally:
             self._free.release()
-            self._freed += self._clock.monotonic() - taken < QUICK_S
+            now = self._clock.monotonic()
+            if now - taken < QUICK_S:
+                self._freed.append(now)
 
     async def _take(self) -> bool:
         if not self._free.locked():  # no timer for what need not wait
