@@ -4,7 +4,7 @@
 
 The pages are written by hand; between `<!-- made by docs/build.py: NAME -->` and `<!-- end -->` stands what is made here.
 The tables and constraints come from store/tables.py, the pictures from the rules themselves, which are asked what they
-make of each case, the codes from sentences.toml and the reader of documents; words.toml says in two languages what each means.
+make of each case, the codes from sentences/ and the reader of documents; words.toml says in two languages what each means.
 tests/test_guide.py fails when a page says something else.
 """
 

@@ -3,8 +3,8 @@
     .venv/bin/python docs/build_certify.py            # writes certify.md and sertifika.md anew
 
 The pages are written by hand; between `<!-- made by docs/build_certify.py: NAME -->` and `<!-- end -->` stands what is made
-of src/orderbridge/certify/scenarios.py, sentences.toml and the command's options. tests/certify/test_pages.py fails when a
-page says something else.
+of src/orderbridge/certify/scenarios.py, sentences/certify.toml and the command's options. tests/certify/test_pages.py fails when
+a page says something else.
 """
 
 import re
@@ -29,7 +29,7 @@ _HEADS = {
 def make_options(code: str) -> Iterator[str]:
     """The options of the command, with their help in the language of the page."""
     yield f"{_HEADS['options'][code]}\n|---|---|"
-    words = {said["en"]: said[code] for key, said in SENTENCES.items() if key.startswith("options.")}
+    words = {said["en"]: said[code] for said in SENTENCES.of("options").values()}
     for option in command.params:
         if isinstance(option, click.Option) and option.name not in {"help", "config"} and str(option.help) in words:
             yield f"| `{option.opts[0]}` | {words[str(option.help)]} |"

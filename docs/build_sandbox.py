@@ -95,7 +95,7 @@ def _value(value: object) -> str:
 
 
 def make_options(language: Language) -> Iterator[str]:
-    english = {said["en"]: said[language.code] for key, said in SENTENCES.items() if key.startswith("options.")}
+    english = {said["en"]: said[language.code] for said in SENTENCES.of("options").values()}
     options = [one for one in command.params if isinstance(one, click.Option) and one.name != "config"]
     yield from _table(
         language(_HEADS["options"]),

@@ -1,7 +1,9 @@
-"""What people read, in Turkish and English, out of sentences.toml.
+"""What people read, in Turkish and English, out of the files in sentences/.
 
-Codes and keys are stable and English; the sentences may change. An unknown code still gives a sentence, and a fact that
-is missing a "?": settling a row must not fail for want of words.
+A key's first word is the name of its file: `health.login_refused.cause` stands in sentences/health.toml. Keys are stable
+and English; the sentences may change. Each says what happened, then what to do, to somebody who is busy. {names} are
+facts, and the same in both languages; "the platform" is the remote service. An unknown code still gives a sentence, and a
+fact that is missing a "?": settling a row must not fail for want of words.
 
 What a cashier reads is in the configured language, handed over by who writes it. What a technician reads is in the
 language of the process: `speak` sets it, by the environment until a configuration is read.
@@ -55,8 +57,33 @@ def _flat(tree: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, dict[st
             yield from _flat(below, place)
 
 
-SENTENCES = dict(_flat(tomllib.loads(files("orderbridge").joinpath("sentences.toml").read_text("utf-8"))))
-VERDICTS = {key.removeprefix("verdicts."): said for key, said in SENTENCES.items() if key.startswith("verdicts.")}
+class _Sentences(Mapping[str, dict[str, str]]):
+    """By key, in each language. A file is read when one of its keys is asked for: a daemon never reads most of them."""
+
+    def __init__(self) -> None:
+        self._folder = files("orderbridge").joinpath("sentences")
+        self._read: dict[str, dict[str, dict[str, str]]] = {}
+
+    def __getitem__(self, key: str) -> dict[str, str]:
+        return self.of(key.partition(".")[0])[key]
+
+    def __iter__(self) -> Iterator[str]:
+        for name in sorted(file.name.removesuffix(".toml") for file in self._folder.iterdir()):
+            yield from self.of(name)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def of(self, word: str) -> dict[str, dict[str, str]]:
+        """Those whose keys begin with this word; none when there is no such file."""
+        if word not in self._read:
+            file = self._folder.joinpath(f"{word}.toml")
+            self._read[word] = dict(_flat(tomllib.loads(file.read_text("utf-8")))) if file.is_file() else {}
+        return self._read[word]
+
+
+SENTENCES = _Sentences()
+VERDICTS = {key.removeprefix("verdicts."): said for key, said in SENTENCES.of("verdicts").items()}
 
 _spoken = "en"
 

@@ -1,24 +1,31 @@
 """What click says, in the language of the process: `--help`, what each option is for, and what was typed wrong.
 
-The words are found by click's English, which stands in sentences.toml as click writes it. What arguments are called
+The words are found by click's English, which stands in sentences/ as click writes it. What arguments are called
 (KEY, FILE) is a name, the same in both languages, as the options and the columns are.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import click
 
 from orderbridge.texts import SENTENCES, say, spoken
 
-_KEYS = {said["en"]: key for key, said in SENTENCES.items() if key.startswith(("options.", "headings."))}
 _TYPE = re.compile(r" ([A-Z ]+)$")  # behind an option's names: the kind of value that it takes
 
 
 def in_words(english: str) -> str:
     """The same in the language of the process; what has no sentence stays as it is."""
-    return say(_KEYS[english]) if english in _KEYS else english
+    if spoken() == "en" or english not in _keys():
+        return english
+    return say(_keys()[english])
+
+
+@cache
+def _keys() -> dict[str, str]:
+    return {said["en"]: key for word in ("options", "headings") for key, said in SENTENCES.of(word).items()}
 
 
 def show(error: click.ClickException) -> None:
@@ -36,8 +43,8 @@ def _mistake(english: str) -> str:
     """One of click's sentences, whose {message} may be another one. A sentence of ours comes as it should be read."""
     if spoken() == "en":
         return english
-    for key, said in SENTENCES.items():
-        if key.startswith("click.") and (found := _pattern(said["en"]).fullmatch(english)):
+    for key, said in SENTENCES.of("click").items():
+        if found := _pattern(said["en"]).fullmatch(english):
             facts = found.groupdict()
             return say(key, **facts | ({"message": _mistake(facts["message"])} if "message" in facts else {}))
     return english

@@ -1,6 +1,6 @@
 """The words for what is wrong: its code, how bad it is, and one problem.
 
-Codes are stable; the sentences for people are in sentences.toml.
+Codes are stable; the sentences for people are in sentences/.
 """
 
 from dataclasses import dataclass, field
