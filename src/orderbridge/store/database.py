@@ -180,8 +180,12 @@ def _engine(url: str, busy_timeout_s: float) -> Engine:
     try:
         parsed = make_url(url)
         dialect = of(parsed.get_backend_name())
-        # An error's text is logged, and a statement's parameters are customers' data.
-        engine = create_engine(parsed, hide_parameters=True, **dialect.options(parsed, busy_timeout_s))
+        engine = create_engine(
+            parsed,
+            hide_parameters=True,  # an error's text is logged, and a statement's parameters are customers' data
+            pool_use_lifo=True,  # what was used last is used next: its statements are prepared and its caches are warm
+            **dialect.options(parsed, busy_timeout_s),
+        )
     except ArgumentError as error:
         raise Unusable(say("database.no_url", reason=error)) from error
     except ValueError:  # without its text: that quotes what may be a part of the password

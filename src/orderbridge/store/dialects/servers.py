@@ -21,8 +21,7 @@ AGAIN_AT_MOST_S = 5.0
 
 UUID_PARTS = (8, 4, 4, 4, 12)
 UUID_PATTERN = "^" + "-".join(f"[0-9a-f]{{{part}}}" for part in UUID_PARTS) + "$"
-# The session that was used last is used next: its statements are prepared and its caches are warm.
-OPTIONS: Mapping[str, Any] = {"isolation_level": "READ COMMITTED", "pool_use_lifo": True}
+OPTIONS: Mapping[str, Any] = {"isolation_level": "READ COMMITTED"}
 IDLE_S = 1.0  # of a session: then it is asked before it is used
 FULL = "database.server_full"
 TOO_MANY = "database.too_many"
