@@ -106,7 +106,7 @@ async def test_a_request_arrives_as_it_was_meant(serve: Serve, make_wire: MakeWi
             json={"preparing_time": 5},
             params={"x": "1"},
         )
-    assert answer == Answer(200, "application/json", OK)
+    assert answer == Answer(200, OK)
     head = seen[0].decode().split("\r\n")
     assert head[0] == "PUT /api/v1/orders/accept/a%2Fb?x=1 HTTP/1.1"
     assert head[-1] == '{"preparing_time":5}'
@@ -819,4 +819,4 @@ async def test_a_mistake_in_the_program_stays_one(make_wire: MakeWire) -> None:
 
 
 def test_an_answer_does_not_show_its_body() -> None:
-    assert CUSTOMER not in repr(Answer(200, "", CUSTOMER.encode()))
+    assert CUSTOMER not in repr(Answer(200, CUSTOMER.encode()))

@@ -131,7 +131,6 @@ WORK: dict[str, Work] = {
     "orders that left quarantine": lambda tx: quarantine.resolve(tx, "kadikoy", SOME, NOW),
     "what is in quarantine": quarantine.unresolved,
     "a claim and a verdict": claim,
-    "how many are unfinished": unfinished.count_unfinished,
     "what was on the wire": unfinished.unfinished_attempts,
     "a request that may be there": lambda tx: actions.add_once(tx, SOME[0], action="complete", payment_key=SOME[0]),
     "orders whose silence is to be counted": lambda tx: silence.to_count(tx, "2026-03-01 12:00:00"),
@@ -151,7 +150,7 @@ WORK: dict[str, Work] = {
     "health: unseen cancellations": lambda tx: health.unseen_cancellations(tx, NOW, NOW),
     "health: orders whose contents are refused": lambda tx: health.outdated(tx, NOW),
     "health: rows that nobody knows about": lambda tx: health.unknown_outcomes(tx, NOW),
-    "health: quarantine": lambda tx: (health.quarantined(tx), quarantine.count_unresolved(tx)),
+    "health: quarantine": health.quarantined,
     "orders of an account that has left": lambda tx: accounts.adopt_orphans(tx, ["besiktas"]),
     "board: whether something is different": board.version,
     "board: its orders": lambda tx: board.orders_shown(tx, NOW),
@@ -260,5 +259,5 @@ def test_a_statement_that_reads_everything_is_seen(years):
 
 
 def test_the_years_are_what_the_plans_are_made_for(years):
-    new, waiting = years.read_now(lambda tx: (orders.counts(tx)["new"], unfinished.count_unfinished(tx)))
+    new, waiting = years.read_now(lambda tx: (orders.counts(tx)["new"], len(unfinished.read_unfinished(tx)[0])))
     assert (new, waiting) == (NEW, UNFINISHED)

@@ -707,9 +707,8 @@ def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
     [
         unfinished.read_unfinished,
         lambda tx: unfinished.read_unfinished(tx, sending_only=True),
-        unfinished.count_unfinished,
     ],
-    ids=["read_unfinished", "read_unfinished of what is on the wire", "count_unfinished"],
+    ids=["read_unfinished", "read_unfinished of what is on the wire"],
 )
 def test_the_outbox_is_read_by_the_index_of_its_unfinished_rows(ask, database, till):
     with statements(database) as sent:

@@ -43,7 +43,6 @@ class Answer:
     """A whole answer. The body may hold a token or customers' data, so it is never shown."""
 
     status: int
-    content_type: str
     body: bytes = field(repr=False)
     date: str = ""  # the header: what time it is there
 
@@ -186,7 +185,7 @@ class Wire:
             await response.aclose()
         told = response.headers
         self.on_date(told.get("date", ""))
-        return Answer(response.status_code, told.get("content-type", ""), body, told.get("date", ""))
+        return Answer(response.status_code, body, told.get("date", ""))
 
 
 async def _read_body(response: httpx.Response) -> bytes:

@@ -25,7 +25,6 @@ LONGEST_NAME = 40
 SEEN_EVERY = timedelta(minutes=1)  # so often at most is it written that a device was there
 ONLY = 1  # the row of delivery_board_pairing
 LOOK, ACT = "look", "act"
-ROLES = (LOOK, ACT)
 
 
 @dataclass(frozen=True, slots=True)

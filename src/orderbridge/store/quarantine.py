@@ -66,13 +66,6 @@ def unresolved(connection: Connection) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-def count_unresolved(connection: Connection) -> int:
-    """How many are still kept."""
-    return connection.execute(
-        select(func.count()).select_from(quarantine).where(literal_column(UNRESOLVED))
-    ).scalar_one()
-
-
 def read(connection: Connection, row_id: int) -> Kept | None:
     """One document that is still kept; None when there is none, or none any more."""
     columns = (quarantine.c[name] for name in Kept.__slots__)

@@ -217,8 +217,3 @@ def unfinished_attempts(connection: Connection) -> list[tuple[int, int]]:
         )
     )
     return [(row.action_id, row.attempt) for row in rows]
-
-
-def count_unfinished(connection: Connection) -> int:
-    """How many rows have no verdict yet."""
-    return int(connection.execute(select(func.count()).select_from(actions).where(unfinished)).scalar_one())

@@ -148,11 +148,6 @@ WHERE delivery_action_attempts.action_id = delivery_actions.id) AS tried, delive
 FROM delivery_actions LEFT OUTER JOIN delivery_orders ON delivery_orders.payment_key = delivery_actions.payment_key
 WHERE state IN ('pending', 'sending') AND delivery_actions.state = :state_1 ORDER BY delivery_actions.id;
 
--- unfinished.count_unfinished
-SELECT count(*) AS count_1
-FROM delivery_actions
-WHERE state IN ('pending', 'sending');
-
 -- actions.start
 SELECT delivery_actions.id, delivery_actions.action, delivery_actions.state, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id, delivery_actions.account, delivery_actions.preparing_time, delivery_actions.reason_id, delivery_actions.valid_minutes, delivery_actions.withdraw, delivery_actions.created_utc, delivery_actions.next_attempt_utc, delivery_actions.expires_utc, delivery_actions.attempts, delivery_actions.error_code, (SELECT count(*) AS count_1
 FROM delivery_action_attempts
@@ -498,11 +493,6 @@ SELECT delivery_alarms.code, delivery_alarms.subject, delivery_alarms.account, d
 FROM delivery_alarms;
 
 -- problems.as_subject
-
--- quarantine.count_unresolved
-SELECT count(*) AS count_1
-FROM delivery_quarantine
-WHERE resolved_utc IS NULL;
 
 -- retention.with_old_contents
 SELECT TOP 200 delivery_orders.payment_key
