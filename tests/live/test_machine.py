@@ -61,8 +61,9 @@ async def test_without_descriptors_it_waits_and_goes_on(configuration: Path, til
     async with process(configuration) as daemon:
         await until(lambda: first.acknowledged and till.one("SELECT state FROM delivery_accounts")["state"] == "ok")
         before = limit(daemon.pid, resource.RLIMIT_NOFILE, 3)
-        world.faults.add(Fault.drop("get_current"))  # the open connection would serve poll after poll
+        world.faults.add(Fault.drop("get_current", times=9))  # each open connection would serve poll after poll
         await until(lambda: till.one("SELECT state FROM delivery_accounts")["state"] == "unreachable")
+        world.faults.clear()
         late = world.place_order(restaurant_id=KADIKOY)
         resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, before)
         await until(lambda: late.acknowledged)
