@@ -2,23 +2,28 @@
 
 Who knows what an action is asks this table, and nobody else knows anything of a single one:
 
-    store.tables        which words the column `action` takes, what each needs beside it and in which range (CHECKs)
-    store.grants        which columns a POS fills in
+    store.tables        which words the column `action` takes, what each needs beside it and in which range (CHECKs);
+                        which of them answer a customer (the views)
+    store.grants        which columns a POS fills in (by store.tables)
+    store.actions       which of them end an order
     rules.outbox        whose row it is, its lane, its arguments, how long it is worth sending, what supersedes it
-    rules.queue         which goes first
+    rules.lines         which goes first
     rules.lifecycle     to which status it takes an order, whether it may be sent at all
     rules.retry         what clears the doubt after a lost answer, and what a poll proves
+    rules.verdicts      whether its end is an alarm
+    rules.board         which of them answer a customer
     marketplace.client  method, path and body of its call
-    cli.actions         its command
+    cli.actions         its command; config.account the range of an automatic accept
+    web.board           what a tap asks for, and about what
 
 How doubt is cleared is the hard part. A request whose answer is lost may have had its effect. Whether it is sent again,
-and what a refusal of the second request means, depends on what the service shows of the first (docs/design.md, unknown
+and what a refusal of the second request means, depends on what the service shows of the first (docs/design.md, Unknown
 outcomes); `Doubt` names the four ways there are. What a poll shows of an order is told by two columns: `shown_by`, the
 statuses in which the action is certainly done, and `undone`, those in which it certainly is not.
 
 A new action is a word in model.Action and a row here; one with an argument of its own also a column in model.OutboxRow
 and in store.tables, with a migration. The program does not start while a word has no row, or a row contradicts itself.
-`text` of what can go wrong stands in texts.py, the meaning for POS developers in docs/words.toml.
+What can go wrong is said in sentences/verdicts.toml, the meaning for POS developers in docs/words.toml.
 """
 
 from collections.abc import Mapping

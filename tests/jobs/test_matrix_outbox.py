@@ -1,6 +1,6 @@
 """Every action of the outbox meets every answer: given once, given always, and two different ones in a row.
 
-The tables say by hand what docs/interface.md (client retry guidance) and docs/design.md (Behaviour) make of it: how the row ends, how
+The tables say by hand what docs/interface.md (Errors) and docs/design.md (Behaviour) make of it: how the row ends, how
 that is known, how often it was sent and how long it waited in between.
 
 All of it takes minutes. A usual run has every action meet one answer of each class, given once and given always; the

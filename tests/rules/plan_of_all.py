@@ -1,4 +1,4 @@
-"""Which outbox rows go next, which end unsent (docs/design.md: lanes, superseding, expiry, what is refused here).
+"""Which outbox rows go next, which end unsent (docs/design.md, Lanes, The outbox, Expiry, What is refused unsent).
 
 Rules of this file:
 - Rows of one lane go by their ids; a row that waits or is unresolved holds its lane.

@@ -1,4 +1,4 @@
-"""The command line. Results go to stdout, messages to stderr; exit codes are those of docs/design.md.
+"""The command line. Results go to stdout, messages to stderr; exit codes are those of docs/design.md, Exit codes.
 
 Each command imports what it needs when it runs, so that `--help` and the short ones stay fast.
 """

@@ -35,7 +35,7 @@ from orderbridge.texts import say
 SMALL_BODY = 64 * 1024  # bytes; taken apart in a millisecond or two, and most lists are empty
 LIST = "/orders/get-current"
 PROBES = ("/restaurants/get", "/orders/cancel-reasons")  # what needs nothing but a good token
-ACKNOWLEDGE_TIMEOUT_S = 5.0  # docs/design.md, promise 2: for the call and its one repeat together
+ACKNOWLEDGE_TIMEOUT_S = 5.0  # docs/design.md, Promises, 2: for the call and its one repeat together
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")

@@ -1,8 +1,8 @@
 """Which payment method an order's text names, and so how much is to be collected at the door. Pure.
 
-docs/interface.md gives the order a display name, "for example the names in the payment method list", and writes the list's
-names with a remark: `Kredi Kartı (pre-paid)`. So a name counts with or without its remark; two different remarks are
-two different things, because a wrong guess here is money not collected.
+An order carries the payment's display name, "as in the payment method list" (docs/interface.md, Order), and the list may
+write its names with a remark: `Kredi Kartı (pre-paid)`. So a name counts with or without its remark; two different
+remarks are two different things, because a wrong guess here is money not collected.
 """
 
 import re

@@ -109,7 +109,7 @@ def _document(raw: bytes, value: Any) -> Document:
 
 
 def _payment_key(value: object) -> tuple[str | None, str | None]:
-    """The key in lower case, or the reason why there is none (docs/interface.md, Order identity rule)."""
+    """The key in lower case, or the reason why there is none (docs/interface.md, Conventions)."""
     if value is None or value == "":
         return None, "payment_key_missing"
     key = value.strip().lower() if isinstance(value, str) else ""

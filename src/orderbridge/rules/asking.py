@@ -1,8 +1,8 @@
 """What the next get-current asks for: the whole list, or one status after the other while the whole does not come in.
 
 A list that is too large, or too slow once it has begun, would be asked for in vain for ever: what it holds is never
-acknowledged, so it never shrinks. Asked for by status, its orders come in part by part and stay away from then on. Such
-a part is no look: what it lacks proves nothing.
+acknowledged, so it never shrinks. Asked for by status, its orders come in part by part and stay away from then on. What
+such a part lacks proves nothing.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
-"""What is true of one outbox row: its lane, its account, its age, and whether it ends unsent (docs/design.md: lanes, expiry).
+"""What is true of one outbox row: its lane, its account, its age, and whether it ends unsent (docs/design.md, Lanes, Expiry).
 
 Rules of this file:
 - What may end a row without a request hangs on where it stands: rules.standing.
 - What supersedes an action, how long it is worth sending, what it needs: orderbridge.actions.
 
-In which order rows go is decided in rules.queue.
+Of a lane rules.queue decides which row is next, among lanes rules.lines.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""What becomes of an outbox row after each answer and each poll (docs/design.md: retries, unknown outcomes).
+"""What becomes of an outbox row after each answer and each poll (docs/design.md, Retries, Unknown outcomes).
 
-A request ends in one of seven ways (model.Outcome). Four are plain:
+A request ends in one of seven ways (model.Outcome). Five are plain:
 
     OK             done
     REFUSED        refused, if no earlier request of the row is in doubt

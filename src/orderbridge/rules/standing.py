@@ -1,21 +1,24 @@
 """Where an outbox row stands between its INSERT and its end, and what may end it without a request.
 
-A row has five final states, and their names say what they mean. The two states that are not final hide four different
+A row has six final states, and their names say what they mean. The two states that are not final hide four different
 things, and most of what is hard about the outbox hangs on telling them apart:
 
     standing       state      what has happened                                    may it have had its effect?
     WAITING        pending    nothing left, or each answer was 401 or 429          no
     RETRIED        pending    it had failed, and a person asked for it once more   perhaps: of the failed attempts
     ON_THE_WIRE    sending    a request has left, and has not ended yet            nobody knows yet
-    UNRESOLVED     sending    the last request ended in a 5xx or without answer    perhaps
+    UNRESOLVED     sending    a request ended in a 5xx or without answer           perhaps
 
                       claim                     answered 401, 429; it never left
-    INSERT -> WAITING ------> ON_THE_WIRE ------------------------------------> WAITING (RETRIED stays RETRIED)
+    INSERT -> WAITING ------> ON_THE_WIRE ------------------------------------> WAITING (in doubt: UNRESOLVED)
                                  |   ^
                                  |   | claim: its resend, when it is time
              5xx or no answer    v   |
                               UNRESOLVED ------> done, refused, failed: an answer, a poll or a status has told it
               failed ------> RETRIED             by `actions retry`
+
+A doubt that a request left stays, whatever later ones bring: a row that is in doubt and is answered 401 is UNRESOLVED
+again, and so is a RETRIED one whose failed requests left a doubt, from its first new request on (rules.retry.stands_after).
 
 Why it matters. A row that may have had its effect must never be told to the cashier as "not sent": that is a meal cooked
 twice, or an order that nobody cooks. So what simply ends a waiting row (too old, taken back, refused here) ends a doubtful

@@ -1,4 +1,4 @@
-"""A switch for each thing that docs/interface.md leaves open ("not shown").
+"""A switch for each thing that docs/interface.md leaves open ("Open").
 
 The defaults are one plausible service. A client that is right must work with every setting.
 """

@@ -1,6 +1,6 @@
 """docs/interface.md's tables: statuses, transitions, reference lists, error texts.
 
-Nothing here is computed and nothing here can be switched; what docs/interface.md leaves open is in options.py.
+Nothing here is computed and nothing here can be switched; what docs/interface.md leaves open is in open_points.py.
 """
 
 import re
@@ -18,7 +18,7 @@ STATUS_TEXTS: Final = {
     CONFIRMED: "Onaylandı",
     COMPLETE_WITH_PAYMENT: "Tamamlandı",
     CANCELED: "İptal Edildi",
-    IN_DELIVERY: "Restoran Kuryeye Verildi",  # the only text that docs/interface.md gives
+    IN_DELIVERY: "Restoran Kuryeye Verildi",  # the only text that the interface's description gives
 }
 NEEDS_PAYMENT_TEXT: Final = "Ödeme Bekleniyor"
 

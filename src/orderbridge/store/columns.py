@@ -1,4 +1,4 @@
-"""Column types and defaults that come out the same on every database (docs/design.md: the database contract).
+"""Column types and defaults that come out the same on every database (docs/design.md, Database contract).
 
 Rules of this file:
 - A time is UTC with three decimals; on SQLite it is text, so that any POS driver reads it.
