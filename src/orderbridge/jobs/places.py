@@ -4,6 +4,16 @@ To claim a row takes a COMMIT, and a place that is free stays empty for so long.
 places became free in as long a time before: about as many will be free when the claims are on disk. A service that
 answers slowly is not claimed ahead for: a row that is claimed cannot be withdrawn, and what was known of its order grows
 old.
+
+This is the bound of actions. Everything that goes on the wire has one, each where it is needed:
+
+    actions            `actions.max_in_flight` at once (here); of one account among several half of them (jobs.outbox)
+    polls              64 at once, of more than 512 accounts an eighth (jobs.pollers; jobs.poll.PollPlaces)
+    acknowledgements   8 at once of each answer (jobs.answer)
+    logins             8 at once (net.http), `marketplace.logins_per_second`
+    lists              of restaurants and menus: the first ones of 25 accounts a second (jobs.working)
+    all of them        `marketplace.requests_per_second`, what a customer waits for first (net.pace); polls have a rate of
+                       their own below it, so that what is overdue does not leave all at once (net.http)
 """
 
 import asyncio
