@@ -1,7 +1,7 @@
 """The work, one tick at a time: read, decide, write.
 
-A tick that is called again says when. What a poll has done is counted in `answer.Polled`, which the metrics read; what the
-outbox's turn and the sweep count, the tests and the log do.
+A tick that is called again says when. What a poll has done is counted in `answer.Polled`, which the metrics read; what
+the outbox's turn and the sweep count, the tests and the log do.
 
 orders come in   poll pollers poll_notes answer intake deliveries acknowledge journal reconciler
 actions go out   outbox feed ways ledger claims outcomes ends send verdicts lanes places pauses deferred recovery

@@ -1,7 +1,8 @@
 """The ends of rows that are not sent, written in groups: expired, withdrawn, superseded, refused here.
 
-    decided   by the queue (rules.queue.ends), or by a claim that found that it must not leave (jobs.ways). Such a row is ENDING: it
-              keeps its lane, so that nothing behind it overtakes an end that may yet fail. `due` has what waits its turn
+    decided   by the queue (rules.queue.ends), or by a claim that found that it must not leave (jobs.ways). Such a row
+              is ENDING: it keeps its lane, so that nothing behind it overtakes an end that may yet fail. `due` has what
+              waits its turn
     lane      an unresolved row of an order needs its order's lane, which an acknowledgement may have: a list that is
               being taken in must not see the row end halfway. Where it is not to be had, the row is left for a moment
     read      the rows again, held in the transaction that ends them. Held by a till: later. Gone: forgotten. Changed:
@@ -10,8 +11,8 @@
     write     the end and what it means for the order (jobs.verdicts)
     after     the row leaves the queue, its lane is free for the next one, the log hears of it
 
-Whatever stops this halfway, the rows that were not written are given back and decided about once more: a row that stayed
-ENDING would hold its lane for ever.
+Whatever stops this halfway, the rows that were not written are given back and decided about once more: a row that
+stayed ENDING would hold its lane for ever.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """The poll: when it may leave, what its answer or its failure means for the next one (promise 3).
 
-One get-current after the other, for one account. A tick goes through these steps, and their order is what keeps the promise:
+One get-current after the other, for one account. A tick goes through these steps, and their order is what keeps the
+promise:
 
     wait      nothing happens while the cooldown runs or the account is paused; the tick says for how long
     login     before the slot: one that fails uses none up
@@ -9,13 +10,14 @@ One get-current after the other, for one account. A tick goes through these step
     note      that no other poll may leave before this one is answered and has cooled down. On disk before the request
               leaves: a program that is killed in between finds it at its next start (jobs.poll_notes)
     request   once, whatever its answer: a repetition would come inside the cooldown
-    cooldown  from the answer on, within one run by the monotonic clock, which nobody can set (rules.cooldown; rules.turns
-              knows the accounts that are polled in turn). It is noted at once where taking in takes its time
+    cooldown  from the answer on, within one run by the monotonic clock, which nobody can set (rules.cooldown;
+              rules.turns knows the accounts that are polled in turn). It is noted at once where taking in takes its
+              time
     take in   jobs.intake stores what was delivered and acknowledges it
     success   is noted last: health and the silence of orders go by it, so all that was delivered is on disk by then
 
-A failed poll has used up its slot, unless its request certainly never left (rules.poll_ends). An error of ours uses it up,
-too: without an end of its cooldown the accounts that are polled in turn with this one would wait for ever.
+A failed poll has used up its slot, unless its request certainly never left (rules.poll_ends). An error of ours uses it
+up, too: without an end of its cooldown the accounts that are polled in turn with this one would wait for ever.
 """
 
 import asyncio

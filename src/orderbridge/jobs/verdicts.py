@@ -1,17 +1,18 @@
 """Carrying out a decision about an outbox row: the row's end, the order's status and its story, in one transaction.
 
-What was decided comes as a `Posting` from jobs.outcomes (answers), jobs.reconciler (looks), jobs.ends (rows that are not
-sent) and jobs.recovery. They open the transaction, hold the rows and orders in it, and `post` writes in this order:
+What was decided comes as a `Posting` from jobs.outcomes (answers), jobs.reconciler (looks), jobs.ends (rows that are
+not sent) and jobs.recovery. They open the transaction, hold the rows and orders in it, and `post` writes in this order:
 
     rows      an end gets its state, its words and its attempts; a row that goes on gets when, or on what, it waits
-    orders    the status that a done action gives them, the doubt that a refusal raises, a line of their story. Where none
-              of the rows that were to end is unfinished any more, nothing: somebody has ended them, and has told it
-    `tell`    the log and the numbers, called by the same jobs after the COMMIT. Before it they would tell of an end that
-              a failed commit takes back
+    orders    the status that a done action gives them, the doubt that a refusal raises, a line of their story. Where
+              none of the rows that were to end is unfinished any more, nothing: somebody has ended them, and has told
+              it
+    `tell`    the log and the numbers, called by the same jobs after the COMMIT. Before it they would tell of an end
+              that a failed commit takes back
 
-The row goes first, and the order's part is in a savepoint of its own. A trigger of the POS that refuses what is said of the
-order must not take the row's verdict along: the row would stay `sending`, and be sent again after a restart although it
-had its answer. Such a refusal is told in the log; the next delivery of the order brings its status.
+The row goes first, and the order's part is in a savepoint of its own. A trigger of the POS that refuses what is said of
+the order must not take the row's verdict along: the row would stay `sending`, and be sent again after a restart
+although it had its answer. Such a refusal is told in the log; the next delivery of the order brings its status.
 """
 
 import contextlib

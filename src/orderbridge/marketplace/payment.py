@@ -1,7 +1,7 @@
 """Which payment method an order's text names, and so how much is to be collected at the door. Pure.
 
-An order carries the payment's display name, "as in the payment method list" (docs/interface.md, Order), and the list may
-write its names with a remark: `Kredi Kartı (pre-paid)`. So a name counts with or without its remark; two different
+An order carries the payment's display name, "as in the payment method list" (docs/interface.md, Order), and the list
+may write its names with a remark: `Kredi Kartı (pre-paid)`. So a name counts with or without its remark; two different
 remarks are two different things, because a wrong guess here is money not collected.
 """
 

@@ -18,14 +18,16 @@ things, and most of what is hard about the outbox hangs on telling them apart:
               failed ------> RETRIED             by `actions retry`
 
 A doubt that a request left stays, whatever later ones bring: a row that is in doubt and is answered 401 is UNRESOLVED
-again, and so is a RETRIED one whose failed requests left a doubt, from its first new request on (rules.retry.stands_after).
+again, and so is a RETRIED one whose failed requests left a doubt, from its first new request on
+(rules.retry.stands_after).
 
-Why it matters. A row that may have had its effect must never be told to the cashier as "not sent": that is a meal cooked
-twice, or an order that nobody cooks. So what simply ends a waiting row (too old, taken back, refused here) ends a doubtful
-one as `failed, outcome_unknown`: look in the service's panel. Taking back works only on what waits; what is unresolved
-goes on until something tells what became of it. A row on the wire is in somebody's hands, and nothing ends it but its
-answer; whoever asks has made sure of that, for the table alone does not show it: a crash in between leaves `sending`, an
-attempt without an end, and nobody who waits for it. At the next start such a row is UNRESOLVED (jobs.recovery).
+Why it matters. A row that may have had its effect must never be told to the cashier as "not sent": that is a meal
+cooked twice, or an order that nobody cooks. So what simply ends a waiting row (too old, taken back, refused here) ends
+a doubtful one as `failed, outcome_unknown`: look in the service's panel. Taking back works only on what waits; what is
+unresolved goes on until something tells what became of it. A row on the wire is in somebody's hands, and nothing ends
+it but its answer; whoever asks has made sure of that, for the table alone does not show it: a crash in between leaves
+`sending`, an attempt without an end, and nobody who waits for it. At the next start such a row is UNRESOLVED
+(jobs.recovery).
 
 A newer row that makes this one needless supersedes it whether it is doubtful or not: what the newer one does is what
 counts in the end.

@@ -1,14 +1,15 @@
 """The unfinished rows of the outbox as they are read, each question by an index, and the clock that their times are by.
 
 Rules of this file:
-- Whatever asks for rows says `unfinished` in the very words of the index (store.tables). In other words, or with a bound
-  value for it, each wake would read a table of years.
+- Whatever asks for rows says `unfinished` in the very words of the index (store.tables). In other words, or with a
+  bound value for it, each wake would read a table of years.
 - `claim` says which rows are there and in somebody else's hands, beside the ones that it holds for this transaction. A
   row that is held and one that is gone both come back empty, and to take the first for the second would forget it.
 - A server writes created_utc by its own clock, and a row expires by ours. So the two are compared with each reading
   (`ServerClock`) and the difference is added; what is less than CLOCK_PLAY is the journey's and changes nothing, or a
   row that was read twice would seem to have changed.
-- What a POS wrote is not to be trusted. A row that cannot be read is named by its id, and the others are read all the same.
+- What a POS wrote is not to be trusted. A row that cannot be read is named by its id, and the others are read all the
+  same.
 - `histories` has finished attempts only. One without an end was on the wire when the program stopped, or still is:
   jobs.recovery asks for those (`unfinished_attempts`) and knows which are whose.
 """
