@@ -19,6 +19,7 @@ from orderbridge.rules.health import (
     problems,
 )
 from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
+from orderbridge.rules.turns import Member, names_of
 from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -113,6 +114,19 @@ def test_accounts_that_share_a_cooldown_may_wait_for_each_other():
     assert found(accounts=in_turn) == [(Code.COOLDOWN_SHARED, "a, b", Severity.WARNING)]
     later = tuple(replace(one, last_poll_ok_utc=NOW - timedelta(seconds=181)) for one in in_turn)
     assert [code for code, _, _ in found(accounts=later)][:2] == [Code.NO_GOOD_POLL] * 2
+
+
+@pytest.mark.parametrize("accounts", [2, 100], ids=["two", "more than the column names"])
+def test_of_a_group_as_many_count_as_are_there_and_not_as_many_as_are_named(accounts: int):
+    members = [Member(f"f{number}", f"branch, {number}", "app") for number in range(accounts)]
+    whole_round, names = LIMITS.late * accounts, names_of(members)
+
+    def codes(last: datetime) -> set[str]:
+        group = (replace(WELL, name=one.name, last_poll_ok_utc=last, in_turn_with=names) for one in members)
+        return {code for code, _, _ in found(accounts=tuple(group))}
+
+    assert codes(NOW - whole_round) == {Code.COOLDOWN_SHARED}
+    assert codes(NOW - whole_round - timedelta(seconds=1)) == {Code.COOLDOWN_SHARED, Code.NO_GOOD_POLL}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING, Metrics
 from orderbridge.rules.cooldown import Cooldowns
-from orderbridge.rules.health import late_after
+from orderbridge.rules.health import late_after, late_in_turn
 from orderbridge.rules.problems import NO_DATABASE, Problem
 from orderbridge.rules.readiness import Readiness, in_time
 
@@ -39,7 +39,7 @@ class SelfReport:
         self._clock = clock
         self._metrics = metrics
         self._polls = polls
-        self._late_s = late_after(settings.marketplace.cooldown_seconds).total_seconds()
+        self._late = late_after(settings.marketplace.cooldown_seconds)
         self._look_s = LOOK_S + settings.database.busy_timeout_seconds
         self._looked: float | None = None
         self._problems: tuple[Problem, ...] = ()
@@ -62,13 +62,11 @@ class SelfReport:
         answers = now - self._looked <= self._look_s and not NO_DATABASE & {one.code for one in self._problems}
         good = self._metrics.good_polls
         ours = [one for name, one in self._accounts.items() if name in good]
-        polled = not self._accounts or in_time(
-            now, ((good[one.name], self._late_s * self._sharing(one)) for one in ours)
-        )
+        polled = not self._accounts or in_time(now, ((good[one.name], self._late_s(one)) for one in ours))
         return Readiness(is_working=True, database_answers=answers, is_polled=polled, problems=self._problems)
 
-    def _sharing(self, account: Account) -> int:
-        return max(len(self._cooldowns.in_turn(account.fingerprint)), 1)
+    def _late_s(self, account: Account) -> float:
+        return late_in_turn(self._late, len(self._cooldowns.in_turn(account.fingerprint))).total_seconds()
 
     def measure(self) -> None:
         """Set what is not counted when it happens."""

@@ -9,6 +9,7 @@ Rules of this file:
 - What follows from another problem stands `behind` it (rules.causes).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -79,7 +80,7 @@ class Polling:
     next_poll_utc: datetime | None = None
     not_stored: int = 0  # orders of the last poll that neither the tables nor quarantine could hold
     not_written: int = 0  # outbox rows of all accounts that the database did not let the daemon write at the last poll
-    in_turn_with: str | None = None  # the accounts that share one cooldown, this one among them: "a, b"
+    in_turn_with: str | None = None  # who shares one cooldown, as many as fit: "a, b"; the same text for each of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,11 @@ def late_after(cooldown_s: float) -> timedelta:
     return timedelta(seconds=max(LATE_COOLDOWNS * cooldown_s, LEAST_LATE_S))
 
 
+def late_in_turn(late: timedelta, accounts: int) -> timedelta:
+    """The same of one that is polled in turn with others. `accounts`: how many they are together; 0: it is in no group."""
+    return late * max(accounts, 1)
+
+
 def is_due(scheduled_for: str | None, local_now: str) -> bool:
     """Whether an order is for now: not scheduled, or its time has come. What is no date cannot be compared."""
     return scheduled_for is None or not scheduled_for[:4].isdigit() or scheduled_for <= local_now
@@ -174,9 +180,11 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
 
 def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     not_written = 0
+    # Counted are those that are there: the text names no more than fit into it, and a name may have a comma.
+    groups = Counter(account.in_turn_with for account in facts.accounts if account.in_turn_with)
     for account in facts.accounts:
-        sharing = len((account.in_turn_with or "").split(","))
-        if (problem := _polling(account, limits.late * sharing, now, facts.is_silent)) is not None:
+        late = late_in_turn(limits.late, groups[account.in_turn_with or ""])
+        if (problem := _polling(account, late, now, facts.is_silent)) is not None:
             yield problem
         else:  # what an account that does not poll has noted may be long over
             not_written = max(not_written, account.not_written)
@@ -185,7 +193,7 @@ def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Probl
             yield Problem(Code.NOT_STORED, name, None, Severity.SEVERE, account.not_stored, account=name)
     if not_written:
         yield Problem(Code.NOT_WRITTEN, "", None, Severity.SEVERE, not_written)
-    for names in dict.fromkeys(account.in_turn_with for account in facts.accounts if account.in_turn_with):
+    for names in groups:
         yield Problem(Code.COOLDOWN_SHARED, names, None, Severity.WARNING)
 
 
