@@ -6,6 +6,7 @@ Who knows what an action is asks this table, and nobody else knows anything of a
                         which of them answer a customer (the views)
     store.grants        which columns a POS fills in (by store.tables)
     store.actions       which of them end an order
+    store.health        which rows are an answer to a customer, and which cancel an order
     rules.outbox        whose row it is, its lane, its arguments, how long it is worth sending, what supersedes it
     rules.lines         which goes first
     rules.lifecycle     to which status it takes an order, whether it may be sent at all
@@ -208,8 +209,10 @@ ACTIONS: Mapping[Action, Kind] = {
     ),
 }
 
+AWAITED = frozenset(action for action, kind in ACTIONS.items() if kind.answers_customer)
+CANCELLING = frozenset(action for action, kind in ACTIONS.items() if kind.target == CANCELED)
 # Whichever of them waits, is under way or is done: the customer's order is no longer without an answer.
-ANSWERS = frozenset({action for action, kind in ACTIONS.items() if kind.answers_customer}) | _CANCEL
+ANSWERS = AWAITED | CANCELLING
 if missing := set(Action) - set(ACTIONS):
     raise TypeError(f"{', '.join(sorted(missing))}: no row in orderbridge.actions, so nobody would know how to do it")
 

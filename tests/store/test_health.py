@@ -58,6 +58,23 @@ def test_the_newest_accept_of_each_order_counts(database, pos):
     assert {name: row.state for name, row in found.items()} == {KEY: "pending", OTHER: "failed"}
 
 
+@pytest.mark.parametrize(
+    "cancel, counts",
+    [
+        ("pending", "pending"),
+        ("sending", "sending"),
+        ("refused", "expired"),
+        ("failed", "expired"),
+        ("done", "expired"),
+    ],
+)
+def test_a_cancel_counts_while_it_is_on_its_way(cancel, counts, database, pos):
+    put_action(pos, payment_key=KEY, state="expired", finished_utc=ago(9))
+    put_action(pos, "cancel", payment_key=KEY, state=cancel)
+    found = database.read_now(lambda tx: health.newest_answers(tx, [KEY]))
+    assert found[KEY].state == counts
+
+
 def test_orders_that_no_till_takes_over_are_counted_from_the_oldest(database, pos):
     for number, columns in enumerate(
         [{}, {"received_utc": ago(10)}, {"received_utc": ago(1)}, {"pos_revision": 1}, {"ended_utc": ago(1)}]

@@ -23,7 +23,8 @@ from sqlalchemy import (
     select,
 )
 
-from orderbridge.model import CONTENTS_OUTDATED, RECEIVED, UNFINISHED, Action, ActionState, EndedBy
+from orderbridge.actions import ANSWERS, AWAITED, CANCELLING
+from orderbridge.model import CONTENTS_OUTDATED, RECEIVED, UNFINISHED, ActionState, EndedBy
 from orderbridge.store.among import batches
 from orderbridge.store.tables import FAILED, NEW, OPEN, UNRESOLVED, accounts, actions, changed, orders, quarantine
 
@@ -60,14 +61,15 @@ _RECEIVED = (
     .order_by(orders.c.changed_utc)
     .limit(MOST)
 )
+# Not as `needs_answer_since` has it (model.ANSWERED): of what a customer waits for, the end counts however it was, for one
+# that failed is an alarm of its own, and one that is done and whose order is RECEIVED all the same has changed nothing. A
+# cancel counts while it is on its way: then the order is over, or all is as it was.
 _ANSWERS = (
     select(actions.c.payment_key, actions.c.state, actions.c.finished_utc)
     .where(
         actions.c.payment_key.in_(bindparam("keys", expanding=True)),
-        or_(
-            actions.c.action == Action.ACCEPT,
-            and_(actions.c.action == Action.CANCEL, actions.c.state.in_(sorted(UNFINISHED))),
-        ),
+        actions.c.action.in_(sorted(ANSWERS)),
+        or_(actions.c.action.in_(sorted(AWAITED)), actions.c.state.in_(sorted(UNFINISHED))),
     )
     .order_by(actions.c.id)
 )
@@ -93,8 +95,8 @@ _UNACKNOWLEDGED = select(_unacknowledged.c.account, func.count(), func.min(_unac
 )
 _by_a_till = exists().where(
     actions.c.payment_key == orders.c.payment_key,
-    actions.c.action == Action.CANCEL,
-    actions.c.state == ActionState.DONE,
+    actions.c.action.in_(sorted(CANCELLING)),
+    actions.c.state == ActionState.DONE,  # one that still waits has ended no order: somebody else did
 )
 _is_unseen: Conditions = (
     changed,
@@ -125,7 +127,7 @@ _is_unknown: Conditions = (
     literal_column(FAILED),
     actions.c.finished_utc >= bindparam("lately"),
     actions.c.error_code == "outcome_unknown",
-    actions.c.action != Action.ACCEPT,
+    actions.c.action.not_in(sorted(AWAITED)),  # which is told by its order
     ~_moved,
 )
 _UNKNOWN = (

@@ -402,11 +402,11 @@ WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND delivery_
 FROM delivery_orders
 WHERE pos_is_behind = 1 AND delivery_orders.changed_utc >= :lately AND delivery_orders.changed_utc < :unseen_since AND delivery_orders.ended_by = :ended_by_1 AND NOT (EXISTS (SELECT *
 FROM delivery_actions
-WHERE delivery_actions.payment_key = delivery_orders.payment_key AND delivery_actions.action = :action_1 AND delivery_actions.state = :state_1)))) THEN :param_7 ELSE :param_8 END AS unseen, CASE WHEN (EXISTS (SELECT *
+WHERE delivery_actions.payment_key = delivery_orders.payment_key AND delivery_actions.action IN (:action_1_1) AND delivery_actions.state = :state_1)))) THEN :param_7 ELSE :param_8 END AS unseen, CASE WHEN (EXISTS (SELECT *
 FROM delivery_orders
 WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND (delivery_orders.problem LIKE '%' + :problem_1 + '%'))) THEN :param_9 ELSE :param_10 END AS outdated, CASE WHEN (EXISTS (SELECT *
 FROM delivery_actions
-WHERE state = 'failed' AND delivery_actions.finished_utc >= :lately AND delivery_actions.error_code = :error_code_1 AND delivery_actions.action != :action_2 AND NOT (EXISTS (SELECT *
+WHERE state = 'failed' AND delivery_actions.finished_utc >= :lately AND delivery_actions.error_code = :error_code_1 AND (delivery_actions.action NOT IN (:action_2_1)) AND NOT (EXISTS (SELECT *
 FROM delivery_orders
 WHERE delivery_orders.payment_key = delivery_actions.payment_key AND (delivery_orders.changed_utc > delivery_actions.finished_utc OR delivery_orders.ended_utc IS NOT NULL))))) THEN :param_11 ELSE :param_12 END AS unknown, CASE WHEN (EXISTS (SELECT *
 FROM delivery_quarantine
@@ -420,7 +420,7 @@ WHERE ended_utc IS NULL AND delivery_orders.changed_utc >= :lately AND delivery_
 -- health.newest_answers
 SELECT delivery_actions.payment_key, delivery_actions.state, delivery_actions.finished_utc
 FROM delivery_actions
-WHERE delivery_actions.payment_key IN (:keys_1) AND (delivery_actions.action = :action_1 OR delivery_actions.action = :action_2 AND delivery_actions.state IN (:state_1_1, :state_1_2)) ORDER BY delivery_actions.id;
+WHERE delivery_actions.payment_key IN (:keys_1) AND delivery_actions.action IN (:action_1_1, :action_1_2) AND (delivery_actions.action IN (:action_2_1) OR delivery_actions.state IN (:state_1_1, :state_1_2)) ORDER BY delivery_actions.id;
 
 -- health.not_taken_over
 SELECT count(*) AS count_1, min(anon_1.since) AS min_1
@@ -433,7 +433,7 @@ SELECT TOP 50 delivery_orders.payment_key, delivery_orders.changed_utc
 FROM delivery_orders
 WHERE pos_is_behind = 1 AND delivery_orders.changed_utc >= :lately AND delivery_orders.changed_utc < :unseen_since AND delivery_orders.ended_by = :ended_by_1 AND NOT (EXISTS (SELECT *
 FROM delivery_actions
-WHERE delivery_actions.payment_key = delivery_orders.payment_key AND delivery_actions.action = :action_1 AND delivery_actions.state = :state_1)) ORDER BY delivery_orders.changed_utc;
+WHERE delivery_actions.payment_key = delivery_orders.payment_key AND delivery_actions.action IN (:action_1_1) AND delivery_actions.state = :state_1)) ORDER BY delivery_orders.changed_utc;
 
 -- health.outdated
 SELECT TOP 50 delivery_orders.payment_key, delivery_orders.changed_utc
@@ -447,7 +447,7 @@ SELECT TOP 50 delivery_actions.id, delivery_actions.finished_utc, delivery_actio
 FROM delivery_orders
 WHERE delivery_orders.payment_key = delivery_actions.payment_key), delivery_actions.account) AS account
 FROM delivery_actions
-WHERE state = 'failed' AND delivery_actions.finished_utc >= :lately AND delivery_actions.error_code = :error_code_1 AND delivery_actions.action != :action_1 AND NOT (EXISTS (SELECT *
+WHERE state = 'failed' AND delivery_actions.finished_utc >= :lately AND delivery_actions.error_code = :error_code_1 AND (delivery_actions.action NOT IN (:action_1_1)) AND NOT (EXISTS (SELECT *
 FROM delivery_orders
 WHERE delivery_orders.payment_key = delivery_actions.payment_key AND (delivery_orders.changed_utc > delivery_actions.finished_utc OR delivery_orders.ended_utc IS NOT NULL))) ORDER BY delivery_actions.finished_utc;
 SELECT delivery_actions.id, delivery_actions.payment_key, delivery_actions.restaurant_id, delivery_actions.food_id
