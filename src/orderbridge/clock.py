@@ -6,6 +6,7 @@ from typing import Protocol
 from zoneinfo import ZoneInfo
 
 CLOCK_PLAY_S = 0.02  # by which two measurements of another clock may differ
+DATE = "____-__-__"  # how the service's local times begin, any character at each _; as a LIKE has it, too
 
 
 class Clock(Protocol):
@@ -54,3 +55,13 @@ def local_moment(text: str | None, zone: ZoneInfo) -> datetime | None:
         return datetime.fromisoformat(text or "").replace(tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def local_text(moment: datetime, zone: ZoneInfo) -> str:
+    """A moment as the service writes it."""
+    return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S}"
+
+
+def is_date(text: str) -> bool:
+    """Whether it can be compared with `local_text`."""
+    return len(text) >= len(DATE) and all(form in {"_", one} for form, one in zip(DATE, text, strict=False))

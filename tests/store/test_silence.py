@@ -23,6 +23,7 @@ from tests.store.samples import (
 )
 
 from orderbridge.model import Change, Differs, EndedBy, LastChange
+from orderbridge.rules.health import is_due
 from orderbridge.store import accounts, orders, silence
 from orderbridge.store.database import Database
 
@@ -95,6 +96,26 @@ def test_a_former_pair_of_secrets_does_not_set_the_count_back(database, pos):
 def test_what_is_counted(columns, counted, database, pos):
     put_order(pos, **{"pos_revision": 1} | columns)
     assert count(database) == counted
+
+
+@pytest.mark.parametrize(
+    "scheduled_for, due",
+    [
+        (None, True),
+        ("2026-03-01 15:00:00", True),
+        ("2026-03-01 15:00:01", False),
+        ("2099-12-31", False),
+        ("2099-12-31T20:00:00Z", False),
+        ("2099", True),
+        ("2099-1-1 20:00:00", True),
+        ("20991231 20:00:00", True),
+        ("9 PM", True),
+        ("", True),
+    ],
+)
+def test_what_is_due_for_an_alarm_is_due_for_the_count(scheduled_for, due, database, pos):
+    put_order(pos, pos_revision=1, scheduled_for=scheduled_for)
+    assert (is_due(scheduled_for, LOCAL_NOW), bool(count(database))) == (due, due)
 
 
 def test_a_clock_that_went_back_takes_the_count_of_a_scheduled_order_back(database, pos):

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from orderbridge import config
+from orderbridge.clock import local_text
 from orderbridge.jobs.daemon_problems import OF_TROUBLE
 from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import ActionState
@@ -126,7 +127,7 @@ def _facts(
 def _received(connection: Connection, now: datetime, zone: ZoneInfo) -> tuple[Received, ...]:
     rows = health.received(connection, now)
     accepts = health.newest_answers(connection, [row.payment_key for row in rows])
-    local_now = f"{now.astimezone(zone):%Y-%m-%d %H:%M:%S}"
+    local_now = local_text(now, zone)
     return tuple(
         Received(
             row.payment_key,

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from orderbridge import config
-from orderbridge.clock import Clock
+from orderbridge.clock import Clock, local_text
 from orderbridge.jobs.batch import write_batch
 from orderbridge.store import quarantine, retention, silence
 from orderbridge.store.database import Database
@@ -73,7 +73,7 @@ async def _delete_old(database: Database, settings: config.Settings, late: datet
 async def _end_silent(database: Database, settings: config.Settings, now: datetime) -> tuple[int, int]:
     """How many orders ended by silence, and of how many that was refused."""
     after = timedelta(hours=settings.orders.silence_hours)
-    local_now = f"{now.astimezone(ZoneInfo(settings.marketplace.timezone)):%Y-%m-%d %H:%M:%S}"
+    local_now = local_text(now, ZoneInfo(settings.marketplace.timezone))
     fresh = await database.read(lambda tx: silence.to_count(tx, local_now))
     _, refused = await write_batch(database, partial(silence.count_from_here, local_now=local_now), fresh)
     quiet = await database.read(lambda tx: silence.silent(tx, after, local_now))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from orderbridge.clock import is_date
 from orderbridge.model import UNFINISHED, ActionState
 from orderbridge.rules.causes import with_causes
 from orderbridge.rules.problems import (
@@ -142,8 +143,8 @@ def late_in_turn(late: timedelta, accounts: int) -> timedelta:
 
 
 def is_due(scheduled_for: str | None, local_now: str) -> bool:
-    """Whether an order is for now: not scheduled, or its time has come. What is no date cannot be compared."""
-    return scheduled_for is None or not scheduled_for[:4].isdigit() or scheduled_for <= local_now
+    """Whether an order is for now: not scheduled, or its time has come. store.silence asks the same of a database."""
+    return scheduled_for is None or not is_date(scheduled_for) or scheduled_for <= local_now
 
 
 def problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:

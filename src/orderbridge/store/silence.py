@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, or_, select, update
 
+from orderbridge.clock import DATE
 from orderbridge.model import EndedBy, LastChange
 from orderbridge.store.locks import free_orders
 from orderbridge.store.orders import tell
@@ -27,11 +28,11 @@ _listened = (
 
 
 def _has_come(local_now: str) -> ColumnElement[bool]:
-    """Its time, if it is scheduled for one; what is no date cannot be compared."""
+    """Its time, if it is scheduled for one; as rules.health.is_due has it."""
     return or_(
         orders.c.scheduled_for.is_(None),
         orders.c.scheduled_for <= local_now,
-        orders.c.scheduled_for.not_like("____-__-__%"),
+        orders.c.scheduled_for.not_like(f"{DATE}%"),  # and cannot be compared
     )
 
 
