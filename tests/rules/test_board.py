@@ -14,7 +14,7 @@ from orderbridge.rules import board
 from orderbridge.rules.audience import HEARD_S, SURE_S, Audience
 from orderbridge.rules.board import BESIDE, TILL, Seen, Sound
 from orderbridge.rules.lifecycle import may_send
-from orderbridge.rules.problems import CUT_OFF, NO_DATABASE, NO_LIST, Code, Problem, Severity
+from orderbridge.rules.problems import KINDS, Cause, Code, Link, Problem, Severity
 from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES, UNKNOWN_STATUS
 from orderbridge.web.board.words import words
 
@@ -148,13 +148,21 @@ def link(code: Code) -> str | None:
 
 
 def test_each_problem_breaks_one_link_of_the_chain_or_none_for_a_reason():
-    named = [code for codes in board.LINKS.values() for code in codes]
-    assert sorted([*named, *UNBROKEN]) == sorted(Code)
-    assert all(link(code) is None for code in UNBROKEN)
-    assert {link(code) for code in CUT_OFF} == {"internet", "login", "daemon"}
-    assert {link(code) for code in NO_LIST} == {"marketplace", "daemon"}
-    assert {link(code) for code in NO_DATABASE} == {"database"}
-    assert {f"link_{name}" for name in board.LINKS} <= words().keys()
+    assert {code for code in Code if link(code) is None} == UNBROKEN.keys()
+    assert {f"link_{one}" for one in Link} <= words().keys()
+
+
+@pytest.mark.parametrize(
+    "cause, links",
+    [
+        (Cause.CUT_OFF, {"internet", "login", "daemon"}),
+        (Cause.NO_LIST, {"marketplace", "daemon"}),
+        (Cause.NO_DATABASE, {"database"}),
+        (Cause.PAGE, {None}),
+    ],
+)
+def test_what_others_follow_from_breaks(cause: Cause, links: set[str | None]):
+    assert {link(code) for code, kind in KINDS.items() if kind.cause is cause} == links
 
 
 @pytest.mark.parametrize(

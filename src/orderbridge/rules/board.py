@@ -31,7 +31,7 @@ from orderbridge.model import (
     LastChange,
 )
 from orderbridge.rules.lifecycle import may_send
-from orderbridge.rules.problems import CUT_OFF, NO_DATABASE, Code, Problem
+from orderbridge.rules.problems import KINDS, Link, Problem
 from orderbridge.rules.statuses import NEEDS_PAYMENT
 
 LONGEST_REQUEST = 64
@@ -96,17 +96,6 @@ class Seen:
     last_change: str = LastChange.NEW
 
 
-# Where the chain from the tablet to the orders is broken.
-LINKS: dict[str, Collection[Code]] = {
-    "database": NO_DATABASE
-    | {Code.NOT_DURABLE, Code.DATABASE_RESTORED, Code.NOT_STORED, Code.NOT_WRITTEN, Code.CONTENTS_OUTDATED},
-    "daemon": {Code.NOT_POLLING, Code.NO_GOOD_POLL},
-    "login": {Code.LOGIN_REFUSED, Code.ACCOUNT_UNREADABLE},
-    "internet": CUT_OFF - {Code.LOGIN_REFUSED, Code.NOT_POLLING},
-    "marketplace": {Code.POLL_FAILING, Code.COOLDOWN_TAKEN},
-    "pos": {Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN},
-}
-
 # What comes next, the first of them that can be right: an order that no courier of ours carries is only completed.
 _STEPS: dict[int | None, tuple[Action, ...]] = {
     RECEIVED: (Action.ACCEPT,),
@@ -115,11 +104,9 @@ _STEPS: dict[int | None, tuple[Action, ...]] = {
 }
 
 
-def link_of(problem: Problem) -> str | None:
+def link_of(problem: Problem) -> Link | None:
     """Which link of the chain it breaks; None: none of them. Where the board is the till, no till has failed."""
-    if "by" in problem.facts:
-        return None
-    return next((link for link, codes in LINKS.items() if problem.code in codes), None)
+    return None if "by" in problem.facts else KINDS[problem.code].link
 
 
 def tries(rows: Iterable[Asked], action: Action) -> int:

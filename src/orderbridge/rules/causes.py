@@ -10,30 +10,20 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from orderbridge.rules.problems import CUT_OFF, NO_DATABASE, NO_LIST, OF_THE_PAGE, Code, Problem, Severity
+from orderbridge.rules.problems import KINDS, NO_DATABASE, Cause, Code, Problem, Severity
 
-_ORDERS = {Code.UNANSWERED, Code.ACCEPT_FAILED, Code.NOT_ACKNOWLEDGED}
 _BY_STATUS = {Code.UNANSWERED, Code.ACCEPT_FAILED}  # what an order's stored status says
 _FAILED = {Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}  # `since` they ended
-_WITHOUT_DATABASE = _ORDERS | {
-    Code.NO_GOOD_POLL,
-    Code.NOT_POLLING,
-    Code.POLL_FAILING,
-    Code.NOT_TAKEN_OVER,
-    Code.CANCELLATION_UNSEEN,
-    Code.NOT_STORED,
-    Code.NOT_WRITTEN,
-    Code.JOURNAL_NOT_WRITTEN,
-    Code.DATABASE_SLOW,
-}
 
 
 def with_causes(found: list[Problem], refused: Collection[str]) -> list[Problem]:
     """Each problem with the one that it follows from. `refused`: the orders of which the database takes no news."""
     codes = {one.code for one in found}
     database = next((code for code in Code if code in NO_DATABASE & codes), None)
-    polls = {one.subject: one for one in found if one.code in CUT_OFF or one.code in NO_LIST}
-    page = next((one.code for one in found if one.code in OF_THE_PAGE and one.severity == Severity.SEVERE), None)
+    polls = {one.subject: one for one in found if KINDS[one.code].cause in {Cause.CUT_OFF, Cause.NO_LIST}}
+    page = next(
+        (one.code for one in found if KINDS[one.code].cause is Cause.PAGE and one.severity == Severity.SEVERE), None
+    )
     if not (database or polls or refused or page or {Code.NOT_DURABLE, Code.DATABASE_RESTORED} & codes):
         return found
     restored = next((one.since for one in found if one.code == Code.DATABASE_RESTORED), None)
@@ -43,14 +33,14 @@ def with_causes(found: list[Problem], refused: Collection[str]) -> list[Problem]
         or _of_order(one, refused)
         or _of_durability(one, codes)
         or _of_restore(one, restored)
-        or (page if one.code == Code.BOARD_UNHEARD else None)
+        or (page if Cause.PAGE in KINDS[one.code].behind else None)
         for one in found
     ]
     return [one if cause is None else replace(one, behind=cause) for one, cause in zip(found, causes, strict=True)]
 
 
 def _of_database(one: Problem, database: Code | None) -> Code | None:
-    follows = one.code in _WITHOUT_DATABASE or (one.code in NO_DATABASE and one.code != database)
+    follows = Cause.NO_DATABASE in KINDS[one.code].behind or (one.code in NO_DATABASE and one.code != database)
     return database if follows else None
 
 
@@ -58,7 +48,7 @@ def _of_polls(one: Problem, polls: Problem | None) -> Code | None:
     """`polls`: why its account has no good one. What the service has not given, cannot be acknowledged."""
     if polls is None:
         return None
-    if one.code == Code.NOT_ACKNOWLEDGED or (one.code in _ORDERS and polls.code in CUT_OFF):
+    if KINDS[polls.code].cause in KINDS[one.code].behind:
         return polls.code
     is_newer = one.since is not None and (polls.since is None or one.since > polls.since)
     return polls.code if one.code in _FAILED and is_newer else None

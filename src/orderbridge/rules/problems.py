@@ -1,11 +1,13 @@
-"""The words for what is wrong: its code, how bad it is, and one problem.
+"""The words for what is wrong: its code, everything that is true of a code (KINDS), and one problem.
 
-Codes are stable; the sentences for people are in sentences/.
+Codes are stable; the sentences for people are in sentences/. A new code is a word in Code and a row in KINDS: the program
+does not start while a word has no row.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 
 
 class Severity(StrEnum):
@@ -59,62 +61,100 @@ class Code(StrEnum):
     CERTIFICATE_ENDS = "certificate_ends"
 
 
-BY_TIME_ALONE = {Code.NO_GOOD_POLL, Code.NOT_POLLING}  # what a daemon that has just started cannot know
-WARNINGS = {
-    Code.OUTCOME_UNKNOWN,
-    Code.QUARANTINED,
-    Code.COOLDOWN_SHARED,
-    Code.CREDENTIALS_SHARED,
-    Code.CLOCK_WRONG,
-    Code.DATABASE_SLOW,
-    Code.JOURNAL_NOT_WRITTEN,
-    Code.WRITES_FENCED,
-    Code.BOARD_UNHEARD,
-}  # a person has to look, and nothing is getting worse meanwhile
+class Cause(Enum):
+    """What others may follow from (rules.causes)."""
 
-# What keeps an account from the service: its rows wait, and what they would have answered is overdue for that reason.
-CUT_OFF = {
-    Code.LOGIN_REFUSED,
-    Code.LINE_DNS,
-    Code.LINE_TLS,
-    Code.LINE_REFUSED,
-    Code.LINE_TIMEOUT,
-    Code.LINE_PROXY,
-    Code.UNREACHABLE,
-    Code.NOT_POLLING,
+    CUT_OFF = auto()  # an account from the service: its rows wait, and what they would have answered is overdue
+    NO_LIST = auto()  # the line is there, and the service gives it no list of orders
+    NO_DATABASE = auto()  # the daemon cannot write: no poll is made, no row is sent, and no till writes either
+    PAGE = auto()  # no tablet can open the board, where it is severe: then nobody can hear it
+
+
+class Link(StrEnum):
+    """Where the chain from the tablet to the orders is broken."""
+
+    DATABASE = "database"
+    DAEMON = "daemon"
+    LOGIN = "login"
+    INTERNET = "internet"
+    MARKETPLACE = "marketplace"
+    POS = "pos"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One row of the table.
+
+    `severity`: the worst, of a code that may be more or less bad. Of a WARNING a person has to look, and nothing is getting
+    worse meanwhile.
+    """
+
+    severity: Severity
+    link: Link | None = None  # None: it breaks none
+    _: KW_ONLY
+    cause: Cause | None = None  # what it is to others
+    behind: frozenset[Cause] = frozenset()  # what it follows from
+    of_the_daemon: bool = False  # the daemon at work alone can know it, and others read of it
+    by_time_alone: bool = False  # a daemon that has just started cannot know it
+
+
+_SEVERE, _WARNING = Severity.SEVERE, Severity.WARNING
+_NO_DATABASE = frozenset({Cause.NO_DATABASE})
+_CUT_OFF = _NO_DATABASE | {Cause.CUT_OFF}
+
+# Everything that is true of a code, in one place.
+KINDS: Mapping[Code, Kind] = {
+    Code.LOGIN_REFUSED: Kind(_SEVERE, Link.LOGIN, cause=Cause.CUT_OFF),
+    Code.LINE_DNS: Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
+    Code.LINE_TLS: Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
+    Code.LINE_REFUSED: Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
+    Code.LINE_TIMEOUT: Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
+    Code.LINE_PROXY: Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
+    Code.UNREACHABLE: Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
+    Code.POLL_FAILING: Kind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST, behind=_NO_DATABASE),
+    Code.COOLDOWN_TAKEN: Kind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST),
+    Code.NO_GOOD_POLL: Kind(_SEVERE, Link.DAEMON, cause=Cause.NO_LIST, behind=_NO_DATABASE, by_time_alone=True),
+    Code.NOT_POLLING: Kind(_SEVERE, Link.DAEMON, cause=Cause.CUT_OFF, behind=_NO_DATABASE, by_time_alone=True),
+    Code.COOLDOWN_SHARED: Kind(_WARNING),
+    Code.CREDENTIALS_SHARED: Kind(_WARNING, of_the_daemon=True),
+    Code.CLOCK_WRONG: Kind(_WARNING, of_the_daemon=True),
+    Code.NOT_DURABLE: Kind(_SEVERE, Link.DATABASE),
+    Code.DATABASE_FAILING: Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
+    Code.DATABASE_FULL: Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
+    Code.DATABASE_READ_ONLY: Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
+    Code.DATABASE_BUSY: Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
+    Code.DATABASE_SLOW: Kind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True),
+    Code.DATABASE_LOST: Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
+    Code.DATABASE_RESTORED: Kind(_SEVERE, Link.DATABASE, of_the_daemon=True),
+    Code.JOURNAL_NOT_WRITTEN: Kind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True),
+    Code.ACCOUNT_UNREADABLE: Kind(_SEVERE, Link.LOGIN, of_the_daemon=True),
+    Code.WRITES_FENCED: Kind(_WARNING, of_the_daemon=True),
+    Code.NOT_TAKEN_OVER: Kind(_SEVERE, Link.POS, behind=_NO_DATABASE),
+    Code.UNANSWERED: Kind(_SEVERE, behind=_CUT_OFF),
+    Code.ACCEPT_FAILED: Kind(_SEVERE, behind=_CUT_OFF),
+    Code.CANCELLATION_UNSEEN: Kind(_SEVERE, Link.POS, behind=_NO_DATABASE),
+    Code.NOT_ACKNOWLEDGED: Kind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST}),
+    Code.NOT_STORED: Kind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE),
+    Code.NOT_WRITTEN: Kind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE),
+    Code.CONTENTS_OUTDATED: Kind(_SEVERE, Link.DATABASE),
+    Code.OUTCOME_UNKNOWN: Kind(_WARNING),
+    Code.QUARANTINED: Kind(_WARNING),
+    Code.BOARD_UNHEARD: Kind(_WARNING, behind=frozenset({Cause.PAGE}), of_the_daemon=True),
+    Code.PAGE_NOT_SERVED: Kind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True),
+    Code.CERTIFICATE_REFUSED: Kind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True),
+    Code.CERTIFICATE_ENDS: Kind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True),
 }
-# The line is there, and the service gives it no list of orders.
-NO_LIST = {Code.POLL_FAILING, Code.COOLDOWN_TAKEN, Code.NO_GOOD_POLL}
-# What keeps the daemon from writing: no poll is made, no row is sent, and no till writes either.
-NO_DATABASE = {
-    Code.DATABASE_LOST,
-    Code.DATABASE_FULL,
-    Code.DATABASE_READ_ONLY,
-    Code.DATABASE_BUSY,
-    Code.DATABASE_FAILING,
-}
-# What keeps tablets from the board, where it is severe: then nobody can hear it.
-OF_THE_PAGE = {Code.PAGE_NOT_SERVED, Code.CERTIFICATE_REFUSED, Code.CERTIFICATE_ENDS}
-# What only the daemon at work can know, and others read of it.
-OF_THE_DAEMON = (
-    NO_DATABASE
-    | OF_THE_PAGE
-    | {
-        Code.DATABASE_SLOW,
-        Code.DATABASE_RESTORED,
-        Code.JOURNAL_NOT_WRITTEN,
-        Code.ACCOUNT_UNREADABLE,
-        Code.WRITES_FENCED,
-        Code.CLOCK_WRONG,
-        Code.CREDENTIALS_SHARED,
-        Code.BOARD_UNHEARD,
-    }
-)
+if missing := set(Code) - set(KINDS):
+    raise TypeError(f"{', '.join(sorted(missing))}: no row in rules.problems, so nobody would know how bad it is")
+
+BY_TIME_ALONE = frozenset(code for code, kind in KINDS.items() if kind.by_time_alone)
+OF_THE_DAEMON = frozenset(code for code, kind in KINDS.items() if kind.of_the_daemon)
+NO_DATABASE = frozenset(code for code, kind in KINDS.items() if kind.cause is Cause.NO_DATABASE)
 
 
 def severity_of(code: Code) -> Severity:
     """Of a code that is always as bad."""
-    return Severity.WARNING if code in WARNINGS else Severity.SEVERE
+    return KINDS[code].severity
 
 
 @dataclass(frozen=True, slots=True)
