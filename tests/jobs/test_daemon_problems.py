@@ -12,8 +12,9 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs.daemon_problems import DATE_EVERY_S, FENCED_S
+from orderbridge.jobs.daemon_problems import DATE_EVERY_S
 from orderbridge.jobs.health import Checkup
+from orderbridge.rules.daemon import FENCED
 from orderbridge.rules.page import SOON, Page
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.sandbox import Fault
@@ -61,7 +62,7 @@ async def test_a_replica_that_was_replaced_tells_it_for_an_hour(shop: Shop):
     checkup.known.fenced = lambda: (at, 3)
     (found,) = await checkup.look()
     assert (found.code, found.severity, found.since, found.count) == ("writes_fenced", "warning", at, 3)
-    await asyncio.sleep(FENCED_S - 10.0)
+    await asyncio.sleep(FENCED.total_seconds() - 10.0)
     assert ("writes_fenced", "") in names(await checkup.look())
     await asyncio.sleep(20.0)
     assert ("writes_fenced", "") not in names(await checkup.look())

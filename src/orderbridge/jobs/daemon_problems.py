@@ -1,7 +1,7 @@
-"""What only the daemon at work can know of what is wrong: its database, its clock, its logins. rules.health does the rest.
+"""What only the daemon at work can know of what is wrong: its database, its clock, its logins.
 
 Whoever finds out says so here (`begin`, `end`), or is asked at each look: the database's trouble, the service's Date,
-tokens that died young, the page that is served.
+tokens that died young, whether this replica was replaced (rules.daemon decides), the page that is served (rules.page).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,16 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from orderbridge.clock import Clock
-from orderbridge.rules import page
+from orderbridge.rules import daemon, page
 from orderbridge.rules.problems import Code, Problem, severity_of
 from orderbridge.store.database import Database
 from orderbridge.store.trouble import Kind
 
-CLOCK_WRONG_S = 60.0
 DATE_EVERY_S = 10.0  # between two looks at the service's Date: thousands of answers a second have one
-MOST_DEAD = 3  # tokens of an account that died young within the hour
-FENCED_S = 3600.0  # for so long it is told that a replica was replaced
-BUSY_S = 10.0  # a till may hold the database for a moment
 
 OF_TROUBLE: Mapping[Kind, Code] = {
     Kind.FULL: Code.DATABASE_FULL,
@@ -48,7 +44,7 @@ class DaemonProblems:
         self._logins = logins
         self._said: dict[tuple[Code, str], Problem] = {}
         self._since: dict[tuple[Code, str], datetime] = {}  # of what was found by asking
-        self._offsets: list[float] = []  # seconds by which our clock is ahead: the last two that were measured
+        self._offsets_s: tuple[float, ...] = ()  # by which our clock is ahead: the last two that were measured
         self._dated = float("-inf")
         self._service: tuple[datetime, float] | None = None  # its clock, and ours that nobody sets
         self.page: Callable[[], page.Page] = page.Page  # what is served stands beside the daemon, and outlives it
@@ -95,7 +91,7 @@ class DaemonProblems:
             return
         there = there.replace(tzinfo=there.tzinfo or UTC) + timedelta(seconds=0.5)  # it has whole seconds only
         self._service = there, now
-        self._offsets = [*self._offsets[-1:], (self._clock.now() - there).total_seconds()]
+        self._offsets_s = (*self._offsets_s[-1:], (self._clock.now() - there).total_seconds())
 
     def service_now(self) -> datetime | None:
         """How late it is by the service's clock, whatever was done to ours since; None: it was not heard."""
@@ -107,41 +103,18 @@ class DaemonProblems:
     def problems(self) -> tuple[Problem, ...]:
         """All of it now."""
         now = self._clock.now()
-        asked = [
-            *self._of_database(),
-            *self._of_clock(),
-            *self._of_logins(),
-            *self._of_fence(now),
-            *page.problems(self.page(), now),
-        ]
+        asked = [*daemon.problems(self._facts(), now), *page.problems(self.page(), now)]
         self._since = {one.key: one.since or self._since.get(one.key, now) for one in asked}
         found = (replace(one, since=self._since[one.key]) for one in asked)
-        return (*self._said.values(), *(one for one in found if self._counts(one, now)))
+        return (*self._said.values(), *(one for one in found if daemon.has_lasted(one, now)))
 
-    def _counts(self, one: Problem, now: datetime) -> bool:
-        return one.code != Code.DATABASE_BUSY or abs((now - self._since[one.key]).total_seconds()) >= BUSY_S
-
-    def _of_database(self) -> Iterable[Problem]:
+    def _facts(self) -> daemon.DaemonFacts:
         trouble = self._database.trouble
-        if (kind := trouble.kind or (Kind.BUSY if self.is_held else None)) is not None:
-            yield _problem(OF_TROUBLE[kind])
-        if (seconds := trouble.slowest(self._clock.monotonic())) is not None:
-            yield _problem(Code.DATABASE_SLOW, seconds=f"{seconds:.0f}")
-
-    def _of_clock(self) -> Iterable[Problem]:
-        if len(self._offsets) > 1 and min(map(abs, self._offsets)) > CLOCK_WRONG_S:
-            yield _problem(Code.CLOCK_WRONG, offset=f"{self._offsets[-1]:+.0f}")
-
-    def _of_fence(self, now: datetime) -> Iterable[Problem]:
-        at, count = self.fenced()
-        if at is not None and (now - at).total_seconds() < FENCED_S:
-            yield replace(_problem(Code.WRITES_FENCED, count=count), since=at, count=count)
-
-    def _of_logins(self) -> Iterable[Problem]:
-        for name, login in self._logins():
-            if (dead := login.died_young()) >= MOST_DEAD:
-                yield replace(_problem(Code.CREDENTIALS_SHARED, name, count=dead), account=name, count=dead)
-
-
-def _problem(code: Code, subject: str = "", **facts: object) -> Problem:
-    return Problem(code, subject, None, severity_of(code), facts={name: str(value) for name, value in facts.items()})
+        kind = trouble.kind or (Kind.BUSY if self.is_held else None)
+        return daemon.DaemonFacts(
+            trouble=None if kind is None else OF_TROUBLE[kind],
+            slowest_s=trouble.slowest(self._clock.monotonic()),
+            offsets_s=self._offsets_s,
+            died_young=tuple((name, login.died_young()) for name, login in self._logins()),
+            fenced=self.fenced(),
+        )

@@ -12,10 +12,8 @@ from orderbridge.jobs.outbox import Outbox
 from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING, Metrics
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.health import late_after, late_in_turn
-from orderbridge.rules.problems import NO_DATABASE, Problem
-from orderbridge.rules.readiness import Readiness, in_time
-
-LOOK_S = 15.0  # and the busy timeout: a look that is older has not ended, so the database does not answer
+from orderbridge.rules.problems import Problem
+from orderbridge.rules.readiness import Readiness, database_answers, in_time
 
 
 class SelfReport:
@@ -40,7 +38,7 @@ class SelfReport:
         self._metrics = metrics
         self._polls = polls
         self._late = late_after(settings.marketplace.cooldown_seconds)
-        self._look_s = LOOK_S + settings.database.busy_timeout_seconds
+        self._busy_timeout_s = settings.database.busy_timeout_seconds
         self._looked: float | None = None
         self._problems: tuple[Problem, ...] = ()
 
@@ -59,7 +57,7 @@ class SelfReport:
         if self._looked is None:  # it has only begun to start
             return Readiness(is_working=True)
         now = self._clock.monotonic()
-        answers = now - self._looked <= self._look_s and not NO_DATABASE & {one.code for one in self._problems}
+        answers = database_answers(now - self._looked, self._busy_timeout_s, self._problems)
         good = self._metrics.good_polls
         ours = [one for name, one in self._accounts.items() if name in good]
         polled = not self._accounts or in_time(now, ((good[one.name], self._late_s(one)) for one in ours))

@@ -64,7 +64,7 @@ class Code(StrEnum):
 class Cause(Enum):
     """What others may follow from (rules.causes)."""
 
-    CUT_OFF = auto()  # an account from the service: its rows wait, and what they would have answered is overdue
+    CUT_OFF = auto()  # its account from the service: its rows wait, and what they would have answered is overdue
     NO_LIST = auto()  # the line is there, and the service gives it no list of orders
     NO_DATABASE = auto()  # the daemon cannot write: no poll is made, no row is sent, and no till writes either
     PAGE = auto()  # no tablet can open the board, where it is severe: then nobody can hear it

@@ -7,7 +7,9 @@ would help it.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orderbridge.rules.problems import Problem, Severity
+from orderbridge.rules.problems import NO_DATABASE, Problem, Severity
+
+LOOK_S = 15.0  # and the busy timeout: a look that is older has not ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,11 @@ class Readiness:
             if one.severity == Severity.SEVERE:
                 found[one.code] = found.get(one.code, 0) + one.count
         return found
+
+
+def database_answers(look_age_s: float, busy_timeout_s: float, found: Iterable[Problem]) -> bool:
+    """Whether the last look at health ended in time, and could write. `found`: what was wrong then."""
+    return look_age_s <= LOOK_S + busy_timeout_s and not NO_DATABASE & {one.code for one in found}
 
 
 def in_time(now: float, polled: Iterable[tuple[float, float]]) -> bool:

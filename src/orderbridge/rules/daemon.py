@@ -1,0 +1,62 @@
+"""What is wrong with the daemon's own means: its database, its clock, its logins, its place among replicas.
+
+Rules of this file:
+- A till may hold the database for a moment: it is busy when that lasts.
+- Our clock is wrong when two Dates in a row say so: one alone may come out of a proxy's store.
+- A token that is over is none of ours to tell; several that died young are somebody else's logins.
+- That a replica was replaced is told for an hour: what it did meanwhile is done.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from orderbridge.rules.problems import Code, Problem, severity_of
+
+BUSY = timedelta(seconds=10)
+CLOCK_WRONG_S = 60.0
+MOST_DEAD = 3  # tokens of an account within the hour
+FENCED = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonFacts:
+    """What it has seen of itself. `trouble`: why the database takes nothing; `slowest_s`: or takes too long for it.
+
+    `offsets_s`: by which our clock is ahead of the service's, the last two that were measured. `died_young`: tokens of each
+    account that worked, and were refused long before their end. `fenced`: when this replica was last replaced, and how many
+    of its writes were refused.
+    """
+
+    trouble: Code | None = None
+    slowest_s: float | None = None
+    offsets_s: tuple[float, ...] = ()
+    died_young: tuple[tuple[str, int], ...] = ()
+    fenced: tuple[datetime | None, int] = (None, 0)
+
+
+def problems(facts: DaemonFacts, now: datetime) -> Iterator[Problem]:
+    """All of it, without the time since when it is so where the facts do not say it."""
+    if facts.trouble is not None:
+        yield _problem(facts.trouble)
+    if facts.slowest_s is not None:
+        yield _problem(Code.DATABASE_SLOW, seconds=f"{facts.slowest_s:.0f}")
+    if len(facts.offsets_s) > 1 and min(map(abs, facts.offsets_s)) > CLOCK_WRONG_S:
+        yield _problem(Code.CLOCK_WRONG, offset=f"{facts.offsets_s[-1]:+.0f}")
+    for account, dead in facts.died_young:
+        if dead >= MOST_DEAD:
+            yield _problem(Code.CREDENTIALS_SHARED, account, how_many=dead, count=str(dead))
+    at, refused = facts.fenced
+    if at is not None and now - at < FENCED:
+        yield _problem(Code.WRITES_FENCED, since=at, how_many=refused, count=str(refused))
+
+
+def _problem(
+    code: Code, account: str = "", *, since: datetime | None = None, how_many: int = 1, **facts: str
+) -> Problem:
+    return Problem(code, account, since, severity_of(code), how_many, account=account or None, facts=facts)
+
+
+def has_lasted(one: Problem, now: datetime) -> bool:
+    """Whether it is one by now."""
+    return one.code != Code.DATABASE_BUSY or one.since is None or abs(now - one.since) >= BUSY
