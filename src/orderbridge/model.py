@@ -74,6 +74,16 @@ class KnownBy(StrEnum):
     REFUSAL = "refusal"
 
 
+class AccountState(StrEnum):
+    """How an account's last poll ended."""
+
+    NEW = "new"  # it had none yet
+    OK = "ok"
+    FAILING = "failing"  # what came back is no list of orders
+    UNREACHABLE = "unreachable"  # the request never left
+    LOGIN_REFUSED = "login_refused"
+
+
 class EndedBy(StrEnum):
     """Why an order is over."""
 

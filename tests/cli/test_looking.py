@@ -52,6 +52,13 @@ def test_an_account_that_does_not_poll_needs_a_look(changes, run, pos):
     assert run("status", "--json").json["healthy"] is False
 
 
+def test_a_state_that_a_newer_daemon_has_written_is_shown_as_it_stands(run, pos):
+    put_account(pos, state="asleep")
+    assert "asleep" in run("status").out
+    problems = run("status", "--json").json["problems"]
+    assert [one["code"] for one in problems] == ["no_good_poll"]
+
+
 @pytest.mark.parametrize(
     "changes, said",
     [

@@ -152,7 +152,7 @@ def _source(settings: "Settings", place: int) -> str:
 
 
 def _for_people(one: dict[str, Any], now: datetime) -> dict[str, str]:
-    from orderbridge.cli.status import STATES
+    from orderbridge.cli.status import state_text
     from orderbridge.cli.times import ago
 
     good, state = one["last_poll_ok_utc"], one["state"]
@@ -160,7 +160,7 @@ def _for_people(one: dict[str, Any], now: datetime) -> dict[str, str]:
     return {
         say("status.account"): one["name"],
         say("listing.account_enabled"): say("listing.account_yes" if one["enabled"] else "listing.account_no"),
-        say("status.state"): say(f"states.{state}") if state in STATES else state or "-",
+        say("status.state"): state_text(state) if state else "-",
         say("status.good_poll"): ago(good, now) if good else "-",
         say("listing.account_source"): one["source"] if is_file else say("listing.account_database"),
     }

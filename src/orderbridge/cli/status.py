@@ -259,21 +259,25 @@ def _account_lines(listed: list[dict[str, Any]], now: datetime, zone: ZoneInfo) 
         yield say("status.no_account", running=say("command.is_it_running"))
 
 
+def state_text(state: str) -> str:
+    """For people; a word that a newer daemon has written stays as it is."""
+    from orderbridge.model import AccountState
+
+    return say(f"states.{state}") if state in set(AccountState) else state
+
+
 def _account(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> dict[str, str]:
     waits, token = one["oldest_unanswered_utc"], one["token_expires_utc"]
     good = one["last_poll_ok_utc"]
     return {
         say("status.account"): one["name"][:24],
-        say("status.state"): say(f"states.{one['state']}") if one["state"] in STATES else one["state"],
+        say("status.state"): state_text(one["state"]),
         say("status.good_poll"): ago(good, now) if good else "-",
         say("status.token_until"): local(token, zone, now) if token and token > now else "-",
         say("status.open"): str(sum(one["open"].values())),
         say("status.unanswered"): ago(waits, now) if waits else "-",
         say("status.quarantine"): str(one["quarantined"]),
     }
-
-
-STATES = frozenset({"new", "ok", "failing", "unreachable", "login_refused"})
 
 
 def _sums(facts: dict[str, Any], now: datetime, zone: ZoneInfo) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What is wrong now, as the tables show it: the facts are read, rules.health decides. jobs.health watches over it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,13 +12,15 @@ from orderbridge import config
 from orderbridge.clock import local_text
 from orderbridge.jobs.daemon_problems import OF_TROUBLE
 from orderbridge.jobs.problem_table import of_the_daemon
-from orderbridge.model import ActionState
+from orderbridge.model import AccountState, ActionState
 from orderbridge.rules.health import Facts, Pile, Polling, Received, Thresholds, all_problems, is_due, late_after
 from orderbridge.rules.problems import NO_DATABASE, Problem, Severity
 from orderbridge.store import account_list, health, problems
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import Kind as Trouble
 from orderbridge.texts import problem_text
+
+_STATES: Mapping[str, AccountState] = {str(one): one for one in AccountState}
 
 
 def open_problems(
@@ -108,7 +110,7 @@ def _facts(
     there = health.there(connection, now, new=late or now, unacknowledged=border, unseen=unseen or now)
     quarantined, refused = health.quarantined(connection) if there.quarantined else ((), ())
     return Facts(
-        accounts=tuple(Polling(name, *rows.get(fingerprint, ())) for fingerprint, name in names.items()),
+        accounts=tuple(_polling(name, rows.get(fingerprint)) for fingerprint, name in names.items()),
         received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)) if there.received else (),
         not_taken_over=Pile(*health.not_taken_over(connection, late, answered=limits.by_board))
         if late is not None and there.new
@@ -122,6 +124,10 @@ def _facts(
         quarantined=Pile(*quarantined),
         unacknowledged=tuple(health.unacknowledged(connection, border, now)) if there.unacknowledged else (),
     )
+
+
+def _polling(name: str, row: Sequence[Any] | None) -> Polling:
+    return Polling(name) if row is None else Polling(name, _STATES.get(row[0]), *row[1:])
 
 
 def _received(connection: Connection, now: datetime, zone: ZoneInfo) -> tuple[Received, ...]:

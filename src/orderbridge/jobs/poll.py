@@ -35,7 +35,7 @@ from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.poll_notes import PollNotes
-from orderbridge.model import Document, Outcome
+from orderbridge.model import AccountState, Document, Outcome
 from orderbridge.observe.metrics import PART, Metrics
 from orderbridge.rules.asking import Asking, came_in_part
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
@@ -104,7 +104,7 @@ class Poller:
         self._listened_until: float | None = None  # by the monotonic clock: since then nothing was counted
         self._asking = Asking()
         self._not_in: set[int] = set()  # statuses that did not come in either, and were told
-        self._state = "new"
+        self._state = AccountState.NEW
         self._log = _log.bind(account=account.name)
 
     async def tick(self) -> Polled:
@@ -152,7 +152,7 @@ class Poller:
             good = Success(self._who, self._clock.now(), next_poll, listened, counts.not_stored, self._not_written())
         else:
             counts.result = PART
-            await self._note_state("failing", f"list_too_large: {say('log.by_status')}", "list_too_large")
+            await self._note_state(AccountState.FAILING, f"list_too_large: {say('log.by_status')}", "list_too_large")
         counts.again_in = max(self._slot(), 0.0)
         self._tell(counts, answered)
         return good
@@ -167,8 +167,8 @@ class Poller:
         """Seconds to wait; 0: the poll has a place, is noted and may leave. A login comes first: it uses up no slot."""
         wait = max(self._slot(), self._account.paused())
         if wait > 0:
-            if self._account.is_refused() and self._state != "login_refused":
-                await self._note_state("login_refused", "login_refused", "login_refused")
+            if self._account.is_refused() and self._state != AccountState.LOGIN_REFUSED:
+                await self._note_state(AccountState.LOGIN_REFUSED, "login_refused", "login_refused")
             return wait
         self._account.drop_expired_token()
         try:
@@ -251,13 +251,13 @@ class Poller:
         return seconds
 
     async def _note_success(self, good: Success) -> None:
-        if self._state not in {"new", "ok"}:
+        if self._state not in {AccountState.NEW, AccountState.OK}:
             self._log.info("poll.recovered", after=self._state)
-        self._state = "ok"
+        self._state = AccountState.OK
         await self._notes.succeeded(good)
 
     async def _note_state(
-        self, state: str, said: str, logged: str, *, next_poll: datetime | None = None, remedy: str = ""
+        self, state: AccountState, said: str, logged: str, *, next_poll: datetime | None = None, remedy: str = ""
     ) -> None:
         """How the account stands. `next_poll`: when the next one may leave; None: that was not noted, and is not."""
         if state != self._state:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from orderbridge.clock import is_date
-from orderbridge.model import UNFINISHED, ActionState
+from orderbridge.model import UNFINISHED, AccountState, ActionState
 from orderbridge.rules.causes import with_causes
 from orderbridge.rules.problems import (
     Code,
@@ -71,10 +71,10 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Polling:
-    """How one configured account does; `state` is None for one that no daemon has ever known."""
+    """How one configured account does; `state` is None for one that no daemon has ever known, or of which a newer one has a word of its own."""
 
     name: str
-    state: str | None = None
+    state: AccountState | None = None
     last_poll_utc: datetime | None = None
     last_poll_ok_utc: datetime | None = None
     last_error: str | None = None
@@ -213,24 +213,24 @@ def _polling(account: Polling, late: timedelta, now: datetime, is_silent: bool) 
     is_late = since is None or since < now - late
     is_tried = account.last_poll_utc is not None and account.last_poll_utc >= now - late
     error, _, words = (account.last_error or "").partition(": ")
-    if state == "new" and _is_scheduled(account, late, now):
+    if state == AccountState.NEW and _is_scheduled(account, late, now):
         return None
     match state:
         case _ if is_silent and is_late:  # what it has said of itself may be long over
             code = Code.NOT_POLLING
-        case "login_refused":  # without a login no poll is tried: whether somebody tries to log in is not seen
+        case AccountState.LOGIN_REFUSED:  # without a login no poll is tried: whether somebody tries one is not seen
             code = Code.LOGIN_REFUSED
-        case "unreachable":
+        case AccountState.UNREACHABLE:
             code = Code.LINE_TLS if error.startswith(TLS) else LINES.get(error, Code.UNREACHABLE)
         case _ if not is_tried:
             code = Code.NOT_POLLING
-        case "failing" if error == "unauthorized" and not is_late:
+        case AccountState.FAILING if error == "unauthorized" and not is_late:
             return None  # the token was over; the next poll has another one
-        case "failing":
+        case AccountState.FAILING:
             code = FAILURES.get(error, Code.POLL_FAILING)
-        case "ok" if not is_late:
+        case AccountState.OK if not is_late:
             return None
-        case _:
+        case AccountState.OK | AccountState.NEW | None:
             code = Code.NO_GOOD_POLL
     severity = Severity.SEVERE if is_late or code == Code.LOGIN_REFUSED else Severity.WARNING
     detail = account.last_error

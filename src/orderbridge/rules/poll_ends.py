@@ -6,6 +6,7 @@ What it means for the cooldown, rules.cooldown and rules.turns decide; what is a
 from dataclasses import dataclass
 
 from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited
+from orderbridge.model import AccountState
 from orderbridge.rules.turns import Ended
 
 FINER = ("dns_", "tls_", "proxy_")  # of a line that is dead it is noted where it is
@@ -19,7 +20,7 @@ class Failure:
     answer's own words may hold a customer's name.
     """
 
-    state: str
+    state: AccountState
     said: str
     logged: str
     ended: Ended | None
@@ -32,12 +33,12 @@ def failure_of(error: MarketplaceError, *, on_trial: bool) -> Failure:
     said = f"{code}: {error.detail}" if error.detail else code
     logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
     if isinstance(error, NotSent):
-        state = "login_refused" if isinstance(error, LoginRefused) else "unreachable"
+        state = AccountState.LOGIN_REFUSED if isinstance(error, LoginRefused) else AccountState.UNREACHABLE
         # The database's trouble, or our own end: the account is as it was.
         return Failure(state, said, logged, None, tells=error.reason not in KEPT_HERE)
     if isinstance(error, RateLimited):
-        return Failure("failing", said, logged, Ended.LIMITED, tells=not on_trial)
-    return Failure("failing", said, logged, Ended.FAILED)
+        return Failure(AccountState.FAILING, said, logged, Ended.LIMITED, tells=not on_trial)
+    return Failure(AccountState.FAILING, said, logged, Ended.FAILED)
 
 
 def longest_listening(in_turn: int, *, cooldown_s: float, timeout_s: float) -> int:

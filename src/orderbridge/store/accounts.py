@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, func, insert, literal_column, or_, select, update
 
-from orderbridge.model import Token
+from orderbridge.model import AccountState, Token
 from orderbridge.store.among import batches
 from orderbridge.store.columns import time_text
 from orderbridge.store.tables import OPEN, accounts, orders, restaurants, tokens
@@ -40,7 +40,7 @@ _KNOWN = select(
     accounts.c.state,
 )
 _SUCCEEDED = _NOTE.values(
-    state="ok",
+    state=AccountState.OK,
     last_error=None,
     last_poll_ok_utc=bindparam("polled"),
     next_poll_utc=bindparam("next"),
@@ -82,7 +82,7 @@ def register(connection: Connection, entries: Iterable[Entry]) -> dict[str, date
             "listened_seconds": most,
             "polled_in_turn_with": entry.in_turn_with,
             "next_poll_utc": (there.next_poll_utc if there else None) or entry.first_poll,
-            "state": "new" if there is None or entry.anew else there.state,
+            "state": AccountState.NEW if there is None or entry.anew else there.state,
         }
         if there is None:
             new.append({"fingerprint": entry.fingerprint, **values})
