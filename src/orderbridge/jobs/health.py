@@ -1,4 +1,18 @@
-"""Health, watched while the daemon runs: the log and whoever else is told hear of each problem's beginning and its end."""
+"""Health, watched while the daemon runs: the log and whoever else is told hear of each problem's beginning and its end.
+
+A look, in this order:
+    what is wrong   one read: the tables, what this daemon alone knows, what other replicas have written down. Where the
+                    database cannot be read, what was open stays open, behind that.
+    who is told     the log, then the alarms and the ping, which work without a database.
+    what is shown   the lamps, then delivery_problems with the sign of life, and how bad each was when it was told.
+
+Not everything that is found is believed at once:
+- `_unsure_until`: before that, when the last good poll was says nothing (`be_unsure`). What is wrong by time alone stands
+  behind itself: it neither begins nor ends, and its lamp is yellow.
+- `_remembered`: what the daemon before this one had told was read. One that ends sooner leaves that as it stands.
+- `_before`: of that, what only a daemon can know and this one has had no time to find out. Until `_unsure_until` it
+  stands behind itself, too, so that its end is not told too early.
+"""
 
 import asyncio
 import contextlib
@@ -107,12 +121,15 @@ class Checkup:
         self.table = ProblemTable(self._database, self._clock, language)
         self._lamps = Lamps(self._database, self._clock, language)
         self.watch = Watch(language)
-        self._remembered = False
-        self._before: list[Problem] = []  # told by the daemon before, and not yet to be known by this one
+        self._remembered = False  # what was told by the daemon before
+        self._before: list[Problem] = []  # of that, what is not yet to be known by this one
         self._seen: list[Problem] | None = None  # at the last look of which the alarms have heard
 
     def be_unsure(self, starts_for_s: float = 0.0) -> None:
-        """`starts_for_s`: so long it takes until each account was asked for once. After a start, a clock that was set or a database that took nothing: when the last good poll was says nothing yet."""
+        """When the last good poll was says nothing for a while: after a start, a clock that was set, a database that took nothing.
+
+        `starts_for_s`: so long it takes until each account was asked for once.
+        """
         late = late_after(self._settings.marketplace.cooldown_seconds)
         until = self._clock.monotonic() + late.total_seconds() + starts_for_s
         self._unsure_until = max(self._unsure_until, until)
