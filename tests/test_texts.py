@@ -18,7 +18,18 @@ from orderbridge.cli.main import program, translate
 from orderbridge.cli.words import WordsContext
 from orderbridge.model import ActionState
 from orderbridge.rules.problems import Code
-from orderbridge.texts import LANGUAGES, SAME, SENTENCES, VERDICTS, language_of, problem_text, say, text
+from orderbridge.texts import (
+    LANGUAGES,
+    OF_COMMANDS,
+    SAME,
+    SENTENCES,
+    VERDICTS,
+    language_of,
+    problem_text,
+    read_ahead,
+    say,
+    text,
+)
 from orderbridge.web.board.words import words as board_words
 
 PARTS = (
@@ -88,6 +99,28 @@ def keys_said() -> set[str]:
         and isinstance(node.args[0], ast.Constant)
         and isinstance(node.args[0].value, str)
     }
+
+
+def test_what_only_commands_say_is_said_by_no_daemon() -> None:
+    """It is not read ahead, and a daemon that has no descriptor left could not say it."""
+    commands = ("cli/", "certify/", "sandbox/", "demo.py")
+    daemon = {
+        node.value
+        for file, tree in source().items()
+        if not file.startswith(commands)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert set(SENTENCES.words()) >= OF_COMMANDS
+    assert [key for key in SENTENCES if key.partition(".")[0] in OF_COMMANDS and key in daemon] == []
+
+
+def test_a_daemon_speaks_without_a_file_once_it_has_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_ahead()
+    monkeypatch.setattr(SENTENCES, "_folder", None)
+    assert text("bad_arguments", "en", argument="food_id", problem="missing").startswith("food_id")
+    assert all(problem_text(code, "tr") for code in Code)
+    assert say("net.closed_before")
 
 
 def literals() -> set[str]:
@@ -259,6 +292,7 @@ PROGRAMMERS = {
     "a document set aside is no order: {}",
     "base_url must begin with https://",
     "not connected",
+    "{}: no row in rules.problems, so nobody would know how bad it is",
 }
 
 

@@ -37,7 +37,7 @@ from orderbridge.store.leader import LeaderLock
 from orderbridge.store.membership import Membership
 from orderbridge.store.sealing import MasterKeys
 from orderbridge.store.workers import detached
-from orderbridge.texts import say
+from orderbridge.texts import read_ahead, say
 from orderbridge.web.listening import Listening
 from orderbridge.web.watched import AtWork
 
@@ -75,6 +75,7 @@ class Service:
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. SIGHUP: what is in flight is finished, and it goes on by what `load` gives."""
+        read_ahead()
         loop = asyncio.get_running_loop()
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)

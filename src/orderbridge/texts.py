@@ -18,6 +18,31 @@ from orderbridge.model import UNFINISHED, ActionState
 
 LANGUAGES = ("tr", "en")
 
+# What only commands say, by the first words of the keys.
+OF_COMMANDS = frozenset(
+    [
+        "bundle",
+        "certify",
+        "click",
+        "day",
+        "demo",
+        "downgrade",
+        "erase",
+        "headings",
+        "help",
+        "import",
+        "init",
+        "label",
+        "listing",
+        "mark",
+        "options",
+        "replay",
+        "sandbox",
+        "scopes",
+        "story",
+    ]
+)
+
 # Technical codes that mean the same to a cashier.
 SAME = {
     "unauthorized": "login_refused",
@@ -58,7 +83,7 @@ def _flat(tree: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, dict[st
 
 
 class _Sentences(Mapping[str, dict[str, str]]):
-    """By key, in each language. A file is read when one of its keys is asked for: a daemon never reads most of them."""
+    """By key, in each language. A file is read when one of its keys is asked for: a command needs few of them."""
 
     def __init__(self) -> None:
         self._folder = files("orderbridge").joinpath("sentences")
@@ -68,11 +93,15 @@ class _Sentences(Mapping[str, dict[str, str]]):
         return self.of(key.partition(".")[0])[key]
 
     def __iter__(self) -> Iterator[str]:
-        for name in sorted(file.name.removesuffix(".toml") for file in self._folder.iterdir()):
-            yield from self.of(name)
+        for word in self.words():
+            yield from self.of(word)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def words(self) -> list[str]:
+        """The first words of all keys."""
+        return sorted(file.name.removesuffix(".toml") for file in self._folder.iterdir())
 
     def of(self, word: str) -> dict[str, dict[str, str]]:
         """Those whose keys begin with this word; none when there is no such file."""
@@ -83,6 +112,15 @@ class _Sentences(Mapping[str, dict[str, str]]):
 
 
 SENTENCES = _Sentences()
+
+
+def read_ahead() -> None:
+    """Read what a daemon may have to say: when something is wrong, that may be that no file can be opened any more."""
+    for word in SENTENCES.words():
+        if word not in OF_COMMANDS:
+            SENTENCES.of(word)
+
+
 VERDICTS = {key.removeprefix("verdicts."): said for key, said in SENTENCES.of("verdicts").items()}
 
 _spoken = "en"
