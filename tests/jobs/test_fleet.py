@@ -422,6 +422,35 @@ async def test_what_another_replica_had_on_the_wire_is_recovered_before_anything
     assert shop.row(cancel)["state"] == "done"
 
 
+@pytest.mark.parametrize("change", [{"auto_accept_minutes": 20}, None], ids=["edited", "removed"])
+async def test_a_bucket_waits_for_what_an_account_that_is_being_changed_has_on_the_wire(
+    town: Town, change: dict[str, int] | None
+):
+    """The next replica would take the accept for one of unknown outcome, and the till's cancel would overtake it."""
+    town.put("chain")
+    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    shop, answered = town.shop, asyncio.Event()
+    order = shop.place(restaurant_id=USKUDAR)
+    async with running(town.daemon):
+        await asyncio.sleep(35.1)
+        shop.line.when_leaving("accept", answered.wait)
+        accept = shop.act("accept", order)
+        await asyncio.sleep(3.0)
+        assert shop.row(accept)["state"] == "sending"
+        if change is None:
+            town.write("chain", enabled=0)
+        else:
+            town.put("chain", **change)
+        await asyncio.sleep(3.0)
+        shares.excess = set(shares.mine)
+        await asyncio.sleep(5.0)
+        assert shares.given == []
+        answered.set()
+        await asyncio.sleep(SOON_S)
+        assert shop.row(accept)["state"] == "done"
+        assert shares.given == buckets("chain")
+
+
 # ---- what comes, leaves and changes at the same time -----------------------------------------------------------------
 
 

@@ -267,7 +267,9 @@ class Fleet:
         here: dict[int, set[str]] = defaultdict(set)
         for name in at_work:
             here[bucket_of(name, of)].add(name)
-        for bucket in self._beat.held - mine - self._leaving.keys() - self._idle - self._given:
+        # What an account that is being changed has in flight is waited for, too, before its bucket is another replica's.
+        changing = {bucket_of(name, of) for name in self._going}
+        for bucket in self._beat.held - mine - self._leaving.keys() - self._idle - self._given - changing:
             self._leaving[bucket] = asyncio.create_task(self._let_go(bucket, here.get(bucket, ())))
         for name, account in list(at_work.items()):
             if bucket_of(name, of) in mine and self._wanted(name) is not account.settings:
