@@ -118,7 +118,8 @@ class Connection(asyncio.Protocol):
         """Whether the next request may use this connection, as far as this answer tells."""
         http = self._http
         ended = http.our_state is h11.DONE and http.their_state is h11.DONE
-        if not ended or http.trailing_data[0] or self._is_over:
+        is_paused = self._ahead > _AHEAD_LIMIT  # what TLS holds back meanwhile, neither we nor the system would see
+        if not ended or http.trailing_data[0] or self._is_over or is_paused:
             return False
         http.start_next_cycle()
         self._is_asking = False
