@@ -186,6 +186,29 @@ async def test_a_packed_body_counts_unpacked(serve: Serve, make_wire: MakeWire) 
         assert await unknown(put(make_wire(server))) == "body_too_large"
 
 
+async def test_what_follows_a_packed_body_is_left(serve: Serve, make_wire: MakeWire) -> None:
+    async def talk(line: Line) -> None:
+        await line.request()
+        await line.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(OK))
+        while True:
+            await line.send(b"\0" * 1024 * 1024)
+
+    async with serve(talk) as server:
+        assert await unknown(put(make_wire(server))) == "broken_answer"
+
+
+async def test_a_connection_on_which_more_came_than_was_read_is_not_used_again(
+    serve: Serve, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS keeps back what comes while reading is paused: the next request would take it for its answer."""
+    monkeypatch.setattr("orderbridge.net.connection._AHEAD_LIMIT", 1)
+    talk, _ = answering(http_answer(OK))
+    async with serve(talk) as server:
+        wire = make_wire(server)
+        assert (await put(wire)).body == OK
+        assert idle(wire) == []
+
+
 async def test_an_endless_body_is_left(serve: Serve, make_wire: MakeWire) -> None:
     async def talk(line: Line) -> None:
         await line.request()

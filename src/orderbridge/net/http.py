@@ -200,6 +200,8 @@ async def _read_body(response: httpx.Response) -> bytes:
             body += piece
             if len(body) > _BODY_LIMIT:
                 raise UnknownOutcome("body_too_large", say("net.too_large"), http_status=status)
+        if unpacker is not None and unpacker.unused_data:  # it would grow without a bound
+            raise UnknownOutcome("broken_answer", say("net.packed"), http_status=status)
     if unpacker is not None and body and not unpacker.eof:
         raise UnknownOutcome("broken_answer", say("net.cut_off"), http_status=status)
     return bytes(body)
