@@ -39,6 +39,7 @@ class Till:
 
     async def poll(self) -> tuple[Document, ...]:
         self.now += timedelta(seconds=31)
+        await self.client.be_ready()
         return await self.client.current_orders()
 
     def place(self, status_id: int = RECEIVED) -> str:
@@ -115,6 +116,7 @@ async def test_the_filter_by_status(till: Till) -> None:
     till.place()
     confirmed = till.place(CONFIRMED)
     till.now += timedelta(seconds=31)
+    await till.client.be_ready()
     assert [document.payment_key for document in await till.client.current_orders(CONFIRMED)] == [confirmed]
 
 

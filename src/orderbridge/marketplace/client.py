@@ -84,10 +84,13 @@ class Client:
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
         """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer is.
 
-        It leaves at once: who asks has waited for his turn (`Wire.admit`) before he noted that it leaves.
+        It leaves at once: who asks has a token (`be_ready`) and has waited for his turn (`Wire.admit`) before he noted that
+        it leaves. Without a token, which another call may have lost meanwhile, it does not leave at all (NotSent).
         On a 401 it logs in, so that the next slot's call has a good token, and raises Unauthorized all the same.
         """
-        token = await self._token()
+        token = self._session.current
+        if token is None:
+            raise NotSent("login_failed", say("net.login_waits"))
         params = None if status_id is None else {"status_id": str(status_id)}
         try:
             return await self._ask("GET", LIST, token, _listing, params=params)
