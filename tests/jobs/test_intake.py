@@ -32,7 +32,7 @@ class Till:
         self.database.write_now(schema.upgrade)
 
     async def take_in(self, documents: list[Any], account: str = "kadikoy", *, may: bool = True) -> Polled:
-        async def acknowledge(key: str) -> None:
+        async def acknowledge(key: str, timeout_s: float) -> None:
             self.acknowledged.append(key)
 
         settings = SimpleNamespace(auto_accept=lambda _: None, auto_accept_scheduled=False)

@@ -24,6 +24,7 @@ from orderbridge.jobs.answer import Answer
 from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
+from orderbridge.marketplace.client import ACKNOWLEDGE_TIMEOUT_S
 from orderbridge.rules.outbox import order_lane
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store import locks, orders
@@ -33,6 +34,7 @@ from orderbridge.store.failures import is_refusal
 # Of having read the answer; later ones are dropped, the next poll delivers the order again. With the reading before and
 # the handshake after it stays below the 10 s that are promised.
 ACKNOWLEDGE_WITHIN_S = 8.0
+OVER_WITHIN_S = 2.0  # after that: neither a new login nor an answer is waited for any longer
 BETWEEN_NOTES_S = 0.2  # of OKs: a commit for each of a thousand would hold a SQLite file half of the time
 
 _log = structlog.get_logger(__name__)
@@ -94,11 +96,13 @@ class Acknowledger:
             await asyncio.shield(kept)
         try:
             async with answer.places:
-                if self._clock.monotonic() > answer.deadline:
+                left_s = answer.deadline - self._clock.monotonic()
+                if left_s < 0:
                     answer.counts.dropped += 1
                     return False
                 self._database.check_over()  # what was stored in a file that is gone was not stored
-                await self._account.client.acknowledge(answer.good[key].service_key or key)
+                timeout_s = min(ACKNOWLEDGE_TIMEOUT_S, left_s + OVER_WITHIN_S)
+                await self._account.client.acknowledge(answer.good[key].service_key or key, timeout_s=timeout_s)
         except MarketplaceError as error:
             answer.counts.dropped += 1
             self._log.debug("order.not_acknowledged", payment_key=key, code=error.code)
