@@ -1,6 +1,7 @@
 """One token for all, one login however many ask, and nobody's giving up is anybody else's."""
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -189,6 +190,30 @@ async def test_a_call_that_was_refused_alone_is_probed_before_a_good_token_is_th
         await session.replace(token("another"), "call", good)
     session.record_outcome(None, token("another"), "call")
     assert await session.replace(token("another"), "call", unasked) == token("t2")
+
+
+async def test_a_probe_that_nobody_waited_for_is_not_believed_later(login: Login) -> None:
+    login.go_on.set()
+    session = a_session(login, token=token("old"))
+    first = await session.replace(token("old"), "call", unasked)
+    answered, probed = asyncio.Event(), list[Token]()
+
+    async def good_after_a_while(_: Token) -> bool | None:
+        return await answered.wait()
+
+    async def bad(probed_token: Token) -> bool | None:
+        probed.append(probed_token)
+        return False
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await session.replace(first, "call", good_after_a_while)
+    answered.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    with contextlib.suppress(MarketplaceError):
+        await session.replace(first, "call", bad)
+    assert probed == [first]
 
 
 @pytest.mark.parametrize(

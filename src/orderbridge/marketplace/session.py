@@ -197,7 +197,7 @@ class Session:
             self._refused_calls.popitem(last=False)
 
     async def _probed(self, held: _Held, probe: Probe) -> bool | None:
-        if held.probing is None:
+        if held.probing is None or held.probing.done():  # nobody waited for that one: its word is of its own time
             held.probing = asyncio.ensure_future(probe(held.token))
         task = held.probing
         try:
