@@ -11,6 +11,7 @@ from tests.jobs.test_refusing_database import refuse
 from orderbridge.jobs.deferred import REFUSED_S
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.rules.outbox import order_lane
+from orderbridge.sandbox import Fault
 
 PATIENCE_S = 5.0
 
@@ -30,6 +31,24 @@ async def test_a_row_whose_outcome_was_not_written_gives_its_lane_back(shop: Sho
     assert shop.lanes.taken() == {order_lane(order.key)}
     await given_to_another(shop.outbox)
     assert shop.lanes.taken() == frozenset()
+
+
+async def test_the_ends_of_others_are_written_when_one_whose_end_was_due_was_let_go(open_shop: OpenShop):
+    shop = await open_shop("kadikoy", "besiktas")
+    order = await shop.taken_in()
+    shop.world.faults.add(Fault.hang("accept", times=None))
+    shop.act("accept", order, valid_minutes=1)
+    await shop.drain()
+    await asyncio.sleep(61)  # its outcome is unknown, and its time over
+    other = shop.act("deactivate_food", food_id=1001, account="besiktas", withdraw=1)
+    assert shop.lanes.take(order_lane(order.key))  # it is being acknowledged
+    shop.outbox.set_now()
+    await shop.outbox.feed.everything()
+    shop.outbox.ends.due = shop.outbox.queue.ends()
+    assert len(shop.outbox.ends.due) == 2
+    await given_to_another(shop.outbox)
+    await shop.outbox.ends.write_some()
+    assert shop.row(other)["state"] == "withdrawn"
 
 
 async def test_a_poll_that_began_before_the_row_was_let_go_does_not_count(shop: Shop):

@@ -63,7 +63,8 @@ class Ends:
         """Write the ends of rows that are not sent, so many at a time."""
         self.due += self._queue.ends()
         some, self.due = self.due[:MOST_ENDS], self.due[MOST_ENDS:]
-        ends, lanes = self._with_lanes(some)
+        ours = [(row, verdict) for row, verdict in some if row.id in self._queue]  # the others were let go meanwhile
+        ends, lanes = self._with_lanes(ours)
         left = {row.id: row for row, _ in ends}
         ended = 0
         try:
