@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.cli.shell import document
-from tests.store.samples import KEY, NOW_TEXT, RESTAURANT, Row, action_row, put_action, rows
+from tests.store.samples import KEY, NOW_TEXT, OTHER, RESTAURANT, Row, action_row, put_action, put_order, rows
 
 ARGUMENTS = ("payment_key", "restaurant_id", "food_id", "account", "preparing_time", "reason_id")
 ROWS: list[tuple[tuple[object, ...], Row]] = [
@@ -50,16 +50,37 @@ def test_a_key_in_capitals_is_understood(arguments, expected, run, pos):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("complete", "100234"),
-        ("complete", KEY[:-1]),
-        ("restaurant", "open", "Kadıköy"),
-        ("accept", "", "--minutes", "5"),
-    ],
+    [("complete", "100234"), ("complete", KEY[:-1]), ("accept", "", "--minutes", "5")],
     ids=" ".join,
 )
-def test_a_row_that_the_outbox_refuses_is_wrong_usage(words, run, pos):
+def test_an_order_that_is_not_there_is_told_and_nothing_is_written(words, run, pos):
+    put_order(pos, KEY, order_number=7)
     ended = run(*words)
+    assert (ended.code, ended.out) == (1, "")
+    assert "No order has the number, payment_key or reference" in ended.err
+    assert outbox(pos) == []
+
+
+@pytest.mark.parametrize("wanted", ["7", "A-1042", KEY.upper()])
+def test_an_order_is_acted_on_by_its_number_or_the_tills_reference_too(wanted, run, pos):
+    put_order(pos, KEY, order_number=7, pos_reference="A-1042")
+    assert run("complete", wanted).code == 0
+    (row,) = outbox(pos)
+    assert (row["action"], row["payment_key"]) == ("complete", KEY)
+
+
+def test_a_number_that_means_two_orders_acts_on_neither_and_lists_them(run, pos):
+    for key in (KEY, OTHER):
+        put_order(pos, key, order_number=7)
+    ended = run("complete", "7")
+    assert ended.code == 1
+    assert KEY in ended.out
+    assert OTHER in ended.out
+    assert outbox(pos) == []
+
+
+def test_a_row_that_the_outbox_refuses_is_wrong_usage(run, pos):
+    ended = run("restaurant", "open", "Kadıköy")
     assert (ended.code, ended.out) == (2, "")
     assert "an order's key as `orderbridge orders` shows it" in ended.err
     assert outbox(pos) == []

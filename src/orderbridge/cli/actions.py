@@ -28,8 +28,11 @@ def _waiting(command: Callable[..., Any]) -> Callable[..., Any]:
 def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **values: Any) -> None:
     from sqlalchemy.exc import IntegrityError
 
+    from orderbridge.cli import finding
     from orderbridge.store import actions
 
+    if "payment_key" in values:
+        values["payment_key"] = finding.key_of(context, values["payment_key"], machine=as_json, to_act=True)
     try:
         row_id = context.write(lambda tx: actions.add(tx, created_by="command line", **values))
     except IntegrityError as error:
@@ -62,9 +65,9 @@ def _row(context: Context, row_id: int) -> dict[str, Any]:
     return context.read(lambda tx: dict(tx.execute(query).mappings().one()))
 
 
-# How the command line names what an action is done to. A key is lower case in our tables, whatever somebody types.
+# How the command line names what an action is done to. An id is lower case in our tables, whatever somebody types.
 _NAMED: dict[Subject, tuple[tuple[str, ...], dict[str, Any]]] = {
-    Subject.ORDER: (("payment_key",), {"metavar": "KEY", "type": str.lower}),
+    Subject.ORDER: (("payment_key",), {"metavar": "KEY"}),
     Subject.RESTAURANT: (("restaurant_id",), {"metavar": "RESTAURANT_ID", "type": str.lower}),
     Subject.FOOD: (("food_id",), {"type": click.IntRange(1, 2**63 - 1)}),
 }

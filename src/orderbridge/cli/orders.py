@@ -59,16 +59,11 @@ def order(context: Context, key: str, as_json: bool) -> None:
     """
     from zoneinfo import ZoneInfo
 
-    from orderbridge.cli import timeline
+    from orderbridge.cli import finding, timeline
     from orderbridge.store import story as stories
 
-    found = context.read(lambda tx: stories.find(tx, key))
-    if not found:
-        raise click.ClickException(say("story.none", wanted=key))
-    if len(found) > 1:
-        show_rows(found, machine=as_json, empty="")
-        raise click.ClickException(say("story.several", wanted=key, count=len(found)))
-    story = context.read(lambda tx: stories.tell(tx, found[0]["payment_key"]))
+    whole = finding.key_of(context, key, machine=as_json)
+    story = context.read(lambda tx: stories.tell(tx, whole))
     story["story"], story["waits_for"] = timeline.entries(story), timeline.waits_for(story)
     if as_json:
         show_json(story)

@@ -17,8 +17,14 @@ def find(connection: Connection, wanted: str) -> list[dict[str, Any]]:
 
     A whole payment_key, order_number or pos_reference; if it is none of these, the first letters of a payment_key.
     """
-    exact = _found(connection, or_(*_exactly(wanted)))
-    return exact or _found(connection, orders.c.payment_key.startswith(wanted.lower(), autoescape=True))
+    return exactly(connection, wanted) or _found(
+        connection, orders.c.payment_key.startswith(wanted.lower(), autoescape=True)
+    )
+
+
+def exactly(connection: Connection, wanted: str) -> list[dict[str, Any]]:
+    """The orders with this payment_key, order_number or pos_reference, the newest first."""
+    return _found(connection, or_(*_exactly(wanted)))
 
 
 def _exactly(wanted: str) -> list[ColumnElement[bool]]:
