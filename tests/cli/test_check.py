@@ -20,7 +20,7 @@ from tests.store.test_pooler import bouncer
 
 from orderbridge.config.master_keys import new_key
 from orderbridge.sandbox import Fault, Sandbox, World
-from orderbridge.store import schema
+from orderbridge.store import revisions, schema
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import SENTENCES
@@ -101,7 +101,7 @@ def test_everything_in_place_ends_with_0(run, sandbox, pos, config_file, path):
         rf"ok    configuration: {config_file}: 1 account\(s\)",
         rf"(ok|look)  .*{path.parent}: \d+ MB free.*",
         rf"ok    database: sqlite:///{path}",
-        rf"ok    tables: {schema.HEAD}",
+        rf"ok    tables: {revisions.HEAD}",
         "ok    writing and rights: it writes, and no right is missing",
         "ok    durability: what is committed is on disk",
         r"ok    working daemon: none \(`orderbridge run` is not running\)",
@@ -376,7 +376,7 @@ def test_a_server_is_looked_at_and_left_as_it_is(kind, run, configure, sandbox, 
     ended = run("check", "--json")
     leader.close()
     assert said_of(ended, "rights", "ok")
-    assert said_of(ended, "schema", "ok") == schema.HEAD
+    assert said_of(ended, "schema", "ok") == revisions.HEAD
     assert said_of(ended, "worker", "ok") != "none (`orderbridge run` is not running)"
     assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM delivery_orders").scalar()) == 0
 

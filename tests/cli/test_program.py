@@ -13,7 +13,7 @@ from tests.cli.shell import APP, REST, account, document
 
 from orderbridge import __version__
 from orderbridge.cli.main import MODULES
-from orderbridge.store import schema
+from orderbridge.store import revisions
 
 NAMED_IN_DESIGN = (
     "run",
@@ -52,12 +52,12 @@ ENGLISH = re.compile(
 def test_the_version_needs_no_configuration(command):
     ended = command("version")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out.startswith(f"orderbridge {__version__} (schema {schema.HEAD}, Python 3.")
+    assert ended.out.startswith(f"orderbridge {__version__} (schema {revisions.HEAD}, Python 3.")
 
 
 def test_the_version_can_be_read_by_a_program(command):
     told = command("version", "--json").json
-    assert (told["version"], told["schema"]) == (__version__, schema.HEAD)
+    assert (told["version"], told["schema"]) == (__version__, revisions.HEAD)
 
 
 def test_the_usual_option_tells_the_version_too(command):
@@ -312,8 +312,8 @@ def test_the_installed_program_ends_with_its_exit_code_and_no_traceback(
 
 def test_the_database_is_upgraded_once(run, path):
     first, second = run("db", "upgrade"), run("db", "upgrade")
-    assert (first.code, first.out) == (0, f"schema {schema.HEAD}: upgraded\n")
-    assert (second.code, second.out) == (0, f"schema {schema.HEAD}: was up to date\n")
+    assert (first.code, first.out) == (0, f"schema {revisions.HEAD}: upgraded\n")
+    assert (second.code, second.out) == (0, f"schema {revisions.HEAD}: was up to date\n")
     assert path.exists()
 
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 import pytest
 
 from orderbridge.model import Document
-from orderbridge.store import journal, schema
+from orderbridge.store import journal, revisions
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 
@@ -119,7 +119,7 @@ def test_a_person_who_has_looked_closes_the_alarm(run, pos):
 def test_the_tables_go_back_and_up_again_and_keep_the_orders(run, pos, folder):
     put(folder, KEYS[0])
     assert run("db", "replay").code == 0
-    before = schema.KNOWN[-2]
+    before = revisions.KNOWN[-2]
     ended = run("db", "downgrade", before, "--yes")
     assert (ended.code, ended.err) == (0, "")
     assert one(pos, "SELECT version_num FROM delivery_schema_version") == (before,)
@@ -129,12 +129,12 @@ def test_the_tables_go_back_and_up_again_and_keep_the_orders(run, pos, folder):
     assert run("orders", "--all").code == 0
 
 
-@pytest.mark.parametrize("revision", ["0009", schema.HEAD, "base"])
+@pytest.mark.parametrize("revision", ["0009", revisions.HEAD, "base"])
 def test_it_goes_back_to_what_is_older_and_known(run, pos, revision):
     ended = run("db", "downgrade", revision)
     assert ended.code == 1
-    assert ", ".join(schema.KNOWN[:-1]) in ended.err
-    assert one(pos, "SELECT version_num FROM delivery_schema_version") == (schema.HEAD,)
+    assert ", ".join(revisions.KNOWN[:-1]) in ended.err
+    assert one(pos, "SELECT version_num FROM delivery_schema_version") == (revisions.HEAD,)
 
 
 def test_it_does_not_go_back_under_a_daemon_that_works(run, pos, path):
@@ -142,7 +142,7 @@ def test_it_does_not_go_back_under_a_daemon_that_works(run, pos, path):
     leader = LeaderLock(database)
     assert leader.take()
     try:
-        ended = run("db", "downgrade", schema.KNOWN[-2], "--yes")
+        ended = run("db", "downgrade", revisions.KNOWN[-2], "--yes")
     finally:
         leader.close()
         database.close()
@@ -150,5 +150,5 @@ def test_it_does_not_go_back_under_a_daemon_that_works(run, pos, path):
 
 
 def test_it_asks_before_it_drops_anything(run, pos):
-    assert run("db", "downgrade", schema.KNOWN[-2]).code == 1
-    assert one(pos, "SELECT version_num FROM delivery_schema_version") == (schema.HEAD,)
+    assert run("db", "downgrade", revisions.KNOWN[-2]).code == 1
+    assert one(pos, "SELECT version_num FROM delivery_schema_version") == (revisions.HEAD,)

@@ -29,7 +29,7 @@ from tests.store.samples import (
 )
 from tests.store.test_grants import DENIED, till
 
-from orderbridge.store import grants, schema
+from orderbridge.store import grants, revisions, schema
 from orderbridge.store.database import Database
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 
@@ -314,7 +314,7 @@ def test_a_dump_can_be_read_back(shop, tmp_path):
             pos.execute("DELETE FROM delivery_orders")
         put_action(pos, "complete")
     database = Database(f"sqlite:///{again}", inline=True)
-    assert database.read_now(schema.inspected) == schema.HEAD
+    assert database.read_now(schema.inspected) == revisions.HEAD
     database.write_now(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_orders"))
     database.close()
 
@@ -325,7 +325,7 @@ def test_a_file_of_the_version_before_gets_them(file, shop, daemons):
     daemons.write_now(lambda tx: schema.downgrade(tx, "0004"))
     shop.execute("UPDATE delivery_orders SET note = 'of before'")
     daemons.write_now(schema.upgrade)
-    assert daemons.read_now(schema.current) == schema.HEAD
+    assert daemons.read_now(schema.current) == revisions.HEAD
     with pytest.raises(sqlite3.IntegrityError, match="delivery_orders: a POS changes"):
         shop.execute("UPDATE delivery_orders SET note = 'now'")
     assert not is_open(shop)

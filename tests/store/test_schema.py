@@ -17,7 +17,7 @@ from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_data
 from tests.store.samples import AnyPos, Pos, action_row, hold_open, opened, put_action, put_order, rows
 
 from orderbridge.errors import StoreError, Unusable
-from orderbridge.store import schema
+from orderbridge.store import revisions, schema
 from orderbridge.store.database import Database
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 
@@ -94,9 +94,9 @@ def test_the_migrations_and_the_tables_make_the_same_schema(path, database, migr
 
 @only(SQLITE)
 def test_both_ways_leave_the_same_version(path, database, migrated):
-    assert versions(path) == versions(file_of(migrated)) == [schema.HEAD]
+    assert versions(path) == versions(file_of(migrated)) == [revisions.HEAD]
     for way in (database, migrated):
-        assert way.read_now(schema.current) == schema.HEAD
+        assert way.read_now(schema.current) == revisions.HEAD
 
 
 @only(SQLITE)
@@ -105,14 +105,14 @@ def test_the_script_for_a_dba_makes_the_same_schema(tmp_path, path, database):
     with opened(by_hand) as pos:
         pos.executescript(schema.offline_sql(URLS["sqlite"]))
     assert objects(by_hand) == objects(path)
-    assert versions(by_hand) == [schema.HEAD]
+    assert versions(by_hand) == [revisions.HEAD]
 
 
 def test_head_is_the_newest_migration():
     migrations = ScriptDirectory.from_config(schema._config())
-    assert migrations.get_heads() == [schema.HEAD]
+    assert migrations.get_heads() == [revisions.HEAD]
     assert len(migrations.get_bases()) == 1
-    assert [script.revision for script in migrations.walk_revisions()] == list(reversed(schema.KNOWN))
+    assert [script.revision for script in migrations.walk_revisions()] == list(reversed(revisions.KNOWN))
 
 
 @only(SQLITE)
@@ -243,7 +243,7 @@ def test_a_schema_of_a_newer_program_is_refused_and_nothing_is_changed(ask, path
     pos.execute("UPDATE delivery_schema_version SET version_num = '0099'")
     pos.execute("DROP TABLE delivery_tokens")  # what an older program would be tempted to mend
     before = objects(path)
-    with pytest.raises(StoreError, match=f"schema 0099, this program knows up to {schema.HEAD}.*Install the newer"):
+    with pytest.raises(StoreError, match=f"schema 0099, this program knows up to {revisions.HEAD}.*Install the newer"):
         database.write_now(ask)
     assert objects(path) == before
     assert versions(path) == ["0099"]
@@ -436,7 +436,7 @@ def test_the_ddl_of_each_database_has_every_table_and_view(url):
     views = {name for name, table in metadata.tables.items() if table.is_view}
     assert [view for view in views if f"CREATE VIEW {view} AS" not in ddl] == []
     assert [table for table in metadata.tables.keys() - views if f"CREATE TABLE {table} (" not in ddl] == []
-    assert f"'{schema.HEAD}'" in ddl
+    assert f"'{revisions.HEAD}'" in ddl
     assert "hunter22" not in ddl
 
 

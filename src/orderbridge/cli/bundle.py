@@ -114,12 +114,12 @@ def _about() -> dict[str, Any]:
 
     from orderbridge.clock import SystemClock
     from orderbridge.observe import liveness
-    from orderbridge.store import schema
+    from orderbridge.store import revisions
 
     return {
         "made_utc": SystemClock().now(),
         "orderbridge": __version__,
-        "schema": schema.HEAD,
+        "schema": revisions.HEAD,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "sqlalchemy": sqlalchemy.__version__,

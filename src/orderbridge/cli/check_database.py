@@ -15,7 +15,7 @@ from orderbridge.cli.common import Context
 from orderbridge.cli.report import Report
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.errors import NoFile, StoreError
-from orderbridge.store import guards, inspection, replicas, schema
+from orderbridge.store import guards, inspection, replicas, revisions, schema
 from orderbridge.store.alone import membership
 from orderbridge.store.dialects.sqlite_locks import writers_of
 from orderbridge.store.durability import failover
@@ -104,12 +104,12 @@ def _check_schema(database: "Database", report: Report) -> bool:
         report.bad("rights", say("schema.lacks", rights=rights), say("schema.grant", statement=statement))
     elif found is None:
         report.look("schema", say("check.no_tables"), say("check.makes_tables"))
-    elif found != schema.HEAD:
-        report.look("schema", say("check.old_tables", found=found, known=schema.HEAD), say("check.updates_tables"))
+    elif found != revisions.HEAD:
+        report.look("schema", say("check.old_tables", found=found, known=revisions.HEAD), say("check.updates_tables"))
     else:
         report.good("schema", found)
         _check_guards(database, report)
-    return found == schema.HEAD
+    return found == revisions.HEAD
 
 
 def _check_guards(database: "Database", report: Report) -> None:

@@ -21,14 +21,14 @@ def db() -> None:
 @pass_context
 def db_upgrade(context: Context) -> None:
     """Make the tables, or bring them up to date."""
-    from orderbridge.store import schema
+    from orderbridge.store import revisions, schema
 
     database = context.database(makes_file=True)
     try:
         done = database.write_now(schema.upgrade)
     finally:
         database.close()
-    click.echo(say("facts.upgraded" if done else "facts.up_to_date", schema=schema.HEAD))
+    click.echo(say("facts.upgraded" if done else "facts.up_to_date", schema=revisions.HEAD))
 
 
 @db.command("sql")

@@ -47,9 +47,9 @@ def version(as_json: bool) -> None:
     """The program's version and its schema's."""
     import platform
 
-    from orderbridge.store import schema
+    from orderbridge.store import revisions
 
-    facts = {"version": __version__, "schema": schema.HEAD, "python": platform.python_version()}
+    facts = {"version": __version__, "schema": revisions.HEAD, "python": platform.python_version()}
     if as_json:
         show_json(facts)
     else:

@@ -165,10 +165,10 @@ def downgrade(context: Context, revision: str, yes: bool) -> None:
 
 def _downgradable(database: "Database", revision: str) -> str:
     """The present schema. Raises StoreError when that one is none to go back to."""
-    from orderbridge.store import schema
+    from orderbridge.store import revisions, schema
 
     found = database.read_now(schema.known)
-    possible = [known for known in schema.KNOWN if found is not None and known < found]
+    possible = [known for known in revisions.KNOWN if found is not None and known < found]
     if revision not in possible:
         words = ", ".join(possible) or "-"
         raise StoreError(say("downgrade.not_older", revision=revision, found=found or "-", possible=words))

@@ -11,15 +11,13 @@ from orderbridge.store.ddl import after, execute
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Dialect
 from orderbridge.store.grants import UPDATED
+from orderbridge.store.revisions import HEAD
 from orderbridge.store.tables import KEPT, SCHEMA_VERSION_TABLE, WRITTEN_ONCE, accounts, actions, metadata
 
 _ALONE = "is for orderbridge alone; read this table, and keep what is yours in tables of your own"
 _WITHDRAW = "delivery_actions: DELETE is for orderbridge alone; set withdraw = 1 to take a row back"
 _BY_ITSELF = "delivery_actions: id and created_utc are filled in by themselves; leave them out of the INSERT"
 _REPLACED = "delivery_actions: REPLACE would take away a row that is written; use INSERT, or INSERT OR IGNORE, instead"
-_IN_FORCE = (
-    "0007"  # the newest revision: its migration makes the version's trigger anew, while that says the one before
-)
 
 # In the trigger an id that was left out is -1, and `now` is one moment in the whole of a statement.
 _BY_HAND = "NEW.id <> -1 OR NEW.created_utc IS NOT {now}"
@@ -66,9 +64,9 @@ def _on_inserted(dialect: Dialect) -> Iterator[str]:
 def on_version(dialect: Dialect) -> Iterator[str]:
     """Those of the schema's version. To the newest revision it is a migration's to go on, also where no guard is open:
 
-    in the script of a DBA, and in one transaction from a version that had none.
+    in the script of a DBA, and in one transaction from a version that had none. That migration makes the trigger anew.
     """
-    since = f"OLD.version_num >= '{_IN_FORCE}'"
+    since = f"OLD.version_num >= '{HEAD}'"
     yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE INSERT", "")
     yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE DELETE", "")
     yield from _keep(dialect, SCHEMA_VERSION_TABLE, "BEFORE UPDATE", "", condition=since)

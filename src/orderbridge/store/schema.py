@@ -1,14 +1,11 @@
 """The schema's version: bring it up to date, refuse one that is newer than this program.
 
-The revisions are read from the names of the migrations (a test holds the two equal), so that an up-to-date database is
-recognised with one SELECT and without loading Alembic.
+An up-to-date database is recognised with one SELECT and without loading Alembic.
 """
 
 import io
 import threading
 from contextlib import AbstractContextManager
-from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, inspect, text
@@ -20,21 +17,13 @@ from orderbridge.errors import StoreError, Unusable
 from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
 from orderbridge.store.guards import mend, on_version
+from orderbridge.store.revisions import HEAD, KNOWN, MIGRATIONS
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-
-def _migrations() -> Path:
-    """In a wheel the migrations lie inside the package, in a checkout beside src."""
-    packaged = Path(str(files("orderbridge") / "migrations"))
-    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "migrations"
-
-
-KNOWN = tuple(sorted(path.name[:4] for path in (_migrations() / "versions").glob("[0-9][0-9][0-9][0-9]_*.py")))
-HEAD = KNOWN[-1]
 LOCK_WAIT_S = 60.0
 LOCK_ASK_S = 0.5
 
@@ -195,5 +184,5 @@ def _config() -> "Config":
     from alembic.config import Config  # noqa: PLC0415 - as above
 
     config = Config()
-    config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     return config
