@@ -3,6 +3,8 @@
 import json
 import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
@@ -723,3 +725,19 @@ def test_the_payload_of_an_order_stays_the_text_it_was(database, pos):
     payload = json.dumps({"note": "ş\u2028", "n": 1.10})
     put_order(pos, payload=payload)
     assert database.read_now(lambda tx: tx.execute(select(tables.orders.c.payload)).scalar_one()) == payload
+
+
+# ---- the columns of an action's argument -----------------------------------------------------------------------------
+
+AN_ARGUMENT_MORE = """
+from orderbridge import actions
+actions.ARGUMENTS += (actions.Argument("{column}", 1, 8, "--more", "More."),)
+import orderbridge.store.tables
+"""
+
+
+@pytest.mark.parametrize("column", ["table_number", "http_status"], ids=["that is not there", "that is the daemon's"])
+def test_an_argument_that_no_pos_could_say_does_not_even_load(column):
+    command = [sys.executable, "-c", AN_ARGUMENT_MORE.format(column=column)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert f"TypeError: {column}: no column of delivery_actions that a POS fills in" in ended.stderr

@@ -279,9 +279,9 @@ after(
 # The columns stand in this order: the id, what a POS says in its INSERT, `withdraw`, which it may also change later,
 # the time, and what only the daemon writes.
 _NAMES = list(actions.c.keys())
-if missing := set(_ARGUMENT_COLUMNS) - set(_NAMES):
-    raise TypeError(f"{', '.join(sorted(missing))}: no column of delivery_actions")
 ASKED = tuple(_NAMES[1 : _NAMES.index("withdraw")])
+if missing := set(_ARGUMENT_COLUMNS) - set(ASKED):
+    raise TypeError(f"{', '.join(sorted(missing))}: no column of delivery_actions that a POS fills in")
 _OURS = _NAMES[_NAMES.index("state") :]
 
 # Where there are no grants, a row that fills in the daemon's columns is refused where its programmer sees it. Later the
