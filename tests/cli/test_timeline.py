@@ -4,6 +4,8 @@ import pytest
 from tests.cli.shell import document
 from tests.store.samples import KEY, put, put_action, put_order
 
+from orderbridge.actions import ACTIONS
+
 CALM = {"acknowledged_utc": "2026-03-01 12:00:02.000", "acknowledged_status_id": 1, "service_status_id": 1}
 
 
@@ -87,6 +89,14 @@ def test_what_it_waits_for(order, action, sentence, run, pos):
     if action:
         put_action(pos, **action)
     assert sentence in run("order", KEY).out.partition("waits for\n")[2]
+
+
+@pytest.mark.parametrize("action", [action for action, kind in ACTIONS.items() if kind.argument])
+def test_what_was_asked_for_is_told_with_its_argument(action, run, pos):
+    put_order(pos)
+    argument = ACTIONS[action].argument
+    put_action(pos, action=action, **{"preparing_time": None, argument.column: argument.most})
+    assert f"asked for: {action} {argument.most} (row 1)" in run("order", KEY).out
 
 
 def test_a_request_without_an_answer_and_a_clock_that_was_set_back(run, pos):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from orderbridge.actions import ARGUMENTS
 from orderbridge.model import BOARD_REFERENCE, UNFINISHED
 from orderbridge.texts import SENTENCES, say
 
@@ -33,7 +34,7 @@ def _of_events(events: list[dict[str, Any]], told: set[int]) -> Iterator[Entry]:
 
 def _of_action(row: dict[str, Any]) -> Iterator[Entry]:
     by = f" {say('story.by', name=row['created_by'])}" if row["created_by"] else ""
-    argument = next((f" {row[name]}" for name in ("preparing_time", "reason_id") if row[name] is not None), "")
+    argument = next((f" {row[one.column]}" for one in ARGUMENTS if row[one.column] is not None), "")
     asked = say("story.asked", id=row["id"], action=f"{row['action']}{argument}", by=by)
     yield {"at_utc": row["created_utc"], "what": "action.asked", "text": asked}
     if row["finished_utc"] is not None:
