@@ -15,6 +15,7 @@ from orderbridge.jobs.poll import Poller
 from orderbridge.jobs.reference import Common, read_lists, read_statuses
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.model import Token
+from orderbridge.rules.tokens import RENEW_AGAIN_S
 from orderbridge.store.database import Database
 
 LISTS_S = 24 * 3600.0
@@ -124,4 +125,4 @@ class Recurring:
         if (wait := self._account.renew_in()) is not None and wait <= 0:
             await self._account.renew()
             wait = self._account.renew_in()
-        return None if wait is None else max(wait, LISTS_AGAIN_S if wait <= 0 else 0.0)
+        return None if wait is None else max(wait, RENEW_AGAIN_S if wait <= 0 else 0.0)
