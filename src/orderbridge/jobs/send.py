@@ -9,7 +9,7 @@ from orderbridge.errors import LoginRefused, MarketplaceError
 from orderbridge.jobs.account import Account
 from orderbridge.model import Attempt, OutboxRow, Outcome, Verdict
 from orderbridge.rules.outbox import Lane
-from orderbridge.rules.retry import NextRequest, RetryAt, after_status
+from orderbridge.rules.retry import NextRequest, RetryAt, after_status, is_no_attempt
 
 _log = structlog.get_logger(__name__)
 
@@ -51,8 +51,8 @@ async def _ask(claim: Claim) -> Result:
     try:
         shown = await claim.account.client.restaurant_status(claim.row.service_id or key_of(claim.row))
     except MarketplaceError as error:
-        if error.outcome in {Outcome.NOT_SENT, Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED}:
-            return Result(claim, Attempt(error.outcome, error.code, error.http_status, error.detail))  # ask again later
+        if is_no_attempt(error.outcome):
+            return Result(claim, Attempt(error.outcome, error.code, error.http_status, error.detail))
     decision = after_status(claim.row.action, shown, claim.history) or claim.again
     return await _send(claim) if decision is None else Result(claim, None, decision)
 

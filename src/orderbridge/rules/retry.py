@@ -56,7 +56,6 @@ POLL_FIRST = timedelta(seconds=15)  # one row that is always answered 401 must n
 UNREADABLE = -1  # a look shows the order, with a status that cannot be read: no absence, and no proof
 
 _UNCERTAIN = frozenset({Outcome.UNKNOWN, Outcome.SERVICE_FAILED})
-_NO_ATTEMPT = frozenset({Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED, Outcome.NOT_SENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +112,14 @@ def stands_after(decision: "RetryAt | AwaitPoll", history: Sequence[Attempt]) ->
     return Standing.UNRESOLVED if unresolved else Standing.WAITING
 
 
+def is_no_attempt(outcome: Outcome) -> bool:
+    """Whether nothing has happened: again later, be it a row's request or the question what an earlier one did."""
+    return outcome in {Outcome.UNAUTHORIZED, Outcome.RATE_LIMITED, Outcome.NOT_SENT}
+
+
 def counted(history: Sequence[Attempt]) -> int:
     """The attempts of a row: requests that left and were answered neither 401 nor 429."""
-    return sum(attempt.outcome not in _NO_ATTEMPT and not attempt.spent for attempt in history)
+    return sum(not is_no_attempt(attempt.outcome) and not attempt.spent for attempt in history)
 
 
 def _exhausted(history: Sequence[Attempt]) -> bool:
