@@ -8,18 +8,36 @@ import pytest
 from tests.rules.builders import NOW, answered, row, stored, unresolved
 
 from orderbridge.model import CANCELED, CONFIRMED, Action, ActionState, KnownBy, OutboxRow, Outcome, Stored, Verdict
-from orderbridge.rules.claims import Changed, Held, Leaves, PollInFlight, Stays, judge
+from orderbridge.rules.claims import (
+    Changed,
+    Gone,
+    Held,
+    Incomplete,
+    InTable,
+    Leaves,
+    NotOurs,
+    PollInFlight,
+    Stays,
+    judge,
+)
 from orderbridge.rules.retry import NextRequest, RetryAt, RetryPolicy
 
 POLICY = RetryPolicy(retry_waits=(2.0, 10.0, 60.0), cooldown=30.0, chance=0.0)
+USUAL: dict[str, Any] = {
+    "account": "kadikoy",
+    "has_left": False,
+    "poll_in_flight": False,
+    "now": NOW,
+    "policy": lambda: POLICY,
+}
 OURS = stored()
 
 
 def judged(
     fresh: OutboxRow, order: Stored | None = OURS, *outcomes: Outcome, known: OutboxRow | None = None, **more: Any
 ) -> Leaves | Stays:
-    usual = {"account": "kadikoy", "poll_in_flight": False, "now": NOW, "policy": lambda: POLICY}
-    return judge(known or fresh, fresh, order, answered(*outcomes), **usual | more)
+    found = InTable(fresh, order=order, history=tuple(answered(*outcomes)))
+    return judge(known or fresh, found, **USUAL | more)
 
 
 @pytest.mark.parametrize("action", Action)
@@ -41,6 +59,33 @@ def test_a_row_that_is_as_it_was_leaves(action: Action):
 def test_a_row_that_has_changed_since_is_looked_at_anew(changes: dict[str, Any]):
     fresh = row(Action.ACTIVATE_FOOD, **changes)
     assert judged(fresh, known=row(Action.ACTIVATE_FOOD)) == Changed(fresh)
+
+
+def test_a_row_that_is_not_to_be_had_is_held_or_gone():
+    known = row(Action.ACCEPT)
+    assert judge(known, InTable(is_held=True), **USUAL) == Held()
+    assert judge(known, InTable(), **USUAL) == Gone()
+
+
+def test_which_row_of_an_order_goes_first_is_decided_when_all_are_known():
+    known = row(Action.ACCEPT)
+    asked_back = replace(known, withdraw=True)
+    found = InTable(asked_back, unknown=(7, 9), order=replace(OURS, status_id=CANCELED, service_status_id=CANCELED))
+    assert judge(known, found, **USUAL) == Incomplete((7, 9))
+
+
+def test_a_row_whose_account_has_left_is_not_ours():
+    food = row(Action.ACTIVATE_FOOD)
+    assert judged(food, None, has_left=True) == NotOurs()
+    assert judged(row(Action.ACCEPT), has_left=True) == NotOurs()
+
+
+def test_what_a_row_and_its_order_say_counts_although_its_account_has_left():
+    known, theirs = row(Action.ACCEPT), replace(OURS, account="moda")
+    assert judged(known, None, has_left=True) == Verdict(ActionState.REFUSED, "order_unknown")
+    assert judged(known, theirs, has_left=True) == Changed(replace(known, owner="moda"))
+    fresh = replace(known, withdraw=True)
+    assert judged(fresh, known=known, has_left=True) == Changed(fresh)
 
 
 def test_an_order_that_does_not_allow_the_action_any_more_ends_its_row():
@@ -73,9 +118,9 @@ def test_a_poll_that_may_show_what_became_of_the_last_request_is_waited_for():
 
 def test_a_restaurant_is_asked_first_and_told_again_when_that_is_due():
     doubtful = unresolved(Action.CLOSE_RESTAURANT)
-    just_now = [replace(one, ended_utc=NOW) for one in answered(Outcome.UNKNOWN)]
-    usual: dict[str, Any] = {"account": "kadikoy", "poll_in_flight": False, "policy": lambda: POLICY}
-    soon = judge(doubtful, doubtful, None, just_now, now=NOW, **usual)
+    just_now = tuple(replace(one, ended_utc=NOW) for one in answered(Outcome.UNKNOWN))
+    found = InTable(doubtful, history=just_now)
+    soon = judge(doubtful, found, **USUAL)
     assert soon == Leaves(NextRequest.ASK_THEN_SEND, RetryAt(NOW + timedelta(seconds=2), just_now[-1].code))
-    later = judge(doubtful, doubtful, None, just_now, now=NOW + timedelta(seconds=2), **usual)
+    later = judge(doubtful, found, **USUAL | {"now": NOW + timedelta(seconds=2)})
     assert later == Leaves(NextRequest.ASK_THEN_SEND)

@@ -10,9 +10,8 @@ from orderbridge.actions import key_of
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.send import Claim
-from orderbridge.model import Attempt, OutboxRow, Stored
 from orderbridge.observe.metrics import ACTION_WAIT_SECONDS, Metrics
-from orderbridge.rules.claims import Gone, Held, Incomplete, Leaves, Stays, judge
+from orderbridge.rules.claims import InTable, Leaves, Stays, judge
 from orderbridge.rules.lines import Entry
 from orderbridge.rules.retry import RetryPolicy
 from orderbridge.store import actions, orders, unfinished
@@ -59,21 +58,8 @@ class Claims:
         if not entries:
             return []
         now = self._clock.now()
-        found, held = unfinished.claim(connection, [entry.row.id for entry in entries], self._server, now)
-        fresh = {row.id: row for row in found.rows}
-        keys = sorted({row.payment_key for row in found.rows if row.payment_key})
-        known, lanes = orders.stored(connection, keys), unfinished.unfinished_of(connection, keys)
-        histories = unfinished.histories(connection, [row.id for row in found.rows if row.tried])
-        said: list[tuple[Entry, Said]] = []
-        for entry in entries:
-            row = fresh.get(entry.row.id)
-            if row is None:
-                said.append((entry, Held() if entry.row.id in held else Gone()))
-            elif unknown := [one for one in lanes.get(key_of(row), ()) if not self._is_known(one)]:
-                said.append((entry, Incomplete(tuple(unknown))))
-            else:
-                order = known.get(key_of(row))
-                said.append((entry, self._judge(entry, row, order, tuple(histories.get(row.id, ())), now)))
+        found = self._read(connection, [entry.row.id for entry in entries], now)
+        said = [(entry, self._judge(entry, found.get(entry.row.id, InTable()), now)) for entry in entries]
         claims = [one for _, one in said if isinstance(one, Claim)]
         if not claims:
             return said
@@ -81,25 +67,36 @@ class Claims:
         called = unfinished.as_delivered(connection, [claim.row for claim in claims])
         return [(entry, _called(one, called.get(entry.row.id))) for entry, one in said]
 
-    def _judge(
-        self, entry: Entry, row: OutboxRow, order: Stored | None, history: tuple[Attempt, ...], now: datetime
-    ) -> Said:
+    def _read(self, connection: Connection, ids: Sequence[int], now: datetime) -> dict[int, InTable]:
+        """What the table says of these rows. Of one that is not unfinished any more it says nothing."""
+        found, held = unfinished.claim(connection, ids, self._server, now)
+        keys = sorted({row.payment_key for row in found.rows if row.payment_key})
+        known, lanes = orders.stored(connection, keys), unfinished.unfinished_of(connection, keys)
+        histories = unfinished.histories(connection, [row.id for row in found.rows if row.tried])
+        said = {row_id: InTable(is_held=True) for row_id in held}
+        for row in found.rows:
+            key = key_of(row)
+            unknown = tuple(one for one in lanes.get(key, ()) if not self._is_known(one))
+            history = tuple(histories.get(row.id, ()))
+            said[row.id] = InTable(row, unknown=unknown, order=known.get(key), history=history)
+        return said
+
+    def _judge(self, entry: Entry, found: InTable, now: datetime) -> Said:
         account = entry.account or ""
         owner = self._accounts.get(account)
         said = judge(
             entry.row,
-            row,
-            order,
-            history,
+            found,
             account=account,
+            has_left=owner is None,
             poll_in_flight=owner is not None and owner.poll_in_flight,
             now=now,
             policy=self._policy,
         )
         if not isinstance(said, Leaves):
             return said
-        if owner is None:  # its account has left meanwhile: another process has it now
-            return Gone()
+        row, history = found.row, found.history
+        assert row is not None and owner is not None  # noqa: S101, PT018 - what leaves is there, and so is its account
         return Claim(row, entry.lane, owner, said.request, history, len(history) + 1, said.again)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from orderbridge.clock import Clock
-from orderbridge.jobs.claims import Claims, Said, Unwritten
+from orderbridge.jobs.claims import Claims, Unwritten
 from orderbridge.jobs.deferred import Deferred, is_refused
 from orderbridge.jobs.ends import Ends
 from orderbridge.jobs.feed import Feed
@@ -26,7 +26,7 @@ from orderbridge.jobs.pauses import Pauses
 from orderbridge.jobs.places import Places
 from orderbridge.jobs.send import Claim, Result, send
 from orderbridge.model import Verdict
-from orderbridge.rules.claims import Changed, Held, Incomplete, PollInFlight
+from orderbridge.rules.claims import Changed, Gone, Held, Incomplete, NotOurs, PollInFlight, Stays
 from orderbridge.rules.lines import Entry
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.retry import Decision, RetryAt, stands_after
@@ -135,7 +135,7 @@ class Ways:
             self._pauses.heard(account, result.attempt.outcome)
         return result
 
-    def stays(self, entry: Entry, why: Said) -> None:
+    def stays(self, entry: Entry, why: Stays | Unwritten) -> None:
         """A row that was taken does not leave."""
         row_id = entry.row.id
         match why:
@@ -159,7 +159,7 @@ class Ways:
                     self._deferred.put_aside([(entry.row, error)])
                 else:
                     self._queue.give_back(row_id)
-            case _:
+            case Gone() | NotOurs():
                 self._deferred.forget(row_id)
                 self._queue.drop(row_id)
 
