@@ -6,6 +6,7 @@ The table of unknown outcomes (docs/design.md, Behaviour) stands here row by row
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -51,12 +52,14 @@ from orderbridge.rules.retry import (
     counted,
     decide,
     is_uncertain,
+    longest_wait,
     may_be_seen,
     next_request,
     proof,
     resend_at,
 )
 from orderbridge.rules.statuses import Statuses
+from orderbridge.rules.tokens import line_wait, login_wait, refusal_wait
 
 OK, REFUSED, UNKNOWN = Outcome.OK, Outcome.REFUSED, Outcome.UNKNOWN
 FAILED = Outcome.SERVICE_FAILED
@@ -84,6 +87,36 @@ def decision(action: Action, history: Sequence[Attempt], policy: RetryPolicy = C
 
 def looked(action: Action, history: Sequence[Attempt], order: Stored, seen: int | None) -> Verdict | RetryAt | None:
     return after_poll(action, history, order, seen, now=NOW, statuses=STATUSES)
+
+
+# ---- the longest wait ------------------------------------------------------------------------------------------------
+
+LIVES = [*(lived for length in range(1, 5) for lived in product(Outcome, repeat=length)), (UNAUTHORIZED,) * 9]
+LONG = (10_000.0, 1.0, 1.0), (2.0, 10_000.0, 1.0), (2.0, 10.0, 10_000.0)
+
+
+@pytest.mark.parametrize("retry_waits", [CALM.retry_waits, *LONG], ids=str)
+@pytest.mark.parametrize("cooldown", [0.5, CALM.cooldown, 3600.0])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_no_time_that_is_decided_is_taken_for_one_of_a_clock_that_was_set_back(
+    action: Action, cooldown: float, retry_waits: tuple[float, float, float]
+) -> None:
+    """Whatever an account's line or login waits, whatever chance adds; the queue sends at once what waits longer."""
+    policy = RetryPolicy(retry_waits, cooldown, chance=1.0)
+    most = NOW + longest_wait(retry_waits, cooldown)
+    by_account = (
+        *(refusal_wait(times) for times in range(1, 10)),
+        *(login_wait(times, 1.0, answered=answered) for times in range(1, 10) for answered in (True, False)),
+        *(line_wait(times, 1.0) for times in range(1, 10)),
+        cooldown,
+    )
+    retry_at = NOW + timedelta(seconds=max(by_account))
+    for outcomes in LIVES:
+        history = answered(*outcomes)
+        made = decide(action, history, now=NOW, policy=policy, retry_at=retry_at)
+        assert not isinstance(made, RetryAt) or made.at <= most, outcomes
+        if next_request(action, history) == NextRequest.ASK_THEN_SEND:
+            assert resend_at(history, now=NOW, policy=policy) <= most, outcomes
 
 
 # ---- what counts -----------------------------------------------------------------------------------------------------

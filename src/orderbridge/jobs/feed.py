@@ -22,7 +22,7 @@ from orderbridge.jobs.roster import Roster
 from orderbridge.model import OutboxRow
 from orderbridge.rules.outbox import Directory, View, is_ours, name_of
 from orderbridge.rules.queue import Queue
-from orderbridge.rules.tokens import REFUSAL_WAITS
+from orderbridge.rules.retry import longest_wait
 from orderbridge.store import reference, unfinished
 from orderbridge.store.database import Database
 from orderbridge.store.unfinished import FIRST_PAGE, PAGE, SMALL_PAGE, Found, ServerClock
@@ -287,12 +287,10 @@ class Feed:
 
 def view_of(settings: config.Settings) -> View:
     """What the rules know before anything is read."""
-    waits = settings.actions.retry_waits_seconds
-    longest = max(*REFUSAL_WAITS, 2 * settings.marketplace.cooldown_seconds, *waits)
     return View(
         now=datetime.fromtimestamp(0, UTC),  # until the first turn
         directory=Directory((), None, {}, complete=False),
         accept_valid=timedelta(minutes=settings.actions.accept_valid_minutes),
         valid=timedelta(minutes=settings.actions.valid_minutes),
-        longest_wait=timedelta(seconds=1.5 * longest),
+        longest_wait=longest_wait(settings.actions.retry_waits_seconds, settings.marketplace.cooldown_seconds),
     )

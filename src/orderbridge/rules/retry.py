@@ -49,9 +49,11 @@ from orderbridge.model import (
 )
 from orderbridge.rules.standing import Standing
 from orderbridge.rules.statuses import Statuses
-from orderbridge.rules.tokens import refusal_wait
+from orderbridge.rules.tokens import LONGEST_WAIT, refusal_wait
 
 MOST_RESENDS = 3
+LOOK_WITHIN = 2  # cooldowns: for so long a poll is waited for that shows what a request did
+BEYOND = 1.5  # times the longest wait: further away a time of ours cannot be
 POLL_FIRST = timedelta(seconds=15)  # one row that is always answered 401 must not keep the orders of its account away
 UNREADABLE = -1  # a look shows the order, with a status that cannot be read: no absence, and no proof
 
@@ -194,7 +196,7 @@ def _uncertain(action: Action, history: Sequence[Attempt], *, now: datetime, pol
                 return _gave_up(history, None)
     if last.outcome == Outcome.UNKNOWN:
         if doubt is Doubt.POLL:
-            return RetryAt(now + timedelta(seconds=2 * policy.cooldown), last.code)
+            return RetryAt(now + timedelta(seconds=LOOK_WITHIN * policy.cooldown), last.code)
         if doubt is Doubt.STATUS:
             return RetryAt(now, last.code)  # to ask; the resend has its wait all the same
     return RetryAt(now + _wait(history, policy), last.code)
@@ -202,6 +204,14 @@ def _uncertain(action: Action, history: Sequence[Attempt], *, now: datetime, pol
 
 def _wait(history: Sequence[Attempt], policy: RetryPolicy) -> timedelta:
     return timedelta(seconds=policy.retry_waits[counted(history) - 1] * (1 + policy.chance / 4))
+
+
+def longest_wait(retry_waits: Sequence[float], cooldown: float) -> timedelta:
+    """How far away the time of a row can be that was decided here: a later one comes from a clock that was set back.
+
+    With what chance adds to a wait, and a poll that goes first.
+    """
+    return timedelta(seconds=BEYOND * max(LONGEST_WAIT, LOOK_WITHIN * cooldown, *retry_waits))
 
 
 def resend_at(history: Sequence[Attempt], *, now: datetime, policy: RetryPolicy) -> datetime:
