@@ -1,6 +1,6 @@
 """The words of the field as values: orders, actions, outcomes. No behaviour, no I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,16 @@ IN_DELIVERY = 16
 STATUS_DOUBTFUL = "status_doubtful"  # a problem code: the service refused what its last shown status should allow
 TOTAL_MISMATCH = "total_mismatch"  # a problem code: the amounts do not add up
 CONTENTS_OUTDATED = "contents_outdated"  # a problem code: the database refuses newer contents than are stored
+
+
+def codes_of(problem: str | None) -> list[str]:
+    """The codes that an order's column `problem` lists."""
+    return [code for code in (problem or "").split(",") if code]
+
+
+def as_problem(codes: Iterable[str]) -> str | None:
+    """Codes as that column lists them; None: nobody has to look."""
+    return ",".join(codes) or None
 
 
 class Outcome(StrEnum):
@@ -233,13 +243,34 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one delivery changes in a stored order. `last_change` is None when no till needs to look again."""
+    """What one delivery changes in a stored order. `last_change` is None when no till needs to look again.
+
+    `problem`: its column from now on.
+    """
 
     status_counts: bool
     status_changed: bool
     differs: Differs
     reopened: bool
     ended_by: EndedBy | None
+    last_change: LastChange | None
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewStatus:
+    """The status that a verdict gives an order, with its word. `last_change` is None when no till needs to look again.
+
+    `shown`: by the service itself, which ends a doubt: only then `problem` is the column from now on. `ends`: whether
+    `ended_by` is another one than before.
+    """
+
+    status_id: int
+    status: str
+    ended_by: EndedBy | None
+    ends: bool
+    shown: bool
+    problem: str | None
     last_change: LastChange | None
 
 

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from orderbridge.model import (
-    STATUS_DOUBTFUL,
     Action,
     ActionState,
     Arrival,
     Attempt,
     Change,
+    NewStatus,
     OutboxRow,
     Outcome,
     Stored,
@@ -242,34 +242,30 @@ def insert_new(books: Books, account: str, arrivals: Sequence[Arrival], now: dat
 
 def update_delivered(books: Books, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
     order = arrival.order
-    books.write(digest=None, problem=real_orders._problem(order, known, keep_doubt=not change.status_counts))
+    books.write(digest=None, problem=change.problem)
     if change.status_counts:
         books.write(digest=order.digest, status_id=order.status_id, service_status_id=order.status_id)
-        _write_end(books, known, arrival.ended_by)
+        columns = real_orders._end(known, arrival.ended_by, NOW)
+        if "ended_by" in columns:
+            books.write(ended_by=columns["ended_by"])
 
 
 def hold(books: Books, keys: Iterable[str]) -> tuple[dict[str, Stored], set[str]]:
     return stored(books, keys), set()
 
 
-def set_status(books: Books, news: Sequence[tuple[Stored, real_orders.News]], now: datetime) -> None:
-    for known, one in news:
+def set_status(books: Books, news: Sequence[tuple[str, NewStatus]], now: datetime) -> None:
+    for _, one in news:
         books.write(status_id=one.status_id)
         if one.shown:
-            problem = real_orders.without_problem(known.problem, STATUS_DOUBTFUL)
-            books.write(service_status_id=one.status_id, problem=problem)
-        _write_end(books, known, one.ended_by)
+            books.write(service_status_id=one.status_id, problem=one.problem)
+        if one.ends:
+            books.write(ended_by=one.ended_by)
 
 
-def _write_end(books: Books, known: Stored, ended_by: Any) -> None:
-    columns = real_orders._end(known, ended_by, NOW)
-    if "ended_by" in columns:
-        books.write(ended_by=columns["ended_by"])
-
-
-def doubt_status(books: Books, doubted: Sequence[Stored]) -> None:
-    if doubted:
-        books.write(problem=STATUS_DOUBTFUL)
+def doubt_status(books: Books, doubted: Sequence[tuple[str, str]]) -> None:
+    for _, problem in doubted:
+        books.write(problem=problem)
 
 
 def mark_acknowledged(books: Books, marks: Sequence[tuple[str, int | None, str, datetime]]) -> None:

@@ -10,13 +10,13 @@ import pytest
 from tests.model import books
 from tests.model.books import ACCOUNT, KEY, LATER, NOW, Books, new_row
 from tests.model.machine import order_shown
+from tests.store.samples import became
 
 from orderbridge.model import Action, ActionState, Arrival, Attempt, Differs, KnownBy, Outcome, Verdict
 from orderbridge.rules import lifecycle
 from orderbridge.store import actions, orders, schema, unfinished
 from orderbridge.store.actions import End, Wait
 from orderbridge.store.database import Database
-from orderbridge.store.orders import News
 
 STATUSES = (1, 2, 16, 5, 6)
 ACTIONS = (Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL)
@@ -61,12 +61,13 @@ def _to_the_order(store: Any, connection: Any, chance: Random) -> None:
     ended_by = lifecycle.ENDS.get(status_id)
     match chance.randrange(4):
         case 0:
-            change = lifecycle.merge(known, status_id, differs=Differs.NOTHING, status_counts=counts)
+            change = lifecycle.merge(known, status_id, differs=Differs.NOTHING, status_counts=counts, problems=())
             store.update_delivered(connection, known, Arrival(order_shown(status_id), "", ended_by), change, NOW)
         case 1:
-            store.set_status(connection, [(known, News(status_id, "", ended_by, shown=counts))], NOW)
+            store.set_status(connection, [became(known, status_id, shown=counts)], NOW)
         case 2:
-            store.doubt_status(connection, [known])
+            problem = lifecycle.with_doubt(known.problem)
+            store.doubt_status(connection, [] if problem is None else [(KEY, problem)])
         case _:
             store.mark_acknowledged(connection, [(KEY, status_id, "", NOW)])
 

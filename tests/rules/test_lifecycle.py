@@ -1,6 +1,7 @@
 """An order's life: what a delivery changes, what may be asked of the service."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,8 @@ from orderbridge.rules.lifecycle import (
     is_unchanged,
     may_send,
     merge,
+    merge_status,
+    with_doubt,
 )
 
 IN_ORDER = [RECEIVED, CONFIRMED, IN_DELIVERY, NEEDS_PAYMENT, COMPLETE_WITH_PAYMENT, CANCELED]
@@ -99,25 +102,27 @@ SAME, MORE = Differs.NOTHING, Differs.DETAILS
 def test_a_till_is_told_the_most_important_news(
     known: Stored, status_id: int | None, contents: Differs, told: LastChange | None
 ) -> None:
-    assert merge(known, status_id, differs=contents, status_counts=True).last_change == told
+    assert merge(known, status_id, differs=contents, status_counts=True, problems=()).last_change == told
 
 
 @pytest.mark.parametrize("status_id", [RECEIVED, UNNAMED_STATUS, None])
 def test_a_delivery_that_is_no_end_takes_an_end_back(status_id: int | None) -> None:
-    change = merge(shown_as(5, ended_by=EndedBy.COMPLETED), status_id, differs=Differs.NOTHING, status_counts=True)
+    change = merge(
+        shown_as(5, ended_by=EndedBy.COMPLETED), status_id, differs=Differs.NOTHING, status_counts=True, problems=()
+    )
     assert change.reopened
     assert change.ended_by is None
 
 
 def test_an_open_order_is_not_reopened() -> None:
-    assert not merge(shown_as(1), CONFIRMED, differs=Differs.NOTHING, status_counts=True).reopened
+    assert not merge(shown_as(1), CONFIRMED, differs=Differs.NOTHING, status_counts=True, problems=()).reopened
 
 
 @given(known_id=statuses, ended_by=ends, status_id=statuses, contents=st.sampled_from(Differs))
 def test_a_word_that_does_not_count_changes_contents_at_most(
     known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: Differs
 ) -> None:
-    change = merge(shown_as(known_id, ended_by=ended_by), status_id, differs=contents, status_counts=False)
+    change = merge(shown_as(known_id, ended_by=ended_by), status_id, differs=contents, status_counts=False, problems=())
     assert not change.status_counts
     assert not change.status_changed
     assert not change.reopened
@@ -129,7 +134,7 @@ def test_a_word_that_does_not_count_changes_contents_at_most(
 def test_a_word_that_counts_is_believed_whatever_was_stored(
     known_id: int | None, ended_by: EndedBy | None, status_id: int | None, contents: Differs
 ) -> None:
-    change = merge(shown_as(known_id, ended_by=ended_by), status_id, differs=contents, status_counts=True)
+    change = merge(shown_as(known_id, ended_by=ended_by), status_id, differs=contents, status_counts=True, problems=())
     assert change.status_counts is True
     assert change.status_changed == (status_id != known_id)
     assert change.differs is contents
@@ -142,9 +147,9 @@ def test_a_word_that_counts_is_believed_whatever_was_stored(
 def test_a_delivery_that_was_merged_brings_nothing_the_second_time(
     known_id: int | None, status_id: int | None, contents: Differs
 ) -> None:
-    first = merge(shown_as(known_id), status_id, differs=contents, status_counts=True)
+    first = merge(shown_as(known_id), status_id, differs=contents, status_counts=True, problems=())
     merged = shown_as(status_id, ended_by=first.ended_by)
-    assert merge(merged, status_id, differs=Differs.NOTHING, status_counts=True).last_change is None
+    assert merge(merged, status_id, differs=Differs.NOTHING, status_counts=True, problems=()).last_change is None
     assert is_unchanged(merged, document(status_id))
 
 
@@ -229,3 +234,71 @@ def test_another_courier_hinders_nothing_else(action: Action) -> None:
 def test_an_order_already_on_the_way_is_done_whoever_carries_it() -> None:
     known = replace(shown_as(IN_DELIVERY), courier_type="platform_courier")
     assert may_send(Action.ON_THE_WAY, known) == Already()
+
+
+# ---- problem ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "before, counts, problems, after",
+    [
+        (None, True, (), None),
+        ("missing:foods,status_doubtful", True, (), None),
+        ("status_doubtful", True, ("not_text:note", "missing:foods"), "not_text:note,missing:foods"),
+        ("not_text:note,status_doubtful", False, ("missing:foods",), "missing:foods,status_doubtful"),
+        ("missing:status_doubtful", False, (), None),
+    ],
+)
+def test_problems_are_those_of_the_newest_delivery_and_a_doubt_stays_while_its_status_does_not_count(
+    before: str | None, counts: bool, problems: tuple[str, ...], after: str | None
+) -> None:
+    known = stored(problem=before)
+    assert merge(known, 2, differs=Differs.NOTHING, status_counts=counts, problems=problems).problem == after
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        (None, "status_doubtful"),
+        ("missing:foods", "missing:foods,status_doubtful"),
+        ("status_doubtful", None),
+        ("status_doubtful,missing:foods", None),
+    ],
+)
+def test_a_refusal_puts_the_status_in_doubt_once(before: str | None, after: str | None) -> None:
+    assert with_doubt(before) == after
+
+
+@pytest.mark.parametrize(
+    "before, counts, after",
+    [
+        (None, True, "contents_outdated"),
+        ("contents_outdated,missing:foods", True, "missing:foods,contents_outdated"),
+        ("status_doubtful,missing:foods", True, "missing:foods,contents_outdated"),
+        ("status_doubtful,missing:foods", False, "status_doubtful,missing:foods,contents_outdated"),
+    ],
+)
+def test_refused_contents_leave_the_status_and_say_so_once(before: str | None, counts: bool, after: str) -> None:
+    change = merge_status(shown_as(1, problem=before, digest="as before"), 1, status_counts=counts)
+    assert change is not None
+    told = before is not None and "contents_outdated" in before
+    assert (change.problem, change.last_change) == (after, None if told else LastChange.CONTENTS)
+
+
+WRITTEN: dict[str, Any] = {"problem": "contents_outdated", "digest": None}
+
+
+@pytest.mark.parametrize(
+    "known, counts, is_written",
+    [
+        pytest.param(shown_as(2, **WRITTEN), True, False, id="all of it stands there"),
+        pytest.param(shown_as(1, **WRITTEN), True, True, id="another status"),
+        pytest.param(shown_as(1, **WRITTEN), False, False, id="another status that does not count"),
+        pytest.param(stored(status_id=2, service_status_id=1, **WRITTEN), True, True, id="not shown by the service"),
+        pytest.param(shown_as(2, ended_by=EndedBy.SILENCE, **WRITTEN), True, True, id="ended by silence"),
+        pytest.param(shown_as(2, problem="contents_outdated"), True, True, id="there is a hash"),
+        pytest.param(shown_as(2, digest=None), True, True, id="nobody was told"),
+    ],
+)
+def test_refused_contents_that_came_before_are_not_written_again(known: Stored, counts: bool, is_written: bool) -> None:
+    assert (merge_status(known, 2, status_counts=counts) is not None) == is_written

@@ -3,23 +3,37 @@
 from typing import Any
 
 import pytest
-from tests.rules.builders import NOW, row
+from tests.rules.builders import NOW, row, shown_as, stored
 
-from orderbridge.model import Action, ActionState, EndedBy, KnownBy, Verdict
+from orderbridge.model import Action, ActionState, EndedBy, KnownBy, LastChange, NewStatus, Verdict
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt
-from orderbridge.rules.verdicts import NewStatus, doubts_status, is_alarm, new_status, wrong_argument
+from orderbridge.rules.statuses import Statuses
+from orderbridge.rules.verdicts import doubts_status, is_alarm, new_status, wrong_argument
 
 DONE, REFUSED, FAILED, EXPIRED = ActionState.DONE, ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED
 UNKNOWN = Verdict(FAILED, "outcome_unknown")
 
 
+def becomes(status_id: int, status: str, last_change: LastChange | None, **more: Any) -> NewStatus:
+    usual: dict[str, Any] = {"ended_by": None, "ends": False, "shown": True, "problem": "missing:foods"}
+    return NewStatus(status_id=status_id, status=status, last_change=last_change, **usual | more)
+
+
+COMPLETED = {"ended_by": EndedBy.COMPLETED, "ends": True}
+CANCELLED = {"ended_by": EndedBy.CANCELLED, "ends": True}
+
+
 @pytest.mark.parametrize(
     "decision, expected",
     [
-        (Verdict(DONE, None, KnownBy.ANSWER, 2, 200), NewStatus(2, None, shown=True)),
-        (Verdict(DONE, None, KnownBy.POLL, 16), NewStatus(16, None, shown=True)),
-        (Verdict(DONE, None, KnownBy.REFUSAL, 5), NewStatus(5, EndedBy.COMPLETED, shown=False)),
-        (Verdict(DONE, None, KnownBy.ANSWER, 6, 200), NewStatus(6, EndedBy.CANCELLED, shown=True)),
+        (Verdict(DONE, None, KnownBy.ANSWER, 2, 200), becomes(2, "CONFIRMED", LastChange.STATUS)),
+        (Verdict(DONE, None, KnownBy.POLL, 16), becomes(16, "IN_DELIVERY", LastChange.STATUS)),
+        (Verdict(DONE, None, KnownBy.POLL, 1), becomes(1, "RECEIVED", None)),
+        (
+            Verdict(DONE, None, KnownBy.REFUSAL, 5),
+            becomes(5, "COMPLETE_WITH_PAYMENT", LastChange.ENDED, shown=False, problem=None, **COMPLETED),
+        ),
+        (Verdict(DONE, None, KnownBy.ANSWER, 6, 200), becomes(6, "CANCELED", LastChange.CANCELLED, **CANCELLED)),
         (Verdict(DONE, "already", KnownBy.POLL), None),
         (Verdict(REFUSED, "order_not_found", KnownBy.ANSWER, None, 404), None),
         (RetryAt(NOW), None),
@@ -28,7 +42,17 @@ UNKNOWN = Verdict(FAILED, "outcome_unknown")
     ids=str,
 )
 def test_only_a_done_action_gives_its_order_a_status(decision: Decision, expected: NewStatus | None) -> None:
-    assert new_status(decision) == expected
+    known = stored(problem="missing:foods,status_doubtful")
+    assert new_status(decision, known, Statuses()) == expected
+
+
+def test_an_end_that_stands_there_is_none_anew() -> None:
+    cancelled = shown_as(6, ended_by=EndedBy.CANCELLED)
+    again = new_status(Verdict(DONE, None, KnownBy.ANSWER, 6, 200), cancelled, Statuses())
+    assert again == becomes(6, "CANCELED", None, ended_by=EndedBy.CANCELLED, problem=None)
+    silent = shown_as(16, ended_by=EndedBy.SILENCE)
+    alive = new_status(Verdict(DONE, None, KnownBy.POLL, 16), silent, Statuses())
+    assert alive == becomes(16, "IN_DELIVERY", None, ends=True, problem=None)
 
 
 @pytest.mark.parametrize(

@@ -734,7 +734,7 @@ def any_remark_of_a_payment_is_dropped(plant: Planting) -> None:
 
 @bug("contract")
 def a_doubt_never_goes(plant: Planting) -> None:
-    plant.instead(orders.without_problem, lambda _: lambda problem, code: problem)
+    plant.instead(lifecycle.without_doubt, lambda _: lambda problem: problem)
 
 
 @bug("contract", corner="an_order_is_shown_again_as_it_was_and_then_never_again")

@@ -14,7 +14,9 @@ import pymysql
 from sqlalchemy import make_url
 
 from orderbridge.document import Facts, Item, Option
-from orderbridge.model import Arrival, EndedBy, Order
+from orderbridge.model import ActionState, Arrival, EndedBy, KnownBy, NewStatus, Order, Stored, Verdict
+from orderbridge.rules.statuses import Statuses
+from orderbridge.rules.verdicts import new_status
 
 KEY = "0b7e1c52-6f0d-4c1e-9a55-3d2f8e6a7b10"
 OTHER = "5f3c2a10-7d4e-4b8a-8c21-9e0f1a2b3c4d"
@@ -126,6 +128,14 @@ def arrival(
 
 
 BUSY_S = 60.0  # a driver's own 5 s are soon over where our daemon and others write on a busy machine
+
+
+def became(known: Stored, status_id: int, *, shown: bool = True) -> tuple[str, NewStatus]:
+    """What a verdict makes of an order that is stored. `shown`: by the service itself."""
+    known_by = KnownBy.ANSWER if shown else KnownBy.REFUSAL
+    new = new_status(Verdict(ActionState.DONE, None, known_by, status_id), known, Statuses())
+    assert new is not None
+    return known.payment_key, new
 
 
 def hold_open(path: Path) -> None:

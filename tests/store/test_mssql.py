@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Select, event
 from sqlalchemy.dialects import mssql
 from sqlalchemy.sql.base import Executable
 from tests.databases import SQLITE, only
-from tests.store.samples import KEY, LATER, NOW, OTHER, RESTAURANT, arrival
+from tests.store.samples import KEY, LATER, NOW, OTHER, RESTAURANT, arrival, became
 
 from orderbridge.model import (
     Action,
@@ -64,6 +64,7 @@ CHANGE = Change(
     reopened=False,
     ended_by=None,
     last_change=LastChange.STATUS,
+    problem=None,
 )
 DOCUMENT = Document(raw=b"{}", digest="0" * 64, payment_key=KEY, status_id=None, reason="not_json")
 
@@ -126,10 +127,8 @@ WORK: dict[str, Callable[[Connection], Any]] = {
     "locks.free_orders": lambda tx: locks.free_orders(tx, [KEY]),
     "orders.update_delivered": lambda tx: orders.update_delivered(tx, known(tx), arrival(status_id=2), CHANGE, LATER),
     "orders.update_least": lambda tx: orders.update_least(tx, known(tx), arrival(status_id=2), CHANGE, LATER),
-    "orders.set_status": lambda tx: orders.set_status(
-        tx, [(known(tx), orders.News(16, "IN_DELIVERY", None, shown=True))], LATER
-    ),
-    "orders.doubt_status": lambda tx: orders.doubt_status(tx, [known(tx)]),
+    "orders.set_status": lambda tx: orders.set_status(tx, [became(known(tx), 16)], LATER),
+    "orders.doubt_status": lambda tx: orders.doubt_status(tx, [(KEY, "status_doubtful")]),
     "orders.adopt": lambda tx: orders.adopt(tx, KEY, "kadikoy"),
     "orders.mark_acknowledged": lambda tx: orders.mark_acknowledged(tx, [(KEY, 1, "RECEIVED", NOW)]),
     "orders.tell": lambda tx: orders.tell(tx, NOW, [(KEY, "x", 1, "RECEIVED", None)]),

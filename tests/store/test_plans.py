@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, event
 from tests import databases
 from tests.databases import MARIADB, POSTGRESQL, SQLITE
-from tests.store.samples import LATER, NOW, arrival, key
+from tests.store.samples import LATER, NOW, arrival, became, key
 from tests.store.years import FINGERPRINT, NEW, UNFINISHED, fill, keys
 
 from orderbridge.model import ActionState, Attempt, Change, Differs, Document, LastChange, Outcome, Verdict
@@ -82,11 +82,11 @@ def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def deliver(connection: Connection) -> None:
     locks.free_orders(connection, SOME)
     known = orders.stored(connection, SOME[:1])[SOME[0]]
-    change = Change(True, True, Differs.PRINT, False, None, LastChange.STATUS)
+    change = Change(True, True, Differs.PRINT, False, None, LastChange.STATUS, None)
     orders.update_delivered(connection, known, arrival(SOME[0], 2), change, LATER)
     orders.hold(connection, [known.payment_key])
-    orders.set_status(connection, [(known, orders.News(2, "CONFIRMED", None, shown=True))], LATER)
-    orders.doubt_status(connection, [known])
+    orders.set_status(connection, [became(known, 2)], LATER)
+    orders.doubt_status(connection, [(known.payment_key, "status_doubtful")])
     orders.mark_acknowledged(connection, [(SOME[0], 2, "CONFIRMED", LATER)])
 
 

@@ -13,6 +13,7 @@ from tests.store.samples import (
     OTHER,
     Pos,
     arrival,
+    became,
     difference,
     key,
     one,
@@ -22,7 +23,7 @@ from tests.store.samples import (
     rows,
 )
 
-from orderbridge.model import Change, Differs, EndedBy, LastChange
+from orderbridge.model import Change, Differs, LastChange
 from orderbridge.rules.health import is_due
 from orderbridge.store import accounts, orders, silence
 from orderbridge.store.database import Database
@@ -131,13 +132,8 @@ def test_a_clock_that_went_back_takes_the_count_of_a_scheduled_order_back(databa
     [
         (lambda tx, known: orders.update_delivered(tx, known, arrival(status_id=2), CHANGED, NOW), None),
         (lambda tx, known: orders.update_delivered(tx, known, arrival(status_id=1), SAME, NOW), 3600),
-        (lambda tx, known: orders.set_status(tx, [(known, orders.News(2, "CONFIRMED", None, shown=True))], NOW), None),
-        (
-            lambda tx, known: orders.set_status(
-                tx, [(known, orders.News(6, "CANCELED", EndedBy.CANCELLED, shown=True))], NOW
-            ),
-            None,
-        ),
+        (lambda tx, known: orders.set_status(tx, [became(known, 2)], NOW), None),
+        (lambda tx, known: orders.set_status(tx, [became(known, 6)], NOW), None),
         (lambda tx, known: orders.adopt(tx, KEY, "besiktas"), None),
         (lambda tx, known: accounts.adopt_orphans(tx, ["besiktas"]), None),
     ],
@@ -152,8 +148,8 @@ def test_news_end_a_silence(news, kept, database, pos):
     assert order_row(pos)["silence_from"] == kept
 
 
-CHANGED = Change(True, True, Differs.NOTHING, False, None, LastChange.STATUS)
-SAME = Change(True, False, Differs.NOTHING, False, None, None)
+CHANGED = Change(True, True, Differs.NOTHING, False, None, LastChange.STATUS, None)
+SAME = Change(True, False, Differs.NOTHING, False, None, None, None)
 
 
 # ---- the end ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.marketplace.schema import differs
-from orderbridge.model import AUTO_MARK, Action, Differs, Order, Stored
+from orderbridge.model import AUTO_MARK, Action, Order, Stored
 from orderbridge.rules import intake as rules
 from orderbridge.rules import lifecycle
 from orderbridge.rules.statuses import Statuses
@@ -74,6 +74,7 @@ class Deliveries:
                 order.status_id,
                 differs=differs(order, before.get(order.payment_key), payment_codes=codes),
                 status_counts=order.payment_key in held,
+                problems=order.problems,
             )
             arrival = self._statuses.arrival(order)
             orders.update_delivered(connection, stored, arrival, change, now)
@@ -83,14 +84,9 @@ class Deliveries:
     def update_least(self, held: Collection[str], connection: Connection, order: Order) -> None:
         """The status of an order whose new contents the database refuses."""
         for stored in self._ours(connection, [order]).values():
-            change = lifecycle.merge(
-                stored,
-                order.status_id,
-                differs=Differs.NOTHING if lifecycle.is_outdated(stored) else Differs.DETAILS,  # told once
-                status_counts=order.payment_key in held,
-            )
-            arrival = self._statuses.arrival(order)
-            orders.update_least(connection, stored, arrival, change, self._clock.now())
+            change = lifecycle.merge_status(stored, order.status_id, status_counts=order.payment_key in held)
+            if change is not None:
+                orders.update_least(connection, stored, self._statuses.arrival(order), change, self._clock.now())
 
     def _ours(self, connection: Connection, fresh: Sequence[Order]) -> dict[str, Stored]:
         """What is stored of those that nobody holds, read once they are held for this transaction.

@@ -42,7 +42,7 @@ def update(
     """Write it over what is stored. `codes`: the names of the ways to pay."""
     before = orders.payloads(connection, [order.payment_key])[order.payment_key]
     news = differs(order, before, payment_codes=codes)
-    change = lifecycle.merge(stored, order.status_id, differs=news, status_counts=True)
+    change = lifecycle.merge(stored, order.status_id, differs=news, status_counts=True, problems=order.problems)
     arrival = statuses.arrival(order)
     orders.update_delivered(connection, stored, arrival, change, now)
     return arrival

@@ -27,13 +27,13 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.actions import key_of
 from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE, Metrics
+from orderbridge.rules.lifecycle import with_doubt
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt, counted, stands_after
 from orderbridge.rules.statuses import Statuses
 from orderbridge.rules.verdicts import doubts_status, is_alarm, new_status, wrong_argument
 from orderbridge.store import actions, orders
 from orderbridge.store.actions import End, Wait
 from orderbridge.store.failures import is_refusal
-from orderbridge.store.orders import News
 from orderbridge.texts import text
 
 _NEVER_SENT = Attempt(Outcome.NOT_SENT)
@@ -175,13 +175,12 @@ class Verdicts:
         news, doubted, story = [], [], []
         for one in postings:
             order, verdict = known[key_of(one.row)], one.decision
-            if doubts_status(verdict):
-                doubted.append(order)
+            if doubts_status(verdict) and (problem := with_doubt(order.problem)) is not None:
+                doubted.append((order.payment_key, problem))
             if not isinstance(verdict, Verdict):
                 continue
-            if (status := new_status(verdict)) is not None:
-                word = self.statuses.name(status.status_id)
-                news.append((order, News(status.status_id, word, status.ended_by, shown=status.shown)))
+            if (status := new_status(verdict, order, self.statuses)) is not None:
+                news.append((order.payment_key, status))
             became = verdict.status_id if verdict.status_id is not None else order.status_id
             word = self.statuses.name(became)
             story.append((order.payment_key, f"{one.row.action}.{verdict.state}", became, word, verdict.code))

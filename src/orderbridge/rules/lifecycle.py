@@ -28,7 +28,8 @@ Rules of this file:
 - `merge` decides, the store writes; nothing here knows a database.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from orderbridge.actions import ACTIONS
@@ -44,6 +45,8 @@ from orderbridge.model import (
     EndedBy,
     LastChange,
     Stored,
+    as_problem,
+    codes_of,
 )
 from orderbridge.rules.statuses import ENDS
 
@@ -56,17 +59,18 @@ def is_unchanged(stored: Stored, document: Document) -> bool:
         stored.digest == document.digest
         and stored.status_id == document.status_id == stored.service_status_id
         and stored.ended_by != EndedBy.SILENCE
-        and STATUS_DOUBTFUL not in (stored.problem or "")
+        and STATUS_DOUBTFUL not in codes_of(stored.problem)
     )
 
 
-def is_outdated(stored: Stored) -> bool:
-    """Whether a till was told already that the stored contents are not the newest."""
-    return CONTENTS_OUTDATED in (stored.problem or "").split(",")
+def merge(
+    stored: Stored, status_id: int | None, *, differs: Differs, status_counts: bool, problems: Collection[str]
+) -> Change:
+    """Decide what a delivery changes. `status_counts` is False while an action of ours makes its word doubtful.
 
-
-def merge(stored: Stored, status_id: int | None, *, differs: Differs, status_counts: bool) -> Change:
-    """Decide what a delivery changes. `status_counts` is False while an action of ours makes its word doubtful."""
+    `problems`: codes for what is wrong with it. A doubt about the status goes when the delivery's own status counts.
+    """
+    stays_doubtful = not status_counts and STATUS_DOUBTFUL in codes_of(stored.problem)
     status_changed = status_counts and status_id != stored.status_id
     reopened = status_counts and stored.ended_by is not None and status_id not in ENDS
     ended_by = ENDS.get(status_id) if status_counts and status_id is not None else None
@@ -77,7 +81,20 @@ def merge(stored: Stored, status_id: int | None, *, differs: Differs, status_cou
         reopened=reopened,
         ended_by=ended_by,
         last_change=_last_change(stored, ended_by, differs, moved=status_changed or reopened),
+        problem=as_problem([*problems, *([STATUS_DOUBTFUL] if stays_doubtful else [])]),
     )
+
+
+def merge_status(stored: Stored, status_id: int | None, *, status_counts: bool) -> Change | None:
+    """The same where the database refuses what is new but for the status. None: it was written when the same came before."""
+    codes = codes_of(without_doubt(stored.problem) if status_counts else stored.problem)
+    differs = Differs.NOTHING if CONTENTS_OUTDATED in codes else Differs.DETAILS  # a till is told once
+    change = merge(stored, status_id, differs=differs, status_counts=status_counts, problems=())
+    is_shown = not status_counts or stored.service_status_id == status_id
+    if change.last_change is None and stored.digest is None and is_shown:
+        return None
+    kept = (code for code in codes if code != CONTENTS_OUTDATED)
+    return replace(change, problem=as_problem([*kept, CONTENTS_OUTDATED]))
 
 
 def _last_change(stored: Stored, ended_by: EndedBy | None, differs: Differs, *, moved: bool) -> LastChange | None:
@@ -91,6 +108,17 @@ def _last_change(stored: Stored, ended_by: EndedBy | None, differs: Differs, *, 
 def end_change(ended_by: EndedBy) -> LastChange:
     """What a till is told when an order ends."""
     return LastChange.CANCELLED if ended_by == EndedBy.CANCELLED else LastChange.ENDED
+
+
+def with_doubt(problem: str | None) -> str | None:
+    """The column `problem` of an order whose status can hardly be right; None: it says so already."""
+    codes = codes_of(problem)
+    return None if STATUS_DOUBTFUL in codes else as_problem([*codes, STATUS_DOUBTFUL])
+
+
+def without_doubt(problem: str | None) -> str | None:
+    """The column `problem` of an order whose status the service itself has shown."""
+    return as_problem(code for code in codes_of(problem) if code != STATUS_DOUBTFUL)
 
 
 @dataclass(frozen=True, slots=True)

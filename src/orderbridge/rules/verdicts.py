@@ -1,30 +1,30 @@
 """What a decision about an outbox row means beside the row itself: for its order, for who watches the log, for the cashier."""
 
-from dataclasses import dataclass
-
 from orderbridge.actions import ACTIONS, Doubt
-from orderbridge.model import ActionState, EndedBy, KnownBy, OutboxRow, Verdict
+from orderbridge.model import ActionState, KnownBy, LastChange, NewStatus, OutboxRow, Stored, Verdict
+from orderbridge.rules.lifecycle import end_change, without_doubt
 from orderbridge.rules.outbox import argument_problem
 from orderbridge.rules.retry import AwaitPoll, Decision
-from orderbridge.rules.statuses import ENDS
+from orderbridge.rules.statuses import ENDS, Statuses
 
 
-@dataclass(frozen=True, slots=True)
-class NewStatus:
-    """The status that a verdict gives an order. `shown`: by the service itself."""
-
-    status_id: int
-    ended_by: EndedBy | None
-    shown: bool
-
-
-def new_status(decision: Decision) -> NewStatus | None:
-    """What a done action makes of its order; None: its status stays."""
+def new_status(decision: Decision, stored: Stored, statuses: Statuses) -> NewStatus | None:
+    """What a done action makes of its order, as it is `stored`; None: its status stays."""
     if not isinstance(decision, Verdict) or decision.state != ActionState.DONE or decision.status_id is None:
         return None
     # A refusal proves it, but the service itself has not shown that status.
     shown = decision.known_by != KnownBy.REFUSAL
-    return NewStatus(decision.status_id, ENDS.get(decision.status_id), shown)
+    status_id, ended_by = decision.status_id, ENDS.get(decision.status_id)
+    news = LastChange.STATUS if ended_by is None else end_change(ended_by)
+    return NewStatus(
+        status_id=status_id,
+        status=statuses.name(status_id),
+        ended_by=ended_by,
+        ends=ended_by != stored.ended_by,
+        shown=shown,
+        problem=without_doubt(stored.problem) if shown else None,
+        last_change=news if status_id != stored.status_id else None,
+    )
 
 
 def doubts_status(decision: Decision) -> bool:

@@ -7,7 +7,6 @@ Rules of this file:
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -24,15 +23,15 @@ from sqlalchemy import (
 
 from orderbridge.document import Facts, Item, Option, columns_of
 from orderbridge.model import (
-    CONTENTS_OUTDATED,
-    STATUS_DOUBTFUL,
     Arrival,
     Change,
     Differs,
     EndedBy,
     LastChange,
+    NewStatus,
     Order,
     Stored,
+    as_problem,
 )
 from orderbridge.store.among import among, batches
 from orderbridge.store.columns import without_nul
@@ -143,7 +142,7 @@ def _new_row(account: str, arrival: Arrival, now: datetime) -> dict[str, Any]:
             "payment_key": order.payment_key,
             "account": account,
             "payload_hash": order.digest,
-            "problem": ",".join(order.problems) or None,
+            "problem": as_problem(order.problems),
             "revision": 1,
             "last_change": LastChange.NEW,
             "received_utc": now,
@@ -185,10 +184,7 @@ def _insert_items(connection: Connection, new: Sequence[Order]) -> None:
 def update_delivered(connection: Connection, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
     """Write one delivery over a stored order. A status that does not count leaves the stored one, and no hash."""
     order = arrival.order
-    values = _facts(order) | {
-        "payload_hash": None,
-        "problem": _problem(order, known, keep_doubt=not change.status_counts),
-    }
+    values = _facts(order) | {"payload_hash": None, "problem": change.problem}
     if change.status_counts:
         values |= {"payload_hash": order.digest} | _shown(arrival) | _end(known, arrival.ended_by, now)
     if change.last_change is not None:
@@ -210,27 +206,13 @@ def update_least(connection: Connection, known: Stored, arrival: Arrival, change
     No hash: the same delivery again is not what is stored.
     """
     order = arrival.order
-    shown = not change.status_counts or known.service_status_id == order.status_id
-    if change.last_change is None and known.digest is None and shown:
-        return  # all of it was written when the same came before
-    problem = without_problem(known.problem, STATUS_DOUBTFUL) if change.status_counts else known.problem
-    kept = without_problem(problem, CONTENTS_OUTDATED)
-    values: dict[str, Any] = {
-        "payload_hash": None,
-        "problem": ",".join(filter(None, [kept, CONTENTS_OUTDATED])),
-    }
+    values: dict[str, Any] = {"payload_hash": None, "problem": change.problem}
     if change.status_counts:
         values |= _shown(arrival) | _end(known, arrival.ended_by, now)
     if change.last_change is not None:
         values |= _news(change.last_change, now)
     update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
     tell(connection, now, [(order.payment_key, "database_refused", order.status_id, arrival.status, None)])
-
-
-def _problem(order: Order, known: Stored, *, keep_doubt: bool) -> str | None:
-    """The problems of a delivery. A doubt about the status goes when the delivery's own status counts."""
-    doubtful = keep_doubt and STATUS_DOUBTFUL in (known.problem or "").split(",")
-    return ",".join([*order.problems, *([STATUS_DOUBTFUL] if doubtful else [])]) or None
 
 
 def _end(known: Stored, ended_by: EndedBy | None, now: datetime) -> dict[str, Any]:
@@ -244,43 +226,23 @@ def _news(change: LastChange, now: datetime) -> dict[str, Any]:
     return {"revision": orders.c.revision + 1, "last_change": change, "changed_utc": now, "silence_from": None}
 
 
-@dataclass(frozen=True, slots=True)
-class News:
-    """A verdict's status: what the service made of the order, with its word and the end that it is.
-
-    `shown`: the service itself said so, by OK or in a list; that ends a doubt about the status.
-    """
-
-    status_id: int
-    status: str
-    ended_by: EndedBy | None
-    shown: bool
-
-
-def set_status(connection: Connection, news: Iterable[tuple[Stored, News]], now: datetime) -> None:
-    """Write what verdicts made of orders. The revision grows when it is news."""
-    alike: dict[tuple[News, str | None, bool, bool], list[str]] = {}
-    for known, one in news:
-        problem = without_problem(known.problem, STATUS_DOUBTFUL) if one.shown else None
-        same = one, problem, one.status_id != known.status_id, one.ended_by != known.ended_by
-        alike.setdefault(same, []).append(known.payment_key)
-    for (one, problem, moved, ends), keys in alike.items():
-        values = _status_values(one, problem, moved=moved, ends=ends, now=now)
+def set_status(connection: Connection, news: Iterable[tuple[str, NewStatus]], now: datetime) -> None:
+    """Write what verdicts made of orders, by their payment_keys. The revision grows when it is news."""
+    alike: dict[NewStatus, list[str]] = {}
+    for key, one in news:
+        alike.setdefault(one, []).append(key)
+    for one, keys in alike.items():
+        values = _status_values(one, now)
         connection.execute(update(orders).where(orders.c.payment_key.in_(keys)).values(**values))
 
 
-def _status_values(news: News, problem: str | None, *, moved: bool, ends: bool, now: datetime) -> dict[str, Any]:
-    values: dict[str, Any] = {"status_id": news.status_id, "status": news.status}
-    if news.shown:
-        values |= {"service_status_id": news.status_id, "problem": problem}
-    if ends:
-        values |= {"ended_utc": now if news.ended_by else None, "ended_by": news.ended_by}
-    if moved:
-        change = LastChange.STATUS
-        if news.ended_by is not None:
-            change = LastChange.CANCELLED if news.ended_by == EndedBy.CANCELLED else LastChange.ENDED
-        values |= _news(change, now)
-    return values
+def _status_values(new: NewStatus, now: datetime) -> dict[str, Any]:
+    values: dict[str, Any] = {"status_id": new.status_id, "status": new.status}
+    if new.shown:
+        values |= {"service_status_id": new.status_id, "problem": new.problem}
+    if new.ends:
+        values |= {"ended_utc": now if new.ended_by else None, "ended_by": new.ended_by}
+    return values if new.last_change is None else values | _news(new.last_change, now)
 
 
 def adopt(connection: Connection, payment_key: str, account: str) -> None:
@@ -289,20 +251,13 @@ def adopt(connection: Connection, payment_key: str, account: str) -> None:
     connection.execute(mine.values(account=account, silence_from=None))  # which was the other account's counter
 
 
-def doubt_status(connection: Connection, doubted: Iterable[Stored]) -> None:
-    """The service refused an action: what we store may not be what it has."""
+def doubt_status(connection: Connection, doubted: Iterable[tuple[str, str]]) -> None:
+    """The service refused an action: what we store may not be what it has, and `problem` says so, by payment_key."""
     alike: dict[str, list[str]] = {}
-    for known in doubted:
-        codes = [code for code in (known.problem or "").split(",") if code]
-        if STATUS_DOUBTFUL not in codes:
-            alike.setdefault(",".join([*codes, STATUS_DOUBTFUL]), []).append(known.payment_key)
+    for key, problem in doubted:
+        alike.setdefault(problem, []).append(key)
     for problem, keys in alike.items():
         connection.execute(update(orders).where(orders.c.payment_key.in_(keys)).values(problem=problem))
-
-
-def without_problem(problem: str | None, code: str) -> str | None:
-    """The problem column without one code; None when nothing is left."""
-    return ",".join(part for part in (problem or "").split(",") if part and part != code) or None
 
 
 Mark = tuple[str, int | None, str, datetime]

@@ -99,9 +99,6 @@ WHERE delivery_orders.payment_key IN (:wanted_1);
 UPDATE delivery_orders SET status_id=:status_id, status=:status, revision=(delivery_orders.revision + :revision_1), last_change=:last_change, service_status_id=:service_status_id, changed_utc=:changed_utc, problem=:problem, silence_from=:silence_from WHERE delivery_orders.payment_key IN (%(payment_key_1_1)s);
 
 -- orders.doubt_status
-SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
-FROM delivery_orders
-WHERE delivery_orders.payment_key IN (:wanted_1);
 UPDATE delivery_orders SET problem=:problem WHERE delivery_orders.payment_key IN (%(payment_key_1_1)s);
 
 -- orders.adopt

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from orderbridge import config
 from orderbridge.clock import local_moment
-from orderbridge.model import BOARD_MARK, UNFINISHED, Action, ActionState
+from orderbridge.model import BOARD_MARK, UNFINISHED, Action, ActionState, codes_of
 from orderbridge.rules import board as rules
 from orderbridge.rules.problems import Problem, Severity
 from orderbridge.store import board as store
@@ -89,7 +89,7 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
         "payment": row["payment_method"],
         "note": row["note"],
         "items": [_item(item, options) for item, options in lines],
-        "problems": [code for code in (row["problem"] or "").split(",") if code],
+        "problems": codes_of(row["problem"]),
         "revision": order.revision,
         "taken": order.pos_revision > 0,
         "changed": rules.is_changed(order, at.mode),
