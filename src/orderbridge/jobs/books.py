@@ -1,6 +1,6 @@
 """Whether the tables are what they were: an older copy that was put back is seen, and says so until somebody has looked.
 
-decide: store.books.is_older, by what the tables say and by the last word beside them
+decide: rules.books, by what the tables say and by the last word beside them
 write: store.books; what the copy had still to send is not sent, because it may have been
 Nothing is held up by it: orders come in meanwhile.
 """
@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.rules.books import Copy, judge
 from orderbridge.rules.problems import Code
 from orderbridge.store import books, journal
 from orderbridge.store.books import Older, Word
@@ -94,17 +95,8 @@ class Books:
             await self._write(_with_highest(word, before))
 
     async def _is_older(self, word: Word, before: Word, *, strictly: bool) -> bool:
-        """At a start the journal is asked, too: the word is some seconds old when a machine dies.
-
-        Other books are a new database on purpose, unless the ones before were taken away under a daemon.
-        """
-        if self._was_lost and word.books != before.books:
-            return before.event > 0
-        if books.is_older(word, before, strictly=strictly):
-            return True
-        if strictly or word.books != before.books:
-            return False
-        return bool(await self._missing(before.at))
+        copy = judge(word, before, strictly=strictly, was_lost=self._was_lost)
+        return copy is Copy.OLDER or (copy is Copy.IF_MISSING and bool(await self._missing(before.at)))
 
     async def _note(self, before: Word) -> Older:
         now = self._clock.now()

@@ -75,16 +75,6 @@ def begin(connection: Connection, name: str) -> None:
         connection.execute(insert(books).values(id=name))
 
 
-def is_older(now: Word, before: Word, *, strictly: bool = False) -> bool:
-    """Whether books that went so far `before` are put back to where they are `now`.
-
-    Lines of stories are deleted, too, when they have been kept for long enough; but meanwhile polls were made. At a start
-    that need not be so: `strictly` is for what is compared within one run.
-    """
-    listened = now.listened < before.listened if strictly else now.listened <= before.listened
-    return now.books == before.books and now.event < before.event and listened
-
-
 def last_known(connection: Connection) -> tuple[datetime | None, int | None]:
     """The time of the newest line of a story, and the highest order number."""
     at = connection.execute(select(events.c.at_utc).order_by(events.c.id.desc()).limit(1)).scalar()
@@ -125,6 +115,8 @@ def settle(connection: Connection) -> bool:
 
 def doubt_rows(connection: Connection, written: datetime, now: datetime, said: str) -> int:
     """End the unfinished outbox rows of the copy: they may have been sent after it was made, and are not sent again."""
+    # In one statement, not by a verdict for each (jobs.verdicts): some may be unreadable, and nothing is learnt of their
+    # orders. The log's `database.older_copy` tells how many they are.
     ended = {"state": ActionState.FAILED, "error_code": "outcome_unknown", "error_text": said, "finished_utc": now}
     return connection.execute(
         update(actions).where(unfinished, actions.c.created_utc <= written).values(**ended)
