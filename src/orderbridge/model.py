@@ -13,6 +13,10 @@ COMPLETE_WITH_PAYMENT = 5
 CANCELED = 6
 IN_DELIVERY = 16
 
+# Codes of ways to pay: what is collected at the door, and what leaves nothing to collect.
+CASH = "CASH"
+PREPAID = frozenset({"CREDIT_CARD", "DEBIT_CARD"})
+
 STATUS_DOUBTFUL = "status_doubtful"  # a problem code: the service refused what its last shown status should allow
 TOTAL_MISMATCH = "total_mismatch"  # a problem code: the amounts do not add up
 CONTENTS_OUTDATED = "contents_outdated"  # a problem code: the database refuses newer contents than are stored

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
 
+from orderbridge.model import CASH, PREPAID
+
 _REMARK = re.compile(r"\s*\([^()]*\)$")
-_CASH = "CASH"
-_PREPAID = ("CREDIT_CARD", "DEBIT_CARD")
 
 
 def payment_code(name: str | None, codes: Mapping[str, str]) -> str | None:
@@ -30,9 +30,9 @@ def payment_code(name: str | None, codes: Mapping[str, str]) -> str | None:
 
 def amount_due(total: Decimal | None, code: str | None) -> Decimal | None:
     """What to collect at the door: all of it in cash, nothing when prepaid, None when the till must ask."""
-    if code == _CASH:
+    if code == CASH:
         return total
-    return Decimal(0) if code in _PREPAID else None
+    return Decimal(0) if code in PREPAID else None
 
 
 @lru_cache(maxsize=64)

@@ -16,11 +16,10 @@ from decimal import Decimal
 from itertools import product
 
 from orderbridge.document import Facts, Item, Option
-from orderbridge.model import TOTAL_MISMATCH
+from orderbridge.model import CASH, TOTAL_MISMATCH
 
 CENT = Decimal("0.01")
 _NOTHING = Decimal(0)
-_CASH = "CASH"
 
 
 def mismatches(facts: Facts) -> Iterator[str]:
@@ -58,7 +57,7 @@ def _total_adds_up(facts: Facts) -> bool:
     total, discount, fee, tip = facts.total, facts.discount, facts.courier_fee, facts.order_tip
     if not lines or len(lines) < len(facts.items) or total is None or discount is None or fee is None or tip is None:
         return True
-    if total == 0 and facts.payment_code != _CASH:
+    if total == 0 and facts.payment_code != CASH:
         return True
     goods, less = sum(lines, _NOTHING), abs(discount)
     if total == goods - less:

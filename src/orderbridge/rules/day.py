@@ -15,13 +15,11 @@ from decimal import Decimal
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT
+from orderbridge.model import CANCELED, CASH, COMPLETE_WITH_PAYMENT, PREPAID
 from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES
 
 CENT = Decimal("0.01")
 ZERO = Decimal("0.00")
-CASH = "CASH"
-PREPAID = frozenset({"CREDIT_CARD", "DEBIT_CARD"})
 COMPLETED = frozenset({STATUS_NAMES[COMPLETE_WITH_PAYMENT], NEEDS_PAYMENT})
 
 
