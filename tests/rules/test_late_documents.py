@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.rules.builders import NEEDS_PAYMENT, STATUSES
 
 from orderbridge.model import Stored
 from orderbridge.rules.late_documents import (
@@ -40,6 +41,9 @@ CASES = {
     "of another account": (stored(1, "b"), 2, "c", {"b"}, False, False, Fate.OTHER_ACCOUNT),
     "a status without a name": (stored(2, "b"), 77, "c", {"b"}, False, True, Fate.UPDATED),
     "no status": (stored(None, "b"), None, "c", {"b"}, False, True, Fate.UPDATED),
+    "a status without a name after an end": (stored(5, "b"), 77, "c", {"b"}, False, True, Fate.NEWER_HERE),
+    "needs payment since": (stored(NEEDS_PAYMENT, "b"), 16, "c", {"b"}, False, True, Fate.NEWER_HERE),
+    "needs payment in the journal": (stored(16, "b"), NEEDS_PAYMENT, "c", {"b"}, False, True, Fate.UPDATED),
     "cancelled in the journal": (stored(16, "b"), 6, "c", {"b"}, True, True, Fate.UPDATED),
 }
 
@@ -49,12 +53,12 @@ def test_an_order_of_the_journal_that_is_known(case) -> None:
     known, status_id, digest, earlier, has_news, is_ours, fate = case
     document = Journalled("kadikoy" if is_ours else "moda", status_id, digest, earlier)
     beside = Beside(stored=known, has_news=has_news)
-    assert fate == of_journalled(document, beside, {"kadikoy", "moda"})
+    assert fate == of_journalled(document, beside, {"kadikoy", "moda"}, statuses=STATUSES)
 
 
 def test_an_order_of_the_journal_whose_account_has_left_is_taken_over() -> None:
     document, beside = Journalled("moda", 2, "c", {"b"}), Beside(stored=stored())
-    assert of_journalled(document, beside, {"moda"}) == Fate.UPDATED
+    assert of_journalled(document, beside, {"moda"}, statuses=STATUSES) == Fate.UPDATED
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,7 @@ def test_an_order_of_the_journal_whose_account_has_left_is_taken_over() -> None:
 )
 def test_a_document_of_the_journal_waits_only_for_what_it_would_write_to(beside: Beside, fate: Fate) -> None:
     document = Journalled("kadikoy", 2, "c", {"b"})
-    assert of_journalled(document, beside, {"kadikoy"}, if_unknown=Fate.TAKEN_IN_ENDED) == fate
+    assert of_journalled(document, beside, {"kadikoy"}, statuses=STATUSES, if_unknown=Fate.TAKEN_IN_ENDED) == fate
 
 
 @pytest.mark.parametrize(

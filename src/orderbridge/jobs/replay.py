@@ -124,6 +124,7 @@ class Replay:
             Journalled(entry.account, order.status_id, order.digest, earlier),
             beside,
             self._configured,
+            statuses=self._statuses,
             if_unknown=rules.of_unknown(first, entry.at, self._now, self._silence),
         )
         if fate == Fate.UPDATED and beside.stored is not None:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, EndedBy, Stored
+from orderbridge.model import EndedBy, Stored
 from orderbridge.rules.intake import may_take
+from orderbridge.rules.statuses import Statuses
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,6 @@ class Fate(StrEnum):
 
 TAKEN_IN = {Fate.TAKEN_IN, Fate.TAKEN_IN_ENDED}
 UNFINISHED = {Fate.WAITS, Fate.REFUSED}
-ON_THE_WAY_THROUGH = {RECEIVED: 1, CONFIRMED: 2, IN_DELIVERY: 3, COMPLETE_WITH_PAYMENT: 5, CANCELED: 6}
 
 
 def of_unknown(first: datetime, last: datetime, now: datetime, silence: timedelta) -> Fate:
@@ -102,27 +102,40 @@ class Journalled:
 
 
 def of_journalled(
-    document: Journalled, beside: Beside, configured: Collection[str], *, if_unknown: Fate = Fate.TAKEN_IN
+    document: Journalled,
+    beside: Beside,
+    configured: Collection[str],
+    *,
+    statuses: Statuses,
+    if_unknown: Fate = Fate.TAKEN_IN,
 ) -> Fate:
     """`configured`: the names of all accounts. `if_unknown`: what `of_unknown` says."""
     if beside.is_held:
         return Fate.WAITS
     if beside.stored is None:
         return if_unknown
-    fate = _of_known(document, beside.stored, configured, has_news=beside.has_news)
+    fate = _of_known(document, beside.stored, configured, statuses, has_news=beside.has_news)
     return Fate.WAITS if fate == Fate.UPDATED and beside.is_unresolved else fate
 
 
-def _of_known(document: Journalled, stored: Stored, configured: Collection[str], *, has_news: bool) -> Fate:
-    status_id, digest = document.status_id, document.digest
+def _of_known(
+    document: Journalled, stored: Stored, configured: Collection[str], statuses: Statuses, *, has_news: bool
+) -> Fate:
+    digest = document.digest
     if stored.digest is not None and stored.digest == digest:
         return Fate.KNOWN
     if not may_take(stored, document.account, configured):
         return Fate.OTHER_ACCOUNT
     if stored.ended_by in {EndedBy.COMPLETED, EndedBy.CANCELLED}:
         return Fate.ENDED_HERE
-    if ON_THE_WAY_THROUGH.get(status_id or 0, 4) < ON_THE_WAY_THROUGH.get(stored.status_id or 0, 0):
+    if _goes_back(document.status_id, stored.status_id, statuses):
         return Fate.NEWER_HERE
     if stored.digest is not None and stored.digest in document.earlier:
         return Fate.UPDATED
     return Fate.NEWER_HERE if has_news else Fate.UPDATED
+
+
+def _goes_back(status_id: int | None, stored_id: int | None, statuses: Statuses) -> bool:
+    """Whether a document's status comes before the stored one. One without a name comes before an end alone."""
+    ranks = statuses.ranks
+    return ranks.get(status_id or 0, len(statuses.active)) < ranks.get(stored_id or 0, 0)

@@ -4,7 +4,7 @@ One status, COMPLETE_NEEDS_PAYMENT, has no id in the interface: a technician con
 asked of `Statuses`, which knows that id. An unknown status id is shown as UNKNOWN and is never taken for an end.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from orderbridge.model import (
@@ -44,6 +44,11 @@ class Statuses:
         known = (RECEIVED, CONFIRMED, IN_DELIVERY)
         return known if self.needs_payment is None else (*known, self.needs_payment)
 
+    @property
+    def ranks(self) -> Mapping[int, int]:
+        """How far an order has come with each of them, from 1 on; docs/interface.md names no other."""
+        return {status: place for place, status in enumerate((*self.active, COMPLETE_WITH_PAYMENT, CANCELED), 1)}
+
     def name(self, status_id: int | None) -> str:
         """The word for a status id; UNKNOWN for one that docs/interface.md does not name."""
         if status_id is None:
@@ -59,13 +64,13 @@ class Statuses:
 
     def latest(self, documents: Iterable[Document]) -> dict[str, Document]:
         """One document per order: the furthest one, when a list holds an order twice. Unknown ids go by position."""
-        rank = {status: place for place, status in enumerate((*self.active, COMPLETE_WITH_PAYMENT, CANCELED), 1)}
+        ranks = self.ranks
         chosen: dict[str, Document] = {}
         furthest: dict[str, int] = {}  # an unknown id in between does not bring an earlier status back
         for document in documents:
             if document.payment_key is None:
                 continue
-            place = rank.get(document.status_id or 0)
+            place = ranks.get(document.status_id or 0)
             if place is not None:
                 if place < furthest.get(document.payment_key, 0):
                     continue
