@@ -17,19 +17,9 @@ from pathlib import Path
 from sqlalchemy import CheckConstraint, Column, Table
 
 from orderbridge.actions import ACTIONS, ORDER_ACTIONS
+from orderbridge.doubts import CONTENTS_OUTDATED, STATUS_DOUBTFUL, TOTAL_MISMATCH
 from orderbridge.marketplace import fields, schema
-from orderbridge.model import (
-    CONTENTS_OUTDATED,
-    STATUS_DOUBTFUL,
-    TOTAL_MISMATCH,
-    Action,
-    ActionState,
-    Attempt,
-    OutboxRow,
-    Outcome,
-    Stored,
-    Verdict,
-)
+from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.observe.metrics import FAMILIES
 from orderbridge.rules.lifecycle import Already, Refusal, may_send
 from orderbridge.rules.outbox import Directory, View, unsent_end

@@ -1,6 +1,6 @@
 """The words of the field as values: orders, actions, outcomes. No behaviour, no I/O."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -16,20 +16,6 @@ IN_DELIVERY = 16
 # Codes of ways to pay: what is collected at the door, and what leaves nothing to collect.
 CASH = "CASH"
 PREPAID = frozenset({"CREDIT_CARD", "DEBIT_CARD"})
-
-STATUS_DOUBTFUL = "status_doubtful"  # a problem code: the service refused what its last shown status should allow
-TOTAL_MISMATCH = "total_mismatch"  # a problem code: the amounts do not add up
-CONTENTS_OUTDATED = "contents_outdated"  # a problem code: the database refuses newer contents than are stored
-
-
-def codes_of(problem: str | None) -> list[str]:
-    """The codes that an order's column `problem` lists."""
-    return [code for code in (problem or "").split(",") if code]
-
-
-def as_problem(codes: Iterable[str]) -> str | None:
-    """Codes as that column lists them; None: nobody has to look."""
-    return ",".join(codes) or None
 
 
 class Outcome(StrEnum):

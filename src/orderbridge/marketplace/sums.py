@@ -16,7 +16,8 @@ from decimal import Decimal
 from itertools import product
 
 from orderbridge.document import Facts, Item, Option
-from orderbridge.model import CASH, TOTAL_MISMATCH
+from orderbridge.doubts import TOTAL_MISMATCH
+from orderbridge.model import CASH
 
 CENT = Decimal("0.01")
 _NOTHING = Decimal(0)

@@ -25,7 +25,8 @@ What such proofs do to rows whose outcome is unknown, rules.retry.after_poll dec
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orderbridge.model import RECEIVED, TOTAL_MISMATCH, Document, Order, Stored
+from orderbridge.doubts import TOTAL_MISMATCH
+from orderbridge.model import RECEIVED, Document, Order, Stored
 from orderbridge.rules import lifecycle
 
 USUAL_PAGES = frozenset({50, 100, 200, 250, 500, 1000})

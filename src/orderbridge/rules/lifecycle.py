@@ -33,11 +33,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from orderbridge.actions import ACTIONS
+from orderbridge.doubts import CONTENTS_OUTDATED, STATUS_DOUBTFUL, as_problem, codes_of
 from orderbridge.model import (
     CANCELED,
     COMPLETE_WITH_PAYMENT,
-    CONTENTS_OUTDATED,
-    STATUS_DOUBTFUL,
     Action,
     Change,
     Differs,
@@ -45,8 +44,6 @@ from orderbridge.model import (
     EndedBy,
     LastChange,
     Stored,
-    as_problem,
-    codes_of,
 )
 from orderbridge.rules.statuses import ENDS
 

@@ -24,7 +24,8 @@ from sqlalchemy import (
 )
 
 from orderbridge.actions import ANSWERS, AWAITED, CANCELLING
-from orderbridge.model import CONTENTS_OUTDATED, RECEIVED, UNFINISHED, ActionState, EndedBy
+from orderbridge.doubts import CONTENTS_OUTDATED
+from orderbridge.model import RECEIVED, UNFINISHED, ActionState, EndedBy
 from orderbridge.store.among import batches
 from orderbridge.store.tables import FAILED, NEW, OPEN, UNRESOLVED, accounts, actions, changed, orders, quarantine
 

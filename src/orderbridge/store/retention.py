@@ -132,7 +132,7 @@ def delete_actions(connection: Connection, ids: Sequence[int], *, before: dateti
     """Delete those of these rows that are over still and that nobody holds, with their requests. Returns them."""
     free = sorted(free_rows(connection, ids))
     over = select(actions.c.id).where(actions.c.id.in_(free), actions.c.finished_utc < before, ~unfinished)
-    gone = list(connection.execute(over).scalars())
+    gone = list(connection.execute(over.order_by(actions.c.id)).scalars())
     connection.execute(delete(attempts).where(attempts.c.action_id.in_(gone)))
     connection.execute(delete(actions).where(actions.c.id.in_(gone)))
     return gone

@@ -11,7 +11,8 @@ from sqlalchemy import Connection
 
 from orderbridge import config
 from orderbridge.clock import local_moment
-from orderbridge.model import BOARD_MARK, UNFINISHED, Action, ActionState, codes_of
+from orderbridge.doubts import codes_of
+from orderbridge.model import BOARD_MARK, UNFINISHED, Action, ActionState
 from orderbridge.rules import board as rules
 from orderbridge.rules.problems import Problem, Severity
 from orderbridge.store import board as store
