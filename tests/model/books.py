@@ -309,8 +309,8 @@ ORDERS = SimpleNamespace(
 REFERENCE = SimpleNamespace(restaurant_accounts=nothing, payment_codes=nothing, set_restaurant_status=nothing)
 QUARANTINE = SimpleNamespace(resolve=nothing)
 LOCKS = SimpleNamespace(
-    free_rows=lambda _, ids: set(ids),
-    free_orders=lambda _, keys: set(keys),
-    held_rows=lambda *_: set(),
-    held_orders=lambda *_: set(),
+    lock_rows=lambda _, ids: set(ids),
+    lock_orders=lambda _, keys: set(keys),
+    lock_rows_naming_held=lambda *_: set(),
+    lock_orders_naming_held=lambda *_: set(),
 )

@@ -236,8 +236,8 @@ def test_a_row_of_another_order_says_nothing_about_this_one(database, pos):
 
 def test_orders_that_nobody_holds_are_free(database):
     insert(database, arrival(), arrival(OTHER))
-    assert database.write_now(lambda tx: locks.free_orders(tx, [KEY, OTHER])) == {KEY, OTHER}
-    assert database.write_now(lambda tx: locks.free_orders(tx, [])) == set()
+    assert database.write_now(lambda tx: locks.lock_orders(tx, [KEY, OTHER])) == {KEY, OTHER}
+    assert database.write_now(lambda tx: locks.lock_orders(tx, [])) == set()
 
 
 @only(*SERVERS)
@@ -245,7 +245,7 @@ def test_an_order_that_a_till_holds_is_left_out_without_waiting(database, pos):
     insert(database, arrival(), arrival(OTHER))
     pos.execute("BEGIN")
     pos.execute("UPDATE delivery_orders SET pos_revision = 1 WHERE payment_key = ?", (KEY,))
-    assert database.write_now(lambda tx: locks.free_orders(tx, [KEY, OTHER])) == {OTHER}
+    assert database.write_now(lambda tx: locks.lock_orders(tx, [KEY, OTHER])) == {OTHER}
 
 
 @pytest.mark.parametrize(
@@ -518,7 +518,7 @@ def test_many_acknowledgements_are_noted_each_with_its_own(database, pos):
 
 @pytest.mark.parametrize(
     "write",
-    [lambda tx: orders.mark_acknowledged(tx, []), lambda tx: orders.tell(tx, NOW, [])],
+    [lambda tx: orders.mark_acknowledged(tx, []), lambda tx: orders.append_events(tx, NOW, [])],
     ids=["acknowledgements", "lines"],
 )
 def test_nothing_to_note_writes_nothing(write, database, pos):
@@ -529,7 +529,9 @@ def test_nothing_to_note_writes_nothing(write, database, pos):
 
 
 def test_a_line_of_a_story_is_told(database, pos):
-    database.write_now(lambda tx: orders.tell(tx, NOW, [(KEY, "accept.refused", 1, "RECEIVED", "order_completed")]))
+    database.write_now(
+        lambda tx: orders.append_events(tx, NOW, [(KEY, "accept.refused", 1, "RECEIVED", "order_completed")])
+    )
     assert story(pos) == [(NOW_TEXT, "accept.refused", 1, "RECEIVED", "order_completed")]
 
 

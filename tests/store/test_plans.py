@@ -80,7 +80,7 @@ def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def deliver(connection: Connection) -> None:
-    locks.free_orders(connection, SOME)
+    locks.lock_orders(connection, SOME)
     known = orders.stored(connection, SOME[:1])[SOME[0]]
     change = Change(True, True, Differs.PRINT, False, None, LastChange.STATUS, None)
     orders.update_delivered(connection, known, arrival(SOME[0], 2), change, LATER)

@@ -73,7 +73,7 @@ class Account:
             unsent=lambda failures: tokens.line_wait(failures, random.random()),
             limited_s=cooldown_s,
         )
-        self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, heard=self._heard)
+        self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=self._record_outcome)
         self.client = Client(wire, self.session, apart=database.apart)
         hide(self._app_secret)
         hide(self._rest_secret)
@@ -156,7 +156,7 @@ class Account:
         self.on_token(token)
         return token
 
-    def _heard(self, outcome: Outcome) -> None:
+    def _record_outcome(self, outcome: Outcome) -> None:
         self._metrics.count(REQUESTS, outcome)
 
     async def close(self) -> None:

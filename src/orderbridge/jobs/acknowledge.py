@@ -162,7 +162,7 @@ class Acknowledger:
 
 def _mark_free(connection: Connection, marks: Sequence[orders.Mark]) -> list[orders.Mark]:
     """Note the OKs of the orders that nobody holds. Returns them."""
-    held = locks.held_orders(connection, [key for key, *_ in marks])
+    held = locks.lock_orders_naming_held(connection, [key for key, *_ in marks])
     free = [mark for mark in marks if mark[0] not in held]
     orders.mark_acknowledged(connection, free)
     return free

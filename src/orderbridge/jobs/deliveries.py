@@ -93,7 +93,7 @@ class Deliveries:
 
         A sweep, or another account, may have written since they were sorted.
         """
-        free = locks.free_orders(connection, [order.payment_key for order in fresh])
+        free = locks.lock_orders(connection, [order.payment_key for order in fresh])
         if len(free) < len(fresh):  # they wait, unacknowledged, for the next poll
             self._log.info("orders.held_by_a_till", orders=len(fresh) - len(free))
         stored = orders.stored(connection, free)

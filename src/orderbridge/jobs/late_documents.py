@@ -19,7 +19,7 @@ from orderbridge.store import locks, orders
 
 def read_beside(connection: Connection, key: str, at: datetime) -> Beside:
     """What is stored of its order. `at`: the document's time. Where nobody holds the order, it is this transaction's."""
-    if locks.held_orders(connection, [key]):
+    if locks.lock_orders_naming_held(connection, [key]):
         return Beside(is_held=True)
     stored = orders.stored(connection, [key]).get(key)
     if stored is None:

@@ -97,7 +97,7 @@ class Outbox:
         )
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
         self._news = True
-        self._shaken = False  # the last turn failed, or could not recover all: what was begun may be half done
+        self._needs_recovery = False  # the last turn failed, or could not recover all: what was begun may be half done
         self._ahead: float | None = None  # of the monotonic clock
 
     def wake(self) -> None:
@@ -117,7 +117,7 @@ class Outbox:
         self.feed.follow_roster()
         self.ways.in_doubt = False
         # Asked before the reading: an outcome may be written during it.
-        self._shaken = not await self._recovery.run(self.queue.on_wire())
+        self._needs_recovery = not await self._recovery.run(self.queue.on_wire())
         self.feed.look_at_all()
 
     # ---- the loop ----------------------------------------------------------------------------------------------------
@@ -172,19 +172,19 @@ class Outbox:
     async def safe_turn(self) -> Turned:
         """A turn that fails is made again: the outbox outlives whatever the database, or a fault of ours, does."""
         try:
-            if self._is_shaken() or self.queue.stray or self.feed.is_behind:
+            if self._must_recover() or self.queue.stray or self.feed.is_behind:
                 self.queue.stray = False
                 await self.recover()
             return await self.turn()
         except DBAPIError as error:
             # Told once; of trouble that concerns all the database has told itself.
-            told = _log.debug if self._is_shaken() or self._database.trouble else _log.warning
+            told = _log.debug if self._must_recover() or self._database.trouble else _log.warning
             told("outbox.database_failed", error=type(error.orig).__name__, remedy=remedy(error))
         except Over:  # it ends the daemon
             raise
         except Exception:  # noqa: BLE001 - see above
             _log.exception("outbox.crashed")
-        self._shaken = self._news = True
+        self._needs_recovery = self._news = True
         return Turned()
 
     async def turn(self) -> Turned:
@@ -260,8 +260,8 @@ class Outbox:
         """Whether a poll of an account is under way, or about to be."""
         return account in self._accounts and self._accounts[account].poll_in_flight
 
-    def _is_shaken(self) -> bool:
-        return self._shaken or self.ways.in_doubt
+    def _must_recover(self) -> bool:
+        return self._needs_recovery or self.ways.in_doubt
 
     def _until(self) -> float:
         """Seconds until the next turn is due at the latest."""

@@ -29,7 +29,7 @@ class Outcomes:
         if not results:
             return []
         now = self._clock.now()
-        rows = locks.held_rows(connection, [result.claim.row.id for result in results])
+        rows = locks.lock_rows_naming_held(connection, [result.claim.row.id for result in results])
         keys = {result.claim.row.payment_key for result in results} - {None}
         known, held = orders.hold(connection, [key for key in keys if key])
         free = [r for r in results if r.claim.row.id not in rows and r.claim.row.payment_key not in held]

@@ -63,7 +63,7 @@ class Pauses:
                 self._forget(rows)
 
     def _say(self, code: str, connection: Connection, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
-        held = locks.held_rows(connection, [row.id for row in rows])
+        held = locks.lock_rows_naming_held(connection, [row.id for row in rows])
         self._verdicts.explain(connection, [row for row in rows if row.id not in held], code)
         return rows
 
@@ -92,7 +92,7 @@ class Pauses:
         for pause in self._paused.values():
             pause.told.difference_update(row.id for row in rows)
 
-    def heard(self, account: str, outcome: Outcome) -> None:
+    def record_outcome(self, account: str, outcome: Outcome) -> None:
         """A request of the account ended so."""
         if outcome == Outcome.NOT_SENT and account in self._accounts:
             self._begin(account, self._accounts[account].pause_code())

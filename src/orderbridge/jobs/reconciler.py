@@ -66,7 +66,7 @@ class Reconciler:
                 borrowed.add(key)
                 mine.append(row)
         try:
-            ended, failed = await write_batch(self._database, partial(self.judge, answer.good), mine, urgent=True)
+            ended, failed = await write_batch(self._database, partial(self.post, answer.good), mine, urgent=True)
         finally:
             for key in borrowed:
                 self._lanes.free(order_lane(key))
@@ -75,14 +75,14 @@ class Reconciler:
         for row, error in failed:  # the next poll is a look, too
             _log.debug("poll.look_failed", account=self._account, id=row.id, error=type(error).__name__)
 
-    def judge(
+    def post(
         self, good: Mapping[str, Document], connection: Connection, rows: Sequence[OutboxRow]
     ) -> list[tuple[OutboxRow, Verdict]]:
         """Write what this look makes of the rows that nobody holds. Returns those that it ended."""
         now = self._clock.now()
         # Held first, read then: what another connection has just committed counts.
-        held_rows = locks.held_rows(connection, [row.id for row in rows])
-        held_orders = locks.held_orders(connection, [row.payment_key for row in rows])
+        held_rows = locks.lock_rows_naming_held(connection, [row.id for row in rows])
+        held_orders = locks.lock_orders_naming_held(connection, [row.payment_key for row in rows])
         rows = [row for row in rows if row.id not in held_rows and row.payment_key not in held_orders]
         keys = [key_of(row) for row in rows]
         histories = unfinished.histories(connection, [row.id for row in rows])

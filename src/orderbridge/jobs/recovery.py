@@ -58,8 +58,8 @@ class Recovery:
     def _recover(self, connection: Connection, lost: Sequence[tuple[OutboxRow, int]]) -> list[int]:
         """What a till holds is left out."""
         now = self._clock.now()
-        rows = locks.held_rows(connection, [row.id for row, _ in lost])
-        orders = locks.held_orders(connection, [row.payment_key for row, _ in lost])
+        rows = locks.lock_rows_naming_held(connection, [row.id for row, _ in lost])
+        orders = locks.lock_orders_naming_held(connection, [row.payment_key for row, _ in lost])
         free = [(row, number) for row, number in lost if row.id not in rows and row.payment_key not in orders]
         histories = unfinished.histories(connection, [row.id for row, _ in free])
         attempt = Attempt(Outcome.UNKNOWN, "stopped_while_sending")

@@ -146,4 +146,4 @@ class Replay:
 
     def _tell(self, connection: Connection, arrival: Arrival) -> None:
         order = arrival.order
-        orders.tell(connection, self._now, [(order.payment_key, EVENT, order.status_id, arrival.status, None)])
+        orders.append_events(connection, self._now, [(order.payment_key, EVENT, order.status_id, arrival.status, None)])

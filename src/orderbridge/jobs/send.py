@@ -21,7 +21,7 @@ class Claim:
     row: OutboxRow
     lane: Lane
     account: Account
-    step: NextRequest
+    request: NextRequest
     history: tuple[Attempt, ...]
     number: int
     again: RetryAt | None = None  # the resend, when what was asked for is not there and its time has not come
@@ -39,7 +39,7 @@ class Result:
 async def send(claim: Claim) -> Result:
     """Send a claim, or ask first what an earlier request of it did. Never raises."""
     try:
-        return await (_send(claim) if claim.step == NextRequest.SEND else _ask(claim))
+        return await (_send(claim) if claim.request == NextRequest.SEND else _ask(claim))
     except Exception as error:  # noqa: BLE001 - one row must not take the others along; its outcome is unknown
         _log.exception("action.crashed", id=claim.row.id)
         return Result(claim, Attempt(Outcome.UNKNOWN, "internal_error", None, type(error).__name__))

@@ -186,7 +186,7 @@ class Verdicts:
             story.append((order.payment_key, f"{one.row.action}.{verdict.state}", became, word, verdict.code))
         orders.set_status(connection, news, now)
         orders.doubt_status(connection, doubted)
-        orders.tell(connection, now, story)
+        orders.append_events(connection, now, story)
 
     def _words(self, row: OutboxRow, code: str | None, state: ActionState) -> str | None:
         if code is None:

@@ -132,7 +132,7 @@ class Ways:
             self._moved()
         result = result or Result(claim, None, RetryAt(self._clock.now()))  # it has not left
         if result.attempt is not None:
-            self._pauses.heard(account, result.attempt.outcome)
+            self._pauses.record_outcome(account, result.attempt.outcome)
         return result
 
     def stays(self, entry: Entry, why: Stays | Unwritten) -> None:

@@ -80,10 +80,10 @@ class Session:
         waits: Waits,
         name: str = "",
         token: Token | None = None,
-        heard: Callable[[Outcome], None] = lambda _: None,
+        on_outcome: Callable[[Outcome], None] = lambda _: None,
     ) -> None:
-        """`heard`: of how each request of this account ended."""
-        self._heard = heard
+        """`on_outcome`: told how each request of this account ended."""
+        self._on_outcome = on_outcome
         self._obtain = obtain
         self._clock = clock
         self._waits = waits
@@ -287,7 +287,7 @@ class Session:
         if error is not None and error.reason in KEPT_HERE:
             self._line.held_back()
             return
-        self._heard(Outcome.OK if error is None else error.outcome)
+        self._on_outcome(Outcome.OK if error is None else error.outcome)
         if isinstance(error, NotSent):
             self._line.failed()
             return

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
 from orderbridge.model import ActionState
 from orderbridge.store.among import batches
-from orderbridge.store.beside import read_document, write_document
 from orderbridge.store.own_tables import books
+from orderbridge.store.sidecar import read_document, write_document
 from orderbridge.store.tables import accounts, actions, events, orders, quarantine, unfinished
 
 

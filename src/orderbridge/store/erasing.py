@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, select, update
 
 from orderbridge.store.among import batches
-from orderbridge.store.locks import free_orders
+from orderbridge.store.locks import lock_orders
 from orderbridge.store.retention import blank_order
 from orderbridge.store.tables import orders, quarantine
 from orderbridge.texts import say
@@ -82,7 +82,7 @@ def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list
 
 def blank(connection: Connection, keys: Sequence[str], *, with_open: bool) -> list[str]:
     """Empty all that names the customer in those of these orders that nobody holds. Returns them."""
-    free = sorted(free_orders(connection, keys))
+    free = sorted(lock_orders(connection, keys))
     rows = connection.execute(select(orders.c.payment_key, orders.c.ended_utc).where(orders.c.payment_key.in_(free)))
     chosen = [row.payment_key for row in rows if with_open or row.ended_utc is not None]
     for key in chosen:

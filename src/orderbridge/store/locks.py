@@ -14,23 +14,23 @@ from orderbridge.store.dialects import of
 from orderbridge.store.tables import actions, orders
 
 
-def free_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
-    """Of these outbox rows, the ones that are there and that nobody else holds. They are held for this transaction."""
+def lock_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
+    """Hold these outbox rows for this transaction. Returns those that it holds now: they are there, and nobody else's."""
     return _free(connection, actions.c.id, set(ids))
 
 
-def free_orders(connection: Connection, keys: Iterable[str]) -> set[str]:
-    """The same as `free_rows`, of orders."""
+def lock_orders(connection: Connection, keys: Iterable[str]) -> set[str]:
+    """The same as `lock_rows`, of orders."""
     return _free(connection, orders.c.payment_key, set(keys))
 
 
-def held_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
-    """The ones that somebody else holds; the others are held for this transaction. What is not there is not held."""
+def lock_rows_naming_held(connection: Connection, ids: Iterable[int]) -> set[int]:
+    """Hold these rows for this transaction. Returns those that somebody else holds; what is not there is not held."""
     return _held(connection, actions.c.id, set(ids))
 
 
-def held_orders(connection: Connection, keys: Iterable[str | None]) -> set[str | None]:
-    """The same as `held_rows`, of orders."""
+def lock_orders_naming_held(connection: Connection, keys: Iterable[str | None]) -> set[str | None]:
+    """The same as `lock_rows_naming_held`, of orders."""
     return _held(connection, orders.c.payment_key, {key for key in keys if key is not None})
 
 

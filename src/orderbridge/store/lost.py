@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orderbridge.store.beside import read_document, write_document
 from orderbridge.store.database import Database
+from orderbridge.store.sidecar import read_document, write_document
 
 Row = dict[str, Any]  # as of delivery_problems
 

@@ -121,7 +121,9 @@ def insert_new(connection: Connection, account: str, arrivals: Sequence[Arrival]
     new = [_new_row(account, arrival, now) for arrival in arrivals]
     insert_all(connection, orders, tuple(new[0]), [tuple(row.values()) for row in new])
     _insert_items(connection, [arrival.order for arrival in arrivals])
-    tell(connection, now, [(a.order.payment_key, "received", a.order.status_id, a.status, None) for a in arrivals])
+    append_events(
+        connection, now, [(a.order.payment_key, "received", a.order.status_id, a.status, None) for a in arrivals]
+    )
 
 
 def _new_row(account: str, arrival: Arrival, now: datetime) -> dict[str, Any]:
@@ -188,7 +190,7 @@ def update_delivered(connection: Connection, known: Stored, arrival: Arrival, ch
         connection.execute(delete(items).where(items.c.payment_key == order.payment_key))
         _insert_items(connection, [order])
     story = str(change.last_change or "delivered") if change.status_counts else "status_withheld"
-    tell(connection, now, [(order.payment_key, story, order.status_id, arrival.status, None)])
+    append_events(connection, now, [(order.payment_key, story, order.status_id, arrival.status, None)])
 
 
 def update_least(connection: Connection, known: Stored, arrival: Arrival, change: Change, now: datetime) -> None:
@@ -203,7 +205,7 @@ def update_least(connection: Connection, known: Stored, arrival: Arrival, change
     if change.last_change is not None:
         values |= _news(change.last_change, now)
     update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
-    tell(connection, now, [(order.payment_key, "database_refused", order.status_id, arrival.status, None)])
+    append_events(connection, now, [(order.payment_key, "database_refused", order.status_id, arrival.status, None)])
 
 
 def _end(known: Stored, ended_by: EndedBy | None, now: datetime) -> dict[str, Any]:
@@ -272,7 +274,7 @@ def mark_acknowledged(connection: Connection, marks: Sequence[Mark]) -> None:
 Line = tuple[str, str, int | None, str | None, str | None]
 
 
-def tell(connection: Connection, now: datetime, lines: Sequence[Line]) -> None:
+def append_events(connection: Connection, now: datetime, lines: Sequence[Line]) -> None:
     """Lines of orders' stories: (payment_key, event, status_id, status, detail)."""
     insert_rows(connection, events, _EVENT, [(*line, now) for line in lines])
 

@@ -15,7 +15,7 @@ from orderbridge.clock import local_moment
 from orderbridge.document import Facts, Item, columns_of
 from orderbridge.store.among import batches
 from orderbridge.store.columns import Utc
-from orderbridge.store.locks import free_orders, free_rows
+from orderbridge.store.locks import lock_orders, lock_rows
 from orderbridge.store.tables import (
     ENDED,
     actions,
@@ -54,7 +54,7 @@ def blank_old(connection: Connection, keys: Sequence[str], *, before: datetime) 
     """
     blanked = [
         key
-        for key in sorted(free_orders(connection, keys))
+        for key in sorted(lock_orders(connection, keys))
         if connection.execute(
             update(orders).where(orders.c.payment_key == key, _is_old(before)).values(dict.fromkeys(_BLANKED))
         ).rowcount
@@ -114,7 +114,7 @@ def old_orders(connection: Connection, before: datetime) -> list[str]:
 
 def delete_orders(connection: Connection, keys: Sequence[str], *, before: datetime) -> list[str]:
     """Delete those of these orders that are over still and that nobody holds, with lines and story. Returns them."""
-    free = sorted(free_orders(connection, keys))
+    free = sorted(lock_orders(connection, keys))
     chosen = select(orders.c.payment_key).where(orders.c.payment_key.in_(free), _is_over(before))
     gone = list(connection.execute(chosen).scalars())
     for table in (options, items, events, orders):
@@ -130,7 +130,7 @@ def old_actions(connection: Connection, before: datetime) -> list[int]:
 
 def delete_actions(connection: Connection, ids: Sequence[int], *, before: datetime) -> list[int]:
     """Delete those of these rows that are over still and that nobody holds, with their requests. Returns them."""
-    free = sorted(free_rows(connection, ids))
+    free = sorted(lock_rows(connection, ids))
     over = select(actions.c.id).where(actions.c.id.in_(free), actions.c.finished_utc < before, ~unfinished)
     gone = list(connection.execute(over.order_by(actions.c.id)).scalars())
     connection.execute(delete(attempts).where(attempts.c.action_id.in_(gone)))

@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, or
 
 from orderbridge.clock import DATE
 from orderbridge.model import EndedBy, LastChange
-from orderbridge.store.locks import free_orders
-from orderbridge.store.orders import tell
+from orderbridge.store.locks import lock_orders
+from orderbridge.store.orders import append_events
 from orderbridge.store.tables import TAKEN, accounts, orders
 
 SWEEP = 200  # orders written in one short transaction
@@ -54,7 +54,7 @@ def to_count(connection: Connection, local_now: str) -> list[str]:
 def count_from_here(connection: Connection, keys: Sequence[str], *, local_now: str) -> list[str]:
     """Begin to count the silence of those of these orders that nobody holds; take it back where it began too early."""
     counted = []
-    for key in sorted(free_orders(connection, keys)):
+    for key in sorted(lock_orders(connection, keys)):
         mine = update(orders).where(orders.c.payment_key == key)
         back = mine.where(_was_too_early(local_now)).values(silence_from=None)
         begin = mine.where(_begins(local_now)).values(silence_from=_listened)
@@ -98,11 +98,13 @@ def end_silent(
     silent_still = _is_silent(silence, local_now)
     ended = [
         key
-        for key in sorted(free_orders(connection, keys))
+        for key in sorted(lock_orders(connection, keys))
         if connection.execute(end.where(orders.c.payment_key == key, silent_still)).rowcount
     ]
     if ended:
         shown = select(orders.c.payment_key, orders.c.status_id, orders.c.status).where(orders.c.payment_key.in_(ended))
         found = connection.execute(shown).all()
-        tell(connection, now, [(row.payment_key, "ended", row.status_id, row.status, "silence") for row in found])
+        append_events(
+            connection, now, [(row.payment_key, "ended", row.status_id, row.status, "silence") for row in found]
+        )
     return ended

@@ -72,7 +72,7 @@ SELECT delivery_actions.payment_key
 FROM delivery_actions
 WHERE state IN ('pending', 'sending') AND delivery_actions.state = :state_1 AND delivery_actions.payment_key IN (:payment_key_1_1, :payment_key_1_2);
 
--- locks.free_orders
+-- locks.lock_orders
 
 -- orders.update_delivered
 SELECT delivery_orders.payment_key, delivery_orders.account, delivery_orders.status_id, delivery_orders.service_status_id, delivery_orders.revision, delivery_orders.payload_hash, delivery_orders.courier_type, delivery_orders.acknowledged_status_id, delivery_orders.ended_by, delivery_orders.problem
@@ -108,7 +108,7 @@ UPDATE delivery_orders SET account=:account, silence_from=:silence_from WHERE de
 UPDATE delivery_orders SET acknowledged_utc=:marked_at, acknowledged_status_id=:marked_status WHERE delivery_orders.payment_key = :marked_key;
 INSERT INTO delivery_order_events (payment_key, at_utc, event, status_id, status, detail) OUTPUT inserted.id VALUES (:payment_key, :at_utc, :event, :status_id, :status, :detail);
 
--- orders.tell
+-- orders.append_events
 INSERT INTO delivery_order_events (payment_key, at_utc, event, status_id, status, detail) OUTPUT inserted.id VALUES (:payment_key, :at_utc, :event, :status_id, :status, :detail);
 
 -- orders.counts
@@ -550,7 +550,7 @@ WHERE delivery_actions.finished_utc < :finished_utc_1 AND NOT state IN ('pending
 -- retention.delete_actions
 SELECT delivery_actions.id
 FROM delivery_actions
-WHERE delivery_actions.id IN (:id_1_1, :id_1_2) AND delivery_actions.finished_utc < :finished_utc_1 AND NOT state IN ('pending', 'sending');
+WHERE delivery_actions.id IN (:id_1_1, :id_1_2) AND delivery_actions.finished_utc < :finished_utc_1 AND NOT state IN ('pending', 'sending') ORDER BY delivery_actions.id;
 DELETE FROM delivery_action_attempts WHERE delivery_action_attempts.action_id IN (%(action_id_1_1)s);
 DELETE FROM delivery_actions WHERE delivery_actions.id IN (%(id_1_1)s);
 
