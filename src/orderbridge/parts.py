@@ -40,7 +40,7 @@ POLL_RUNS_S = 300.0  # and ten times the timeout: a login, a list, what is writt
 # Of many accounts: who leaves at one moment finds the connections that the moment before has used. Of TLS each is worth
 # a third of a megabyte.
 MOST_IDLE = 64
-MANY = 200  # accounts
+GROUPED_FROM = 200  # accounts
 GATHER_S = 0.1  # of many accounts: for so long a token waits for others that are kept with it
 
 
@@ -252,7 +252,7 @@ class Parts:
 
 
 def _is_many(settings: config.Settings) -> bool:
-    return settings.fleet.from_database or len(settings.accounts) >= MANY
+    return settings.fleet.from_database or len(settings.accounts) >= GROUPED_FROM
 
 
 def _wire(settings: config.Settings) -> Wire:

@@ -10,7 +10,7 @@ from tests.store.samples import NOW, arrival, facts, item, key, one, option, put
 
 from orderbridge.store import orders
 from orderbridge.store.database import Database
-from orderbridge.store.rows import MANY
+from orderbridge.store.rows import SHORT_WAY_FROM
 
 HARD = [
     "\\N",
@@ -26,7 +26,7 @@ HARD = [
 AMOUNTS = [None, Decimal(0), Decimal("0.0001"), Decimal("-12.5"), Decimal("9999999999.9999"), Decimal("1E+3")]
 
 
-def many(number: int = MANY + len(HARD) * len(AMOUNTS)) -> list[Any]:
+def many(number: int = SHORT_WAY_FROM + len(HARD) * len(AMOUNTS)) -> list[Any]:
     """As many orders as the short way needs, each a little different."""
     lines = [
         item(name=HARD[n % len(HARD)], note=HARD[-n % len(HARD)], quantity=None if n % 2 else 2**62, options=())

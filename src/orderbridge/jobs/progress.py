@@ -5,7 +5,7 @@ import structlog
 from orderbridge.clock import Clock
 from orderbridge.texts import say
 
-MANY = 100  # accounts: whoever starts fewer does not wait for long
+TOLD_FROM = 100  # accounts: whoever starts fewer does not wait for long
 TOLD_S = 30.0  # between two lines of the log
 
 _log = structlog.get_logger(__name__)
@@ -14,7 +14,7 @@ _log = structlog.get_logger(__name__)
 def progress(begun: tuple[int, int], language: str) -> str:
     """`begun`: how many of how many accounts. Empty when all have, or there are few."""
     done, count = begun
-    return say("status.starting", language, done=done, count=count) if done < count >= MANY else ""
+    return say("status.starting", language, done=done, count=count) if done < count >= TOLD_FROM else ""
 
 
 class Progress:

@@ -26,7 +26,7 @@ from orderbridge.store.accounts import Entry
 from orderbridge.store.database import Database
 
 # Accounts: to look through what they are made of for what is unused, again and again, is a fifth of all work.
-MANY = 1000
+FROZEN_FROM = 1000
 SWITCH_S = 0.001  # many: so long a thread that reads health for all of them may hold up an answer; Python's own is 5 ms
 AT_ONCE = 100  # accounts that are made before somebody else gets his turn
 LISTS_PER_S = 25  # accounts whose restaurants and menus are read: thousands that come at once have late polls
@@ -120,7 +120,7 @@ class Working:
         for place, (account, wait) in enumerate(zip(made, late, strict=True)):
             jobs = self._recurring[account.name] = self._recurring_of(account)
             jobs.begin(wait, max(wait, place / LISTS_PER_S))
-        if len(made) >= MANY:
+        if len(made) >= FROZEN_FROM:
             sys.setswitchinterval(SWITCH_S)
             gc.unfreeze()  # those that have left since are garbage now
             gc.collect()

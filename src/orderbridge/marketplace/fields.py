@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-CODE_LENGTH = 255  # names and codes; docs/design.md, Database contract
+NAME_LENGTH = 255  # names and codes; docs/design.md, Database contract
 
 _AMOUNT_DIGITS = 10  # before the point, of NUMERIC(14,4)
 _AMOUNT_STEP = Decimal("0.0001")
@@ -129,9 +129,9 @@ class Reader:
     def note(self, problem: str) -> None:
         self._problems[problem] = None
 
-    def text(self, value: object, field: str, *, limit: int | None = CODE_LENGTH) -> str | None:
+    def text(self, value: object, field: str, *, limit: int | None = NAME_LENGTH) -> str | None:
         """Text as it came, what no database takes replaced; numbers as text."""
-        if self._plain and type(value) is str and len(value) <= CODE_LENGTH:
+        if self._plain and type(value) is str and len(value) <= NAME_LENGTH:
             return value
         if not isinstance(value, str):
             if value is None:

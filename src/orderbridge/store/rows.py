@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from orderbridge.store.dialects import of
 from orderbridge.texts import say
 
-MANY = 20  # rows from which on the short way is worth it
+SHORT_WAY_FROM = 20  # rows from which on the short way is worth it
 
 Row = tuple[Any, ...]
 
@@ -36,7 +36,7 @@ def insert_rows(connection: Connection, table: Table, columns: tuple[str, ...], 
     if not rows:
         return 0
     statement, converters = _driver_insert(connection.dialect, table, columns)
-    if statement is None or len(rows) < MANY:
+    if statement is None or len(rows) < SHORT_WAY_FROM:
         named = [dict(zip(columns, row, strict=True)) for row in rows]
         return connection.execute(insert(table), named).rowcount
     return connection.exec_driver_sql(statement, _converted(rows, converters)).rowcount
