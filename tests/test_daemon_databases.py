@@ -534,7 +534,7 @@ def test_a_look_judges_by_what_is_committed_when_it_holds_the_order(url: str, po
             pos.execute("UPDATE delivery_orders SET acknowledged_status_id = 1")
 
     event.listen(database.engine, "before_cursor_execute", acknowledged)
-    database.write_now(lambda tx: looks.judge({}, tx, rows))
+    database.write_now(lambda tx: looks.post({}, tx, rows))
     database.close()
     found = one(pos, "SELECT next_attempt_utc FROM delivery_actions WHERE id = ?", row_id)
     assert found["next_attempt_utc"], "its absence from the list says that it was not done"

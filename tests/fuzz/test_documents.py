@@ -221,7 +221,7 @@ class Told:
     async def request(self, *_: object, **__: object) -> Answer:
         self.asked += 1
         status, body = next(self._answers, (200, samples.success("OK")))
-        return Answer(status, "application/json", body)
+        return Answer(status, body)
 
 
 CALLS = [

@@ -304,7 +304,7 @@ ORDERS = SimpleNamespace(
     doubt_status=doubt_status,
     mark_acknowledged=mark_acknowledged,
     payloads=nothing,
-    tell=nothing,
+    append_events=nothing,
 )
 REFERENCE = SimpleNamespace(restaurant_accounts=nothing, payment_codes=nothing, set_restaurant_status=nothing)
 QUARANTINE = SimpleNamespace(resolve=nothing)

@@ -333,7 +333,7 @@ class Daemon:
         self.outbox = self._new_outbox()
         self.intake = Intake(account, configured=(ACCOUNT,), **common)
 
-    async def _acknowledge(self, key: str) -> None:
+    async def _acknowledge(self, key: str, timeout_s: float) -> None:
         if self.answer_to_acknowledgement is not None:
             raise self.answer_to_acknowledgement()
 

@@ -191,11 +191,11 @@ def an_order_of_another_account_is_not_told(plant: Planting) -> None:
 @bug("2")
 def acknowledged_again_after_a_failure(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
-        async def twice(self: Client, key: str) -> None:
+        async def twice(self: Client, key: str, timeout_s: float) -> None:
             try:
-                await true(self, key)
+                await true(self, key, timeout_s)
             except MarketplaceError:
-                await true(self, key)
+                await true(self, key, timeout_s)
 
         return twice
 
