@@ -25,7 +25,7 @@ from orderbridge.errors import StoreError
 from orderbridge.store import actions, tables, unfinished, workers
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.dialects import sqlite
-from orderbridge.store.failures import is_busy
+from orderbridge.store.failures import is_broken, is_busy
 
 
 @pytest.fixture
@@ -547,6 +547,67 @@ def test_a_postgresql_database_that_is_not_utf8_is_refused(postgresql_server):
         pytest.raises(StoreError, match=r"LATIN5.*ENCODING 'UTF8'"),
     ):
         open_database(url, inline=True)
+
+
+NOTE = "acısız 🌶, ğüşiöç"
+
+
+@pytest.mark.mariadb
+@pytest.mark.parametrize("charset", ["utf8", "latin1"])
+def test_on_mariadb_every_letter_is_kept_whatever_the_address_says(charset: str, mariadb_server: str):
+    with own_database(mariadb_server, f"obs_charset_{os.getpid()}", " CHARACTER SET utf8mb4") as url:
+        assert _kept(f"{url}?charset={charset}") == NOTE
+
+
+@pytest.mark.postgresql
+def test_on_postgresql_every_letter_is_kept_whatever_the_database_says(postgresql_server: str):
+    with own_database(postgresql_server, f"obs_encoding_{os.getpid()}") as url:
+        database = Database(url, inline=True)
+        name = database.engine.url.database
+        database.write_now(lambda tx: tx.exec_driver_sql(f"ALTER DATABASE {name} SET client_encoding = 'WIN1254'"))
+        database.close()
+        assert _kept(url) == NOTE
+
+
+def _kept(url: str) -> str:
+    database = open_database(url, inline=True)
+    database.write_now(lambda tx: tx.exec_driver_sql("CREATE TABLE notes (note TEXT)"))
+    database.write_now(lambda tx: tx.execute(text("INSERT INTO notes VALUES (:note)"), {"note": NOTE}))
+    kept = database.read_now(lambda tx: tx.exec_driver_sql("SELECT note FROM notes").scalar())
+    database.close()
+    return str(kept)
+
+
+@pytest.mark.mariadb
+def test_who_loses_a_deadlock_within_a_savepoint_may_try_again(mariadb_server: str):
+    """The server ends the whole transaction, and what is heard is that the savepoint is not there."""
+    with own_database(mariadb_server, f"obs_deadlock_{os.getpid()}", " CHARACTER SET utf8mb4") as url:
+        ours, till = Database(url, inline=True), Database(url, inline=True)
+        ours.write_now(lambda tx: tx.exec_driver_sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)"))
+        ours.write_now(lambda tx: tx.exec_driver_sql("INSERT INTO t VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)"))
+        held, waits = threading.Event(), threading.Event()
+
+        def of_the_till(connection: Connection) -> None:
+            connection.exec_driver_sql("UPDATE t SET v = v + 1 WHERE id > 1")  # more than ours: it wins
+            held.set()
+            waits.wait(10)
+            connection.exec_driver_sql("UPDATE t SET v = v + 1 WHERE id = 1")
+
+        def of_ours(connection: Connection) -> None:
+            connection.exec_driver_sql("UPDATE t SET v = v + 1 WHERE id = 1")
+            waits.set()
+            with connection.begin_nested():
+                connection.exec_driver_sql("UPDATE t SET v = v + 1 WHERE id = 2")
+
+        thread = threading.Thread(target=till.write_now, args=(of_the_till,))
+        thread.start()
+        held.wait(10)
+        with pytest.raises(DBAPIError) as caught:
+            ours.write_now(of_ours)
+        thread.join(10)
+        assert (is_busy(caught.value), is_broken(caught.value)) == (True, False)
+        ours.close()
+        till.close()
 
 
 # ---- what cannot be opened -------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def is_refusal(error: DBAPIError) -> bool:
 
 def is_broken(error: DBAPIError) -> bool:
     """Whether something is named that is not there, as a rule by a trigger of the POS: so it stays until it is mended."""
-    return any(_shows(error, one.broken) for one in _all())
+    return not is_busy(error) and any(_shows(error, one.broken) for one in _all())
 
 
 def is_denied(error: DBAPIError) -> bool:

@@ -55,7 +55,9 @@ BINLOG = "database.binlog"
 def _options(url: URL, _: float) -> dict[str, Any]:
     ours = url.get_driver_name() == "pymysql"
     said = LIMITS | {"cursorclass": cursor_class()} if ours else {}
-    return {**servers.OPTIONS, "connect_args": servers.limits(url, said)}
+    # Whatever the address says: a session in another charset refuses an emoji, or makes question marks of it.
+    charset = {"charset": "utf8mb4"} if ours else {}
+    return {**servers.OPTIONS, "connect_args": servers.limits(url, said) | charset}
 
 
 def _prepare(engine: Engine, _: float) -> None:
@@ -265,7 +267,8 @@ DIALECT = Dialect(
     one_writer=False,
     options=_options,
     prepare=_prepare,
-    busy=frozenset({1205, 1213}),
+    # Who loses a deadlock within a savepoint hears of it only that the savepoint is gone.
+    busy=frozenset({1205, 1213, "SAVEPOINT sa_savepoint"}),
     refused=frozenset({1644, 4025, 3819}),  # a trigger's own error, and the CHECK of one and of the other
     full=frozenset({28, 1021, 1114, "No space left"}),
     read_only=frozenset({1036, 1290, 1836, 3100}),

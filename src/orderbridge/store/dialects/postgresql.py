@@ -74,8 +74,11 @@ def _has_several(url: URL) -> bool:
 
 
 def _options(url: URL, _: float) -> dict[str, Any]:
-    named = {} if url.get_driver_name() != "psycopg" else servers.limits(url, {"application_name": servers.our_name()})
-    return {**servers.OPTIONS, "connect_args": _limits(url) | named}
+    if url.get_driver_name() != "psycopg":
+        return {**servers.OPTIONS, "connect_args": {}}
+    named = servers.limits(url, {"application_name": servers.our_name()})
+    # Whatever the address, the environment or the database itself says: in another encoding one emoji stops a whole poll.
+    return {**servers.OPTIONS, "connect_args": _limits(url) | named | {"client_encoding": "utf8"}}
 
 
 def _prepare(engine: Engine, _: float) -> None:
