@@ -481,6 +481,15 @@ def test_the_attempts_before_a_retry_are_spent_and_those_of_other_rows_are_not(d
     assert [action_row(pos, row_id)["attempts"] for row_id in (retried, other)] == [0, 0]
 
 
+def test_a_request_that_a_copy_had_on_the_wire_is_of_unknown_outcome_once_its_row_is_retried(database, pos):
+    """Its number is taken, and its doubt counts."""
+    row_id = put_action(pos, state="failed", error_code="outcome_unknown")
+    put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, started_utc=NOW_TEXT)
+    retry(database, row_id)
+    (history,) = database.read_now(lambda tx: unfinished.histories(tx, [row_id])).values()
+    assert [(one.outcome, one.spent) for one in history] == [(Outcome.UNKNOWN, True)]
+
+
 def test_a_row_that_cannot_be_retried_keeps_its_attempts(database, pos):
     row_id = put_action(pos, state="done")
     put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, started_utc=NOW_TEXT)

@@ -254,6 +254,9 @@ def retry(connection: Connection, row_id: int, expires: datetime) -> bool:
         )
     ).rowcount
     if won:
+        # A restored copy may have one that was on the wire: it has no end, and its number is taken.
+        lost = update(attempts).where(attempts.c.action_id == row_id, attempts.c.finished_utc.is_(None))
+        connection.execute(lost.values(finished_utc=attempts.c.started_utc, outcome=Outcome.UNKNOWN))
         connection.execute(update(attempts).where(attempts.c.action_id == row_id).values(spent=1))
     return bool(won)
 
