@@ -57,6 +57,8 @@ BEYOND = 1.5  # times the longest wait: further away a time of ours cannot be
 POLL_FIRST = timedelta(seconds=15)  # one row that is always answered 401 must not keep the orders of its account away
 UNREADABLE = -1  # a look shows the order, with a status that cannot be read: no absence, and no proof
 
+# What refuses a request for its own sake, whatever its order is at: no word about what an earlier one did.
+_OF_THE_REQUEST = frozenset({"missing_field", "bad_url_id"})
 _UNCERTAIN = frozenset({Outcome.UNKNOWN, Outcome.SERVICE_FAILED})
 
 
@@ -137,7 +139,8 @@ def next_request(action: Action, history: Sequence[Attempt]) -> NextRequest:
     if ACTIONS[action].doubt is Doubt.STATUS and is_uncertain(history):
         if _exhausted(history):
             return NextRequest.ASK
-        if history[-1].outcome == Outcome.UNKNOWN:
+        # What met a 401 or a 429 since then may have been the question itself: it has no answer yet.
+        if next(one.outcome for one in reversed(history) if not is_no_attempt(one.outcome)) == Outcome.UNKNOWN:
             return NextRequest.ASK_THEN_SEND
     return NextRequest.SEND
 
@@ -277,7 +280,8 @@ def proof(
     if kind.doubt is Doubt.REFUSAL:
         # A list never shows a completed order (docs/interface.md, Acknowledgement rules, 4).
         known = kind.undone is None or order.service_status_id in kind.undone
-        return Proof.DONE if known and not other_end and _refused_after_doubt(history) else Proof.NOTHING
+        proves = _refused_after_doubt(history) and history[-1].code not in _OF_THE_REQUEST
+        return Proof.DONE if known and not other_end and proves else Proof.NOTHING
     # What was acknowledged in that status is shown again as soon as it has another one.
     is_as_before = kind.undone is not None and order.acknowledged_status_id in kind.undone
     return Proof.NOT_DONE if is_as_before else Proof.NOTHING
