@@ -2,14 +2,17 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
+from orderbridge.jobs import claims
 from orderbridge.jobs.deferred import STUCK_S
 from orderbridge.jobs.feed import FLOOR_S
+from orderbridge.model import Action, OutboxRow
 from orderbridge.sandbox import Fault, When
 from orderbridge.sandbox.scenery import BESIKTAS
 from orderbridge.store import actions
@@ -253,3 +256,29 @@ async def test_a_claim_whose_commit_comes_through_late_is_found(shop: Shop):
         await shop.outbox.safe_turn()
         await asyncio.sleep(FLOOR_S)
     assert shop.row(row)["state"] == "done"
+
+
+async def test_a_row_over_which_the_program_stumbles_is_not_tried_again_and_again_at_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    other = await shop.taken_in()
+    judge, stumbles = claims.judge, 0
+
+    def stumble(known: OutboxRow, *more: Any, **options: Any) -> Any:
+        nonlocal stumbles
+        if known.action == Action.ACCEPT:
+            return judge(known, *more, **options)
+        if (stumbles := stumbles + 1) > 100:  # no time would ever pass
+            shop.outbox.stop()
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(claims, "judge", stumble)
+    shop.act("deactivate_food", food_id=1001)
+    accept = shop.act("accept", other)
+    with capture_logs():
+        at_work = asyncio.create_task(shop.outbox.run())
+        await asyncio.sleep(5.0)
+        shop.outbox.stop()
+        await at_work
+    assert 1 < stumbles < 40
+    assert shop.row(accept)["state"] == "done"

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
 
+from sqlalchemy.exc import DBAPIError
+
 from orderbridge.clock import Clock
 from orderbridge.jobs.claims import Claims, Unwritten
 from orderbridge.jobs.deferred import Deferred, is_refused
@@ -157,6 +159,8 @@ class Ways:
                 self.in_doubt = True  # a commit that failed may have come through
                 if error is not None and is_refused(error):
                     self._deferred.put_aside([(entry.row, error)])
+                elif error is not None and not isinstance(error, DBAPIError):
+                    self._deferred.leave(row_id)  # a fault of ours, which would be met again at once
                 else:
                     self._queue.give_back(row_id)
             case Gone() | NotOurs():
