@@ -6,6 +6,7 @@ from typing import Protocol
 from zoneinfo import ZoneInfo
 
 CLOCK_PLAY_S = 0.02  # by which two measurements of another clock may differ
+YEARS = range(2000, 3000)  # a date beyond is nobody's, and near the ends of the calendar no day is before or after it
 DATE = "____-__-__"  # how the service's local times begin, any character at each _; as a LIKE has it, too
 
 

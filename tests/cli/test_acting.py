@@ -238,3 +238,20 @@ def test_a_row_that_is_not_there_is_said(verb, run, pos):
     ended = run("actions", verb, 7)
     assert (ended.code, ended.out) == (1, "")
     assert "There is no row 7. See `orderbridge actions list`." in ended.err
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-5", "86401"])
+def test_a_time_to_wait_that_is_none_is_wrong_usage_and_nothing_is_written(seconds, run, pos):
+    assert run("complete", KEY, "--wait", "--timeout", seconds).code == 2
+    assert outbox(pos) == []
+
+
+@pytest.mark.parametrize("words", [("retry", "9" * 30), ("withdraw", "0")], ids=" ".join)
+def test_an_id_that_no_row_can_have_is_wrong_usage(words, run):
+    assert run("actions", *words).code == 2
+
+
+def test_an_argument_that_is_no_text_is_wrong_usage(run, pos):
+    ended = run("order", "\udcff")
+    assert (ended.code, ended.out) == (2, "")
+    assert "write it as UTF-8" in ended.err

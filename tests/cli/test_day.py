@@ -96,3 +96,8 @@ def test_what_is_no_day_is_a_wrong_use(wrong, run, pos):
 def test_a_day_without_orders_is_zeros(run, pos):
     ended = run("day")
     assert (ended.code, ended.out.count(" 0.00")) == (0, 4)
+
+
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31", "1999-12-31"])
+def test_a_day_of_no_year_of_ours_is_wrong_usage(day, run):
+    assert run("day", day).code == 2

@@ -169,6 +169,7 @@ def test_it_asks_tries_and_lets_a_person_correct(command: Run, typed, running, f
         "y",
         running.base_url,
         str(running.ca_file),
+        "Kadıköy",  # refused at once, and asked again
         "kadikoy",
         "y",
         "",
@@ -178,6 +179,7 @@ def test_it_asks_tries_and_lets_a_person_correct(command: Run, typed, running, f
     assert ended.code == 0, ended.err
     assert "must begin with https://" in ended.err
     assert "Nothing listens" in ended.err
+    assert "'Kadıköy' is no account name" in ended.err
     assert "Compare app_secret_key and rest_secret_key" in ended.err
     assert APP not in ended.err + ended.out
     assert config.load(file).marketplace.base_url == running.base_url

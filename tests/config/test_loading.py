@@ -76,6 +76,10 @@ def test_a_home_is_no_path(key: str, write: Write) -> None:
     assert "may not begin with ~" in said
 
 
+def test_a_file_of_brackets_is_no_toml(write: Write) -> None:
+    assert "config.example.toml shows" in problems(write(f"a = {'[' * 100_000}"))
+
+
 def test_a_file_that_is_not_utf_8_is_said_so(write: Write) -> None:
     file = write()
     file.write_bytes('language = "ş"'.encode("iso-8859-9"))

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from structlog.testing import capture_logs
 from tests.test_daemon import (  # one name after another: they are fixtures
     TIMEOUT_S,
@@ -30,6 +31,7 @@ from tests.test_daemon import (  # one name after another: they are fixtures
 
 from orderbridge import daemon as module
 from orderbridge import parts
+from orderbridge.cli.common import Context
 from orderbridge.daemon import Daemon
 from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.poll import Poller
@@ -263,3 +265,16 @@ async def test_one_that_hangs_says_so_and_feeds_no_watchdog(
                 pass
         work._end()
         await task
+
+
+def test_where_a_configuration_is_found_its_own_daemon_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another one that is alive on this machine is no comfort."""
+    from orderbridge.cli.healthcheck import healthcheck
+
+    (tmp_path / "orderbridge.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(liveness, "daemons", lambda: ["another"])
+    asked: list[str] = []
+    monkeypatch.setattr(liveness, "ask", lambda name: asked.append(name) or "dead: it is not there")
+    ended = CliRunner().invoke(healthcheck, obj=Context())
+    assert (ended.exit_code, asked) == (1, [liveness.name_of(tmp_path / "orderbridge.toml")])

@@ -579,6 +579,12 @@ def _kept(url: str) -> str:
 
 
 @pytest.mark.mariadb
+def test_a_parameter_that_the_driver_does_not_know_is_told(mariadb_server: str):
+    with own_database(mariadb_server, f"obs_parameter_{os.getpid()}", " CHARACTER SET utf8mb4") as url:
+        assert "parameter that the driver does not know" in remedy(f"{url}?bogus=x")
+
+
+@pytest.mark.mariadb
 def test_who_loses_a_deadlock_within_a_savepoint_may_try_again(mariadb_server: str):
     """The server ends the whole transaction, and what is heard is that the savepoint is not there."""
     with own_database(mariadb_server, f"obs_deadlock_{os.getpid()}", " CHARACTER SET utf8mb4") as url:

@@ -92,5 +92,12 @@ def test_a_clock_that_is_ahead_is_believed_only_as_far_as_the_orders_are_dated(y
     assert found == (now if believed == "now" else datetime(2026, 3, 3, 12, tzinfo=UTC))
 
 
+@pytest.mark.parametrize("date", ["0001-01-01 00:00:00", "9999-12-31 23:59:59"])
+def test_orders_of_a_year_at_the_end_of_the_calendar_say_nothing_about_the_clock(date, database, pos):
+    put_order(pos, KEY, ordered_at=date)
+    put(pos, "delivery_order_events", payment_key=KEY, at_utc=NOW_TEXT, event="received")
+    assert database.read_now(lambda tx: retention.believed(tx, NOW, ZONE)) == NOW
+
+
 def test_orders_without_a_date_say_nothing_about_the_clock(database, pos):
     assert database.read_now(lambda tx: retention.believed(tx, NOW, ZONE)) == NOW

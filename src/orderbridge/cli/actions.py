@@ -15,17 +15,20 @@ from orderbridge.texts import say
 pass_context = click.make_pass_decorator(Context)
 
 WAIT_STEP_S = 0.1
+MOST_WAIT_S = 86_400
+ID = click.IntRange(1, 2**63 - 1)
 
 
 def _waiting(command: Callable[..., Any]) -> Callable[..., Any]:
     command = as_json(command)
-    command = click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait.")(command)
+    seconds = click.IntRange(0, MOST_WAIT_S)
+    command = click.option("--timeout", type=seconds, default=60, show_default=True, help="Seconds to wait.")(command)
     return click.option("--wait", is_flag=True, help="Wait for the verdict; exit code 1 when it is not `done`.")(
         command
     )
 
 
-def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **values: Any) -> None:
+def _write(context: Context, *, wait: bool, timeout: int, as_json: bool, **values: Any) -> None:
     from sqlalchemy.exc import IntegrityError
 
     from orderbridge.cli import finding
@@ -51,8 +54,8 @@ def _write(context: Context, *, wait: bool, timeout: float, as_json: bool, **val
             click.echo(f"{row['error_code']}: {row['error_text']}", err=True)
     if wait and row["state"] in UNFINISHED and not row["error_code"]:
         running = say("command.is_it_running")
-        click.echo(say("outbox.no_verdict", seconds=f"{timeout:g}", running=running), err=True)
-    if wait:
+        click.echo(say("outbox.no_verdict", seconds=timeout, running=running), err=True)
+    if wait or row["state"] not in UNFINISHED:
         raise SystemExit(0 if row["state"] == "done" else 1)
 
 
@@ -69,7 +72,7 @@ def _row(context: Context, row_id: int) -> dict[str, Any]:
 _NAMED: dict[Subject, tuple[tuple[str, ...], dict[str, Any]]] = {
     Subject.ORDER: (("payment_key",), {"metavar": "KEY"}),
     Subject.RESTAURANT: (("restaurant_id",), {"metavar": "RESTAURANT_ID", "type": str.lower}),
-    Subject.FOOD: (("food_id",), {"type": click.IntRange(1, 2**63 - 1)}),
+    Subject.FOOD: (("food_id",), {"type": ID}),
 }
 
 
@@ -144,7 +147,7 @@ def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) 
 
 
 @actions.command("retry")
-@click.argument("action_id", type=int)
+@click.argument("action_id", type=ID)
 @pass_context
 def actions_retry(context: Context, action_id: int) -> None:
     """Send a failed row once more; its expiry counts anew."""
@@ -161,7 +164,7 @@ def actions_retry(context: Context, action_id: int) -> None:
 
 
 @actions.command("withdraw")
-@click.argument("action_id", type=int)
+@click.argument("action_id", type=ID)
 @pass_context
 def actions_withdraw(context: Context, action_id: int) -> None:
     """Ask for a row back that still waits."""

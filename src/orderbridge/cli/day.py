@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orderbridge.cli.common import Context, as_json, show_json
+from orderbridge.clock import YEARS
 from orderbridge.texts import say, spoken
 
 if TYPE_CHECKING:
@@ -28,9 +29,11 @@ class _Day(click.ParamType["date"]):
     def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> date:
         for form in ("%Y-%m-%d", "%d.%m.%Y"):
             try:
-                return datetime.strptime(value, form).date()  # noqa: DTZ007 - a day has no zone
+                day = datetime.strptime(value, form).date()  # noqa: DTZ007 - a day has no zone
             except ValueError:
                 continue
+            if day.year in YEARS:
+                return day
         raise click.BadParameter(say("day.no_date", value=value))
 
 

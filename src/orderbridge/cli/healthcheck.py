@@ -13,15 +13,17 @@ pass_context = click.make_pass_decorator(Context)
 def healthcheck(context: Context) -> None:
     """Does the daemon work? Exit code 1 when it is dead or hung: then a restart helps.
 
-    It is alive while the marketplace is down, and whatever the light of `status` is. Without --config, every daemon here
-    is asked: on this machine, or in this container.
+    It is alive while the marketplace is down, and whatever the light of `status` is. Without a configuration, named or in
+    its usual places, every daemon here is asked: on this machine, or in this container.
     """
+    import os
     from pathlib import Path
 
+    from orderbridge.config.loading import find
     from orderbridge.observe import liveness
 
-    named = context.config_file
-    names = liveness.daemons() if named is None else [liveness.name_of(Path(named))]
+    file = find(None if context.config_file is None else Path(context.config_file), os.environ)
+    names = liveness.daemons() if file is None else [liveness.name_of(file)]
     answers = {name: liveness.ask(name) for name in names}
     for name, said in answers.items():
         verdict, *status = said.splitlines()

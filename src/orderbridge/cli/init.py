@@ -132,12 +132,12 @@ class Asking:
         if missing and not self._asks:
             raise click.UsageError(say("init.missing", options=", ".join(missing)))
         self._until(lambda: self._address(draft, found), lambda: _try_line(draft))
-        draft.account = found.get("account") or self._ask("init.ask_account", "kadikoy")
+        self._until(lambda: self._account(draft, found), lambda: _checked(draft))
         self._until(lambda: self._secrets(draft), lambda: _try_login(draft))
         default = STATE_FILE if draft.is_for_systemd else "sqlite:///orderbridge.db"
         self._until(lambda: self._database(draft, found, default), lambda: _try_database(draft))
 
-    def _until(self, ask: Callable[[], None], attempt: Callable[[], None]) -> None:
+    def _until(self, ask: Callable[[], None], attempt: Callable[[], object]) -> None:
         """Ask, try, say what is wrong; once more, or go on all the same."""
         while True:
             ask()
@@ -166,6 +166,9 @@ class Asking:
             draft.ca_file = self._ask("init.ask_ca_file", likely or "-").strip("-")
         if draft.ca_file:
             draft.ca_file = str(draft.file.parent / draft.ca_file)
+
+    def _account(self, draft: Draft, found: dict[str, str]) -> None:
+        draft.account = found.pop("account", "") or self._ask("init.ask_account", "kadikoy")
 
     def _secrets(self, draft: Draft) -> None:
         for key in ("app_secret_key", "rest_secret_key"):

@@ -1,8 +1,10 @@
 """The program: its options, its commands, and from an exception to an exit code."""
 
+import errno
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -122,6 +124,7 @@ def main() -> None:
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     speak(language_of(os.environ))
     try:
+        _refuse_bytes(sys.argv[1:])
         sys.exit(program(standalone_mode=False))  # what click raises is told here, in the language of the process
     except click.ClickException as error:
         show(error)
@@ -137,10 +140,20 @@ def main() -> None:
     except (OrderbridgeError, MarketplaceError) as error:
         _end(error, EXIT_FAILED)
     except Exception as error:  # noqa: BLE001 - a fault of ours is told whole, and as an error
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # where the output goes
+            _end(str(error), EXIT_FAILED)
         if not isinstance(error, _database_errors()):
             click.echo(systemd.with_priority(traceback.format_exc().rstrip(), "critical"), err=True)
             sys.exit(EXIT_FAILED)
         _end(say("command.database_failed", error=error.orig), EXIT_FAILED)  # type: ignore[attr-defined]
+
+
+def _refuse_bytes(words: Sequence[str]) -> None:
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(say("command.no_text", word=ascii(word))) from None
 
 
 def _database_errors() -> tuple[type[Exception], ...]:

@@ -95,7 +95,7 @@ def demo(order_count: int, database: Path) -> None:
 @click.option("--token-seconds", type=float, show_default="86400", help="Validity of an access token.")
 @click.option("--orders-per-minute", type=float, show_default="2", help="Orders placed by itself; 0: none.")
 @click.option("--max-orders", type=int, help="Stop placing by itself after so many.")
-@click.option("--seed", default=1, show_default=True, help="The same seed places the same orders.")
+@click.option("--seed", type=int, help="The same seed places the same orders; without one, each start others.")
 @click.option("--preset", "presets", multiple=True, help="Switches that belong together, by name; may be repeated.")
 @click.option(
     "--set", "settings", multiple=True, help="A switch: NAME=VALUE; may be repeated. docs/sandbox.md has all."
@@ -105,13 +105,14 @@ def sandbox(
     listen: str,
     names: tuple[str, ...],
     directory: Path,
-    seed: int,
+    seed: int | None,
     presets: tuple[str, ...],
     settings: tuple[str, ...],
     quiet: bool,
     **given: Any,
 ) -> None:
     """The marketplace's service, played on this machine: for an integration without credentials."""
+    from orderbridge.clock import SystemClock
     from orderbridge.sandbox import Options, World, serve
     from orderbridge.sandbox.options import BadOption, settings_from
     from orderbridge.sandbox.presets import settings_of
@@ -127,6 +128,8 @@ def sandbox(
         options = Options().changed(begin | settings_of(presets) | named | settings_from(settings))
     except BadOption as error:
         raise click.UsageError(str(error)) from error
+    if seed is None:  # else a database of yesterday would have yesterday's orders again
+        seed = int(SystemClock().now().timestamp())
     world, host = World.default(seed=seed, options=options), host.strip("[]")
     try:
         serve(world, directory=directory, host=host, port=int(port), names=names, quiet=quiet, over=say("sandbox.over"))

@@ -47,6 +47,8 @@ def read(file: Path) -> Tree:
         raise ConfigError(say("config.not_utf8", file=file)) from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(say("config.no_toml", file=file, reason=error, hint=_hint(str(error)))) from None
+    except RecursionError as error:
+        raise ConfigError(say("config.no_toml", file=file, reason=error, hint=_hint(""))) from None
 
 
 def _hint(reason: str) -> str:

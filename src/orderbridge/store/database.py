@@ -224,6 +224,9 @@ def open_database(
     except StoreError:
         database.close()
         raise
+    except TypeError:  # without its text, as above: a parameter of the address that the driver does not know
+        database.close()
+        raise Unusable(say("database.no_parameter", url=without_password(url))) from None
     except DBAPIError as error:
         database.close()
         # A right or a password takes a person. A server or a database that is not there may still come by itself, when

@@ -67,7 +67,12 @@ def _by_phone(connection: Connection, wanted: set[str]) -> Iterator[Any]:
             orders.c.customer_phone.like("%" + "%".join(one) + "%") if one.isascii() else orders.c.customer_phone > ""
         )
         query = select(orders.c.payment_key, orders.c.ended_utc, orders.c.customer_phone).where(near)
-        yield from (row for row in connection.execute(query) if normal(row.customer_phone) == one)
+        written = pattern(one)  # also with an extension behind it
+        yield from (
+            row
+            for row in connection.execute(query)
+            if normal(row.customer_phone) == one or written.search(row.customer_phone)
+        )
 
 
 def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list[Any]:

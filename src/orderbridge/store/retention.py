@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, exists, func, literal_column, select, update
 
-from orderbridge.clock import local_moment
+from orderbridge.clock import YEARS, local_moment
 from orderbridge.document import Facts, Item, columns_of
 from orderbridge.store.among import batches
 from orderbridge.store.columns import Utc
@@ -85,12 +85,12 @@ def blank_order(connection: Connection, payment_key: str) -> None:
 def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
     """The time by which records are deleted: never far beyond what the newest orders themselves are dated.
 
-    A clock that was set years ahead must not delete years. Orders without a date do not count.
+    A clock that was set years ahead must not delete years. Orders without a date, or one of no year of ours, do not count.
     """
     newest = select(events.c.payment_key).order_by(events.c.id.desc()).limit(DATED)
     keys = set(connection.execute(newest).scalars())
     said = connection.execute(select(orders.c.ordered_at).where(orders.c.payment_key.in_(keys))).scalars()
-    dates = sorted(date for text in said if (date := local_moment(text, zone)) is not None)
+    dates = sorted(date for text in said if (date := local_moment(text, zone)) is not None and date.year in YEARS)
     return min(now, dates[len(dates) // 2] + SLACK) if dates else now
 
 
