@@ -6,7 +6,8 @@ for each connection, which asyncio makes.
 Rules of this file:
 - A connection ends `LIFE_S` after it began, whatever it is at: who sends or reads a byte a minute holds nothing up. Only
   a stream of the board's goes on; the board counts those.
-- There are `MOST` at a time. One more ends the oldest, so that who opens many keeps nobody out.
+- There are `MOST` at a time. One more ends the oldest, so that who opens many keeps nobody out. Who has not shaken hands
+  yet counts, too: asyncio tells nobody of a connection before its TLS stands.
 - At the end all of them are cut off, in no time.
 """
 
@@ -14,8 +15,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import h11
 import uvicorn
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from orderbridge.web.board.routes import Board
 
 LIFE_S = 30.0
+HANDSHAKE_S = 5.0
 MOST = 64
 KEEP_ALIVE_S = 20  # whoever scrapes every 15 s keeps its connection for a second scrape
 HEAD_BYTES = 16 * 1024
@@ -57,7 +59,7 @@ class Server:
         self._board = _board(watched) if wanted.board != "off" else None
         self._state = ServerState()
         self._state.default_headers = HEADERS if self._board is None else [*HEADERS, *self._board.headers]
-        self._open: dict[_Connection, None] = {}  # in the order in which they came
+        self._open: dict[_Connection | _Handshake, None] = {}  # in the order in which they came
         self._streams: set[_Connection] = set()
         self._config = uvicorn.Config(
             application(watched, self._allowed, self._board.routes() if self._board is not None else ()),
@@ -84,7 +86,11 @@ class Server:
         """Listen. `host`: what the configuration calls it. Raises OSError."""
         self._host = host.lower()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._connection, addresses, port, backlog=BACKLOG, ssl=encrypted)
+
+        def shaking() -> asyncio.BaseProtocol:
+            return self._connection() if encrypted is None else _Handshake(encrypted, self._open, self._connection)
+
+        self._listener = await loop.create_server(shaking, addresses, port, backlog=BACKLOG)
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -112,12 +118,66 @@ def _board(watched: Watched) -> "Board":
     return Board(watched)
 
 
+class _Handshake(asyncio.Protocol):
+    """A connection whose TLS does not stand yet. What comes with the end of the handshake is kept for who takes over."""
+
+    def __init__(
+        self,
+        encrypted: ssl.SSLContext,
+        others: "dict[_Connection | _Handshake, None]",
+        connection: "Callable[[], _Connection]",
+    ) -> None:
+        self._encrypted = encrypted
+        self._others = others
+        self._connection = connection
+        self._came = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        _admit(self, self._others)
+        # Its first step is the next thing that the loop does, before it reads a byte.
+        self._shaking = asyncio.create_task(self._shake())
+
+    def data_received(self, data: bytes) -> None:
+        self._came += data
+
+    async def _shake(self) -> None:
+        start_tls = asyncio.get_running_loop().start_tls
+        how: dict[str, Any] = {"server_side": True, "ssl_handshake_timeout": HANDSHAKE_S}
+        try:
+            transport = await start_tls(self.transport, self, self._encrypted, **how)
+        except OSError:  # what is no TLS, or does not come in time
+            self.cut()
+            return
+        finally:
+            self._others.pop(self, None)
+        if transport is None or transport.is_closing():
+            return
+        connection = self._connection()
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        if self._came:
+            connection.data_received(self._came)
+
+    def cut(self) -> None:
+        """It ends now, whatever it is at."""
+        self.transport.abort()
+
+
+def _admit(one: "_Connection | _Handshake", others: "dict[_Connection | _Handshake, None]") -> None:
+    others[one] = None
+    if len(others) > MOST:
+        oldest = next(iter(others))
+        del others[oldest]
+        oldest.cut()
+
+
 class _Connection(H11Protocol):
     def __init__(
         self,
         config: uvicorn.Config,
         state: ServerState,
-        others: "dict[_Connection, None]",
+        others: "dict[_Connection | _Handshake, None]",
         streams: "set[_Connection]",
     ) -> None:
         super().__init__(config, state, {"connection": self})
@@ -129,11 +189,7 @@ class _Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._end = self.loop.call_later(LIFE_S, transport.abort)
-        self._others[self] = None
-        if len(self._others) > MOST:
-            oldest = next(iter(self._others))
-            del self._others[oldest]
-            oldest.cut()
+        _admit(self, self._others)
 
     def send_400_response(self, msg: str) -> None:
         """To what is no HTTP, with the headers of every answer. After an answer nothing more can be said."""
