@@ -285,7 +285,7 @@ def test_a_database_that_takes_nothing_is_one_problem(code: Code):
     facts = {
         "accounts": (stuck,),
         "not_taken_over": Pile(3, OLD),
-        "unseen_cancellations": (("k", OLD),),
+        "unseen_cancellations": (("k", OLD, "kadikoy"),),
         "known": known(code, Code.DATABASE_SLOW, Code.JOURNAL_NOT_WRITTEN),
         **ALL_WAITING,
     }
@@ -320,7 +320,7 @@ def test_where_the_board_is_the_till_an_answer_is_waited_for_and_what_needs_none
     facts = {
         "received": received(taken_over=False),
         "not_taken_over": Pile(1, OLD),
-        "unseen_cancellations": (("k", OLD),),
+        "unseen_cancellations": (("k", OLD, "kadikoy"),),
     }
     told = problems(Facts(accounts=(WELL,), **facts), limits, NOW)
     shown = {one.code: one.facts.get("by") for one in told}
@@ -339,7 +339,7 @@ def test_what_an_account_noted_before_it_stopped_polling_says_nothing() -> None:
     "facts, problem",
     [
         ({"not_taken_over": Pile(3, OLD)}, (Code.NOT_TAKEN_OVER, "", Severity.SEVERE)),
-        ({"unseen_cancellations": (("k", OLD),)}, (Code.CANCELLATION_UNSEEN, "k", Severity.SEVERE)),
+        ({"unseen_cancellations": (("k", OLD, "kadikoy"),)}, (Code.CANCELLATION_UNSEEN, "k", Severity.SEVERE)),
         ({"accounts": (replace(WELL, not_stored=2),)}, (Code.NOT_STORED, "kadikoy", Severity.SEVERE)),
         ({"accounts": (replace(WELL, not_written=2),)}, (Code.NOT_WRITTEN, "", Severity.SEVERE)),
         ({"outdated": (("k", OLD),)}, (Code.CONTENTS_OUTDATED, "k", Severity.SEVERE)),
@@ -355,7 +355,7 @@ def test_each_fact_has_its_code(facts: dict[str, Any], problem: tuple[str, str, 
 
 def test_the_severe_come_first_and_then_the_oldest():
     older = OLD - MINUTE
-    facts = {"quarantined": Pile(1, older), "received": received(), "unseen_cancellations": (("x", older),)}
+    facts = {"quarantined": Pile(1, older), "received": received(), "unseen_cancellations": (("x", older, "kadikoy"),)}
     assert [code for code, _, _ in found(**facts)] == [Code.CANCELLATION_UNSEEN, Code.UNANSWERED, Code.QUARANTINED]
 
 
@@ -365,3 +365,9 @@ def test_the_severe_come_first_and_then_the_oldest():
 )
 def test_an_order_is_due_when_its_time_has_come(scheduled_for: str | None, due: bool):
     assert is_due(scheduled_for, "2026-03-01 15:00:00") is due
+
+
+def test_a_cancellation_that_nobody_read_is_its_own_accounts_alone() -> None:
+    """The lamps of the other branches stay as they are."""
+    facts = Facts(accounts=(WELL,), unseen_cancellations=(("k", OLD, "kadikoy"),))
+    assert [one.account for one in problems(facts, LIMITS, NOW) if one.code == Code.CANCELLATION_UNSEEN] == ["kadikoy"]

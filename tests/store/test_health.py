@@ -106,7 +106,8 @@ CANCELLED = {"revision": 2, "pos_revision": 1, "last_change": "cancelled", "ende
 def test_a_cancellation_is_unseen_until_a_till_has_read_it(columns, seen, database, pos):
     put_order(pos, **CANCELLED | {"changed_utc": ago(4), "ended_utc": ago(4)} | columns)
     found = database.read_now(lambda tx: health.unseen_cancellations(tx, BORDER, NOW))
-    assert [(name, time_text(since)) for name, since in found] == ([] if seen else [(KEY, ago(4))])
+    told = [(name, time_text(since), account) for name, since, account in found]
+    assert told == ([] if seen else [(KEY, ago(4), "kadikoy")])
 
 
 @pytest.mark.parametrize("state, told", [("done", False), ("refused", True)])

@@ -115,7 +115,7 @@ class Facts:
     accounts: tuple[Polling, ...]
     received: tuple[Received, ...] = ()
     not_taken_over: Pile = Pile()  # for longer than the threshold
-    unseen_cancellations: tuple[tuple[str, datetime], ...] = ()  # for longer than the threshold: order, since
+    unseen_cancellations: tuple[tuple[str, datetime, str], ...] = ()  # longer than the threshold: order, since, account
     outdated: tuple[
         tuple[str, datetime], ...
     ] = ()  # open orders whose newer contents the database refuses: order, since
@@ -169,8 +169,9 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     yield from _unanswered(facts.received, limits, now)
     for name, count, since in facts.unacknowledged:
         yield Problem(Code.NOT_ACKNOWLEDGED, name, since, Severity.SEVERE, count, account=name)
-    for payment_key, since in facts.unseen_cancellations:
-        yield Problem(Code.CANCELLATION_UNSEEN, payment_key, since, Severity.SEVERE, facts=_by(limits))
+    for payment_key, since, owner in facts.unseen_cancellations:
+        by = _by(limits)
+        yield Problem(Code.CANCELLATION_UNSEEN, payment_key, since, Severity.SEVERE, facts=by, account=owner)
     for payment_key, since in dict([*facts.refused, *facts.outdated]).items():
         yield Problem(Code.CONTENTS_OUTDATED, payment_key, since, Severity.SEVERE)
     for row_id, since, account in facts.unknown_outcomes:

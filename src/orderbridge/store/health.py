@@ -107,7 +107,7 @@ _is_unseen: Conditions = (
     ~_by_a_till,
 )
 _UNSEEN = (
-    select(orders.c.payment_key, orders.c.changed_utc)
+    select(orders.c.payment_key, orders.c.changed_utc, orders.c.account)
     .where(*_is_unseen)
     .order_by(orders.c.changed_utc)
     .limit(MOST_TOLD)
@@ -221,10 +221,10 @@ def unacknowledged(connection: Connection, border: datetime, now: datetime) -> l
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def unseen_cancellations(connection: Connection, border: datetime, now: datetime) -> list[tuple[str, datetime]]:
-    """Orders that were cancelled before `border`, not by a till, and of which no till has read it: key, since."""
+def unseen_cancellations(connection: Connection, border: datetime, now: datetime) -> list[tuple[str, datetime, str]]:
+    """Orders that were cancelled before `border`, not by a till, and of which no till has read it: key, since, account."""
     rows = connection.execute(_UNSEEN, {"lately": now - REMEMBERED, "unseen_since": border})
-    return [(row.payment_key, row.changed_utc) for row in rows]
+    return [(row.payment_key, row.changed_utc, row.account) for row in rows]
 
 
 def outdated(connection: Connection, now: datetime) -> list[tuple[str, datetime]]:

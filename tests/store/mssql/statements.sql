@@ -244,6 +244,7 @@ UPDATE delivery_actions SET state=:became, attempts=:counted, next_attempt_utc=:
 
 -- actions.retry
 UPDATE delivery_actions SET withdraw=:withdraw, state=:state, attempts=:attempts, next_attempt_utc=:next_attempt_utc, expires_utc=:expires_utc, http_status=:http_status, error_code=:error_code, error_text=:error_text, known_by=:known_by, finished_utc=:finished_utc WHERE delivery_actions.id = :id_1 AND delivery_actions.state = :state_1;
+UPDATE delivery_action_attempts SET finished_utc=delivery_action_attempts.started_utc, outcome=:outcome WHERE delivery_action_attempts.action_id = :action_id_1 AND delivery_action_attempts.finished_utc IS NULL;
 UPDATE delivery_action_attempts SET spent=:spent WHERE delivery_action_attempts.action_id = :action_id_1;
 
 -- actions.ends
@@ -426,7 +427,7 @@ FROM delivery_orders
 WHERE pos_revision = 0 AND ended_utc IS NULL AND delivery_orders.received_utc < :new_since ORDER BY delivery_orders.received_utc) AS anon_1;
 
 -- health.unseen_cancellations
-SELECT TOP 50 delivery_orders.payment_key, delivery_orders.changed_utc
+SELECT TOP 50 delivery_orders.payment_key, delivery_orders.changed_utc, delivery_orders.account
 FROM delivery_orders
 WHERE pos_is_behind = 1 AND delivery_orders.changed_utc >= :lately AND delivery_orders.changed_utc < :unseen_since AND delivery_orders.ended_by = :ended_by_1 AND NOT (EXISTS (SELECT *
 FROM delivery_actions
