@@ -29,9 +29,8 @@ class Copy(Enum):
 
     NONE = auto()
     OLDER = auto()
-    IF_MISSING = (
-        auto()
-    )  # older, if the journal has what they lack: the last word is some seconds old when a machine dies
+    # Older, if the journal has what they lack: the last word is some seconds old when a machine dies.
+    IF_MISSING = auto()
 
 
 def judge(now: Reach, before: Reach, *, strictly: bool, was_lost: bool) -> Copy:
