@@ -188,6 +188,29 @@ async def test_reading_does_not_wait_for_a_writer(threaded):
     await held
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_at_the_end_a_thread_that_was_left_behind_has_a_moment_and_no_more(
+    hangs: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """In the middle of an import it would have the interpreter abort; in a server's silence it is left."""
+    monkeypatch.setattr(workers, "SETTLE_WITHIN_S", 0.05 if hangs else 30.0)
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait(30.0)
+        ended.set()
+
+    waiting = asyncio.create_task(workers.detached(work))
+    await asyncio.to_thread(begun.wait, 30.0)
+    waiting.cancel()
+    if not hangs:
+        threading.Timer(0.05, may_end.set).start()
+    await asyncio.to_thread(workers.settle)
+    assert ended.is_set() is not hangs
+    may_end.set()
+
+
 async def test_closing_waits_for_what_was_submitted_and_ends_the_threads(url, database, pos):
     before = set(threading.enumerate())
     closing = Database(url)

@@ -33,6 +33,7 @@ def run(context: Context) -> None:
     from orderbridge.observe import logs
     from orderbridge.service import Service
     from orderbridge.store.failures import is_denied, remedy
+    from orderbridge.store.workers import settle
 
     def load() -> Settings:
         settings = context.reload()
@@ -52,6 +53,8 @@ def run(context: Context) -> None:
         if is_denied(error):
             raise ConfigError(say("command.database_refuses", error=error.orig, remedy=remedy(error))) from error
         raise
+    finally:
+        settle()
 
 
 @click.command()

@@ -17,6 +17,8 @@ from orderbridge.texts import say
 T = TypeVar("T")
 
 LEAVE_WITHIN_S = 6.0  # more than a writer of SQLite waits for the file
+SETTLE_WITHIN_S = 0.5
+DETACHED = "db-detached"
 
 
 class Workers:
@@ -54,13 +56,25 @@ class Workers:
             thread.join(max(over - clock.monotonic(), 0.0))
 
 
+def settle() -> None:
+    """Before the program ends: a moment for threads that were left behind, to come to where they wait for a server.
+
+    One that is in the middle of an import then would have the interpreter abort.
+    """
+    clock = SystemClock()
+    over = clock.monotonic() + SETTLE_WITHIN_S
+    for thread in threading.enumerate():
+        if thread.name == DETACHED:
+            thread.join(max(over - clock.monotonic(), 0.0))
+
+
 async def detached(call: Callable[[], T], *, unwanted: Callable[[T], object] | None = None) -> T:
     """Run `call` in a thread of its own, which is left behind when the caller is cancelled or the program ends.
 
     `unwanted` is given the result that comes when nobody waits for it any more.
     """
     future, job = _job(call, unwanted)
-    threading.Thread(target=job, name="db-detached", daemon=True).start()
+    threading.Thread(target=job, name=DETACHED, daemon=True).start()
     return await future
 
 
