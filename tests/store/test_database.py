@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -605,6 +606,15 @@ def _kept(url: str) -> str:
 def test_a_parameter_that_the_driver_does_not_know_is_told(mariadb_server: str):
     with own_database(mariadb_server, f"obs_parameter_{os.getpid()}", " CHARACTER SET utf8mb4") as url:
         assert "parameter that the driver does not know" in remedy(f"{url}?bogus=x")
+
+
+def test_a_fault_of_ours_is_not_told_as_the_addresss(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def stumble(*_: Any, **__: Any) -> None:
+        raise TypeError("'NoneType' object is not iterable")
+
+    monkeypatch.setattr(Database, "read_now", stumble)
+    with pytest.raises(TypeError, match="not iterable"):
+        open_database(f"sqlite:///{tmp_path}/pos.db", inline=True)
 
 
 @pytest.mark.mariadb

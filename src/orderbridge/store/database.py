@@ -224,8 +224,10 @@ def open_database(
     except StoreError:
         database.close()
         raise
-    except TypeError:  # without its text, as above: a parameter of the address that the driver does not know
+    except TypeError as error:
         database.close()
+        if "unexpected keyword argument" not in str(error):  # a fault of ours, and not the address's
+            raise
         raise Unusable(say("database.no_parameter", url=without_password(url))) from None
     except DBAPIError as error:
         database.close()
