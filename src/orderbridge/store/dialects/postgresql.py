@@ -6,6 +6,7 @@ A trigger of ours notifies, once for each statement, and a connection of our own
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, Numeric, String, UnicodeText, event, func, select
@@ -98,6 +99,10 @@ def _read_every_time(connection: Any, _: Any) -> None:
 
     class Lenient(TimestampLoader):
         def load(self, data: Any) -> Any:
+            try:
+                return datetime.fromisoformat(str(data, "ascii"))  # as nearly all are
+            except ValueError:
+                pass
             try:
                 return super().load(data)
             except NoTime:

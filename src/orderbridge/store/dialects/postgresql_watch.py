@@ -18,10 +18,10 @@ from orderbridge.store.dialects.readable import readable
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
+    from psycopg.pq.abc import PGconn
 
 CHANNEL = "delivery_actions"
 LISTEN_CHECK_S = 3.0  # between two questions
-DRAIN_S = 0.001  # for what the driver has to hand over
 ANSWER_WITHIN_S = 5.0
 QUESTIONS = 2  # a loop of ours that stood still for as long is not taken for the server's silence
 
@@ -36,18 +36,18 @@ async def watch(engine: Engine, wake: Callable[[], None], limits: Mapping[str, A
             arguments, options = engine.dialect.create_connect_args(engine.url)
             options = postgresql_hosts.arranged({**limits, **options, "autocommit": True})
             async with await _connected(psycopg, arguments, options) as connection:
+                connection.add_notify_handler(lambda _: wake())  # of what comes with the answer to a question
                 await connection.execute(f"LISTEN {CHANNEL}")
                 losses.mended()
                 wake()  # for what was written while nobody listened
                 while True:
-                    async for _ in connection.notifies(timeout=DRAIN_S):  # also what came with the answer to a question
-                        wake()
                     # The driver's own waiting ticks ten times a second.
-                    if await readable(connection.fileno(), LISTEN_CHECK_S) or await _answers(connection):
-                        continue
-                    postgresql_hosts.took(options, None)
-                    servers.end_silent(engine, connection)
-                    raise TimeoutError
+                    if await readable(connection.fileno(), LISTEN_CHECK_S):
+                        _take_in(connection.pgconn, wake)
+                    elif not await _answers(connection):
+                        postgresql_hosts.took(options, None)
+                        servers.end_silent(engine, connection)
+                        raise TimeoutError
         except (psycopg.Error, OSError) as error:
             wait = losses.lost(error)
         await asyncio.sleep(wait)
@@ -61,6 +61,13 @@ async def _connected(driver: Any, arguments: Any, options: Mapping[str, Any]) ->
         raise
     postgresql_hosts.took(options, connection)
     return connection
+
+
+def _take_in(session: "PGconn", wake: Callable[[], None]) -> None:
+    """What has come. Raises psycopg.Error when the session is over."""
+    session.consume_input()
+    while session.notifies() is not None:
+        wake()
 
 
 async def _answers(connection: "AsyncConnection[Any]") -> bool:
