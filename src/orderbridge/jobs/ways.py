@@ -144,6 +144,7 @@ class Ways:
             case Verdict():
                 entry.standing = Standing.ENDING
                 self._ends.due.append((entry.row, why))
+                self._moved()
             case Changed(row=row):
                 self._queue.give_back(row_id)
                 self._queue.put(row)
