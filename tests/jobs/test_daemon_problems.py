@@ -14,11 +14,11 @@ from tests.jobs.shop import Shop
 
 from orderbridge.jobs.daemon_problems import DATE_EVERY_S
 from orderbridge.jobs.health import Checkup
-from orderbridge.rules.daemon import FENCED
+from orderbridge.rules.daemon import FENCED, SLOW_WITHIN_S
 from orderbridge.rules.page import SOON, Page
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.sandbox import Fault
-from orderbridge.store.trouble import SLOW_WITHIN_S, Kind
+from orderbridge.store.trouble import Kind
 
 
 def checkup_of(shop: Shop) -> Checkup:

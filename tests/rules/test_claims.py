@@ -19,6 +19,7 @@ from orderbridge.rules.claims import (
     PollInFlight,
     Stays,
     judge,
+    judge_end,
 )
 from orderbridge.rules.retry import NextRequest, RetryAt, RetryPolicy
 
@@ -124,3 +125,25 @@ def test_a_restaurant_is_asked_first_and_told_again_when_that_is_due():
     assert soon == Leaves(NextRequest.ASK_THEN_SEND, RetryAt(NOW + timedelta(seconds=2), just_now[-1].code))
     later = judge(doubtful, found, **USUAL | {"now": NOW + timedelta(seconds=2)})
     assert later == Leaves(NextRequest.ASK_THEN_SEND)
+
+
+OVER = Verdict(ActionState.EXPIRED, "expired")
+
+
+def test_a_row_that_is_as_it_was_ends_as_it_was_decided():
+    known = row(Action.ACTIVATE_FOOD)
+    assert judge_end(known, InTable(known), OVER) == OVER
+
+
+@pytest.mark.parametrize("changes", [{"withdraw": True}, {"created_utc": NOW + timedelta(hours=1)}], ids=str)
+def test_a_row_that_has_changed_since_does_not_end(changes: dict[str, Any]):
+    known = row(Action.ACTIVATE_FOOD)
+    fresh = replace(known, **changes)
+    assert judge_end(known, InTable(fresh), OVER) == Changed(fresh)
+
+
+def test_a_row_that_is_not_to_be_had_does_not_end():
+    known = row(Action.ACCEPT)
+    assert judge_end(known, InTable(known, is_held=True), OVER) == Held()  # its order is
+    assert judge_end(known, InTable(is_held=True), OVER) == Held()
+    assert judge_end(known, InTable(), OVER) == Gone()

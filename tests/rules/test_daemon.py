@@ -4,7 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orderbridge.rules.daemon import BUSY, FENCED, DaemonFacts, has_lasted, problems
+from orderbridge.rules.daemon import (
+    BUSY,
+    FENCED,
+    SLOW_WITHIN_S,
+    DaemonFacts,
+    has_lasted,
+    problems,
+    too_slow,
+)
 from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -59,3 +67,20 @@ def test_a_till_may_hold_the_database_for_a_moment(back: int):
     held, full = (Problem(code, "", NOW, Severity.SEVERE) for code in (Code.DATABASE_BUSY, Code.DATABASE_FULL))
     assert [has_lasted(one, NOW + back * (BUSY - SECOND)) for one in (held, full)] == [False, True]
     assert has_lasted(held, NOW + back * BUSY)
+
+
+@pytest.mark.parametrize(
+    "slow, worst",
+    [
+        ([], None),
+        ([(90.0, 2.5), (95.0, 3.0)], None),
+        ([(90.0, 2.5), (95.0, 3.0), (99.0, 2.0)], 3.0),
+        ([(90.0, 10.0)], 10.0),
+        ([(90.0, 9.9)], None),
+        ([(100.0 - SLOW_WITHIN_S, 60.0)], None),
+    ],
+)
+def test_work_is_too_slow_when_it_was_so_several_times_or_once_very(
+    slow: list[tuple[float, float]], worst: float | None
+):
+    assert too_slow(slow, 100.0) == worst

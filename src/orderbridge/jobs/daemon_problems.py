@@ -113,7 +113,7 @@ class DaemonProblems:
         kind = trouble.kind or (Kind.BUSY if self.is_held else None)
         return daemon.DaemonFacts(
             trouble=None if kind is None else OF_TROUBLE[kind],
-            slowest_s=trouble.slowest(self._clock.monotonic()),
+            slowest_s=daemon.too_slow(trouble.slow, self._clock.monotonic()),
             offsets_s=self._offsets_s,
             died_young=tuple((name, login.died_young()) for name, login in self._logins()),
             fenced=self.fenced(),

@@ -26,8 +26,8 @@ from orderbridge.jobs.feed import Feed
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.verdicts import Posting, Verdicts
 from orderbridge.model import ActionState, OutboxRow, Verdict
-from orderbridge.rules.claims import Changed, Gone, Held, differs
-from orderbridge.rules.outbox import Lane, order_lane, with_reason
+from orderbridge.rules.claims import Changed, Gone, Held, InTable, judge_end
+from orderbridge.rules.outbox import Lane, order_lane
 from orderbridge.rules.queue import Queue
 from orderbridge.store import orders, unfinished
 from orderbridge.store.database import Database
@@ -140,14 +140,8 @@ class Ends:
         known, held_orders = orders.hold(connection, [row.payment_key for row in found.rows if row.payment_key])
         said: list[tuple[End, Verdict | Held | Gone | Changed]] = []
         for row, verdict in ends:
-            if row.id in held or row.payment_key in held_orders:
-                said.append(((row, verdict), Held()))
-            elif row.id not in fresh:
-                said.append(((row, verdict), Gone()))
-            elif differs(row, fresh[row.id]) or row.created_utc != fresh[row.id].created_utc:  # a clock was set
-                said.append(((row, verdict), Changed(fresh[row.id])))
-            else:
-                said.append(((row, verdict), with_reason(verdict, fresh[row.id])))
+            is_held = row.id in held or row.payment_key in held_orders
+            said.append(((row, verdict), judge_end(row, InTable(fresh.get(row.id), is_held=is_held), verdict)))
         ended = [(fresh[row.id], what) for (row, _), what in said if isinstance(what, Verdict)]
         postings = [Posting(row, verdict, row.attempts) for row, verdict in ended]
         self._verdicts.post(connection, postings, known, now)

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
+from orderbridge.rules.daemon import SILENT
 from orderbridge.rules.edges import Rank
 from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.store import problems
@@ -28,7 +28,6 @@ from orderbridge.store.problems import Key, as_subject
 from orderbridge.texts import problem_text, say
 
 SIGN_S = 30.0  # between two signs of life
-SILENT = timedelta(seconds=90)  # without one, nobody polls
 SEVERE_RANK = 100  # is added to the level
 LOST = (Code.DATABASE_LOST, "")
 

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from orderbridge.actions import ORDER_ACTIONS
 from orderbridge.model import ActionState, Attempt, OutboxRow, Stored, Verdict
-from orderbridge.rules.outbox import order_end
+from orderbridge.rules.outbox import order_end, with_reason
 from orderbridge.rules.retry import NextRequest, RetryAt, RetryPolicy, may_be_seen, next_request, resend_at
 
 
@@ -111,6 +111,18 @@ def judge(
     if request == NextRequest.ASK_THEN_SEND and (at := resend_at(history, now=now, policy=policy())) > now:
         return Leaves(request, RetryAt(at, history[-1].code))
     return Leaves(request)
+
+
+def judge_end(known: OutboxRow, found: InTable, verdict: Verdict) -> Verdict | Held | Gone | Changed:
+    """Whether a row that is not sent ends as it was decided by what the queue has of it (`known`)."""
+    fresh = found.row
+    if found.is_held:
+        return Held()
+    if fresh is None:
+        return Gone()
+    if differs(known, fresh) or known.created_utc != fresh.created_utc:  # a clock was set
+        return Changed(fresh)
+    return with_reason(verdict, fresh)
 
 
 def _by_order(row: OutboxRow, order: Stored | None, account: str) -> Stays | None:

@@ -1,13 +1,13 @@
 """What is wrong with the daemon's own means: its database, its clock, its logins, its place among replicas.
 
 Rules of this file:
-- A till may hold the database for a moment: it is busy when that lasts.
+- A till may hold the database for a moment: it is busy when that lasts, and slow when several units of work took long.
 - Our clock is wrong when two Dates in a row say so: one alone may come out of a proxy's store.
 - A token that is over is none of ours to tell; several that died young are somebody else's logins.
 - That a replica was replaced is told for an hour: what it did meanwhile is done.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -17,6 +17,10 @@ BUSY = timedelta(seconds=10)
 CLOCK_WRONG_S = 60.0
 MOST_DEAD = 3  # tokens of an account within the hour
 FENCED = timedelta(hours=1)
+SILENT = timedelta(seconds=90)  # without a sign of life for so long, nobody polls
+VERY_SLOW_S = 10.0
+MOST_SLOW = 3  # units of work that were slow, or one that was very slow, within
+SLOW_WITHIN_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,16 @@ def _problem(
     code: Code, account: str = "", *, since: datetime | None = None, how_many: int = 1, **facts: str
 ) -> Problem:
     return Problem(code, account, since, severity_of(code), how_many, account=account or None, facts=facts)
+
+
+def too_slow(slow: Iterable[tuple[float, float]], now: float) -> float | None:
+    """Seconds that the slowest unit of work of the last minutes took, if that is too much; None: it is not.
+
+    `slow`: when the last slow ones were done and how many seconds they took, the times and `now` by one clock.
+    """
+    lately = [seconds for at, seconds in slow if at > now - SLOW_WITHIN_S]
+    worst = max(lately, default=0.0)
+    return worst if len(lately) >= MOST_SLOW or worst >= VERY_SLOW_S else None
 
 
 def has_lasted(one: Problem, now: datetime) -> bool:

@@ -13,9 +13,7 @@ from orderbridge.texts import say
 TELL_WAIT_S = 1.0  # a unit of work takes milliseconds; this one has waited for somebody
 TELL_AGAIN_S = 60.0  # a POS that makes us wait all day is told once a minute
 SLOW_S = 2.0  # nobody's transaction takes so long
-VERY_SLOW_S = 10.0
-MOST_SLOW = 3  # slow ones, or one that is very slow, within
-SLOW_WITHIN_S = 120.0
+KEPT_SLOW = 10  # the last ones; rules.daemon decides how many of them are too many
 
 _log = structlog.get_logger(__name__)
 
@@ -37,7 +35,7 @@ class Trouble:
         self._kinds: dict[str, Kind] = {}
         self._failures = 0
         self._waited_until = 0.0
-        self._slow: deque[tuple[float, float]] = deque(maxlen=MOST_SLOW)  # when, and how many seconds
+        self.slow: deque[tuple[float, float]] = deque(maxlen=KEPT_SLOW)  # when by the loop's clock, how many seconds
 
     def __bool__(self) -> bool:
         """Whether something fails now; the log says so."""
@@ -47,12 +45,6 @@ class Trouble:
     def kind(self) -> Kind | None:
         """What fails now; None: nothing does."""
         return self._kinds.get("write") or self._kinds.get("read") or next(iter(self._kinds.values()), None)
-
-    def slowest(self, now: float) -> float | None:
-        """Seconds that the slowest unit of work of the last minutes took, if that is too much; by the loop's clock."""
-        lately = [seconds for at, seconds in self._slow if at > now - SLOW_WITHIN_S]
-        worst = max(lately, default=0.0)
-        return worst if len(lately) >= MOST_SLOW or worst >= VERY_SLOW_S else None
 
     def failed(self, doing: str, error: str, remedy: str, kind: Kind = Kind.FAILING) -> None:
         """A unit of work failed, and it was not to blame."""
@@ -66,7 +58,7 @@ class Trouble:
         """A unit of work was done."""
         self._kinds.pop(doing, None)
         if doing not in {"read", "write"} and doing in self._failing:
-            self._slow.clear()  # what was slow meanwhile had the same reason
+            self.slow.clear()  # what was slow meanwhile had the same reason
         if self._failing.pop(doing, None) is not None and not self._failing:
             _log.info("database.recovered", failures=self._failures)
             self._failures = 0
@@ -74,7 +66,7 @@ class Trouble:
     def waited(self, seconds: float, now: float) -> None:
         """How long a unit of work took, by the loop's clock."""
         if seconds >= SLOW_S:
-            self._slow.append((now, seconds))
+            self.slow.append((now, seconds))
         if seconds >= TELL_WAIT_S and now >= self._waited_until:
             self._waited_until = now + TELL_AGAIN_S
             _log.warning("database.waited", seconds=round(seconds, 1), remedy=say("log.short_transactions"))
