@@ -22,7 +22,6 @@ up, too: without an end of its cooldown the accounts that are polled in turn wit
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -36,7 +35,7 @@ from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.poll_notes import PollNotes
 from orderbridge.model import AccountState, Document, Outcome
-from orderbridge.observe.metrics import PART, Metrics
+from orderbridge.observe.metrics import COUNTED, PART, Metrics
 from orderbridge.rules.asking import Asking, came_in_part
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
 from orderbridge.rules.poll_ends import failure_of, listened, longest_listening
@@ -123,7 +122,8 @@ class Poller:
             self._lanes.end_poll(began)
             if self._cooldowns.is_on_the_wire(self._who):  # an error of ours: the others of its group must not wait
                 await self._cool_down(Ended.FAILED)
-            self._metrics.polled(self._account.name, counts.result, self._clock.monotonic() - leaves, asdict(counts))
+            counted = {name: getattr(counts, name) for name in COUNTED}
+            self._metrics.polled(self._account.name, counts.result, self._clock.monotonic() - leaves, counted)
         if good is not None:  # only now: what was delivered is on disk
             await self._note_success(good)
             counts.again_in = max(self._slot(), 0.0)

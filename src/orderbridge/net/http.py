@@ -12,6 +12,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -36,6 +37,9 @@ _UNSENT: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (socket.gaierror, "dns_failed"),
     (ConnectionRefusedError, "connection_refused"),
 )
+
+
+_url = lru_cache(maxsize=64)(httpx.URL)  # to take one apart takes long, and every account asks for the same list
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ class Wire:
         try:
             request = httpx.Request(
                 method,
-                self._base_url + path,
+                _url(self._base_url + path),
                 headers={**self._headers, **headers},
                 json=json,
                 params=params,

@@ -24,6 +24,7 @@ NOT_TAKEN_IN = "not_taken_in"  # it came, and the database, or a fault of ours, 
 POLL_RESULTS = (*(one.value for one in Outcome), PART, NOT_TAKEN_IN)
 DELIVERIES = ("new", "changed", "unchanged", "withheld", "foreign", "quarantined", "not_stored")
 ACKNOWLEDGEMENTS = ("acknowledged", "dropped")
+COUNTED = (*DELIVERIES, *ACKNOWLEDGEMENTS)  # of each poll
 VERDICTS = tuple(one.value for one in ActionState if one not in UNFINISHED)
 UNREADABLE = "unreadable"  # in place of an action that is none
 ACTIONS = (*(one.value for one in Action), UNREADABLE)
@@ -228,7 +229,7 @@ class Metrics:
     # ---- what happens ------------------------------------------------------------------------------------------------
 
     def polled(self, account: str, result: str, seconds: float, counts: Mapping[str, int]) -> None:
-        """A poll was made, its orders are stored and acknowledged. `counts`: how many of them were what."""
+        """A poll was made, its orders are stored and acknowledged. `counts`: how many of them were what (COUNTED)."""
         self.count(POLLS, account, result)
         self.observe(POLL_SECONDS, seconds)
         for family, names in ((DELIVERED, DELIVERIES), (ACKNOWLEDGED, ACKNOWLEDGEMENTS)):
