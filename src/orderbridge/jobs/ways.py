@@ -112,6 +112,7 @@ class Ways:
             self.under_way[entry.account or ""] -= 1
             self._lanes.free(entry.lane)
             self.stays(entry, claim)
+            self._moved()  # there may be something to write, to read or to wait for
             return
         self._deferred.forget(entry.row.id)
         self._claims.tell_wait(claim)
@@ -144,11 +145,9 @@ class Ways:
             case Verdict():
                 entry.standing = Standing.ENDING
                 self._ends.due.append((entry.row, why))
-                self._moved()
             case Changed(row=row):
                 self._queue.give_back(row_id)
-                self._queue.put(row)
-                self._moved()  # it may leave as it is now
+                self._queue.put(row)  # it may leave as it is now
             case Incomplete(unknown=unknown):
                 self._queue.give_back(row_id)
                 self._feed.wanted.update(unknown)
