@@ -98,7 +98,7 @@ async def test_a_database_that_takes_nothing(words: str, code: Code, shop: Shop)
     await asyncio.sleep(400)  # and so no poll could be noted
     assert names(await checkup.look()) == [(code, "")]
     await shop.poll()
-    assert names(await checkup.look()) == [("not_taken_over", "")]
+    assert names(await checkup.look()) == [("not_taken_over", "kadikoy")]
 
 
 class Held(Exception):

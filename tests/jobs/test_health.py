@@ -127,7 +127,7 @@ async def test_where_the_board_is_the_till_nobody_is_told_of_a_till(open_shop: O
     await shop.drain()
     await asyncio.sleep(181)
     await shop.poll()
-    assert sorted(open_codes(shop)) == [("not_taken_over", ""), ("unanswered", order.key)]
+    assert sorted(open_codes(shop)) == [("not_taken_over", "kadikoy"), ("unanswered", order.key)]
     shop.till.execute("UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?", (seen.key,))
     assert open_codes(shop) == [("unanswered", order.key)]
 
@@ -157,7 +157,7 @@ async def test_an_order_that_nobody_takes_over_or_answers(shop: Shop):
     order = await shop.taken_in()
     await asyncio.sleep(181)
     await shop.poll()
-    assert open_codes(shop) == [("not_taken_over", "")]
+    assert open_codes(shop) == [("not_taken_over", "kadikoy")]
     take_over(shop)
     assert open_codes(shop) == [("unanswered", order.key)]
     shop.act("accept", order)

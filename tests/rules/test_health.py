@@ -18,6 +18,7 @@ from orderbridge.rules.health import (
     late_after,
     problems,
 )
+from orderbridge.rules.lamps import Lamp, lamps
 from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.rules.turns import Member, names_of
 from orderbridge.texts import problem_text
@@ -284,7 +285,7 @@ def test_a_database_that_takes_nothing_is_one_problem(code: Code):
     stuck = replace(WELL, last_poll_utc=OLD, last_poll_ok_utc=OLD, not_stored=1)
     facts = {
         "accounts": (stuck,),
-        "not_taken_over": Pile(3, OLD),
+        "not_taken_over": (("kadikoy", 3, OLD),),
         "unseen_cancellations": (("k", OLD, "kadikoy"),),
         "known": known(code, Code.DATABASE_SLOW, Code.JOURNAL_NOT_WRITTEN),
         **ALL_WAITING,
@@ -310,7 +311,7 @@ def test_every_known_one_stands_alone():
 
 def test_where_nobody_minds_that_no_till_takes_over_an_answer_is_waited_for_all_the_same():
     limits = replace(LIMITS, not_taken_over=None)
-    facts = {"received": received(taken_over=False), "not_taken_over": Pile(3, OLD)}
+    facts = {"received": received(taken_over=False), "not_taken_over": (("kadikoy", 3, OLD),)}
     assert found(limits, **facts) == [(Code.UNANSWERED, "k", Severity.SEVERE)]
     assert found(replace(limits, unanswered=None), **facts) == []
 
@@ -319,7 +320,7 @@ def test_where_the_board_is_the_till_an_answer_is_waited_for_and_what_needs_none
     limits = replace(LIMITS, by_board=True)
     facts = {
         "received": received(taken_over=False),
-        "not_taken_over": Pile(1, OLD),
+        "not_taken_over": (("kadikoy", 1, OLD),),
         "unseen_cancellations": (("k", OLD, "kadikoy"),),
     }
     told = problems(Facts(accounts=(WELL,), **facts), limits, NOW)
@@ -338,7 +339,7 @@ def test_what_an_account_noted_before_it_stopped_polling_says_nothing() -> None:
 @pytest.mark.parametrize(
     "facts, problem",
     [
-        ({"not_taken_over": Pile(3, OLD)}, (Code.NOT_TAKEN_OVER, "", Severity.SEVERE)),
+        ({"not_taken_over": (("kadikoy", 3, OLD),)}, (Code.NOT_TAKEN_OVER, "kadikoy", Severity.SEVERE)),
         ({"unseen_cancellations": (("k", OLD, "kadikoy"),)}, (Code.CANCELLATION_UNSEEN, "k", Severity.SEVERE)),
         ({"accounts": (replace(WELL, not_stored=2),)}, (Code.NOT_STORED, "kadikoy", Severity.SEVERE)),
         ({"accounts": (replace(WELL, not_written=2),)}, (Code.NOT_WRITTEN, "", Severity.SEVERE)),
@@ -371,3 +372,15 @@ def test_a_cancellation_that_nobody_read_is_its_own_accounts_alone() -> None:
     """The lamps of the other branches stay as they are."""
     facts = Facts(accounts=(WELL,), unseen_cancellations=(("k", OLD, "kadikoy"),))
     assert [one.account for one in problems(facts, LIMITS, NOW) if one.code == Code.CANCELLATION_UNSEEN] == ["kadikoy"]
+
+
+@pytest.mark.parametrize(
+    "left, lamps_of_others",
+    [("kadikoy", Lamp.GREEN), ("an account that has left", Lamp.RED)],
+    ids=["of a branch", "of nobody"],
+)
+def test_a_till_that_takes_nothing_over_is_its_own_branchs_alone(left: str, lamps_of_others: Lamp) -> None:
+    moda = replace(WELL, name="moda")
+    found = problems(Facts(accounts=(WELL, moda), not_taken_over=((left, 3, OLD),)), LIMITS, NOW)
+    shown = lamps(["kadikoy", "moda"], found)
+    assert (shown["kadikoy"].lamp, shown["moda"].lamp) == (Lamp.RED, lamps_of_others)

@@ -21,7 +21,9 @@ LOOKS_S = MINUTE  # a slow disk, and the town's own look every half minute
 
 OPEN = "SELECT * FROM delivery_orders WHERE ended_utc IS NULL AND status_id = 1 AND changed_utc > ?"
 ACCEPTS = "SELECT payment_key, state FROM delivery_actions WHERE action = 'accept' ORDER BY id"
-NOT_TAKEN = "SELECT 1 FROM delivery_orders WHERE ended_utc IS NULL AND pos_revision = 0 AND received_utc < ?"
+NOT_TAKEN = (
+    "SELECT DISTINCT account FROM delivery_orders WHERE ended_utc IS NULL AND pos_revision = 0 AND received_utc < ?"
+)
 CANCELLED = (
     "SELECT payment_key FROM delivery_orders WHERE ended_by = 'cancelled' AND 0 < pos_revision"
     " AND pos_revision < revision AND changed_utc < ? AND payment_key NOT IN"
@@ -86,8 +88,8 @@ class HealthSaysWhatIsSo(Invariant):
         found: set[Key] = {
             ("cancellation_unseen", row["payment_key"]) for row in self.rows(CANCELLED, text_of(now - UNSEEN))
         }
-        if self.rows(NOT_TAKEN, text_of(now - NOT_TAKEN_OVER)):
-            found.add(("not_taken_over", ""))
+        late = text_of(now - NOT_TAKEN_OVER)
+        found |= {("not_taken_over", row["account"]) for row in self.rows(NOT_TAKEN, late)}
         if self.rows(KEPT):
             found.add(("quarantined", ""))
         local = f"{now.astimezone(ZoneInfo('Europe/Istanbul')):%Y-%m-%d %H:%M:%S}"

@@ -75,16 +75,26 @@ def test_a_cancel_counts_while_it_is_on_its_way(cancel, counts, database, pos):
     assert found[KEY].state == counts
 
 
-def test_orders_that_no_till_takes_over_are_counted_from_the_oldest(database, pos):
+def test_orders_that_no_till_takes_over_are_counted_by_account_from_the_oldest(database, pos):
     for number, columns in enumerate(
-        [{}, {"received_utc": ago(10)}, {"received_utc": ago(1)}, {"pos_revision": 1}, {"ended_utc": ago(1)}]
+        [
+            {},
+            {"received_utc": ago(10)},
+            {"received_utc": ago(1)},
+            {"pos_revision": 1},
+            {"ended_utc": ago(1)},
+            {"account": "moda"},
+        ]
     ):
         put_order(pos, key(number), **{"received_utc": ago(4), "status_id": 1} | columns)
-    count, oldest = database.read_now(lambda tx: health.not_taken_over(tx, BORDER))
-    assert (count, time_text(oldest)) == (2, ago(10))
+
+    def found(**which: bool) -> list[tuple[str, int, str]]:
+        rows = database.read_now(lambda tx: health.not_taken_over(tx, BORDER, **which))
+        return sorted((account, count, time_text(oldest)) for account, count, oldest in rows)
+
+    assert found() == [("kadikoy", 2, ago(10)), ("moda", 1, ago(4))]
     pos.execute("UPDATE delivery_orders SET status_id = 2 WHERE payment_key = ?", (key(0),))
-    count, oldest = database.read_now(lambda tx: health.not_taken_over(tx, BORDER, answered=True))
-    assert (count, time_text(oldest)) == (1, ago(4))
+    assert found(answered=True) == [("kadikoy", 1, ago(4))]
 
 
 CANCELLED = {"revision": 2, "pos_revision": 1, "last_change": "cancelled", "ended_by": "cancelled"}

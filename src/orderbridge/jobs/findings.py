@@ -112,9 +112,9 @@ def _facts(
     return Facts(
         accounts=tuple(_polling(name, rows.get(fingerprint)) for fingerprint, name in names.items()),
         received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)) if there.received else (),
-        not_taken_over=Pile(*health.not_taken_over(connection, late, answered=limits.by_board))
+        not_taken_over=tuple(health.not_taken_over(connection, late, answered=limits.by_board))
         if late is not None and there.new
-        else Pile(),
+        else (),
         unseen_cancellations=tuple(health.unseen_cancellations(connection, unseen, now))
         if unseen is not None and there.unseen
         else (),

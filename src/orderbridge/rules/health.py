@@ -11,7 +11,7 @@ Rules of this file:
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from orderbridge.clock import is_date
@@ -114,7 +114,9 @@ class Facts:
 
     accounts: tuple[Polling, ...]
     received: tuple[Received, ...] = ()
-    not_taken_over: Pile = Pile()  # for longer than the threshold
+    not_taken_over: tuple[
+        tuple[str, int, datetime | None], ...
+    ] = ()  # for longer than the threshold: account, how many, since
     unseen_cancellations: tuple[tuple[str, datetime, str], ...] = ()  # longer than the threshold: order, since, account
     outdated: tuple[
         tuple[str, datetime], ...
@@ -164,8 +166,7 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     if facts.unsafe is not None:
         yield Problem(Code.NOT_DURABLE, "", None, Severity.SEVERE, detail=facts.unsafe)
     yield from _accounts(facts, limits, now)
-    if facts.not_taken_over.count and limits.not_taken_over is not None:
-        yield replace(_piled(Code.NOT_TAKEN_OVER, facts.not_taken_over), facts=_by(limits))
+    yield from _not_taken_over(facts, limits)
     yield from _unanswered(facts.received, limits, now)
     for name, count, since in facts.unacknowledged:
         yield Problem(Code.NOT_ACKNOWLEDGED, name, since, Severity.SEVERE, count, account=name)
@@ -197,6 +198,17 @@ def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Probl
         yield Problem(Code.NOT_WRITTEN, "", None, Severity.SEVERE, not_written)
     for names in groups:
         yield Problem(Code.COOLDOWN_SHARED, names, None, Severity.WARNING)
+
+
+def _not_taken_over(facts: Facts, limits: Thresholds) -> Iterator[Problem]:
+    """By account: a till that stands still in one branch is nothing to the others."""
+    if limits.not_taken_over is None:
+        return
+    there = {account.name for account in facts.accounts}
+    for name, count, since in facts.not_taken_over:
+        # An account that has left has no lamp: then it is everybody's, for somebody has to see it.
+        account = name if name in there else None
+        yield Problem(Code.NOT_TAKEN_OVER, name, since, Severity.SEVERE, count, account=account, facts=_by(limits))
 
 
 def _by(limits: Thresholds) -> dict[str, str]:

@@ -11,7 +11,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
-    Select,
     Table,
     and_,
     bindparam,
@@ -34,13 +33,8 @@ MOST_TOLD = 50  # of what is told one by one
 REMEMBERED = timedelta(days=1)  # what an order of yesterday needed is no alarm any more
 
 Pile = tuple[int, datetime | None]
+OfAccount = tuple[str, int, datetime | None]
 Conditions = tuple[ColumnElement[bool], ...]
-
-
-def _oldest(since: ColumnElement[datetime], *conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """How many there are, and since when the oldest one is."""
-    some = select(since.label("since")).where(*conditions).order_by(since).limit(MOST).subquery()
-    return select(func.count(), func.min(some.c.since))
 
 
 _lately = orders.c.changed_utc >= bindparam("lately")
@@ -75,9 +69,12 @@ _ANSWERS = (
     .order_by(actions.c.id)
 )
 _new: Conditions = (literal_column(NEW), orders.c.received_utc < bindparam("new_since"))
-_NOT_TAKEN_OVER = _oldest(orders.c.received_utc, *_new)
+# All of them are counted: they may wait for years, and those of one branch hide no other's.
+_NOT_TAKEN_OVER = (
+    select(orders.c.account, func.count(), func.min(orders.c.received_utc)).where(*_new).group_by(orders.c.account)
+)
 _needs_no_answer = or_(orders.c.status_id.is_(None), orders.c.status_id != RECEIVED)
-_NEITHER_TAKEN_OVER_NOR_ASKED = _oldest(orders.c.received_utc, *_new, _needs_no_answer)
+_NEITHER_TAKEN_OVER_NOR_ASKED = _NOT_TAKEN_OVER.where(_needs_no_answer)
 _is_unacknowledged: Conditions = (
     literal_column(OPEN),
     _lately,
@@ -210,12 +207,16 @@ def newest_answers(connection: Connection, keys: Sequence[str]) -> dict[str, Any
     return found
 
 
-def not_taken_over(connection: Connection, border: datetime, *, answered: bool = False) -> Pile:
-    """Open orders that no till has taken over, received before `border`. `answered`: those that need no answer alone."""
-    return _pile(connection, _NEITHER_TAKEN_OVER_NOR_ASKED if answered else _NOT_TAKEN_OVER, new_since=border)
+def not_taken_over(connection: Connection, border: datetime, *, answered: bool = False) -> list[OfAccount]:
+    """Open orders that no till has taken over, received before `border`: account, count, oldest.
+
+    `answered`: those that need no answer alone.
+    """
+    rows = connection.execute(_NEITHER_TAKEN_OVER_NOR_ASKED if answered else _NOT_TAKEN_OVER, {"new_since": border})
+    return [(row[0], row[1], row[2]) for row in rows]
 
 
-def unacknowledged(connection: Connection, border: datetime, now: datetime) -> list[tuple[str, int, datetime | None]]:
+def unacknowledged(connection: Connection, border: datetime, now: datetime) -> list[OfAccount]:
     """Open orders of the last day, received before `border`, that the service still delivers: account, count, oldest."""
     rows = connection.execute(_UNACKNOWLEDGED, {"lately": now - REMEMBERED, "unacknowledged_since": border})
     return [(row[0], row[1], row[2]) for row in rows]
@@ -275,8 +276,3 @@ def quarantined(connection: Connection) -> tuple[Pile, list[tuple[str, datetime]
     pile = next(((count, since) for known, count, since in rows if known is None), (0, None))
     refused = sorted((since, known) for known, _, since in rows if known is not None)
     return pile, [(known, since) for since, known in refused[:MOST_TOLD]]
-
-
-def _pile(connection: Connection, query: Select[*tuple[Any, ...]], **values: datetime) -> Pile:
-    count, oldest = connection.execute(query, values).one()
-    return count, oldest

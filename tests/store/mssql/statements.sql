@@ -421,10 +421,9 @@ FROM delivery_actions
 WHERE delivery_actions.payment_key IN (:keys_1) AND delivery_actions.action IN (:action_1_1, :action_1_2) AND (delivery_actions.action IN (:action_2_1) OR delivery_actions.state IN (:state_1_1, :state_1_2)) ORDER BY delivery_actions.id;
 
 -- health.not_taken_over
-SELECT count(*) AS count_1, min(anon_1.since) AS min_1
-FROM (SELECT TOP 1000 delivery_orders.received_utc AS since
+SELECT delivery_orders.account, count(*) AS count_1, min(delivery_orders.received_utc) AS min_1
 FROM delivery_orders
-WHERE pos_revision = 0 AND ended_utc IS NULL AND delivery_orders.received_utc < :new_since ORDER BY delivery_orders.received_utc) AS anon_1;
+WHERE pos_revision = 0 AND ended_utc IS NULL AND delivery_orders.received_utc < :new_since GROUP BY delivery_orders.account;
 
 -- health.unseen_cancellations
 SELECT TOP 50 delivery_orders.payment_key, delivery_orders.changed_utc, delivery_orders.account
