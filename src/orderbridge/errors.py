@@ -31,6 +31,10 @@ class Unusable(StoreError):
     """A database that no restart makes usable, but a person: `orderbridge run` ends with 78."""
 
 
+class Closed(Unusable):
+    """A database that this user may not use; exit code 78 for every command."""
+
+
 class Over(StoreError):
     """Nothing is written any more, whoever asks: the daemon ends."""
 

@@ -289,6 +289,7 @@ def _open(settings: config.Settings) -> Database:
         accept_unsafe_durability=chosen.accept_unsafe_durability,
     )
     try:
+        database.refuse_closed()
         unsafe = database.check_durability()
         if settings.fleet.from_database:
             _refuse_strange_key(database, settings)

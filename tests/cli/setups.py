@@ -553,6 +553,23 @@ def _(place: Place) -> None:
 
 
 @setup(
+    "root's -shm left beside the file",
+    "dosyanın yanında kalmış root'un -shm dosyası",
+    "readonly",
+    "to -wal and -shm beside it",
+    log=("pos.db-shm is not to be written to by this user", "to -wal and -shm beside it"),
+)
+def _(place: Place) -> None:
+    _needs_root()
+    beside = place.file.with_name("pos.db-shm")
+    beside.touch()
+    _open_for_nobody(place)
+    os.chown(beside, 0, 0)
+    beside.chmod(0o644)
+    _as_nobody(place)
+
+
+@setup(
     "a column of ours was renamed", "tablolardaki bir sütunun adı değişmiş", "pos_reference", "Put it back", log=None
 )
 def _(place: Place) -> None:

@@ -132,6 +132,24 @@ def test_the_log_names_the_cause_and_the_remedy(
     assert "Traceback" not in said
 
 
+CLOSED = [
+    "the user may not write to the database's file",
+    "root's -wal beside the file",
+    "root's -shm left beside the file",
+]
+
+
+@pytest.mark.parametrize("words", [("run",), ("db", "upgrade"), ("food", "on", "55")], ids=" ".join)
+@pytest.mark.parametrize("title", CLOSED)
+def test_a_database_that_this_user_may_not_use_ends_with_78(
+    title: str, words: tuple[str, ...], command: Run, plant: Plant
+):
+    place = plant(SETUPS[IDS.index(title)], "en")
+    ended = command(*words, "--config", place.config)
+    assert ended.code == 78, ended.err
+    assert "this user write" in ended.err
+
+
 def test_there_are_as_many_as_promised():
     assert len(SETUPS) >= 44
     assert len(set(IDS)) == len(SETUPS)

@@ -70,8 +70,13 @@ class Context:
         return self._once(lambda database: database.read_now, work)
 
     def write(self, work: "Work[T]") -> T:
-        """One unit of work, committed."""
-        return self._once(lambda database: database.write_now, work)
+        """One unit of work, committed. Raises Closed where this user may only read."""
+
+        def way(database: "Database") -> "Callable[[Work[T]], T]":
+            database.refuse_closed()
+            return database.write_now
+
+        return self._once(way, work)
 
     def _once(self, way: Callable[["Database"], Callable[["Work[T]"], T]], work: "Work[T]") -> T:
         from orderbridge.store import schema

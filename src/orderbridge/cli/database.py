@@ -25,6 +25,7 @@ def db_upgrade(context: Context) -> None:
 
     database = context.database(makes_file=True)
     try:
+        database.refuse_closed()
         done = database.write_now(schema.upgrade)
     finally:
         database.close()

@@ -14,7 +14,7 @@ from orderbridge import __version__
 from orderbridge.actions import ACTIONS
 from orderbridge.cli.common import Context
 from orderbridge.cli.words import WordsContext, in_words, show
-from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
+from orderbridge.errors import Closed, ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
 from orderbridge.observe import systemd
 from orderbridge.texts import SENTENCES, language_of, say, speak, spoken
 
@@ -131,7 +131,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         _end(say("click.aborted"), EXIT_FAILED)
-    except ConfigError as error:
+    except (Closed, ConfigError) as error:
         _end(error, EXIT_CONFIGURATION)
     except LoginRefused as error:
         _end(error, EXIT_FAILED)
@@ -145,7 +145,7 @@ def main() -> None:
         if not isinstance(error, _database_errors()):
             click.echo(systemd.with_priority(traceback.format_exc().rstrip(), "critical"), err=True)
             sys.exit(EXIT_FAILED)
-        _end(say("command.database_failed", error=error.orig), EXIT_FAILED)  # type: ignore[attr-defined]
+        _end_database(error)
 
 
 def _refuse_bytes(words: Sequence[str]) -> None:
@@ -160,6 +160,17 @@ def _database_errors() -> tuple[type[Exception], ...]:
     """SQLAlchemy's own, without loading it for a command that has not."""
     loaded = sys.modules.get("sqlalchemy.exc")
     return () if loaded is None else (loaded.DBAPIError,)
+
+
+def _end_database(error: Any) -> None:
+    """A right that is missing takes a person; a disk that is read-only may come back."""
+    from orderbridge.store.failures import is_denied, kind, remedy
+    from orderbridge.store.trouble import Kind
+
+    if not is_denied(error) and kind(error) is not Kind.READ_ONLY:
+        _end(say("command.database_failed", error=error.orig), EXIT_FAILED)
+    said = say("command.database_refuses", error=error.orig, remedy=remedy(error))
+    _end(said, EXIT_CONFIGURATION if is_denied(error) else EXIT_FAILED)
 
 
 def _end(error: Exception | str, code: int) -> None:

@@ -26,13 +26,10 @@ def run(context: Context) -> None:
 
     systemd.hold_reloads()  # before what takes its time
 
-    from sqlalchemy.exc import DBAPIError
-
     from orderbridge.config import Settings
     from orderbridge.errors import ConfigError, Unusable
     from orderbridge.observe import logs
     from orderbridge.service import Service
-    from orderbridge.store.failures import is_denied, remedy
     from orderbridge.store.workers import settle
 
     def load() -> Settings:
@@ -49,10 +46,6 @@ def run(context: Context) -> None:
         asyncio.run(work(load()))
     except Unusable as error:  # for systemd it is the configuration: starting again does not help
         raise ConfigError(str(error)) from error
-    except DBAPIError as error:
-        if is_denied(error):
-            raise ConfigError(say("command.database_refuses", error=error.orig, remedy=remedy(error))) from error
-        raise
     finally:
         settle()
 

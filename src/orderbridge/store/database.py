@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
-from orderbridge.errors import Fenced, StoreError, Unusable
+from orderbridge.errors import Closed, Fenced, StoreError, Unusable
 from orderbridge.store.dialects import of
 from orderbridge.store.durability import Durability
 from orderbridge.store.failures import is_busy, is_denied, is_refusal, kind, remedy
@@ -155,6 +155,18 @@ class Database:
         if self.file is not None:
             self.file.check()
 
+    def refuse_closed(self) -> None:
+        """Raise Closed where this user may read and not write, as beside another one's -shm. Nothing is written."""
+        closed = self.dialect.closed(self.engine)
+        if closed is None:
+            return
+        try:
+            self.write_now(lambda _: None)
+        except DBAPIError as error:
+            if is_busy(error):  # somebody else writes to it, and has not let us find out
+                return
+            raise Closed(say("database.closed", path=closed, remedy=remedy(error))) from error
+
     def check_durability(self) -> str | None:
         """None when a commit is on disk once it returns; else the sentence that says what to change (promise 1)."""
         return self.read_now(self.durability.judge)
@@ -233,7 +245,7 @@ def open_database(
         database.close()
         # A right or a password takes a person. A server or a database that is not there may still come by itself, when
         # machines and containers start side by side: to try again helps, and that is what other exit codes than 78 mean.
-        kind = Unusable if is_denied(error) or database.dialect.may_not_write(database.engine) else StoreError
+        kind = Closed if is_denied(error) or database.dialect.closed(database.engine) else StoreError
         said = str(error.orig)
         for secret in secrets_of(url):
             said = said.replace(secret, "***")

@@ -6,6 +6,7 @@ The file of a database knows nothing of orders and accounts: what concerns our t
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import URL, Connection, Engine, Numeric
@@ -88,7 +89,9 @@ class Dialect:
     check_intact: Callable[[Engine, Collection[str], Read], None] = nothing  # raises StoreError for a damaged table
     # The right to make tables, by name, and the statement that grants it, where this user has not got it.
     lacks: Callable[[Connection], tuple[str, str] | None] = nothing
-    may_not_write: Callable[[Engine], bool] = never  # the file is there and not for this user
+    closed: Callable[[Engine], Path | None] = (
+        nothing  # the file, or what belongs to it, that is there and not for this user
+    )
 
     # ---- errors
     busy: Signs  # somebody else holds the database or a row: nothing is wrong with the work

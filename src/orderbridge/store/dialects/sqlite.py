@@ -132,14 +132,15 @@ def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
     return file
 
 
-def _may_not_write(engine: Engine) -> bool:
-    """Whether the file or its folder is there and not for this user. A read-only disk may come back."""
+def _closed(engine: Engine) -> Path | None:
+    """What is there and not for this user: the file, its folder or what is beside it. A read-only disk may come back."""
     path = Path(engine.url.database or "")
     if not path.parent.is_dir():
-        return False
+        return None
     beside = (Path(f"{path}{suffix}") for suffix in BESIDE)
-    denied = any(not os.access(one, os.R_OK | os.W_OK) for one in (path, path.parent, *beside) if one.exists())
-    return denied and not os.statvfs(path.parent).f_flag & os.ST_RDONLY
+    may = partial(os.access, mode=os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+    denied = next((one for one in (path, path.parent, *beside) if one.exists() and not may(one)), None)
+    return None if os.statvfs(path.parent).f_flag & os.ST_RDONLY else denied
 
 
 def _check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
@@ -302,7 +303,7 @@ DIALECT = Dialect(
     prepare=_prepare,
     file=_file,
     check_intact=_check_intact,
-    may_not_write=_may_not_write,
+    closed=_closed,
     disk=_disk,
     busy=BUSY,
     full=frozenset({"disk is full"}),
