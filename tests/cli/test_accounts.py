@@ -656,6 +656,12 @@ def test_without_an_account_in_the_file_foods_wants_to_know_whose(run, add):
     assert "No such account" in run("foods", "--account", "nobody").err
 
 
+def test_a_food_is_for_an_account_of_the_database_that_is_there(run, add):
+    add()
+    assert "No such account" in run("food", "on", 55, "--account", "nobody").err
+    assert run("food", "on", 55, "--account", "kadikoy").code == 0
+
+
 def test_an_account_of_the_database_can_be_asked_as(run, add, tmp_path):
     """Nobody plays the service: that the line is dead shows that it was opened and used."""
     add()

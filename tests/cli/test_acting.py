@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
-from tests.cli.shell import document
+from tests.cli.shell import account, document
 from tests.store.samples import KEY, NOW_TEXT, OTHER, RESTAURANT, Row, action_row, put_action, put_order, rows
 
 ARGUMENTS = ("payment_key", "restaurant_id", "food_id", "account", "preparing_time", "reason_id")
@@ -38,6 +38,14 @@ def test_a_command_writes_its_row(arguments, expected, run, pos):
     (row,) = outbox(pos)
     assert {name: row[name] for name in ("action", *ARGUMENTS)} == dict.fromkeys(ARGUMENTS) | expected
     assert (row["created_by"], row["state"], row["withdraw"]) == ("command line", "pending", 0)
+
+
+def test_a_food_of_an_account_that_is_not_there_names_those_that_are_and_nothing_is_written(run, configure, pos):
+    configure(document(accounts=account("kadikoy") + account("moda", "another-secret")))
+    ended = run("food", "on", 55, "--account", "wrong")
+    assert (ended.code, ended.out) == (2, "")
+    assert "There is no account wrong; there are: kadikoy, moda." in ended.err
+    assert outbox(pos) == []
 
 
 @pytest.mark.parametrize("arguments, expected", ROWS[:6], ids=[" ".join(map(str, words[:2])) for words, _ in ROWS[:6]])

@@ -63,10 +63,27 @@ def account_named(context: Context, database: "Database | None", name: str) -> "
             if isinstance(found, Fault):
                 raise ConfigError(f"{name}: {say(f'accounts.fault.{found}')}")
             return found.at(settings.marketplace.base_url)
+    raise _unknown(settings, name)
+
+
+def refuse_unknown(context: Context, name: str) -> None:
+    """Raise UsageError where no account has this name: in the file, and in the database where they are read from there."""
+    settings = context.settings
+    if name in {account.name for account in settings.accounts}:
+        return
     if settings.fleet.from_database:
-        raise click.UsageError(say("accounts.unknown", names=name))
+        from orderbridge.store import account_list
+
+        if context.read(lambda tx: account_list.sealed(tx, [name])):
+            return
+    raise _unknown(settings, name)
+
+
+def _unknown(settings: "config.Settings", name: str) -> click.UsageError:
+    if settings.fleet.from_database:  # there may be thousands
+        return click.UsageError(say("accounts.unknown", names=name))
     names = ", ".join(account.name for account in settings.accounts)
-    raise click.UsageError(say("command.no_account", name=name, names=names))
+    return click.UsageError(say("command.no_account", name=name, names=names))
 
 
 def wire_for(context: Context) -> "Wire":

@@ -32,8 +32,11 @@ def _write(context: Context, *, wait: bool, timeout: int, as_json: bool, **value
     from sqlalchemy.exc import IntegrityError
 
     from orderbridge.cli import finding
+    from orderbridge.cli.accounts import refuse_unknown
     from orderbridge.store import actions
 
+    if values.get("account") is not None:
+        refuse_unknown(context, values["account"])
     if "payment_key" in values:
         values["payment_key"] = finding.key_of(context, values["payment_key"], machine=as_json, to_act=True)
     try:
