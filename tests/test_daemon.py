@@ -573,6 +573,27 @@ async def test_a_sighup_reads_changed_secrets(configuration: Path, till: Till, w
     assert "sandbox-kadikoy-secret" not in log_of(configuration)
 
 
+async def test_a_problem_that_is_open_over_a_sighup_has_not_begun_again(
+    configuration: Path, till: Till, tmp_path: Path
+):
+    (tmp_path / "rest").write_text("no longer right")
+
+    def told(event: str) -> int:
+        return sum(
+            f"problem.{event}" in line and "login_refused" in line for line in log_of(configuration).splitlines()
+        )
+
+    async with process(configuration) as daemon:
+        await until(lambda: told("began"))
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: log_of(configuration).count("daemon.started") == 2)
+        (tmp_path / "rest").write_text("sandbox-kadikoy-secret")
+        daemon.send_signal(signal.SIGHUP)
+        await until(lambda: told("ended"))
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert (told("began"), told("ended")) == (1, 1)
+
+
 async def test_a_sighup_finishes_what_is_in_flight_and_goes_on(
     configuration: Path, till: Till, world: World, tmp_path: Path
 ):

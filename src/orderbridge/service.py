@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import __version__, config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import Fenced, OrderbridgeError, StoreError
+from orderbridge.jobs.health import Watch
 from orderbridge.observe import liveness, systemd
 from orderbridge.observe.metrics import READY, WORKING, Metrics
 from orderbridge.rules.buckets import share
@@ -72,6 +73,7 @@ class Service:
         self._listening = Listening(self, settings.web)
         self._cooldowns = Cooldowns()  # they run on over a reload, whatever the clock and the database say by then
         self._last_word: Word | None = None  # how far the tables went when the daemon before this one looked
+        self._told: Watch | None = None  # what the log was told by it
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. SIGHUP: what is in flight is finished, and it goes on by what `load` gives."""
@@ -150,6 +152,8 @@ class Service:
             if self._next is None:  # else a reload was quicker: this one gives way before it begins
                 self._called.clear()
             daemon.books.last = self._last_word
+            if self._told is not None:
+                daemon.health.go_on(self._told)
             try:
                 if await self._may_work(await self._leader_of(daemon)):
                     await self._work(daemon)
@@ -158,6 +162,7 @@ class Service:
                 self._cooldowns = Cooldowns()
             finally:
                 self._last_word = daemon.books.last  # a dump that is put back ends replicas: the next one has to see it
+                self._told = daemon.health.watch
                 daemon.database.close()
 
     async def _show(self) -> None:

@@ -577,6 +577,36 @@ async def test_a_start_neither_ends_nor_begins_what_only_time_shows(shop: Shop):
     assert (Code.NOT_POLLING, "kadikoy") in before.watch.open
 
 
+async def test_what_is_open_over_a_reload_neither_begins_again_nor_ends_too_early(shop: Shop):
+    before, after = (Checkup(shop.settings, shop.database, shop.clock) for _ in range(2))
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    before.known.begin(Code.BOARD_UNHEARD)
+    await before.look()
+    after.be_unsure()
+    after.go_on(before.watch)
+    with capture_logs() as logs:
+        await after.look()
+        assert logs == []
+        await asyncio.sleep(91)  # by now it would know what only a daemon can
+        await after.look()
+    ((event, code, seconds),) = [(line["event"], line["code"], line["seconds"]) for line in logs]
+    assert (event, code, seconds >= 91) == ("problem.ended", Code.BOARD_UNHEARD, True)
+    assert (Code.LOGIN_REFUSED, "kadikoy") in after.watch.open
+
+
+async def test_a_replica_that_is_reloaded_goes_on_once_it_is_the_lead_again(shop: Shop):
+    before, after = (Checkup(shop.settings, shop.database, shop.clock) for _ in range(2))
+    shop.world.refuse_account("kadikoy")
+    await shop.poll()
+    await before.look()
+    after.go_on(before.watch)
+    after.begin_anew()
+    with capture_logs() as logs:
+        await after.look()
+        assert logs == []
+
+
 async def test_a_database_that_took_nothing_for_minutes_is_told_and_not_that_nobody_polled_meanwhile(shop: Shop):
     checkup, trouble = Checkup(shop.settings, shop.database, shop.clock), shop.database.trouble
     await shop.poll()

@@ -10,8 +10,8 @@ Not everything that is found is believed at once:
 - `_unsure_until`: before that, when the last good poll was says nothing (`be_unsure`). What is wrong by time alone stands
   behind itself: it neither begins nor ends, and its lamp is yellow.
 - `_remembered`: what the daemon before this one had told was read. One that ends sooner leaves that as it stands.
-- `_before`: of that, what only a daemon can know and this one has had no time to find out. Until `_unsure_until` it
-  stands behind itself, too, so that its end is not told too early.
+- `_before`: of that, and of what the log was told before a reload, what only a daemon can know and this one has had no
+  time to find out. Until `_unsure_until` it stands behind itself, too, so that its end is not told too early.
 """
 
 import asyncio
@@ -64,6 +64,10 @@ class Watch:
         """What was told and is not over."""
         return {one.key: one for one in self._edges.open()}
 
+    def go_on(self, before: "Watch") -> None:
+        """After another one of this process, whose words may have been of another language."""
+        self._edges = before._edges  # noqa: SLF001 - of the same class
+
     def see(self, found: Iterable[Problem], monotonic: float) -> None:
         """Tell what is new and what is over since the last time; what many have in common in one line."""
         for some in alike(self._edges.see(found, monotonic), self._most_alike):
@@ -110,6 +114,7 @@ class Checkup:
             self.alarms.on_told = self._note_soon
         self.ping = _ping(settings, clock)
         self._noting: asyncio.Task[None] | None = None
+        self._former: Watch | None = None  # of the daemon before this one in the process
         self.begin_anew()
         self._unsure_until = self._ahead = 0.0
         self.others: Callable[[Connection], Iterable[Problem]] = lambda _: ()  # what other replicas know
@@ -122,8 +127,27 @@ class Checkup:
         self._lamps = Lamps(self._database, self._clock, language)
         self.watch = Watch(language)
         self._remembered = False  # what was told by the daemon before
-        self._before: list[Problem] = []  # of that, what is not yet to be known by this one
+        self._before: dict[tuple[Code, str], Problem] = {}  # of that, what is not yet to be known by this one
+        former, self._former = self._former, None
+        if former is not None:
+            self._take(former)
         self._seen: list[Problem] | None = None  # at the last look of which the alarms have heard
+
+    def go_on(self, former: Watch) -> None:
+        """After a reload: what the log was told by the daemon before is open, and has not begun again."""
+        self._take(former)
+        self._former = former  # a replica has yet to become the lead once more
+
+    def _take(self, former: Watch) -> None:
+        self.watch.go_on(former)
+        self._keep(former.open.values())
+
+    def _keep(self, told: Iterable[Problem]) -> None:
+        self._before |= {one.key: replace(one, behind=one.code) for one in told if one.code in LATER_KNOWN}
+
+    def _with_before(self, found: Sequence[Problem]) -> list[Problem]:
+        seen = {one.key for one in found}
+        return [*found, *(one for key, one in self._before.items() if key not in seen)]
 
     def be_unsure(self, starts_for_s: float = 0.0) -> None:
         """When the last good poll was says nothing for a while: after a start, a clock that was set, a database that took nothing.
@@ -146,7 +170,9 @@ class Checkup:
             self.be_unsure()
         if self._clock.monotonic() < self._unsure_until:
             found = [replace(one, behind=one.code) if one.code in BY_TIME_ALONE else one for one in found]
-        self.watch.see(found, self._clock.monotonic())
+        else:
+            self._before = {}
+        self.watch.see(self._with_before(found), self._clock.monotonic())
         visible = [one for one in found if one.behind is None]
         await self._tell(found)
         self._seen = visible
@@ -169,12 +195,10 @@ class Checkup:
                 with contextlib.suppress(DBAPIError, Over):  # the next look tries again
                     told = await self.table.begin()
                     self.alarms.remember(told, monotonic)
-                    self._before = [replace(one, behind=one.code) for one in told if one.code in LATER_KNOWN]
+                    if monotonic < self._unsure_until:
+                        self._keep(told)
                     self._remembered = True
-            if monotonic >= self._unsure_until:
-                self._before = []
-            seen = {one.key for one in found}
-            self.alarms.see([*found, *(one for one in self._before if one.key not in seen)], monotonic)
+            self.alarms.see(self._with_before(found), monotonic)
         if self.ping is not None:
             self.ping.saw(any(one.severity == Severity.SEVERE and one.behind is None for one in found))
 
