@@ -110,6 +110,21 @@ async def test_where_everything_is_answered_with_an_error_that_is_the_one_proble
     assert {unanswered, ("accept_failed", orders[0].key)} <= set(open_codes(shop))
 
 
+@pytest.mark.parametrize("operation, code", [("login", "unreachable"), ("get_current", "poll_failing")])
+async def test_where_a_web_server_has_no_such_path_the_log_names_the_path_of_base_url(
+    operation: str, code: str, shop: Shop
+):
+    if operation == "get_current":
+        await shop.poll()  # with the token that is kept, no login comes before
+    shop.world.faults.add(Fault(operation=operation, status=404, body=b"<h1>Not Found</h1>", times=None))
+    await shop.poll()
+    checkup = Checkup(shop.settings, shop.database, shop.clock)
+    with capture_logs() as log:
+        await checkup.look()
+    told = [line for line in log if line["event"] == "problem.began"]
+    assert [(line["code"], "marketplace.base_url" in line["remedy"]) for line in told] == [(code, True)]
+
+
 async def test_a_line_on_which_nothing_answers_is_one_problem_whoever_waits_behind_it(shop: Shop):
     await shop.taken_in()
     take_over(shop)

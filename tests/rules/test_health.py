@@ -188,6 +188,15 @@ def test_a_dead_line_says_where_it_is_dead(error: str | None, code: Code, why: s
     assert (one.code, one.facts.get("why")) == (code, why)
 
 
+@pytest.mark.parametrize("state, code", [("unreachable", Code.UNREACHABLE), ("failing", Code.POLL_FAILING)])
+@pytest.mark.parametrize("error", ["wrong_path", "no_envelope"])
+def test_where_a_stranger_answers_the_remedy_is_about_the_address(error: str, state: str, code: Code):
+    account = replace(WELL, state=state, last_error=f"{error}: HTTP 404")
+    (one,) = problems(Facts((account,)), LIMITS, NOW)
+    assert one.code == code
+    assert "marketplace.base_url" in problem_text(code, "en", **one.facts)[1]
+
+
 def test_a_poll_that_is_early_although_it_is_not_was_another_ones():
     account = replace(WELL, state="failing", last_error="rate_limited: Ayşe")
     assert found(accounts=(account,)) == [(Code.COOLDOWN_TAKEN, "kadikoy", Severity.WARNING)]

@@ -31,6 +31,8 @@ FAILED = Ended.FAILED
         (NotSent("unreachable", reason="tls_expired"), Failure("unreachable", "tls_expired", "tls_expired", None)),
         (NotSent("unreachable", reason="proxy_invalid"), Failure("unreachable", "proxy_invalid", "proxy_invalid", None)),
         (NotSent("unreachable", reason="other"), Failure("unreachable", "unreachable", "unreachable", None)),
+        (NotSent("login_failed", "no_envelope, HTTP 404", reason="wrong_path"), Failure("unreachable", "wrong_path: no_envelope, HTTP 404", "wrong_path: no_envelope, HTTP 404", None)),
+        (UnknownOutcome("no_envelope", "HTTP 404", http_status=404, reason="wrong_path"), Failure("failing", "wrong_path: HTTP 404", "no_envelope: HTTP 404", FAILED)),
         (RateLimited("rate_limited", http_status=429), Failure("failing", "rate_limited", "rate_limited: HTTP 429", Ended.LIMITED)),
         (Unauthorized("unauthorized", http_status=401), Failure("failing", "unauthorized", "unauthorized: HTTP 401", FAILED)),
         (ServiceFailed("service_error", "Ayşe", http_status=500), Failure("failing", "service_error: Ayşe", "service_error: HTTP 500", FAILED)),

@@ -52,6 +52,7 @@ FAILURES: Mapping[str, Code] = {
     "connection_lost": Code.UNREACHABLE,  # it was cut on the way: nobody answered with an error
 }
 _LINE = {*LINES.values(), Code.LINE_TLS}
+STRANGERS = {"wrong_path", "no_envelope"}  # somebody answers who is not the service: the address is to be looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +248,15 @@ def _polling(account: Polling, late: timedelta, now: datetime, is_silent: bool) 
             code = Code.NO_GOOD_POLL
     severity = Severity.SEVERE if is_late or code == Code.LOGIN_REFUSED else Severity.WARNING
     detail = account.last_error
-    # Of a request that never left the words are our own; an answer's may hold a customer's name.
-    facts = {"reason": error, "why": words or error} if code in _LINE else {}
+    facts = _where(code, error, words)
     return Problem(code, account.name, since, severity, detail=detail, account=account.name, facts=facts)
+
+
+def _where(code: Code, error: str, words: str) -> dict[str, str]:
+    """What the remedy says more exactly. Of a request that never left the words are our own; an answer's may hold a customer's name."""
+    if code in _LINE:
+        return {"reason": error, "why": words or error}
+    return {"reason": error} if error in STRANGERS else {}
 
 
 def _is_scheduled(account: Polling, late: timedelta, now: datetime) -> bool:

@@ -9,7 +9,8 @@ from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSen
 from orderbridge.model import AccountState
 from orderbridge.rules.turns import Ended
 
-FINER = ("dns_", "tls_", "proxy_")  # of a line that is dead it is noted where it is
+# It is noted where a line is dead, and that somebody else answers: each has a remedy of its own.
+FINER = ("dns_", "tls_", "proxy_", "wrong_path", "no_envelope")
 
 
 @dataclass(frozen=True, slots=True)
