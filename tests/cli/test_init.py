@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from tests.cli.shell import APP, REST, Run
+from tests.databases import free_port
 
 from orderbridge import config
 from orderbridge.cli import draft
@@ -42,7 +43,7 @@ def files(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
 
 
-def test_by_options_it_writes_what_the_program_reads(command, given, file):
+def test_by_options_it_writes_what_the_program_reads(command, given, file, monkeypatch):
     ended = command("init", "--yes", "--language", "en", *given)
     assert ended.code == 0, ended.err
     assert files(file.parent) == dict.fromkeys(
@@ -55,6 +56,7 @@ def test_by_options_it_writes_what_the_program_reads(command, given, file):
     assert settings.accounts[0].app_secret_key.get_secret_value() == APP
     assert settings.warnings == ()
     assert "Örnek Lokanta Kadıköy" in ended.err
+    monkeypatch.setenv("ORDERBRIDGE_WEB__LISTEN", f"127.0.0.1:{free_port()}")  # the usual port may be another program's
     assert command("check", "--config", file).code == 0
 
 
