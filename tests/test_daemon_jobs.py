@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,12 @@ from structlog.testing import capture_logs
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import Fenced, FileLost
+from orderbridge.jobs.findings import open_problems
 from orderbridge.observe.metrics import WRITES_FENCED, Metrics
+from orderbridge.rules.problems import Code
 from orderbridge.sandbox import Fault, Options, Sandbox, World
-from orderbridge.store import fleet_tables, schema, tables
+from orderbridge.store import accounts, fleet_tables, schema, tables
+from orderbridge.store.accounts import Entry, Success
 
 WITHIN_S = 60.0  # half of what a request that hangs takes
 CONFIGURATION = """
@@ -133,6 +136,29 @@ async def test_who_works_alone_fences_every_replica_before_it(settings: config.S
     assert await asyncio.to_thread(world.wait_for, lambda: world.calls("get_current"), timeout=WITHIN_S)
     assert daemon.database.read_now(lambda tx: tx.execute(select(fleet_tables.replicas)).all()) == []
     assert daemon.database.read_now(lambda tx: tx.scalars(select(fleet_tables.buckets.c.replica)).all()) == [None]
+    daemon.stop()
+    async with asyncio.timeout(WITHIN_S):
+        await running
+
+
+async def test_after_a_restart_an_account_that_waits_for_its_first_poll_is_no_problem_to_others(
+    settings: config.Settings, world: World
+):
+    file = settings.source.file
+    branch = '[[accounts]]\nname = "besiktas"\napp_secret_key = "sandbox-app-secret"\n'
+    written = f'{file.read_text()}{branch}rest_secret_key = "sandbox-besiktas-secret"\n'
+    file.write_text(written.replace("cooldown_seconds = 0.2", "cooldown_seconds = 30"))
+    settings = config.load(file, environ={})
+    daemon, left = Daemon(settings), datetime.now(UTC) - timedelta(hours=1)
+    daemon.database.write_now(schema.upgrade)
+    entries = [Entry(one.fingerprint, one.name) for one in settings.accounts]
+    polls = [Success(one.fingerprint, left, left, 0) for one in settings.accounts]
+    daemon.database.write_now(lambda tx: accounts.register(tx, entries))
+    daemon.database.write_now(lambda tx: accounts.note_successes(tx, polls))
+    running = asyncio.create_task(daemon.run())
+    assert await asyncio.to_thread(world.wait_for, lambda: world.calls("get_current"), timeout=WITHIN_S)
+    found = daemon.database.read_now(lambda tx: open_problems(tx, settings, datetime.now(UTC)))
+    assert [one.subject for one in found if one.code == Code.NOT_POLLING] == []
     daemon.stop()
     async with asyncio.timeout(WITHIN_S):
         await running

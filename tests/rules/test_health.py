@@ -72,6 +72,25 @@ def test_an_account_whose_first_poll(first: datetime, expected: list[Code]):
     assert [code for code, _, _ in found(accounts=(WELL, new))] == expected
 
 
+@pytest.mark.parametrize("state", ["ok", "failing", "new"])
+@pytest.mark.parametrize("is_silent", [False, True], ids=["has given a sign", "is about to"])
+@pytest.mark.parametrize(
+    "planned, expected",
+    [(15, []), (-2, []), (-60, [Code.NOT_POLLING]), (86400, [Code.NOT_POLLING])],
+    ids=["is still to come", "is just leaving", "did not come", "was planned by a clock that jumped"],
+)
+def test_after_a_restart_an_account_whose_poll(planned: int, expected: list[Code], is_silent: bool, state: str):
+    """The daemon before has polled it, a while ago; the new one is no worse for that."""
+    left = replace(WELL, name="moda", state=state, last_poll_utc=OLD, last_poll_ok_utc=OLD)
+    account = replace(left, next_poll_utc=NOW + timedelta(seconds=planned))
+    assert [code for code, _, _ in found(accounts=(WELL, account), is_silent=is_silent)] == expected
+
+
+def test_a_poll_that_is_planned_again_and_again_and_never_a_good_one_is_told():
+    account = replace(WELL, last_poll_ok_utc=OLD, next_poll_utc=NOW + timedelta(seconds=15))
+    assert found(accounts=(account,)) == [(Code.NO_GOOD_POLL, "kadikoy", Severity.SEVERE)]
+
+
 @pytest.mark.parametrize(
     "changes, code, severity",
     [

@@ -65,6 +65,19 @@ def test_an_account_begins_as_new(database, pos):
     assert (row["name"], row["state"], row["next_poll_utc"]) == ("kadikoy", "new", None)
 
 
+@pytest.mark.parametrize(
+    "waits, first, noted",
+    [(True, NOW + HOUR, NOW + HOUR), (True, NOW, NOW + LONGEST), (False, NOW + HOUR, NOW + LONGEST)],
+    ids=["until its first poll", "for the cooldown that is longer", "for nothing else"],
+)
+def test_an_account_that_was_polled_before_waits(waits: bool, first: datetime, noted: datetime, database):
+    register(database)
+    reserve(database)
+    entry = Entry(FINGERPRINT, "kadikoy", first_poll=first, waits=waits)
+    before = database.write_now(lambda tx: accounts.register(tx, [entry]))
+    assert (before, reserve(database, longest=2 * HOUR)) == ({FINGERPRINT: NOW + LONGEST}, noted)
+
+
 def test_a_renamed_account_keeps_its_cooldown(database, pos):
     register(database)
     reserve(database)

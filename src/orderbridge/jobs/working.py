@@ -140,7 +140,8 @@ class Working:
         first_poll = self._clock.now() + timedelta(seconds=wait)
         group = names_of(self._cooldowns.in_turn(account.fingerprint))
         anew = wait > self._cooldowns.round_s and not self._in_rhythm
-        return Entry(account.fingerprint, account.name, group, first_poll, anew=anew)
+        waits = wait > 0 and not self._in_rhythm
+        return Entry(account.fingerprint, account.name, group, first_poll, waits=waits, anew=anew)
 
     def begun(self) -> tuple[int, int]:
         """How many have been polled, or tried to be, since they came; of how many."""

@@ -227,7 +227,8 @@ def _polling(account: Polling, late: timedelta, now: datetime, is_silent: bool) 
     is_late = since is None or since < now - late
     is_tried = account.last_poll_utc is not None and account.last_poll_utc >= now - late
     error, _, words = (account.last_error or "").partition(": ")
-    if state == AccountState.NEW and _is_scheduled(account, late, now):
+    is_scheduled = _is_scheduled(account, late if is_silent else max(late, LONGEST_START), now)
+    if state == AccountState.NEW and account.last_poll_utc is None and is_scheduled:
         return None
     match state:
         case _ if is_silent and is_late:  # what it has said of itself may be long over
@@ -249,7 +250,9 @@ def _polling(account: Polling, late: timedelta, now: datetime, is_silent: bool) 
     severity = Severity.SEVERE if is_late or code == Code.LOGIN_REFUSED else Severity.WARNING
     detail = account.last_error
     facts = _where(code, error, words)
-    return Problem(code, account.name, since, severity, detail=detail, account=account.name, facts=facts)
+    # A daemon has begun anew and polls it in a moment: what the last one left says nothing, as of any that just begins.
+    behind = code if code == Code.NOT_POLLING and is_scheduled and not is_tried else None
+    return Problem(code, account.name, since, severity, detail=detail, account=account.name, facts=facts, behind=behind)
 
 
 def _where(code: Code, error: str, words: str) -> dict[str, str]:
@@ -259,14 +262,10 @@ def _where(code: Code, error: str, words: str) -> dict[str, str]:
     return {"reason": error} if error in STRANGERS else {}
 
 
-def _is_scheduled(account: Polling, late: timedelta, now: datetime) -> bool:
-    """Whether it is about to be polled for the first time: many accounts are spread over a cooldown, or over several."""
-    first = account.next_poll_utc
-    return (
-        account.last_poll_utc is None
-        and first is not None
-        and now - SCHEDULED_SLACK <= first <= now + max(late, LONGEST_START)
-    )
+def _is_scheduled(account: Polling, within: timedelta, now: datetime) -> bool:
+    """Whether its next poll is about to leave: first ones of many accounts are spread over a cooldown, or over several."""
+    planned = account.next_poll_utc
+    return planned is not None and now - SCHEDULED_SLACK <= planned <= now + within
 
 
 def _unanswered(received: Iterable[Received], limits: Thresholds, now: datetime) -> Iterator[Problem]:

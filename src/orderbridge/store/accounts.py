@@ -55,12 +55,16 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An account as the daemon knows it at its start. `in_turn_with`: see `note_group`."""
+    """An account as the daemon knows it at its start. `in_turn_with`: see `note_group`.
+
+    `waits`: none of its polls leaves before `first_poll`, whatever was noted, so that others see that it is awaited.
+    """
 
     fingerprint: str
     name: str
     in_turn_with: str | None = None
     first_poll: datetime | None = None  # when one that was never polled is going to be
+    waits: bool = False
     anew: bool = False  # it waits for its first poll for longer than for any other, and is shown as new until then
 
 
@@ -81,7 +85,7 @@ def register(connection: Connection, entries: Iterable[Entry]) -> dict[str, date
             "name": entry.name,
             "listened_seconds": most,
             "polled_in_turn_with": entry.in_turn_with,
-            "next_poll_utc": (there.next_poll_utc if there else None) or entry.first_poll,
+            "next_poll_utc": _next_poll(entry, there.next_poll_utc if there else None),
             "state": AccountState.NEW if there is None or entry.anew else there.state,
         }
         if there is None:
@@ -93,6 +97,12 @@ def register(connection: Connection, entries: Iterable[Entry]) -> dict[str, date
     if new:
         connection.execute(insert(accounts), new)
     return {who: row.next_poll_utc for who, row in rows.items()}
+
+
+def _next_poll(entry: Entry, noted: datetime | None) -> datetime | None:
+    if noted is None or entry.first_poll is None:
+        return noted or entry.first_poll
+    return max(noted, entry.first_poll) if entry.waits else noted
 
 
 def reserve_polls(connection: Connection, fingerprints: Sequence[str], *, now: datetime, until: datetime) -> bool:
