@@ -643,7 +643,7 @@ def _(place: Place) -> None:
     "the driver is not installed",
     "sürücü yüklü değil",
     "The driver for mssql is missing",
-    "pip install 'orderbridge[mssql]'",
+    "-r requirements.lock",
 )
 def _(place: Place) -> None:
     place.patch.setitem(sys.modules, "pymssql", None)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from tests.databases import free_port
 from tests.test_daemon import (  # one name after another: they are fixtures
     COMMAND,
     Till,
@@ -57,7 +58,7 @@ Address = tuple[str, int]
 def free_address() -> Address:
     """All of 127.0.0.0/8 is ours: no two tests meet."""
     chosen = random.Random(os.urandom(8))
-    return f"127.{chosen.randint(1, 250)}.{chosen.randint(0, 250)}.{chosen.randint(2, 250)}", 8480
+    return f"127.{chosen.randint(1, 250)}.{chosen.randint(0, 250)}.{chosen.randint(2, 250)}", free_port()
 
 
 def listening_at(configuration: Path, address: Address, *more: str) -> Address:

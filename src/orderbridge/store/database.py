@@ -206,7 +206,7 @@ def _engine(url: str, busy_timeout_s: float) -> Engine:
         name = parsed.get_backend_name()
         if not dialect.extra:
             raise Unusable(say("database.no_url", reason=name)) from error
-        raise Unusable(say("database.no_driver", name=name, extra=dialect.extra, scheme=DRIVERS[name])) from error
+        raise Unusable(say("database.no_driver", name=name, scheme=DRIVERS[name])) from error
     dialect.prepare(engine, busy_timeout_s)
     return engine
 
