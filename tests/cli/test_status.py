@@ -1,16 +1,19 @@
 """`orderbridge status` as a screen: local times, what each account has, bounded, and what it can say when little works."""
 
 import re
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 from tests.cli.shell import account, document
 from tests.cli.test_looking import ago, put_account
-from tests.store.samples import NOW_TEXT, key, put_action, put_document, put_order
+from tests.store.samples import NOW_TEXT, key, put, put_action, put_document, put_order
 
 from orderbridge.cli import times
 from orderbridge.cli.watching import watch
+from orderbridge.store.database import Database
+from orderbridge.store.leader import LeaderLock
 
 ISTANBUL = ZoneInfo("Europe/Istanbul")
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -126,6 +129,22 @@ def test_a_file_that_cannot_be_written_can_be_looked_at(run, pos, path):
     put_account(pos)
     path.chmod(0o400)
     assert "kadikoy" in run("status").out
+
+
+def test_a_daemon_that_was_killed_is_told_at_once(run, pos, path):
+    """By the lock on the file: its sign of life is good for a minute and a half."""
+    put_account(pos)
+    put(
+        pos, "delivery_daemon", id=1, seen_utc=ago(1), silent_from_utc=ago(-89), cause="Nobody polls.", remedy="Run it."
+    )
+    with closing(Database(f"sqlite:///{path}", inline=True)) as database:
+        lock = LeaderLock(database)
+        assert lock.take()
+        assert run("status").out.startswith("healthy\n")
+        lock.close()
+        told = run("status", "--json")
+    (problem,) = told.json["problems"]
+    assert (told.code, problem["code"], problem["severity"]) == (1, "not_polling", "severe")
 
 
 def test_a_writer_that_holds_the_file_holds_nobody_up_who_looks(run, pos):

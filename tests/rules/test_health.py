@@ -126,6 +126,14 @@ def test_once_the_daemon_is_silent_nobody_polls_whatever_was_wrong_before(state:
     assert found(is_silent=True) == [], "a sign that is late, and a poll that was just made"
 
 
+@pytest.mark.parametrize("state", ["login_refused", "unreachable", "failing", "ok", "new"])
+@pytest.mark.parametrize("ago", [20, 240], ids=["was polled in time", "is late"])
+def test_once_no_daemon_runs_nobody_polls_whatever_was_planned(ago: int, state: str):
+    polled = NOW - timedelta(seconds=ago)
+    last = Polling("kadikoy", state, polled, polled, next_poll_utc=NOW + timedelta(seconds=10))
+    assert found(accounts=(last,), is_gone=True) == [(Code.NOT_POLLING, "kadikoy", Severity.SEVERE)]
+
+
 def test_accounts_that_share_a_cooldown_may_wait_for_each_other():
     late = NOW - timedelta(seconds=150)
     two = [replace(WELL, name=name, last_poll_utc=late, last_poll_ok_utc=late) for name in ("a", "b")]

@@ -194,9 +194,31 @@ def test_a_removed_lock_file_lets_no_second_daemon_work(path: Path, url: str, da
     other.close()
 
 
+# Locks a file and says so, until it is killed.
+HOLDS = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
+
+
+def test_it_is_known_at_once_that_a_daemon_was_killed(path: Path, database: Database):
+    assert database.is_unattended()
+    with subprocess.Popen([sys.executable, "-c", HOLDS, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        daemon.stdout.readline()
+        assert not database.is_unattended()
+        daemon.kill()
+    assert database.is_unattended()
+
+
+def test_who_asks_whether_a_daemon_works_keeps_none_from_it(path: Path, database: Database):
+    lock = LeaderLock(database)
+    assert database.is_unattended()
+    assert lock.take()
+    assert not database.is_unattended(), "of its own process, too"
+    lock.close()
+    assert database.is_unattended()
+
+
 def test_an_older_daemon_that_knows_only_the_lock_file_is_waited_for(path: Path, database: Database):
-    script = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
-    command = [sys.executable, "-c", script, beside(path, "-lock")]
+    command = [sys.executable, "-c", HOLDS, beside(path, "-lock")]
     lock = LeaderLock(database)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as older:
         assert older.stdout is not None

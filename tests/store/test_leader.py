@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import NoReturn
 
 import pytest
@@ -42,6 +43,13 @@ def test_one_has_it_and_the_other_waits(daemon: Daemon):
     while not second.take():  # MariaDB gives it on as soon as it has noticed that the session is gone
         pass
     assert not first.take()
+
+
+@databases.only(*databases.SERVERS)
+def test_of_a_server_nobody_says_that_no_daemon_works(url: str):
+    """A session that was cut comes back: for seconds a daemon at work has no right there."""
+    with closing(Database(url, inline=True)) as database:
+        assert not database.is_unattended()
 
 
 @databases.only(*databases.SERVERS)

@@ -156,7 +156,8 @@ def _parts(
     from orderbridge.store.durability import failover
 
     def problems(tx: "Connection") -> list[dict[str, Any]]:
-        found = open_problems(tx, settings, now, unsafe=database.durability.judge(tx), hindrance=hindrance)
+        unsafe, unattended = database.durability.judge(tx), database.is_unattended()
+        found = open_problems(tx, settings, now, unsafe=unsafe, hindrance=hindrance, unattended=unattended)
         return [described(one, settings.language) for one in found]
 
     readers: dict[str, Callable[[Connection], Any]] = {

@@ -30,14 +30,16 @@ def open_problems(
     *,
     unsafe: str | None = None,
     hindrance: Trouble | None = None,
+    unattended: bool = False,
 ) -> list[Problem]:
     """Everything that is wrong now, for another program, which takes what the daemon has written down.
 
     `unsafe`: why a commit is not on disk, as the database says it. `hindrance`: what keeps this program from writing, and
-    so the daemon from writing anything down.
+    so the daemon from writing anything down. `unattended`: no daemon works on the database.
     """
-    known, is_silent = _from_outside(connection, hindrance), problems.is_silent(connection)
-    found = looked(connection, settings, now, unsafe, known, all_names(connection, settings), is_silent=is_silent)
+    known, names = _from_outside(connection, hindrance), all_names(connection, settings)
+    is_silent, is_gone = problems.is_silent(connection), unattended and problems.has_worked(connection)
+    found = looked(connection, settings, now, unsafe, known, names, is_silent=is_silent, is_gone=is_gone)
     return [one for one in found if one.behind is None]
 
 
@@ -59,13 +61,15 @@ def looked(
     names: Mapping[str, str],
     *,
     is_silent: bool = False,
+    is_gone: bool = False,
 ) -> list[Problem]:
     """The same with what stands behind another problem: for who remembers what was open. `known`: to the daemon.
 
     `names`: of the accounts, by fingerprint.
     """
     limits = thresholds(settings)
-    facts = replace(_facts(connection, settings, names, limits, now), unsafe=unsafe, known=known, is_silent=is_silent)
+    found = _facts(connection, settings, names, limits, now)
+    facts = replace(found, unsafe=unsafe, known=known, is_silent=is_silent, is_gone=is_gone)
     return all_problems(facts, limits, now)
 
 

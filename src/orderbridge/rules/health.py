@@ -133,6 +133,7 @@ class Facts:
     ] = ()  # for longer than the threshold: account, how many
     known: tuple[Problem, ...] = ()  # what only the daemon can know
     is_silent: bool = False  # another program looks, and no daemon has given a sign of life for long enough
+    is_gone: bool = False  # another program looks, and certainly none runs
 
 
 def late_after(cooldown_s: float) -> timedelta:
@@ -188,7 +189,7 @@ def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Probl
     groups = Counter(account.in_turn_with for account in facts.accounts if account.in_turn_with)
     for account in facts.accounts:
         late = late_in_turn(limits.late, groups[account.in_turn_with or ""])
-        if (problem := _polling(account, late, now, facts.is_silent)) is not None:
+        if (problem := _polling(account, late, now, facts)) is not None:
             yield problem
         else:  # what an account that does not poll has noted may be long over
             not_written = max(not_written, account.not_written)
@@ -221,17 +222,18 @@ def _piled(code: Code, pile: Pile) -> Problem:
     return Problem(code, "", pile.oldest, severity_of(code), pile.count)
 
 
-def _polling(account: Polling, late: timedelta, now: datetime, is_silent: bool) -> Problem | None:
-    """One code for each account: its own word about why it does not poll, or that nobody tries."""
+def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> Problem | None:
+    """One code for each account: its own word about why it does not poll, or that nobody tries. `seen`: of the daemon."""
     since, state = account.last_poll_ok_utc, account.state
     is_late = since is None or since < now - late
     is_tried = account.last_poll_utc is not None and account.last_poll_utc >= now - late
     error, _, words = (account.last_error or "").partition(": ")
-    is_scheduled = _is_scheduled(account, late if is_silent else max(late, LONGEST_START), now)
+    is_scheduled = _is_scheduled(account, late if seen.is_silent else max(late, LONGEST_START), now)
+    is_scheduled = is_scheduled and not seen.is_gone
     if state == AccountState.NEW and account.last_poll_utc is None and is_scheduled:
         return None
     match state:
-        case _ if is_silent and is_late:  # what it has said of itself may be long over
+        case _ if seen.is_gone or (seen.is_silent and is_late):  # what it has said of itself may be long over
             code = Code.NOT_POLLING
         case AccountState.LOGIN_REFUSED:  # without a login no poll is tried: whether somebody tries one is not seen
             code = Code.LOGIN_REFUSED
@@ -247,7 +249,8 @@ def _polling(account: Polling, late: timedelta, now: datetime, is_silent: bool) 
             return None
         case AccountState.OK | AccountState.NEW | None:
             code = Code.NO_GOOD_POLL
-    severity = Severity.SEVERE if is_late or code == Code.LOGIN_REFUSED else Severity.WARNING
+    is_severe = is_late or seen.is_gone or code == Code.LOGIN_REFUSED
+    severity = Severity.SEVERE if is_severe else Severity.WARNING
     detail = account.last_error
     facts = _where(code, error, words)
     # A daemon has begun anew and polls it in a moment: what the last one left says nothing, as of any that just begins.

@@ -155,6 +155,10 @@ class Database:
         if self.file is not None:
             self.file.check()
 
+    def is_unattended(self) -> bool:
+        """Whether certainly no daemon works on it now. Of a server nobody can say: a session that was cut comes back."""
+        return self.file is not None and not self.file.is_locked()
+
     def refuse_closed(self) -> None:
         """Raise Closed where this user may read and not write, as beside another one's -shm. Nothing is written."""
         closed = self.dialect.closed(self.engine)

@@ -61,6 +61,11 @@ def is_silent(connection: Connection) -> bool:
     return connection.execute(overdue).first() is not None
 
 
+def has_worked(connection: Connection) -> bool:
+    """Whether a daemon has ever given a sign of life."""
+    return connection.execute(select(daemon.c.id)).first() is not None
+
+
 def lamps(connection: Connection) -> dict[str, dict[str, Any]]:
     """The rows of delivery_lamps as they stand; none of a daemon that is silent: what it said is over."""
     found = select(own_tables.lamps).where(_lives)

@@ -124,6 +124,22 @@ class SqliteFile:
             file.users += 1  # the lock outlives its Database over a reload
             return True
 
+    def is_locked(self) -> bool:
+        """Whether a daemon works on it, in whatever container: the list of locks in /proc has this one's alone.
+
+        The kernel tells by being asked for the lock. A daemon that asks in that very moment tries again.
+        """
+        with _guard:
+            file = _files[self.identity]
+            if file.holder is not None:
+                return True
+            try:
+                fcntl.flock(file.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:  # somebody has it, or there are no locks: then nobody can say
+                return True
+            fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+            return False
+
     def unlock(self) -> None:
         """Give the lock back, if it is ours."""
         with _guard:
