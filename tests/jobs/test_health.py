@@ -125,6 +125,27 @@ async def test_where_a_web_server_has_no_such_path_the_log_names_the_path_of_bas
     assert [(line["code"], "marketplace.base_url" in line["remedy"]) for line in told] == [(code, True)]
 
 
+async def test_tokens_that_ended_in_an_outage_are_no_alarm_of_their_own_unless_the_next_one_is_refused_too(shop: Shop):
+    await shop.poll()
+    shop.line.cut.add("*")
+    await shop.poll()
+    await asyncio.sleep(200)
+    shop.world.end_tokens("kadikoy")
+    shop.line.cut.clear()
+
+    def seen() -> list[tuple[Code, Severity]]:
+        found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
+        return [(one.code, one.severity) for one in found]
+
+    await shop.poll()
+    assert seen() == [(Code.POLL_FAILING, Severity.WARNING)]
+    shop.world.faults.add(Fault.unauthorized("get_current", times=1))
+    await shop.poll()
+    assert seen() == [(Code.POLL_FAILING, Severity.SEVERE)]
+    await shop.poll()
+    assert seen() == []
+
+
 async def test_a_line_on_which_nothing_answers_is_one_problem_whoever_waits_behind_it(shop: Shop):
     await shop.taken_in()
     take_over(shop)

@@ -236,6 +236,14 @@ def test_one_token_that_was_over_is_no_problem():
     assert found(accounts=(late,)) == [(Code.POLL_FAILING, "kadikoy", Severity.SEVERE)]
 
 
+def test_a_token_that_was_over_after_an_outage_is_no_more_than_a_poll_that_is_still_to_come():
+    account = replace(WELL, state="failing", last_error="token_over: Invalid or expired access token")
+    assert found(accounts=(account,)) == []
+    (one,) = problems(Facts((replace(account, last_poll_ok_utc=OLD),)), LIMITS, NOW)
+    assert (one.code, one.severity) == (Code.POLL_FAILING, Severity.WARNING)
+    assert "the next poll brings the orders" in problem_text(one.code, "en", **one.facts)[1]
+
+
 def known(*codes: Code) -> tuple[Problem, ...]:
     return tuple(Problem(code, "", OLD, Severity.SEVERE) for code in codes)
 

@@ -28,7 +28,7 @@ from typing import Any
 import structlog
 
 from orderbridge.clock import Clock
-from orderbridge.errors import MarketplaceError, NotSent
+from orderbridge.errors import MarketplaceError, NotSent, Unauthorized
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.intake import Intake
@@ -104,6 +104,7 @@ class Poller:
         self._asking = Asking()
         self._not_in: set[int] = set()  # statuses that did not come in either, and were told
         self._state = AccountState.NEW
+        self._was_refused = False  # since the last good poll, by a 401
         self._log = _log.bind(account=account.name)
 
     async def tick(self) -> Polled:
@@ -208,7 +209,8 @@ class Poller:
     async def _failed(self, error: MarketplaceError, *, noted: bool) -> float:
         """A failed poll: its slot is used up, unless the request certainly never left. `noted`: it was in the books."""
         self._ask_otherwise(error)
-        failure = failure_of(error, on_trial=self._cooldowns.is_on_trial(self._who))
+        on_trial = self._cooldowns.is_on_trial(self._who)
+        failure = failure_of(error, on_trial=on_trial, is_renewed=self._is_renewed(error))
         if failure.ended is None:
             self._cooldowns.unsent(self._who)
             next_poll = self._clock.now() if noted else None
@@ -234,6 +236,13 @@ class Poller:
             self._not_in.add(asked)
             self._log.error("poll.part_too_large", status_id=asked, error=error.code, remedy=say("poll.part_missing"))
 
+    def _is_renewed(self, error: MarketplaceError) -> bool:
+        """Whether it is the first 401 since the last good poll, and login stands again."""
+        if not isinstance(error, Unauthorized):
+            return False
+        is_first, self._was_refused = not self._was_refused, True
+        return is_first and self._account.session.current is not None
+
     async def _cool_down(self, how: Ended) -> datetime:
         """The cooldown runs from here, by the monotonic clock. Returns the end of it, for the next start's database."""
         next_poll = self._clock.now() + timedelta(seconds=self._cooldowns.cooldown_s)
@@ -253,7 +262,7 @@ class Poller:
     async def _note_success(self, good: Success) -> None:
         if self._state not in {AccountState.NEW, AccountState.OK}:
             self._log.info("poll.recovered", after=self._state)
-        self._state = AccountState.OK
+        self._state, self._was_refused = AccountState.OK, False
         await self._notes.succeeded(good)
 
     async def _note_state(

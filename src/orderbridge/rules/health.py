@@ -52,6 +52,7 @@ FAILURES: Mapping[str, Code] = {
     "connection_lost": Code.UNREACHABLE,  # it was cut on the way: nobody answered with an error
 }
 _LINE = {*LINES.values(), Code.LINE_TLS}
+RENEWED = "token_over"  # the first 401 since the last good poll, and login stands again
 STRANGERS = {"wrong_path", "no_envelope"}  # somebody answers who is not the service: the address is to be looked at
 
 
@@ -241,7 +242,7 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
             code = Code.LINE_TLS if error.startswith(TLS) else LINES.get(error, Code.UNREACHABLE)
         case _ if not is_tried:
             code = Code.NOT_POLLING
-        case AccountState.FAILING if error == "unauthorized" and not is_late:
+        case AccountState.FAILING if error in {RENEWED, "unauthorized"} and not is_late:
             return None  # the token was over; the next poll has another one
         case AccountState.FAILING:
             code = FAILURES.get(error, Code.POLL_FAILING)
@@ -249,7 +250,9 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
             return None
         case AccountState.OK | AccountState.NEW | None:
             code = Code.NO_GOOD_POLL
-    is_severe = is_late or seen.is_gone or code == Code.LOGIN_REFUSED
+    # After an outage that outlived the token no more is wrong than that the next poll is still to come.
+    is_renewed = code == Code.POLL_FAILING and error == RENEWED
+    is_severe = (is_late and not is_renewed) or seen.is_gone or code == Code.LOGIN_REFUSED
     severity = Severity.SEVERE if is_severe else Severity.WARNING
     detail = account.last_error
     facts = _where(code, error, words)
@@ -262,7 +265,7 @@ def _where(code: Code, error: str, words: str) -> dict[str, str]:
     """What the remedy says more exactly. Of a request that never left the words are our own; an answer's may hold a customer's name."""
     if code in _LINE:
         return {"reason": error, "why": words or error}
-    return {"reason": error} if error in STRANGERS else {}
+    return {"reason": error} if error in {*STRANGERS, RENEWED} else {}
 
 
 def _is_scheduled(account: Polling, within: timedelta, now: datetime) -> bool:

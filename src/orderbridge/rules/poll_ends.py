@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited
 from orderbridge.model import AccountState
+from orderbridge.rules.health import RENEWED
 from orderbridge.rules.turns import Ended
 
 # It is noted where a line is dead, and that somebody else answers: each has a remedy of its own.
@@ -28,9 +29,14 @@ class Failure:
     tells: bool = True
 
 
-def failure_of(error: MarketplaceError, *, on_trial: bool) -> Failure:
-    """`on_trial`: it was tried whether the account has a cooldown of its own, and a 429 was to be expected."""
+def failure_of(error: MarketplaceError, *, on_trial: bool, is_renewed: bool = False) -> Failure:
+    """`on_trial`: it was tried whether the account has a cooldown of its own, and a 429 was to be expected.
+
+    `is_renewed`: it is the first 401 since the last good poll, and there is another token for the next one.
+    """
     code = error.reason if error.reason.startswith(FINER) else error.code
+    if is_renewed:
+        code = RENEWED
     said = f"{code}: {error.detail}" if error.detail else code
     logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
     if isinstance(error, NotSent):
