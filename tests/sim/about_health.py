@@ -46,6 +46,7 @@ class HealthSaysWhatIsSo(Invariant):
         self._so: dict[Key, float] = {}  # since when it has been so at each look
         self._not_so: dict[Key, float] = {}
         self._born = 0.0
+        self._process = 1
 
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         key = (str(facts.get("code")), str(facts.get("subject")))
@@ -61,9 +62,10 @@ class HealthSaysWhatIsSo(Invariant):
     def crashed(self, _: "Life") -> None:
         self._open.clear()
 
-    def restarted(self, _: "Life") -> None:
-        self._open.clear()
-        self._born = self.sim.now()
+    def restarted(self, life: "Life") -> None:
+        if life.process != self._process:  # over a reload the log goes on
+            self._open.clear()
+        self._process, self._born = life.process, self.sim.now()
 
     def tick(self) -> None:
         if self.sim.plan.jumps:
