@@ -250,15 +250,19 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
             return None
         case AccountState.OK | AccountState.NEW | None:
             code = Code.NO_GOOD_POLL
-    # After an outage that outlived the token no more is wrong than that the next poll is still to come.
-    is_renewed = code == Code.POLL_FAILING and error == RENEWED
-    is_severe = (is_late and not is_renewed) or seen.is_gone or code == Code.LOGIN_REFUSED
-    severity = Severity.SEVERE if is_severe else Severity.WARNING
+    severity = Severity.SEVERE if seen.is_gone else _severity(code, error, is_late)
     detail = account.last_error
     facts = _where(code, error, words)
     # A daemon has begun anew and polls it in a moment: what the last one left says nothing, as of any that just begins.
     behind = code if code == Code.NOT_POLLING and is_scheduled and not is_tried else None
     return Problem(code, account.name, since, severity, detail=detail, account=account.name, facts=facts, behind=behind)
+
+
+def _severity(code: Code, error: str, is_late: bool) -> Severity:
+    """After an outage that outlived the token no more is wrong than that the next poll is still to come."""
+    is_renewed = code == Code.POLL_FAILING and error == RENEWED
+    is_severe = code == Code.LOGIN_REFUSED or (is_late and not is_renewed)
+    return Severity.SEVERE if is_severe else Severity.WARNING
 
 
 def _where(code: Code, error: str, words: str) -> dict[str, str]:
