@@ -151,18 +151,13 @@ def _parts(
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
     from orderbridge.errors import Over, StoreError
-    from orderbridge.jobs.findings import all_names, described, open_problems
+    from orderbridge.jobs.findings import all_names
     from orderbridge.store import accounts, orders, overview, schema
     from orderbridge.store.durability import failover
 
-    def problems(tx: "Connection") -> list[dict[str, Any]]:
-        unsafe, unattended = database.durability.judge(tx), database.is_unattended()
-        found = open_problems(tx, settings, now, unsafe=unsafe, hindrance=hindrance, unattended=unattended)
-        return [described(one, settings.language) for one in found]
-
     readers: dict[str, Callable[[Connection], Any]] = {
         "schema": schema.check,
-        "problems": problems,
+        "problems": lambda tx: _open_problems(tx, database, settings, now, hindrance),
         "accounts": lambda tx: accounts.overview(tx, all_names(tx, settings)),
         "counts": orders.counts,
         "open_orders": overview.open_orders,
@@ -182,6 +177,16 @@ def _parts(
             parts[name] = None
             unread[name] = " ".join(str(error.orig if isinstance(error, DBAPIError) else error).split())
     return parts | {"problems": parts["problems"] or [], "accounts": parts["accounts"] or []}, unread
+
+
+def _open_problems(
+    tx: "Connection", database: "Database", settings: "Settings", now: datetime, hindrance: "Kind | None"
+) -> list[dict[str, Any]]:
+    from orderbridge.jobs.findings import described, open_problems
+
+    unsafe, unattended = database.durability.judge(tx), database.is_unattended()
+    found = open_problems(tx, settings, now, unsafe=unsafe, hindrance=hindrance, unattended=unattended)
+    return [described(one, settings.language) for one in found]
 
 
 def _accounts(parts: dict[str, Any]) -> Iterator[dict[str, Any]]:
