@@ -42,7 +42,7 @@ class SimDatabase(Database):
         connection.execute("PRAGMA synchronous = OFF")
 
     def _statement(self, _: object, __: object, sql: str, parameters: object, *___: object) -> None:
-        if "delivery_" in sql and not sql.startswith(("SELECT", "UPDATE delivery_guard")):
+        if "delivery_" in sql and not sql.startswith("SELECT"):
             self._sim.tell("statement", sql, parameters)
         if self._working == "try_upgrade":
             self._life.point("statement upgrade")

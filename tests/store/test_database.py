@@ -745,8 +745,8 @@ def test_a_file_that_a_till_holds_is_looked_at_again_and_again(tmp_path, monkeyp
     database.write_now(lambda tx: None)
     seconds = itertools.count(step=0.05)  # of a machine that is slower than the waits between two looks
     monkeypatch.setattr(sqlite, "SystemClock", lambda: SimpleNamespace(monotonic=lambda: next(seconds)))
-    looks = []
-    event.listen(database.engine, "before_cursor_execute", lambda *about: looks.append(about[2]))
+    looks, tell_driver = [], sqlite.tell_driver
+    monkeypatch.setattr(sqlite, "tell_driver", lambda tx, said: looks.append(said) or tell_driver(tx, said))
     with opened(tmp_path / "pos.db") as till:
         till.execute("BEGIN IMMEDIATE")
         with pytest.raises(OperationalError, match="locked"):

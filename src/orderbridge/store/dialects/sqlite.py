@@ -9,7 +9,6 @@
 import errno
 import os
 import socket
-import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
@@ -25,6 +24,7 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 from orderbridge.clock import SystemClock
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Read, inserting, never
+from orderbridge.store.dialects.sqlite_driver import driver_of, tell_driver
 from orderbridge.store.dialects.sqlite_file import BESIDE, SqliteFile, refuse_orphaned_wal
 from orderbridge.store.dialects.sqlite_guard import (
     GUARD,
@@ -81,11 +81,11 @@ def _begin(busy_timeout_s: float, connection: Connection) -> None:
     """SQLite itself looks every 100 ms: beside a POS that writes without a pause it would hardly ever get its turn."""
     forget_guard(connection)
     if READS.items() <= connection.get_execution_options().items():
-        connection.exec_driver_sql("BEGIN")
+        tell_driver(connection, "BEGIN")
         return
     clock = SystemClock()
     over = clock.monotonic() + busy_timeout_s
-    driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+    driver = driver_of(connection)
     driver.execute(f"PRAGMA busy_timeout = {min(LOOK_MS, round(busy_timeout_s * 1000))}")
     try:
         while not _begins(connection, last=clock.monotonic() >= over):
@@ -97,7 +97,7 @@ def _begin(busy_timeout_s: float, connection: Connection) -> None:
 
 def _begins(connection: Connection, *, last: bool) -> bool:
     try:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        tell_driver(connection, "BEGIN IMMEDIATE")
     except OperationalError as error:
         if last or not any(words in str(error.orig) for words in BUSY):
             raise

@@ -11,6 +11,9 @@
 import sqlite3
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import OperationalError
+
+from orderbridge.store.dialects.sqlite_driver import driver_of, tell_driver
 
 GUARD = "delivery_guard"
 _OPENED = "orderbridge_guard"  # in a connection's info: what had been changed when the guard was opened
@@ -62,34 +65,26 @@ def forget_guard(connection: Connection) -> None:
 
 def open_guard(connection: Connection) -> None:
     """Once a transaction that writes has begun. A file that is new, or of an older version, has no guard yet."""
-    driver = _driver(connection)
-    if not _is_there(driver):
+    driver = driver_of(connection)
+    changed = _set(connection, "open + 1")
+    if changed is None:
         if not _is_missed(driver):
             return
         connection.exec_driver_sql(_TABLE)  # somebody has dropped it: without it the triggers let nothing through
-    if not _set(connection, "open + 1"):
+    if not changed:
         connection.exec_driver_sql(_ROW)
         _set(connection, "open + 1")
     connection.info[_OPENED] = _changes(driver)
 
 
 def _close(connection: Connection) -> None:
-    before, driver = connection.info.pop(_OPENED, None), _driver(connection)
+    before, driver = connection.info.pop(_OPENED, None), driver_of(connection)
     if before is None or not driver.in_transaction:
         return
     if _changes(driver) == before:
-        connection.exec_driver_sql("ROLLBACK")
-    elif _is_there(driver):
+        tell_driver(connection, "ROLLBACK")
+    else:
         _set(connection, "max(open - 1, 0)")
-
-
-def _is_there(driver: sqlite3.Connection) -> bool:
-    """Asked of the driver: where no transaction has begun for SQLAlchemy, it undoes what a failed statement stands in."""
-    try:
-        driver.execute(f"SELECT open FROM {GUARD}").fetchall()  # noqa: S608
-    except sqlite3.Error as error:
-        return GUARD not in str(error)  # else it is there, and the next statement tells what is wrong
-    return True
 
 
 def _is_missed(driver: sqlite3.Connection) -> bool:
@@ -98,14 +93,14 @@ def _is_missed(driver: sqlite3.Connection) -> bool:
     return bool(driver.execute(there).fetchall())
 
 
-def _set(connection: Connection, value: str) -> bool:
-    """Whether its row is there."""
-    changed = connection.exec_driver_sql(f"UPDATE {GUARD} SET open = {value} WHERE id = 1")  # noqa: S608
-    return changed.rowcount > 0
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
-    return connection.connection.driver_connection  # type: ignore[return-value]
+def _set(connection: Connection, value: str) -> int | None:
+    """How many rows it has: 1, or 0 when somebody has taken it away. None: there is no such table."""
+    try:
+        return tell_driver(connection, f"UPDATE {GUARD} SET open = {value} WHERE id = 1")  # noqa: S608
+    except OperationalError as error:
+        if f"no such table: {GUARD}" in str(error.orig):
+            return None
+        raise
 
 
 def _changes(driver: sqlite3.Connection) -> tuple[int, int]:
