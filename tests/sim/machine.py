@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import functools
+import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
@@ -9,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest.mock import patch
 
-from tests.jobs.virtual import VirtualLoop
 from tests.sim.life import SimDaemon, at_once, hear, new_task, open_database, unasked
+from tests.sim.loop import SimLoop
 from tests.sim.plan import LOUD_HEALTH_S, LOUD_SWEEP_S, QUIET_HEALTH_S, QUIET_SWEEP_S, Plan
 from tests.sim.simulation import Sim
 
@@ -76,9 +78,17 @@ def _surroundings(sim: Sim) -> Iterator[None]:
         yield
 
 
+@functools.cache
+def _freeze_what_is_loaded() -> None:
+    """The modules live as long as the process: its garbage is not to be sought in them again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def simulate(plan: Plan, folder: Path, invariants: "list[Invariant]") -> Sim:
     """Play one plan to its end on a file in `folder`."""
-    loop = VirtualLoop()
+    _freeze_what_is_loaded()
+    loop = SimLoop()
     loop.set_task_factory(new_task)  # type: ignore[arg-type]
     loop.set_default_executor(_Inline())
     loop.add_signal_handler = hear  # type: ignore[method-assign]
