@@ -15,6 +15,7 @@ What not even quarantine holds is not acknowledged either. Each is told once, an
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -113,7 +114,7 @@ class Intake:
         asked: int | None = None,
     ) -> None:
         """Store and acknowledge what was delivered. `asked`: the status that was asked for; None: all of them."""
-        bad = [(document, document.reason) for document in documents if document.reason is not None]
+        bad = [document for document in documents if document.reason is not None]
         good = self._statuses.latest(document for document in documents if document.reason is None)
         answer = Answer(good, began, answered + ACKNOWLEDGE_WITHIN_S, counts)
         answer.held = {key for key in good if self._lanes.hold_for_poll(key, began)}
@@ -121,8 +122,7 @@ class Intake:
             await self.acknowledger.mark_late()
             await self.reconciler.resolve(answer, complete=self._is_whole(documents, asked))
             await self._store(answer, await self._sort(answer))
-            for document, reason in bad:
-                await self._quarantine(answer, document, reason)
+            await self._quarantine_all(answer, bad)
             if asked is None:
                 self._forget(documents)
         finally:
@@ -262,20 +262,35 @@ class Intake:
 
     # ---- what is no order --------------------------------------------------------------------------------------------
 
+    async def _quarantine_all(self, answer: Answer, bad: Sequence[Document]) -> None:
+        """They come with each poll: together, and alone where that fails, because one of them may be to blame."""
+        for chunk in self._chunks(bad):
+            if len(chunk) > 1:
+                with suppress(DBAPIError):
+                    await self._keep(answer, [(document, document.reason or "") for document in chunk])
+                    continue
+            for document in chunk:
+                await self._quarantine(answer, document, document.reason or "")
+
     async def _quarantine(self, answer: Answer, document: Document, reason: str) -> bool:
         """Keep a document that is no order, alone: what even quarantine cannot hold harms only itself."""
-        now = self._clock.now()
-        keep = self._durably(lambda tx, _: quarantine.keep(tx, self._account.name, document, reason, now))
         try:
-            new = await self._database.run(lambda tx: keep(tx, document))
+            await self._keep(answer, [(document, reason)])
         except DBAPIError as error:
             self._tell(document.digest, "order.lost_sight_of", error, payment_key=document.payment_key)
             answer.counts.not_stored += not is_busy(error)
             return False
-        answer.counts.quarantined += 1
-        if new:
-            self._log.error("order.quarantined", reason=reason, payment_key=document.payment_key)
         return True
+
+    async def _keep(self, answer: Answer, bad: Sequence[tuple[Document, str]]) -> None:
+        """In quarantine, in one transaction, each with its reason."""
+        account, now = self._account.name, self._clock.now()
+        keep = self._durably(lambda tx, some: [quarantine.keep(tx, account, *one, now) for one in some])
+        new = await self._database.run(lambda tx: keep(tx, bad))
+        answer.counts.quarantined += len(bad)
+        for (document, reason), is_new in zip(bad, new, strict=True):
+            if is_new:
+                self._log.error("order.quarantined", reason=reason, payment_key=document.payment_key)
 
     # ---- telling -----------------------------------------------------------------------------------------------------
 
