@@ -108,7 +108,8 @@ class Recurring:
             return counts.again_in
         finally:
             self.has_begun = True
-            self._polled(self._account.name, counts.delivered, ok=counts.ok)
+            orders = counts.delivered - counts.quarantined
+            self._polled(self._account.name, orders, ok=counts.ok)
 
     async def _lists(self) -> float:
         came = await read_lists(self._account, self._database, self._configured, self._common)
