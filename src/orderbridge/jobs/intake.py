@@ -285,8 +285,11 @@ class Intake:
     async def _keep(self, answer: Answer, bad: Sequence[tuple[Document, str]]) -> None:
         """In quarantine, in one transaction, each with its reason."""
         account, now = self._account.name, self._clock.now()
-        keep = self._durably(lambda tx, some: [quarantine.keep(tx, account, *one, now) for one in some])
-        new = await self._database.run(lambda tx: keep(tx, bad))
+
+        def keep(connection: Connection, some: Sequence[tuple[Document, str]]) -> list[bool]:
+            return [quarantine.keep(connection, account, document, reason, now) for document, reason in some]
+
+        new = await self._database.run(lambda tx: self._durably(keep)(tx, bad))
         answer.counts.quarantined += len(bad)
         for (document, reason), is_new in zip(bad, new, strict=True):
             if is_new:

@@ -12,18 +12,20 @@ Rules of this file:
 - Due times are those of the monotonic clock. APScheduler waits by the wall clock, which can be set: `look_at_clock`, once
   a second, has it wait anew then. A clock that was set costs a job that second and no more.
 - APScheduler gets one job with one date at a time. Its own rules for what it thinks is late or runs twice (misfires,
-  instances) concern only the look, which is over at once, so it never has anything to say about them.
+  instances) concern only the look, which is over at once, so it never has anything to say about them. The job stays, and
+  its date is set anew: a job that is added is looked over each time, which takes longer than the look.
 """
 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
 
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
@@ -39,11 +41,19 @@ LEAST_WAIT_S = 0.02  # between two looks: jobs that are due closer together run 
 ROUNDED_S = 0.001  # a date has whole microseconds: a look just before the time would be one too many
 CLOCK_JUMP_S = 2.0
 CLOCK_PLAY_S = 0.05  # by which the wall clock may differ from what it was when the wait began
+UNARMED = timedelta(days=1)  # a look's own date after it, until it is armed: it arms itself
 SPARE_TIMES = 100  # times of jobs that have left or were moved may lie in the heap, beside as many as there are jobs
 
 Job = Callable[[], Awaitable[float | None]]  # returns the seconds until it is called again; None: not again
 
 _log = structlog.get_logger(__name__)
+
+
+class _WhenDue(BaseTrigger):  # type: ignore[misc]
+    """The look's: the timetable sets its date."""
+
+    def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime:
+        return now + UNARMED
 
 
 @dataclass(slots=True, order=True)
@@ -98,6 +108,7 @@ class Timetable:
         """From now on what is due is called."""
         self._ahead = self._wall_ahead()
         self._scheduler.start()
+        self._scheduler.add_job(self._look, _WhenDue(), id="look")
         self._arm_anew()
 
     def plan(self, name: str, wait_s: float, job: Job, *, vital: bool = False) -> None:
@@ -177,7 +188,7 @@ class Timetable:
             self._next_look = look
             self._armed_ahead = self._wall_ahead()
             run_date = self._clock.now() + timedelta(seconds=look - self._clock.monotonic() + ROUNDED_S)
-            self._scheduler.add_job(self._look, "date", run_date=run_date, id="look", replace_existing=True)
+            self._scheduler.modify_job("look", next_run_time=run_date)
 
     async def _look(self) -> None:
         """Call what is due. Nothing in here waits."""
