@@ -6,7 +6,7 @@ from typing import get_type_hints
 
 import pytest
 
-from orderbridge.document import Facts, Field, Item, Kind, Option, columns_of, fields_of
+from orderbridge.document import Facts, Field, Item, Option, ValueKind, columns_of, fields_of
 from orderbridge.marketplace import schema
 from orderbridge.store import orders, retention
 from orderbridge.store.tables import metadata
@@ -54,7 +54,7 @@ def test_a_field_has_its_words_in_the_guides(rows: type[Facts], one: Field) -> N
 
 def test_a_kind_and_a_type_say_the_same() -> None:
     """mypy sees that a field's type is what its function returns; here, that its function says its kind."""
-    names = {Kind.WHOLE: "int", Kind.MONEY: "Decimal"}
+    names = {ValueKind.WHOLE: "int", ValueKind.MONEY: "Decimal"}
     for rows in TABLES:
         hints = get_type_hints(rows)
         for one in fields_of(rows):

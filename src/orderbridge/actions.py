@@ -72,7 +72,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ActionKind:
     """One row of the table."""
 
     subject: Subject
@@ -118,8 +118,8 @@ PREPARING_TIME = Argument("preparing_time", 1, 1440, "--minutes", "Preparing tim
 REASON_ID = Argument("reason_id", 1, 8, "--reason", "See delivery_cancel_reasons.")
 
 # A customer waits for an answer, then a courier and a till for theirs; a menu can wait a moment.
-ACTIONS: Mapping[Action, Kind] = {
-    Action.ACCEPT: Kind(
+ACTIONS: Mapping[Action, ActionKind] = {
+    Action.ACCEPT: ActionKind(
         subject=Subject.ORDER,
         path="/orders/accept",
         command="accept",
@@ -133,7 +133,7 @@ ACTIONS: Mapping[Action, Kind] = {
         priority=0,
         answers_customer=True,
     ),
-    Action.ON_THE_WAY: Kind(
+    Action.ON_THE_WAY: ActionKind(
         subject=Subject.ORDER,
         path="/orders/ontheway",
         command="on-the-way",
@@ -146,7 +146,7 @@ ACTIONS: Mapping[Action, Kind] = {
         priority=1,
         own_courier_only=True,
     ),
-    Action.COMPLETE: Kind(
+    Action.COMPLETE: ActionKind(
         subject=Subject.ORDER,
         path="/orders/complete",
         command="complete",
@@ -157,7 +157,7 @@ ACTIONS: Mapping[Action, Kind] = {
         doubt=Doubt.REFUSAL,
         priority=1,
     ),
-    Action.CANCEL: Kind(
+    Action.CANCEL: ActionKind(
         subject=Subject.ORDER,
         path="/orders/cancel",
         command="cancel",
@@ -169,7 +169,7 @@ ACTIONS: Mapping[Action, Kind] = {
         doubt=Doubt.REFUSAL,
         priority=0,
     ),
-    Action.OPEN_RESTAURANT: Kind(
+    Action.OPEN_RESTAURANT: ActionKind(
         subject=Subject.RESTAURANT,
         path="/restaurants/status/open",
         command="restaurant open",
@@ -179,7 +179,7 @@ ACTIONS: Mapping[Action, Kind] = {
         superseded_by=_TOGGLES_RESTAURANT,
         priority=2,
     ),
-    Action.CLOSE_RESTAURANT: Kind(
+    Action.CLOSE_RESTAURANT: ActionKind(
         subject=Subject.RESTAURANT,
         path="/restaurants/status/close",
         command="restaurant close",
@@ -189,7 +189,7 @@ ACTIONS: Mapping[Action, Kind] = {
         superseded_by=_TOGGLES_RESTAURANT,
         priority=2,
     ),
-    Action.ACTIVATE_FOOD: Kind(
+    Action.ACTIVATE_FOOD: ActionKind(
         subject=Subject.FOOD,
         path="/foods/status-active",
         command="food on",
@@ -198,7 +198,7 @@ ACTIONS: Mapping[Action, Kind] = {
         superseded_by=_TOGGLES_FOOD,
         priority=2,
     ),
-    Action.DEACTIVATE_FOOD: Kind(
+    Action.DEACTIVATE_FOOD: ActionKind(
         subject=Subject.FOOD,
         path="/foods/status-passive",
         command="food off",

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What a value is read as, and what its column holds."""
 
     WHOLE = "whole"  # a number of 64 bits
@@ -37,25 +37,25 @@ class Field:
 
     column: str
     path: str | None
-    kind: Kind
+    kind: ValueKind
     personal: bool
 
 
-def _stands(path: str | None, kind: Kind, *, personal: bool = False) -> Any:
+def _stands(path: str | None, kind: ValueKind, *, personal: bool = False) -> Any:
     return field(metadata={"path": path, "kind": kind, "personal": personal})
 
 
 def whole(path: str) -> int | None:
     """A whole number of the document."""
-    return _stands(path, Kind.WHOLE)  # type: ignore[no-any-return]
+    return _stands(path, ValueKind.WHOLE)  # type: ignore[no-any-return]
 
 
 def money(path: str | None) -> Decimal | None:
     """An amount."""
-    return _stands(path, Kind.MONEY)  # type: ignore[no-any-return]
+    return _stands(path, ValueKind.MONEY)  # type: ignore[no-any-return]
 
 
-def text(path: str | None, kind: Kind = Kind.NAME, *, personal: bool = False) -> str | None:
+def text(path: str | None, kind: ValueKind = ValueKind.NAME, *, personal: bool = False) -> str | None:
     """A text. `personal`: it may name the customer, and is blanked some time after the order's end."""
     return _stands(path, kind, personal=personal)  # type: ignore[no-any-return]
 
@@ -85,7 +85,7 @@ class Item:
     item_id: str | None = text("id")
     food_id: int | None = whole("food_id")
     name: str | None = text("name")
-    note: str | None = text("note", Kind.TEXT, personal=True)
+    note: str | None = text("note", ValueKind.TEXT, personal=True)
     price: Decimal | None = money("price")
     quantity: int | None = whole("quantity")
     total: Decimal | None = money("total")
@@ -97,24 +97,24 @@ class Facts:
     """Everything of an order that a till shows, its status aside."""
 
     order_number: int | None = whole("id")
-    restaurant_id: str | None = text("restaurant_id", Kind.ID)
+    restaurant_id: str | None = text("restaurant_id", ValueKind.ID)
     restaurant_name: str | None = text("restaurant_name")
     shipping_method: str | None = text("shipping_method")
     payment_method: str | None = text("payment_method")
-    payment_code: str | None = text(None, Kind.CODE)
+    payment_code: str | None = text(None, ValueKind.CODE)
     amount_due: Decimal | None = money(None)
-    note: str | None = text("note", Kind.TEXT, personal=True)
+    note: str | None = text("note", ValueKind.TEXT, personal=True)
     total: Decimal | None = money("total")
     discount: Decimal | None = money("discount")
     courier_type: str | None = text("courier_type")
     courier_fee: Decimal | None = money("courier_fee")
     order_tip: Decimal | None = money("order_tip")
     ordered_at: str | None = text("date")
-    scheduled_for: str | None = text("scheduled_date", Kind.MOMENT)
+    scheduled_for: str | None = text("scheduled_date", ValueKind.MOMENT)
     customer_name: str | None = text("customer.name", personal=True)
     customer_phone: str | None = text("customer.phone", personal=True)
     address: str | None = text("address.address", personal=True)
-    address_description: str | None = text("address.description", Kind.TEXT, personal=True)
+    address_description: str | None = text("address.description", ValueKind.TEXT, personal=True)
     apartment_no: str | None = text("address.apartment_no", personal=True)
     building_no: str | None = text("address.building_no", personal=True)
     neighborhood_name: str | None = text("address.neighborhood_name", personal=True)

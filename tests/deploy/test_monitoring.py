@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orderbridge.observe.metrics import FAMILIES, Kind
+from orderbridge.observe.metrics import FAMILIES, MetricKind
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ALERTS, TESTS, DASHBOARD = (
@@ -25,7 +25,7 @@ def shown() -> dict[str, set[str]]:
     """Every series' name, with its labels."""
     found = {name: set() for name in OF_PROCESS}
     for family in FAMILIES:
-        suffixes = ("_bucket", "_sum", "_count") if family.kind == Kind.HISTOGRAM else ("",)
+        suffixes = ("_bucket", "_sum", "_count") if family.kind == MetricKind.HISTOGRAM else ("",)
         for suffix in suffixes:
             found[family.name + suffix] = {*family.labels, *({"le"} if suffix == "_bucket" else set())}
     return found

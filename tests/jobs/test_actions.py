@@ -12,7 +12,7 @@ import pytest
 from tests.jobs.shop import KADIKOY, Shop
 
 from orderbridge import texts
-from orderbridge.actions import ACTIONS, Doubt, Kind, Subject
+from orderbridge.actions import ACTIONS, ActionKind, Doubt, Subject
 from orderbridge.cli.main import program
 from orderbridge.model import Action, Attempt, Outcome, Verdict
 from orderbridge.rules.outbox import argument_problem, lane_of
@@ -27,7 +27,7 @@ every_action = pytest.mark.parametrize("action", Action)
 with_argument = pytest.mark.parametrize("action", [one for one, kind in ACTIONS.items() if kind.argument is not None])
 
 
-def columns_of(kind: Kind, key: str = "") -> dict[str, Any]:
+def columns_of(kind: ActionKind, key: str = "") -> dict[str, Any]:
     """What a POS writes beside the action; `key`: of its order."""
     named = {Subject.ORDER: key, Subject.RESTAURANT: KADIKOY, Subject.FOOD: FOOD}[kind.subject]
     argument = {} if kind.argument is None else {kind.argument.column: kind.argument.least}
@@ -146,7 +146,7 @@ SOUND = ACTIONS[Action.ON_THE_WAY]
     ids=str,
 )
 def test_a_row_that_contradicts_itself_does_not_even_load(wrong: dict[str, Any]):
-    facts = {name: getattr(SOUND, name) for name in Kind.__dataclass_fields__}
-    assert Kind(**facts) == SOUND
+    facts = {name: getattr(SOUND, name) for name in ActionKind.__dataclass_fields__}
+    assert ActionKind(**facts) == SOUND
     with pytest.raises(TypeError, match="/orders/ontheway"):
-        Kind(**facts | wrong)
+        ActionKind(**facts | wrong)

@@ -18,7 +18,7 @@ from orderbridge.rules.daemon import FENCED, SLOW_WITHIN_S
 from orderbridge.rules.page import SOON, Page
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.sandbox import Fault
-from orderbridge.store.trouble import Kind
+from orderbridge.store.trouble import TroubleKind
 
 
 def checkup_of(shop: Shop) -> Checkup:
@@ -52,7 +52,7 @@ async def test_how_late_it_is_by_the_service_does_not_follow_our_own_clock(shop:
 
 async def test_a_disk_that_became_read_only_under_the_file(shop: Shop):
     checkup = checkup_of(shop)
-    shop.database.dialect = replace(shop.database.dialect, disk=lambda _: Kind.READ_ONLY)
+    shop.database.dialect = replace(shop.database.dialect, disk=lambda _: TroubleKind.READ_ONLY)
     await fail(shop, sqlite3.OperationalError("disk I/O error"))
     assert names(await checkup.look()) == [("database_read_only", "")]
 

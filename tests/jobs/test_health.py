@@ -25,7 +25,7 @@ from orderbridge.jobs.health import Checkup, Watch
 from orderbridge.jobs.lamps import headline
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.sandbox import Fault, FaultKind
-from orderbridge.store.trouble import Kind
+from orderbridge.store.trouble import TroubleKind
 
 pytestmark = pytest.mark.plays_daemon
 
@@ -647,7 +647,7 @@ async def test_a_database_that_took_nothing_for_minutes_is_told_and_not_that_nob
     checkup, trouble = Checkup(shop.settings, shop.database, shop.clock), shop.database.trouble
     await shop.poll()
     assert await checkup.look() == []
-    trouble.failed("write", "locked", "a till holds it", Kind.BUSY)
+    trouble.failed("write", "locked", "a till holds it", TroubleKind.BUSY)
     seen = [{one.code for one in await checkup.look()}]
     await asyncio.sleep(200)
     seen.append({one.code for one in await checkup.look()})

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from orderbridge.rules.edges import MOST, WITHIN_S, Edges, Kind, alike
+from orderbridge.rules.edges import MOST, WITHIN_S, Edges, EventKind, alike
 from orderbridge.rules.problems import Code, Problem, Severity
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -81,4 +81,4 @@ def test_many_alike_are_one_message():
     assert [len(some) for some in alike(events)] == [6, 1]
     assert [len(some) for some in alike(events[1:])] == [1] * 6
     assert alike([]) == []
-    assert {one.kind for some in alike(events) for one in some} == {Kind.BEGAN}
+    assert {one.kind for some in alike(events) for one in some} == {EventKind.BEGAN}

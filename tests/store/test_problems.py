@@ -11,7 +11,7 @@ from tests.store.samples import Pos, rows
 from orderbridge.store import problems
 from orderbridge.store.columns import NAME_LENGTH
 from orderbridge.store.database import Database
-from orderbridge.store.trouble import Kind
+from orderbridge.store.trouble import TroubleKind
 
 SINCE = datetime(2026, 3, 1, 12, tzinfo=UTC)
 VIEW = "SELECT * FROM delivery_alarms ORDER BY code, subject"
@@ -104,7 +104,7 @@ def test_who_looks_finds_that_a_server_takes_no_writes(database: Database, url: 
     assert database.hindrance(problems.try_to_write) is None
     of_reader = make_url(url).update_query_dict({"options": "-c default_transaction_read_only=on"})
     reader = Database(of_reader.render_as_string(hide_password=False), inline=True)
-    assert reader.hindrance(problems.try_to_write) is Kind.READ_ONLY
+    assert reader.hindrance(problems.try_to_write) is TroubleKind.READ_ONLY
     reader.close()
 
 

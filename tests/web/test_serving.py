@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.web.asking import Process, asked, at, rest_of, sent, shown, until
 
-from orderbridge.observe.metrics import FAMILIES, POLLS, Kind
+from orderbridge.observe.metrics import FAMILIES, POLLS, MetricKind
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.rules.readiness import Readiness
 from orderbridge.web import listening as listening_module
@@ -84,8 +84,8 @@ async def test_metrics_are_in_the_form_that_prometheus_reads(process: Process):
 
 def test_names_are_those_of_prometheus() -> None:
     for family in FAMILIES:
-        assert family.name.endswith("_total") == (family.kind == Kind.COUNTER)
-        if family.kind == Kind.HISTOGRAM:
+        assert family.name.endswith("_total") == (family.kind == MetricKind.COUNTER)
+        if family.kind == MetricKind.HISTOGRAM:
             assert family.name.endswith("_seconds")
             assert list(family.bounds) == sorted(family.bounds)
 

@@ -165,9 +165,9 @@ def _database_errors() -> tuple[type[Exception], ...]:
 def _end_database(error: Any) -> None:
     """A right that is missing takes a person; a disk that is read-only may come back."""
     from orderbridge.store.failures import is_denied, kind, remedy
-    from orderbridge.store.trouble import Kind
+    from orderbridge.store.trouble import TroubleKind
 
-    if not is_denied(error) and kind(error) is not Kind.READ_ONLY:
+    if not is_denied(error) and kind(error) is not TroubleKind.READ_ONLY:
         _end(say("command.database_failed", error=error.orig), EXIT_FAILED)
     said = say("command.database_refuses", error=error.orig, remedy=remedy(error))
     _end(said, EXIT_CONFIGURATION if is_denied(error) else EXIT_FAILED)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from orderbridge.config import Settings
     from orderbridge.store.database import Database
-    from orderbridge.store.trouble import Kind
+    from orderbridge.store.trouble import TroubleKind
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -145,7 +145,7 @@ def _read(context: Context, now: datetime) -> tuple[dict[str, Any], dict[str, st
 
 
 def _parts(
-    database: "Database", settings: "Settings", now: datetime, hindrance: "Kind | None" = None
+    database: "Database", settings: "Settings", now: datetime, hindrance: "TroubleKind | None" = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """By name; and why one could not be read, which is none then."""
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -180,7 +180,7 @@ def _parts(
 
 
 def _open_problems(
-    tx: "Connection", database: "Database", settings: "Settings", now: datetime, hindrance: "Kind | None"
+    tx: "Connection", database: "Database", settings: "Settings", now: datetime, hindrance: "TroubleKind | None"
 ) -> list[dict[str, Any]]:
     from orderbridge.jobs.findings import described, open_problems
 

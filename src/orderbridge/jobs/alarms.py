@@ -20,7 +20,7 @@ import structlog
 from orderbridge import __version__, config
 from orderbridge.hiding import without_secrets
 from orderbridge.jobs.command import Command
-from orderbridge.rules.edges import MOST_ALIKE, Edges, Event, Key, Kind, Rank, alike
+from orderbridge.rules.edges import MOST_ALIKE, Edges, Event, EventKind, Key, Rank, alike
 from orderbridge.rules.problems import Problem, Severity
 from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text, say
@@ -120,7 +120,7 @@ class Alarms:
 
     def _note(self, some: Sequence[Event]) -> None:
         for event in some:
-            if event.kind == Kind.ENDED:
+            if event.kind == EventKind.ENDED:
                 self._heard.pop(event.problem.key, None)
             else:
                 self._heard[event.problem.key] = event.problem.rank

@@ -13,15 +13,15 @@ from orderbridge.clock import Clock
 from orderbridge.rules import daemon, page
 from orderbridge.rules.problems import Code, Problem, severity_of
 from orderbridge.store.database import Database
-from orderbridge.store.trouble import Kind
+from orderbridge.store.trouble import TroubleKind
 
 DATE_EVERY_S = 10.0  # between two looks at the service's Date: thousands of answers a second have one
 
-OF_TROUBLE: Mapping[Kind, Code] = {
-    Kind.FULL: Code.DATABASE_FULL,
-    Kind.READ_ONLY: Code.DATABASE_READ_ONLY,
-    Kind.BUSY: Code.DATABASE_BUSY,
-    Kind.FAILING: Code.DATABASE_FAILING,
+OF_TROUBLE: Mapping[TroubleKind, Code] = {
+    TroubleKind.FULL: Code.DATABASE_FULL,
+    TroubleKind.READ_ONLY: Code.DATABASE_READ_ONLY,
+    TroubleKind.BUSY: Code.DATABASE_BUSY,
+    TroubleKind.FAILING: Code.DATABASE_FAILING,
 }
 
 
@@ -110,7 +110,7 @@ class DaemonProblems:
 
     def _facts(self) -> daemon.DaemonFacts:
         trouble = self._database.trouble
-        kind = trouble.kind or (Kind.BUSY if self.is_held else None)
+        kind = trouble.kind or (TroubleKind.BUSY if self.is_held else None)
         return daemon.DaemonFacts(
             trouble=None if kind is None else OF_TROUBLE[kind],
             slowest_s=daemon.too_slow(trouble.slow, self._clock.monotonic()),

@@ -17,7 +17,7 @@ from orderbridge.rules.health import Facts, Pile, Polling, Received, Thresholds,
 from orderbridge.rules.problems import NO_DATABASE, Problem, Severity
 from orderbridge.store import account_list, health, problems
 from orderbridge.store.database import database_disk
-from orderbridge.store.trouble import Kind as Trouble
+from orderbridge.store.trouble import TroubleKind as Trouble
 from orderbridge.texts import problem_text
 
 _STATES: Mapping[str, AccountState] = {str(one): one for one in AccountState}

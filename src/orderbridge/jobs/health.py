@@ -33,7 +33,7 @@ from orderbridge.jobs.daemon_problems import DaemonProblems, Login
 from orderbridge.jobs.findings import configured, looked
 from orderbridge.jobs.lamps import Lamps
 from orderbridge.jobs.problem_table import LOST, ProblemTable
-from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, Kind, alike
+from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, EventKind, alike
 from orderbridge.rules.health import late_after
 from orderbridge.rules.problems import BY_TIME_ALONE, NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.store.database import Database
@@ -80,7 +80,7 @@ class Watch:
             facts = {"subjects": [one.problem.subject for one in some[:MOST_ALIKE]], "count": len(some)}
         if flapped := max(one.flapped for one in some):
             facts["flapped"] = flapped
-        if event.kind == Kind.ENDED:
+        if event.kind == EventKind.ENDED:
             seconds = round(max(one.seconds for one in some))
             _log.info("problem.ended", code=problem.code, **facts, seconds=seconds)
             return

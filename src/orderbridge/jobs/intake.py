@@ -40,7 +40,7 @@ from orderbridge.rules.intake import Sorted
 from orderbridge.store import orders, quarantine, reference
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy, is_refusal, remedy
-from orderbridge.store.trouble import Kind
+from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
 
 CHUNK = 100  # orders in one transaction, where a POS that writes waits for it
@@ -303,7 +303,7 @@ class Intake:
         if error is None:
             self._database.trouble.worked(doing)
         else:
-            self._database.trouble.failed(doing, type(error.orig).__name__, remedy(error), Kind.BUSY)
+            self._database.trouble.failed(doing, type(error.orig).__name__, remedy(error), TroubleKind.BUSY)
 
     def _tell(self, subject: str, event: str, error: DBAPIError, **facts: str | None) -> None:
         """Say what becomes of an order when it begins, and not with each poll."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from orderbridge.document import Facts, Field, Item, Kind, Option, fields_of
+from orderbridge.document import Facts, Field, Item, Option, ValueKind, fields_of
 from orderbridge.errors import UnknownOutcome
 from orderbridge.marketplace.answers import is_success, judge
 from orderbridge.marketplace.fields import UUID, Reader, Unreadable, parse_integer
@@ -24,7 +24,7 @@ _BEGINNING = 1024  # bytes of a body that tell whether it begins an object
 _COUNTED = {"foods", "foods.option_groups", "foods.option_groups.options"}
 _STATUS_ID_LIMIT = 2**31  # what a database's INTEGER holds; no service means more
 _SEEN = Seen()
-_printed = attrgetter("items", "note", *(one.column for one in fields_of(Facts) if one.kind == Kind.MONEY))
+_printed = attrgetter("items", "note", *(one.column for one in fields_of(Facts) if one.kind == ValueKind.MONEY))
 
 
 def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]:
@@ -158,13 +158,13 @@ def read_order(document: Document, *, payment_codes: Mapping[str, str]) -> Order
 Plan = tuple[tuple[str, str, str, Callable[[Reader, Any, str], Any]], ...]
 """For each column: the object that its value stands in ("": the one that is read), its name there, its label, its reader."""
 
-_READERS: Mapping[Kind, Callable[[Reader, Any, str], Any]] = {
-    Kind.WHOLE: Reader.integer,
-    Kind.MONEY: Reader.amount,
-    Kind.NAME: Reader.text,
-    Kind.MOMENT: Reader.moment,
-    Kind.ID: Reader.identity,
-    Kind.TEXT: Reader.long_text,
+_READERS: Mapping[ValueKind, Callable[[Reader, Any, str], Any]] = {
+    ValueKind.WHOLE: Reader.integer,
+    ValueKind.MONEY: Reader.amount,
+    ValueKind.NAME: Reader.text,
+    ValueKind.MOMENT: Reader.moment,
+    ValueKind.ID: Reader.identity,
+    ValueKind.TEXT: Reader.long_text,
 }
 
 

@@ -36,7 +36,7 @@ SHORT_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 LONG_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0)
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """How Prometheus calls it."""
 
     COUNTER = "counter"
@@ -49,7 +49,7 @@ class Family:
     """Series of one name. `values`: of each label all there are; None for the accounts and for what is told later."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: Labels = ()
     values: tuple[Sequence[str] | None, ...] = ()
@@ -57,15 +57,15 @@ class Family:
 
 
 def _counter(name: str, text: str, **labels: Sequence[str] | None) -> Family:
-    return Family(name, Kind.COUNTER, text, tuple(labels), tuple(labels.values()))
+    return Family(name, MetricKind.COUNTER, text, tuple(labels), tuple(labels.values()))
 
 
 def _gauge(name: str, text: str, **labels: Sequence[str] | None) -> Family:
-    return Family(name, Kind.GAUGE, text, tuple(labels), tuple(labels.values()))
+    return Family(name, MetricKind.GAUGE, text, tuple(labels), tuple(labels.values()))
 
 
 def _histogram(name: str, text: str, bounds: tuple[float, ...], **labels: Sequence[str] | None) -> Family:
-    return Family(name, Kind.HISTOGRAM, text, tuple(labels), tuple(labels.values()), bounds)
+    return Family(name, MetricKind.HISTOGRAM, text, tuple(labels), tuple(labels.values()), bounds)
 
 
 POLLS = _counter(
@@ -183,10 +183,10 @@ class Metrics:
         self._histograms: dict[str, dict[Labels, Histogram]] = {
             family.name: {labels: Histogram(family.bounds) for labels in _known(family)}
             for family in FAMILIES
-            if family.kind == Kind.HISTOGRAM
+            if family.kind == MetricKind.HISTOGRAM
         }
         for family in FAMILIES:
-            if family.kind != Kind.HISTOGRAM and None not in family.values:
+            if family.kind != MetricKind.HISTOGRAM and None not in family.values:
                 self._values[family.name] = dict.fromkeys(_known(family), 0.0)
         severities = tuple(severities)
         self._values[PROBLEMS.name] = {(code, severity): 0.0 for code in codes for severity in severities}
@@ -221,7 +221,7 @@ class Metrics:
 
     def readings(self, family: Family) -> list[Reading]:
         """A copy, which another thread may take its time with."""
-        if family.kind == Kind.HISTOGRAM:
+        if family.kind == MetricKind.HISTOGRAM:
             found = self._histograms[family.name]
             return [Reading(labels, one.total, tuple(one.counts)) for labels, one in found.items()]
         return [Reading(labels, value) for labels, value in self._values[family.name].items()]

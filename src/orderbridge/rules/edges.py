@@ -23,7 +23,7 @@ NOT_OPEN: Rank = (False, 0)
 MOST_ALIKE = 5  # of one kind at the same look: that many are told one by one, and named
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     """What has happened to a problem."""
 
     BEGAN = "began"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 class Event:
     """One message. `seconds`: at its end, for how long the problem was open. `flapped`: so often it came and went untold."""
 
-    kind: Kind
+    kind: EventKind
     problem: Problem
     seconds: float = 0.0
     flapped: int = 0
@@ -89,13 +89,13 @@ class Edges:
             if rank <= story.told:
                 return None
             story.told = rank
-            return Event(Kind.ESCALATED, story.problem)
+            return Event(EventKind.ESCALATED, story.problem)
         if len(story.messages) >= self._most and rank <= max(told for _, told in story.messages):
             return None
         story.began, story.told = now, rank
         story.messages.append((now, rank))
         flapped, story.flapped = max(story.flapped - 1, 0), 0
-        return Event(Kind.BEGAN, story.problem, flapped=flapped)
+        return Event(EventKind.BEGAN, story.problem, flapped=flapped)
 
     def _of_gone(self, key: Key, now: float) -> Event | None:
         story = self._stories[key]
@@ -109,7 +109,7 @@ class Edges:
             return None
         story.messages.append((now, story.told))
         story.told = NOT_OPEN
-        return Event(Kind.ENDED, story.problem, seconds=now - story.began)
+        return Event(EventKind.ENDED, story.problem, seconds=now - story.began)
 
 
 def _forget_old(story: _Story, now: float) -> None:
@@ -118,7 +118,7 @@ def _forget_old(story: _Story, now: float) -> None:
 
 def alike(events: Iterable[Event], most: int = MOST_ALIKE) -> list[list[Event]]:
     """One list for each message: what many have in common is told in one."""
-    kinds: dict[tuple[Kind, Code, bool], list[Event]] = {}
+    kinds: dict[tuple[EventKind, Code, bool], list[Event]] = {}
     for one in events:
         kinds.setdefault((one.kind, one.problem.code, one.problem.rank[0]), []).append(one)
     messages = []

@@ -16,7 +16,7 @@ class BadRequest(Exception):
     """A body that the control interface cannot use."""
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """What a field takes, in words."""
 
     TEXT = "text"
@@ -27,13 +27,13 @@ class Kind(Enum):
     TEXTS = "list of texts"
 
 
-_TYPES: Final[Mapping[Kind, Any]] = {
-    Kind.TEXT: str,
-    Kind.WHOLE: int,
-    Kind.NUMBER: int | Decimal,
-    Kind.FLAG: bool,
-    Kind.OBJECT: dict,
-    Kind.TEXTS: list,
+_TYPES: Final[Mapping[FieldKind, Any]] = {
+    FieldKind.TEXT: str,
+    FieldKind.WHOLE: int,
+    FieldKind.NUMBER: int | Decimal,
+    FieldKind.FLAG: bool,
+    FieldKind.OBJECT: dict,
+    FieldKind.TEXTS: list,
 }
 
 
@@ -41,7 +41,7 @@ _TYPES: Final[Mapping[Kind, Any]] = {
 class Part:
     """A field of a body or a query."""
 
-    kind: Kind
+    kind: FieldKind
     en: str
     tr: str
     needed: bool = False
@@ -92,7 +92,7 @@ def check_names(what: str, given: Iterable[str], known: Collection[str]) -> None
         raise BadRequest(unknown(what, missing, list(known) or ["none"]))
 
 
-def _check(name: str, value: Any, kind: Kind) -> None:
-    right = isinstance(value, _TYPES[kind]) and (kind is Kind.FLAG or not isinstance(value, bool))
-    if not right or (kind is Kind.TEXTS and not all(isinstance(one, str) for one in value)):
+def _check(name: str, value: Any, kind: FieldKind) -> None:
+    right = isinstance(value, _TYPES[kind]) and (kind is FieldKind.FLAG or not isinstance(value, bool))
+    if not right or (kind is FieldKind.TEXTS and not all(isinstance(one, str) for one in value)):
         raise BadRequest(f"{name}: {value!r} is not: {kind.value}")

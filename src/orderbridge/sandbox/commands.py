@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from . import handlers as do
-from .command import PREFIX, Command, Given, Kind, Part
+from .command import PREFIX, Command, FieldKind, Given, Part
 from .faults import EVERY_OPERATION, Fault, FaultKind
 from .options import SWITCHES, Language
 from .presets import PRESETS
@@ -38,22 +38,22 @@ def _fields(command: Command) -> str:
 
 _DOCUMENT: Final[Mapping[str, Part]] = {
     "document": Part(
-        Kind.OBJECT,
+        FieldKind.OBJECT,
         "values to put in, whatever they are; `customer` and `address` field by field",
         "siparişe konacak değerler, ne olursa olsun; `customer` ve `address` alan alan birleştirilir",
     ),
     "unknown_fields": Part(
-        Kind.FLAG,
+        FieldKind.FLAG,
         "true: a name in `document` that no order has is kept; else it is refused",
         "true: `document` içinde hiçbir siparişte olmayan bir ad da kalır; yoksa reddedilir",
     ),
     "without": Part(
-        Kind.TEXTS, "fields to leave out, `customer.phone` too", "çıkarılacak alanlar, `customer.phone` gibi"
+        FieldKind.TEXTS, "fields to leave out, `customer.phone` too", "çıkarılacak alanlar, `customer.phone` gibi"
     ),
 }
 _SECRETS: Final[Mapping[str, Part]] = {
-    "app_secret_key": Part(Kind.TEXT, "default: the sandbox's", "verilmezse sandbox'ınki"),
-    "rest_secret_key": Part(Kind.TEXT, "default: sandbox-NAME-secret", "verilmezse sandbox-AD-secret"),
+    "app_secret_key": Part(FieldKind.TEXT, "default: the sandbox's", "verilmezse sandbox'ınki"),
+    "rest_secret_key": Part(FieldKind.TEXT, "default: sandbox-NAME-secret", "verilmezse sandbox-AD-secret"),
 }
 
 COMMANDS: Final[tuple[Command, ...]] = (
@@ -79,8 +79,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         en="Place orders.",
         tr="Sipariş verir.",
         body={
-            "count": Part(Kind.WHOLE, "how many, 1 to 1000; default: 1", "kaç tane, 1-1000; verilmezse 1"),
-            "restaurant_id": Part(Kind.TEXT, "where; default: any open one", "hangi restoran; verilmezse açık biri"),
+            "count": Part(FieldKind.WHOLE, "how many, 1 to 1000; default: 1", "kaç tane, 1-1000; verilmezse 1"),
+            "restaurant_id": Part(
+                FieldKind.TEXT, "where; default: any open one", "hangi restoran; verilmezse açık biri"
+            ),
             **_DOCUMENT,
         },
     ),
@@ -106,10 +108,10 @@ COMMANDS: Final[tuple[Command, ...]] = (
         en="Change one food of a placed order, add it, or take it out; the totals follow.",
         tr="Verilmiş siparişte bir ürünü değiştirir, ekler ya da çıkarır; toplamlar buna uyar.",
         body={
-            "food_id": Part(Kind.WHOLE, "which", "hangi ürün", needed=True),
-            "quantity": Part(Kind.WHOLE, "how many; 0: none any more", "kaç adet; 0: artık yok"),
-            "price": Part(Kind.NUMBER, "of one", "birinin fiyatı"),
-            "note": Part(Kind.TEXT, "its note", "ürün notu"),
+            "food_id": Part(FieldKind.WHOLE, "which", "hangi ürün", needed=True),
+            "quantity": Part(FieldKind.WHOLE, "how many; 0: none any more", "kaç adet; 0: artık yok"),
+            "price": Part(FieldKind.NUMBER, "of one", "birinin fiyatı"),
+            "note": Part(FieldKind.TEXT, "its note", "ürün notu"),
         },
     ),
     Command(
@@ -126,8 +128,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
         en="Change the status as the platform does, to any, known or not.",
         tr="Durumu platform gibi değiştirir; bilinen ya da bilinmeyen her durum olur.",
         body={
-            "status_id": Part(Kind.WHOLE, "the new status", "yeni durum", needed=True),
-            "status_text": Part(Kind.TEXT, "its text", "durumun metni"),
+            "status_id": Part(FieldKind.WHOLE, "the new status", "yeni durum", needed=True),
+            "status_text": Part(FieldKind.TEXT, "its text", "durumun metni"),
         },
     ),
     Command(
@@ -137,11 +139,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         en="Add a restaurant, open; then an account that reaches it.",
         tr="Açık bir restoran ekler; ardından ona erişen bir hesap ekleyin.",
         body={
-            "name": Part(Kind.TEXT, "its name", "adı", needed=True),
+            "name": Part(FieldKind.TEXT, "its name", "adı", needed=True),
             "menu": Part(
-                Kind.TEXT, "whose menu it has; default: its own, empty", "hangi menü; verilmezse kendi boş menüsü"
+                FieldKind.TEXT, "whose menu it has; default: its own, empty", "hangi menü; verilmezse kendi boş menüsü"
             ),
-            "id": Part(Kind.TEXT, "a UUID; default: a new one", "bir UUID; verilmezse yenisi"),
+            "id": Part(FieldKind.TEXT, "a UUID; default: a new one", "bir UUID; verilmezse yenisi"),
         },
     ),
     Command(
@@ -165,11 +167,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         en="Put a food on a menu.",
         tr="Menüye ürün ekler.",
         body={
-            "menu": Part(Kind.TEXT, "which menu", "hangi menü", needed=True),
-            "id": Part(Kind.WHOLE, "its food_id", "food_id", needed=True),
-            "name": Part(Kind.TEXT, "its name", "adı", needed=True),
-            "price": Part(Kind.NUMBER, "of one", "birinin fiyatı", needed=True),
-            "category": Part(Kind.TEXT, "its category", "kategorisi"),
+            "menu": Part(FieldKind.TEXT, "which menu", "hangi menü", needed=True),
+            "id": Part(FieldKind.WHOLE, "its food_id", "food_id", needed=True),
+            "name": Part(FieldKind.TEXT, "its name", "adı", needed=True),
+            "price": Part(FieldKind.NUMBER, "of one", "birinin fiyatı", needed=True),
+            "category": Part(FieldKind.TEXT, "its category", "kategorisi"),
         },
     ),
     Command(
@@ -179,11 +181,13 @@ COMMANDS: Final[tuple[Command, ...]] = (
         en="Change a food of the menu; orders that were placed stay as they are.",
         tr="Menüdeki ürünü değiştirir; verilmiş siparişler olduğu gibi kalır.",
         body={
-            "menu": Part(Kind.TEXT, "which menu, where several have the id", "aynı numara birkaç menüdeyse hangisi"),
-            "name": Part(Kind.TEXT, "another name", "yeni ad"),
-            "category": Part(Kind.TEXT, "another category", "yeni kategori"),
-            "price": Part(Kind.NUMBER, "another price", "yeni fiyat"),
-            "status": Part(Kind.TEXT, "ACTIVE or INACTIVE", "ACTIVE ya da INACTIVE"),
+            "menu": Part(
+                FieldKind.TEXT, "which menu, where several have the id", "aynı numara birkaç menüdeyse hangisi"
+            ),
+            "name": Part(FieldKind.TEXT, "another name", "yeni ad"),
+            "category": Part(FieldKind.TEXT, "another category", "yeni kategori"),
+            "price": Part(FieldKind.NUMBER, "another price", "yeni fiyat"),
+            "status": Part(FieldKind.TEXT, "ACTIVE or INACTIVE", "ACTIVE ya da INACTIVE"),
         },
     ),
     Command(
@@ -193,8 +197,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
         en="Add a credential; lists of accounts may overlap.",
         tr="Hesap ekler; hesapların restoranları ortak olabilir.",
         body={
-            "name": Part(Kind.TEXT, "its name here", "buradaki adı", needed=True),
-            "restaurant_ids": Part(Kind.TEXTS, "what it reaches", "eriştiği restoranlar", needed=True),
+            "name": Part(FieldKind.TEXT, "its name here", "buradaki adı", needed=True),
+            "restaurant_ids": Part(FieldKind.TEXTS, "what it reaches", "eriştiği restoranlar", needed=True),
             **_SECRETS,
         },
     ),
@@ -205,9 +209,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
         en="Give a credential other restaurants or secrets; its tokens stay valid.",
         tr="Hesabın restoranlarını ya da gizli anahtarlarını değiştirir; erişim anahtarları geçerli kalır.",
         body={
-            "restaurant_ids": Part(Kind.TEXTS, "what it reaches", "eriştiği restoranlar"),
-            "app_secret_key": Part(Kind.TEXT, "another one", "yenisi"),
-            "rest_secret_key": Part(Kind.TEXT, "another one", "yenisi"),
+            "restaurant_ids": Part(FieldKind.TEXTS, "what it reaches", "eriştiği restoranlar"),
+            "app_secret_key": Part(FieldKind.TEXT, "another one", "yenisi"),
+            "rest_secret_key": Part(FieldKind.TEXT, "another one", "yenisi"),
         },
     ),
     Command(
@@ -216,7 +220,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         act=do.refuse_account,
         en="Take a credential away until the reset.",
         tr="Hesabı sıfırlanana kadar geçersiz kılar.",
-        body={"account": Part(Kind.TEXT, "its name", "adı", needed=True)},
+        body={"account": Part(FieldKind.TEXT, "its name", "adı", needed=True)},
     ),
     Command(
         method="POST",
@@ -224,7 +228,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         act=do.end_tokens,
         en="Make tokens invalid.",
         tr="Erişim anahtarlarını geçersiz kılar.",
-        body={"account": Part(Kind.TEXT, "whose; default: all", "kiminkiler; verilmezse hepsi")},
+        body={"account": Part(FieldKind.TEXT, "whose; default: all", "kiminkiler; verilmezse hepsi")},
     ),
     Command(
         method="GET",
@@ -233,8 +237,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
         en="All calls, what they did, what was answered, and what was wrong with them.",
         tr="Bütün istekler, ne yaptıkları, aldıkları yanıt ve yanlışları.",
         query={
-            "operation": Part(Kind.TEXT, "only of this one, or `unknown`", "yalnızca bu işlem ya da `unknown`"),
-            "account": Part(Kind.TEXT, "only of this one", "yalnızca bu hesap"),
+            "operation": Part(FieldKind.TEXT, "only of this one, or `unknown`", "yalnızca bu işlem ya da `unknown`"),
+            "account": Part(FieldKind.TEXT, "only of this one", "yalnızca bu hesap"),
         },
     ),
     Command(method="GET", path="/options", act=do.show_options, en="The switches.", tr="Ayarlar."),
@@ -252,7 +256,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         act=do.play_preset,
         en="Turn the switches of a preset.",
         tr="Hazır bir ayar takımını uygular.",
-        body={"name": Part(Kind.TEXT, "its name", "adı", needed=True)},
+        body={"name": Part(FieldKind.TEXT, "its name", "adı", needed=True)},
     ),
     Command(
         method="GET", path="/faults", act=do.list_faults, en="The faults that are to come.", tr="Bekleyen arızalar."
@@ -278,7 +282,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         act=do.advance_clock,
         en="Set the platform's clock ahead: tokens and cooldowns end, lives go on.",
         tr="Platformun saatini ileri alır: anahtarlar ve bekleme süreleri biter, siparişler ilerler.",
-        body={"advance": Part(Kind.NUMBER, "seconds; below 0: back", "saniye; 0'dan küçükse geri", needed=True)},
+        body={"advance": Part(FieldKind.NUMBER, "seconds; below 0: back", "saniye; 0'dan küçükse geri", needed=True)},
     ),
     Command(
         method="POST",
@@ -286,6 +290,6 @@ COMMANDS: Final[tuple[Command, ...]] = (
         act=do.reset,
         en="Back to the start: orders, tokens, switches, faults, ledger.",
         tr="Başa döner: siparişler, anahtarlar, ayarlar, arızalar, kayıt.",
-        body={"seed": Part(Kind.WHOLE, "another seed", "başka bir tohum sayısı")},
+        body={"seed": Part(FieldKind.WHOLE, "another seed", "başka bir tohum sayısı")},
     ),
 )

@@ -20,7 +20,7 @@ from orderbridge.store.dialects import of
 from orderbridge.store.durability import Durability
 from orderbridge.store.failures import is_busy, is_denied, is_refusal, kind, remedy
 from orderbridge.store.tables import metadata
-from orderbridge.store.trouble import Kind, Trouble
+from orderbridge.store.trouble import Trouble, TroubleKind
 from orderbridge.store.workers import Workers
 from orderbridge.texts import say
 
@@ -105,10 +105,10 @@ class Database:
         """Whether the next unit of work would fail, too. On a server a lock concerns some rows, a value that work."""
         return not is_refusal(error) and (self.dialect.one_writer or not is_busy(error))
 
-    def _kind(self, error: DBAPIError) -> Kind:
+    def _kind(self, error: DBAPIError) -> TroubleKind:
         """A disk that became read-only under it is a mere "disk I/O error" to SQLite."""
         found = kind(error)
-        return (self.dialect.disk(self.engine) or found) if found is Kind.FAILING else found
+        return (self.dialect.disk(self.engine) or found) if found is TroubleKind.FAILING else found
 
     def write_now(self, work: Work[T]) -> T:
         """`run` for a caller that has no event loop."""
@@ -136,13 +136,13 @@ class Database:
         self._check_file()
         return result
 
-    def hindrance(self, work: Work[None]) -> Kind | None:
+    def hindrance(self, work: Work[None]) -> TroubleKind | None:
         """What keeps this work from being done, if it is one of the known ones."""
         try:
             self.write_now(work)
         except DBAPIError as error:
             found = kind(error)
-            return None if found is Kind.FAILING else found
+            return None if found is TroubleKind.FAILING else found
         return None
 
     def check_over(self) -> None:
@@ -258,6 +258,6 @@ def open_database(
     return database
 
 
-def database_disk(connection: Connection) -> Kind | None:
+def database_disk(connection: Connection) -> TroubleKind | None:
     """Whether there is no room for it, or nothing may be written, as far as one who only reads can see; None: neither."""
     return of(connection.dialect.name).disk(connection.engine)

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalErr
 
 from orderbridge.store.dialects import FAMILIES, of
 from orderbridge.store.dialects.face import Dialect, Signs
-from orderbridge.store.trouble import Kind
+from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
 
 
@@ -33,16 +33,16 @@ def is_denied(error: DBAPIError) -> bool:
     return any(_shows(error, one.denied) for one in _all())
 
 
-def kind(error: DBAPIError) -> Kind:
+def kind(error: DBAPIError) -> TroubleKind:
     """What keeps the database from taking our work."""
     for found, signs in (
-        (Kind.FULL, [one.full for one in _all()]),
-        (Kind.READ_ONLY, [one.read_only for one in _all()]),
-        (Kind.BUSY, [one.busy for one in _all()]),
+        (TroubleKind.FULL, [one.full for one in _all()]),
+        (TroubleKind.READ_ONLY, [one.read_only for one in _all()]),
+        (TroubleKind.BUSY, [one.busy for one in _all()]),
     ):
         if any(_shows(error, some) for some in signs):
             return found
-    return Kind.FAILING
+    return TroubleKind.FAILING
 
 
 @cache

@@ -31,7 +31,7 @@ from sqlalchemy.types import TypeEngine
 
 from orderbridge import model
 from orderbridge.actions import ACTIONS, ANSWERS, ARGUMENTS, Argument, Subject, of_subject
-from orderbridge.document import Facts, Item, Kind, Option, fields_of
+from orderbridge.document import Facts, Item, Option, ValueKind, fields_of
 from orderbridge.model import RECEIVED, Action, ActionState
 from orderbridge.store.columns import (
     CODE_LENGTH,
@@ -64,14 +64,14 @@ SCHEMA_VERSION_TABLE = "delivery_schema_version"
 
 metadata = problems.metadata  # of all tables: who asks here has the daemon's own, too
 
-_HOLDS: Mapping[Kind, Callable[[], TypeEngine[Any]]] = {
-    Kind.WHOLE: big,
-    Kind.MONEY: money,
-    Kind.NAME: name,
-    Kind.MOMENT: name,
-    Kind.ID: foreign_code,
-    Kind.TEXT: long_text,
-    Kind.CODE: code,
+_HOLDS: Mapping[ValueKind, Callable[[], TypeEngine[Any]]] = {
+    ValueKind.WHOLE: big,
+    ValueKind.MONEY: money,
+    ValueKind.NAME: name,
+    ValueKind.MOMENT: name,
+    ValueKind.ID: foreign_code,
+    ValueKind.TEXT: long_text,
+    ValueKind.CODE: code,
 }
 
 

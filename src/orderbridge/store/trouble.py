@@ -18,7 +18,7 @@ KEPT_SLOW = 10  # the last ones; rules.daemon decides how many of them are too m
 _log = structlog.get_logger(__name__)
 
 
-class Kind(StrEnum):
+class TroubleKind(StrEnum):
     """What keeps the database from taking our work."""
 
     FULL = "full"
@@ -32,7 +32,7 @@ class Trouble:
 
     def __init__(self) -> None:
         self._failing: dict[str, str] = {}  # what is failing, and what was said about it
-        self._kinds: dict[str, Kind] = {}
+        self._kinds: dict[str, TroubleKind] = {}
         self._failures = 0
         self._waited_until = 0.0
         self.slow: deque[tuple[float, float]] = deque(maxlen=KEPT_SLOW)  # when by the loop's clock, how many seconds
@@ -42,11 +42,11 @@ class Trouble:
         return bool(self._failing)
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> TroubleKind | None:
         """What fails now; None: nothing does."""
         return self._kinds.get("write") or self._kinds.get("read") or next(iter(self._kinds.values()), None)
 
-    def failed(self, doing: str, error: str, remedy: str, kind: Kind = Kind.FAILING) -> None:
+    def failed(self, doing: str, error: str, remedy: str, kind: TroubleKind = TroubleKind.FAILING) -> None:
         """A unit of work failed, and it was not to blame."""
         self._failures += 1
         if remedy not in self._failing.values():

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from orderbridge.clock import SystemClock
-from orderbridge.observe.metrics import FAMILIES, Family, Kind, Metrics, Reading
+from orderbridge.observe.metrics import FAMILIES, Family, MetricKind, Metrics, Reading
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 FRESH_S = 1.0  # who asks again within it is shown the same
@@ -59,7 +59,7 @@ class _Copied(Collector):
 
 def _metric(family: Family, readings: Sequence[Reading]) -> Metric:
     labels = list(family.labels)
-    if family.kind == Kind.HISTOGRAM:
+    if family.kind == MetricKind.HISTOGRAM:
         histogram = HistogramMetricFamily(family.name, family.help, labels=labels)
         for one in readings:
             sums = accumulate(one.counts)
@@ -68,7 +68,7 @@ def _metric(family: Family, readings: Sequence[Reading]) -> Metric:
                 one.labels, [(bound, float(sum_)) for bound, sum_ in zip(bounds, sums, strict=True)], one.value
             )
         return histogram
-    kind = CounterMetricFamily if family.kind == Kind.COUNTER else GaugeMetricFamily
+    kind = CounterMetricFamily if family.kind == MetricKind.COUNTER else GaugeMetricFamily
     metric = kind(family.name, family.help, labels=labels)
     for one in readings:
         metric.add_metric(one.labels, one.value)

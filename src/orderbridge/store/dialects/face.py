@@ -15,7 +15,7 @@ from sqlalchemy.types import TypeEngine
 
 from orderbridge.store.dialects.fleet import FleetDialect
 from orderbridge.store.dialects.sqlite_file import SqliteFile
-from orderbridge.store.trouble import Kind
+from orderbridge.store.trouble import TroubleKind
 
 Ring = Callable[[], None]
 Read = Callable[[Callable[[Connection], Any]], Any]  # a unit of work that writes nothing, done
@@ -102,7 +102,7 @@ class Dialect:
     denied: Signs = frozenset()  # the user lacks a right, or the password is wrong
     remedies: Mapping[int | str, str]  # the sentence of what a technician can do, by a sign or any words of the error
 
-    disk: Callable[[Engine], Kind | None] = nothing  # what can be seen without writing: it is full, or read-only
+    disk: Callable[[Engine], TroubleKind | None] = nothing  # what can be seen without writing: it is full, or read-only
 
     # ---- promises
     durability: Callable[[Connection], Durable]

@@ -38,7 +38,7 @@ from orderbridge.store.dialects.sqlite_guard import (
 from orderbridge.store.dialects.sqlite_locks import daemon_of
 from orderbridge.store.dialects.sqlite_mounts import network_kind
 from orderbridge.store.dialects.sqlite_watch import watch
-from orderbridge.store.trouble import Kind
+from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
 
 LOOK_MS = 20  # SQLite looks after 1, 3 and 8 ms, and then we let it begin anew
@@ -173,16 +173,16 @@ def _damage(tables: frozenset[str], connection: Connection) -> str | None:
     return None
 
 
-def _disk(engine: Engine) -> Kind | None:
+def _disk(engine: Engine) -> TroubleKind | None:
     path = engine.url.database or ""
     if path in {"", ":memory:"} or path.startswith("file:"):
         return None
     here = Path(path)
     found = os.statvfs(here.parent)
     if found.f_flag & os.ST_RDONLY or not all(os.access(one, os.W_OK) for one in (here, here.parent)):
-        return Kind.READ_ONLY
+        return TroubleKind.READ_ONLY
     if found.f_bavail * found.f_frsize < LEAST_ROOM:
-        return Kind.FULL
+        return TroubleKind.FULL
     try:  # a kernel that stopped writing after an error shows it nowhere else: a file without a name, gone at once
         os.close(os.open(here.parent, os.O_TMPFILE | os.O_WRONLY, 0o600))
     except OSError as error:
@@ -190,7 +190,7 @@ def _disk(engine: Engine) -> Kind | None:
     return None
 
 
-REFUSALS: Mapping[int, Kind] = {errno.EROFS: Kind.READ_ONLY, errno.ENOSPC: Kind.FULL}
+REFUSALS: Mapping[int, TroubleKind] = {errno.EROFS: TroubleKind.READ_ONLY, errno.ENOSPC: TroubleKind.FULL}
 BUSY = frozenset({"database is locked", "database table is locked"})
 REMEDIES: Mapping[int | str, str] = {
     "disk is full": "database.disk_full",
