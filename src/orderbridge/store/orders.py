@@ -254,6 +254,11 @@ def doubt_status(connection: Connection, doubted: Iterable[tuple[str, str]]) -> 
 
 
 Mark = tuple[str, int | None, str, datetime]
+_MARKED = (
+    update(orders)
+    .where(orders.c.payment_key == bindparam("marked_key"))
+    .values(acknowledged_utc=bindparam("marked_at"), acknowledged_status_id=bindparam("marked_status"))
+)
 
 
 def mark_acknowledged(connection: Connection, marks: Sequence[Mark]) -> None:
@@ -261,9 +266,7 @@ def mark_acknowledged(connection: Connection, marks: Sequence[Mark]) -> None:
     if not marks:
         return
     connection.execute(
-        update(orders)
-        .where(orders.c.payment_key == bindparam("marked_key"))
-        .values(acknowledged_utc=bindparam("marked_at"), acknowledged_status_id=bindparam("marked_status")),
+        _MARKED,
         [{"marked_key": key, "marked_at": at, "marked_status": status} for key, status, _, at in marks],
     )
     insert_rows(

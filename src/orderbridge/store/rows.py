@@ -38,8 +38,11 @@ def insert_rows(connection: Connection, table: Table, columns: tuple[str, ...], 
     statement, converters = _driver_insert(connection.dialect, table, columns)
     if statement is None or len(rows) < SHORT_WAY_FROM:
         named = [dict(zip(columns, row, strict=True)) for row in rows]
-        return connection.execute(insert(table), named).rowcount
+        return connection.execute(_insert(table), named).rowcount
     return connection.exec_driver_sql(statement, _converted(rows, converters)).rowcount
+
+
+_insert = lru_cache(maxsize=64)(insert)  # SQLAlchemy keeps with a statement what it has once found out of it
 
 
 @lru_cache(maxsize=64)
