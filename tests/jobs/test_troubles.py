@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
+from orderbridge.errors import Over
 from orderbridge.jobs import acknowledge, intake
 from orderbridge.jobs.deferred import STUCK_S
 from orderbridge.jobs.feed import FLOOR_S
@@ -300,6 +301,27 @@ async def test_a_till_that_holds_the_file_for_minutes_is_told_once_and_so_is_its
     assert [(line["event"], line["log_level"]) for line in alarms] == [("database.failed", "error")]
     assert "Another program holds the database" in alarms[0]["remedy"]
     assert [line["failures"] for line in logs if line["event"] == "database.recovered"] == [20]
+
+
+async def test_a_database_that_is_read_and_not_written_is_not_tried_without_a_pause(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    shop.act("accept", await shop.taken_in())
+    tries = 0
+
+    def full(*_: object) -> bool:
+        nonlocal tries
+        tries += 1
+        if tries > 1000:
+            raise Over("it tries without a pause")
+        raise OperationalError("UPDATE", {}, sqlite3.OperationalError("database or disk is full"))
+
+    monkeypatch.setattr(actions, "start", full)
+    work = asyncio.create_task(shop.outbox.run())
+    await asyncio.sleep(10)
+    assert not work.done()
+    assert 2 <= tries <= 60  # each of them together and alone, twice a second
+    work.cancel()
 
 
 async def test_a_full_disk_is_not_called_over_where_nothing_had_to_be_written(

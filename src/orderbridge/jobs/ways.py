@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from functools import partial
 
-from sqlalchemy.exc import DBAPIError
-
 from orderbridge.clock import Clock
 from orderbridge.jobs.claims import Claims, Unwritten
 from orderbridge.jobs.deferred import Deferred, is_refused
@@ -159,10 +157,8 @@ class Ways:
                 self.in_doubt = True  # a commit that failed may have come through
                 if error is not None and is_refused(error):
                     self._deferred.put_aside([(entry.row, error)])
-                elif error is not None and not isinstance(error, DBAPIError):
-                    self._deferred.leave(row_id)  # a fault of ours, which would be met again at once
                 else:
-                    self._queue.give_back(row_id)
+                    self._deferred.leave(row_id)  # whatever it is, at once it would be met again
             case Gone() | NotOurs():
                 self._deferred.forget(row_id)
                 self._queue.drop(row_id)
