@@ -228,6 +228,8 @@ class Outbox:
         done.unsent = await self.ends.write_some()
         self.ends.due += self.queue.ends()  # what has ended frees its lane
         done.begun = self._take()
+        for claimed in done.begun:  # what is read meanwhile may take a row's place, and would come too late for it
+            await claimed
         done.unsent += await self.ends.refuse_unreadable()
         await self._pauses.explain()
         if done.unsent:
@@ -236,7 +238,7 @@ class Outbox:
         return done
 
     def _take(self) -> "list[asyncio.Future[bool]]":
-        """Set the rows on their way whose turn it is. Nobody waits for their claims: the next turn may claim others."""
+        """Set the rows on their way whose turn it is."""
         room = self._places.room(self.ways.under_way.total())
         # One account whose service hangs must not take all places.
         most = 2 * self._places.most if len(self._roster.known) == 1 else max(1, self._places.most // 2)
