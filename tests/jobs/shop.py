@@ -9,7 +9,6 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -24,7 +23,7 @@ from orderbridge import config
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.outbox import Outbox
+from orderbridge.jobs.outbox import Outbox, Turned
 from orderbridge.jobs.pollers import Pollers
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.verdicts import Verdicts
@@ -110,16 +109,6 @@ class Line(httpx.AsyncBaseTransport):
         if self._answered[operation]:
             await self._answered[operation].pop(0)()
         return response
-
-
-@dataclass(slots=True)
-class Turn:
-    """What a turn of the outbox did, how many rows it claimed included."""
-
-    claimed: int = 0
-    settled: int = 0
-    unsent: int = 0
-    again_in: float = 0.0
 
 
 class Shop:
@@ -224,29 +213,18 @@ class Shop:
         self._polls_at[name] = self.clock.monotonic() + polled.again_in
         return polled
 
-    async def turn(self) -> Turn:
-        """One turn of the outbox that reads all there is; until it is known which rows are claimed."""
-        self.outbox.set_now()
-        await self.outbox.feed.everything()
-        return await self.turn_unread()
-
-    async def turn_unread(self) -> Turn:
-        """The same, of what was read before."""
-        done = await self.outbox.act()
-        return Turn(sum([await claimed for claimed in done.begun]), done.settled, done.unsent, done.again_in)
-
-    async def drain(self) -> Turn:
+    async def drain(self) -> Turned:
         """The outbox, until nothing of it can leave now and what has left is answered."""
-        total = Turn()
+        total = Turned()
         while True:
-            done = await self.turn()
+            done = await self.outbox.tick()
             total.claimed += done.claimed
             total.settled += done.settled
             total.unsent += done.unsent
             total.again_in = done.again_in
             waited = self.outbox.is_moving()
             await self.outbox.quiet()
-            if not waited and not (done.claimed or done.settled or done.unsent or self.outbox.ends.due):
+            if not waited and not (done.claimed or done.settled or done.unsent):
                 return total
 
     async def verdict(self, row_id: int, *, within_s: float = 7200.0) -> dict[str, Any]:

@@ -86,7 +86,7 @@ async def test_a_row_that_is_let_go_while_its_claim_is_written_stops_no_other(op
 
     shop.act("accept", order)
     shop.database.run = slow  # type: ignore[method-assign]
-    turn = asyncio.create_task(shop.turn())
+    turn = asyncio.create_task(shop.outbox.tick())
     await begun.wait()
     await given_to_another(shop.outbox)
     going_on.set()

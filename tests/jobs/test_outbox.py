@@ -47,7 +47,7 @@ async def test_the_rows_of_an_account_whose_login_is_refused_stop_nobody(open_sh
     await shop.drain()
     assert (shop.row(accept)["state"], shop.row(stuck)["state"]) == ("done", "pending")
     await asyncio.sleep(61)
-    await shop.turn()
+    await shop.outbox.tick()
     assert shop.row(stuck)["state"] == "expired"
 
 
@@ -56,7 +56,7 @@ async def test_order_actions_go_before_foods_and_restaurants(open_shop: OpenShop
     orders = [await shop.taken_in(status_id=status) for status in (1, 16)]
     insert_foods(shop, 30)
     complete, accept = shop.act("complete", orders[1]), shop.act("accept", orders[0])
-    await shop.turn()
+    await shop.outbox.tick()
     await shop.outbox.quiet()
     assert (shop.row(accept)["state"], shop.row(complete)["state"]) == ("done", "done")
     assert shop.calls("deactivate_food") == []
@@ -66,7 +66,7 @@ async def test_an_account_with_many_rows_leaves_places_for_one_with_few(open_sho
     shop = await open_shop("kadikoy", "besiktas", actions={"max_in_flight": 4})
     insert_foods(shop, 30)
     row = shop.act("deactivate_food", food_id=2001, account="besiktas")
-    await shop.turn()
+    await shop.outbox.tick()
     await shop.outbox.quiet()
     assert shop.row(row)["state"] == "done"
 

@@ -66,12 +66,12 @@ async def _two_claimed_one_hangs(open_shop: OpenShop, seconds: float) -> tuple[S
     """One place: a row that hangs in it, and one that is claimed for the place after it."""
     shop = await open_shop(actions={"max_in_flight": 1})
     first = shop.act("accept", await shop.taken_in())
-    await shop.turn()
+    await shop.outbox.tick()
     await shop.outbox.quiet()
     assert shop.row(first)["state"] == "done"
     shop.world.faults.add(Fault.delay("deactivate_food", seconds, times=1))
     rows = [shop.act("deactivate_food", food_id=food) for food in (1001, 1002)]
-    await shop.turn()
+    await shop.outbox.tick()
     await asyncio.sleep(WAIT_S / 2)
     assert [shop.row(row)["state"] for row in rows] == ["sending", "sending"]
     return shop, *rows

@@ -312,7 +312,7 @@ async def test_an_acknowledgement_goes_before_a_row_that_waits(shop: Shop):
 
     async def the_till_is_quick() -> None:
         rows.append(shop.act("accept", order))
-        assert (await shop.turn()).claimed == 0
+        assert (await shop.outbox.tick()).claimed == 0
 
     shop.line.when_leaving("acknowledge", the_till_is_quick)
     await shop.poll()
@@ -341,7 +341,7 @@ async def test_an_acknowledgement_goes_before_the_automatic_accept(open_shop: Op
 
     async def the_outbox_is_quick() -> None:
         assert shop.count("delivery_actions") == 1
-        assert (await shop.turn()).claimed == 0
+        assert (await shop.outbox.tick()).claimed == 0
 
     shop.line.when_leaving("acknowledge", the_outbox_is_quick)
     await shop.poll()
@@ -379,7 +379,7 @@ async def test_an_action_on_the_wire_when_the_list_arrives_withholds_the_status(
     deliver_again(order)
     row = shop.act("accept", order)
     shop.world.faults.add(Fault.delay("accept", 3))
-    await shop.turn()
+    await shop.outbox.tick()
     polled = await shop.poll()
     assert (polled.withheld, polled.acknowledged, shop.row(row)["state"]) == (1, 0, "sending")
     await shop.drain()

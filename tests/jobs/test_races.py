@@ -133,7 +133,7 @@ async def test_a_row_chosen_before_the_list_came_in_does_not_pass_its_acknowledg
     claimed = []
 
     async def goes_on() -> None:
-        claimed.append((await shop.turn_unread()).claimed)
+        claimed.append((await shop.outbox.act()).claimed)
 
     shop.line.when_leaving("acknowledge", goes_on)
     await shop.poll()
@@ -170,7 +170,7 @@ async def test_a_row_whose_verdict_is_written_while_lost_ones_are_looked_for_is_
 ):
     order = await shop.taken_in()
     shop.act("accept", order)
-    await shop.turn()  # it is on the wire
+    await shop.outbox.tick()  # it is on the wire
 
     async def slowly(work: Callable[[Connection], Any]) -> Any:
         monkeypatch.undo()

@@ -220,10 +220,10 @@ async def test_a_slow_answer_keeps_only_its_own_lane(shop: Shop):
     order, other = await shop.taken_in(), await shop.taken_in()
     shop.world.faults.add(Fault.delay("accept", 15, argument=order.key))
     slow, quick = shop.act("accept", order), shop.act("accept", other)
-    await shop.turn()
+    await shop.outbox.tick()
     await asyncio.sleep(0.001)
     while shop.row(quick)["state"] != "done":
-        await shop.turn()
+        await shop.outbox.tick()
         await asyncio.sleep(0)
     assert (shop.row(slow)["state"], shop.clock.monotonic() < 31) == ("sending", True)
     await shop.drain()
@@ -236,7 +236,7 @@ async def test_no_more_rows_are_claimed_than_can_be_sent_at_once(open_shop: Open
     await shop.poll()
     rows = [shop.act("accept", order) for order in placed]
     shop.world.faults.add(Fault.delay("accept", 5, times=None))
-    await shop.turn()
+    await shop.outbox.tick()
     await asyncio.sleep(1)
     assert len(shop.calls("accept")) == 3
     assert [shop.row(row)["state"] for row in rows] == ["sending"] * 3 + ["pending"] * 5
@@ -250,7 +250,7 @@ async def test_an_account_whose_service_hangs_leaves_places_for_the_others(open_
         for food in range(first, first + 4):
             shop.act("deactivate_food", food_id=food, account=name)
     shop.world.faults.add(Fault.delay("deactivate_food", 5, times=None))
-    await shop.turn()
+    await shop.outbox.tick()
     await asyncio.sleep(1)
     sent = Counter(call.account for call in shop.calls("deactivate_food"))
     assert sorted(sent.values()) == [1, 1, 2]
@@ -771,7 +771,7 @@ async def test_a_cancel_waits_for_an_accept_that_is_on_the_wire(shop: Shop):
     order = await shop.taken_in()
     shop.world.faults.add(Fault.delay("accept", 5))
     accept = shop.act("accept", order)
-    await shop.turn()
+    await shop.outbox.tick()
     cancel = shop.act("cancel", order)
     await shop.drain()
     assert (shop.row(accept)["state"], shop.row(cancel)["state"]) == ("done", "done")
@@ -833,7 +833,7 @@ async def test_a_row_that_is_taken_back_while_it_is_being_claimed_is_not_sent(
         return take(*given)
 
     monkeypatch.setattr(shop.outbox.queue.lines, "take", too_late)
-    await shop.turn()
+    await shop.outbox.tick()
     monkeypatch.undo()
     await shop.drain()
     assert (shop.end(row), shop.calls("accept")) == (("withdrawn", "withdrawn", None), [])
@@ -900,7 +900,7 @@ async def test_a_row_that_was_on_the_wire_in_a_crash_is_found_out(open_shop: Ope
         await asyncio.Event().wait()
 
     (first.line.when_answered if answered else first.line.when_leaving)(action, crash_here)
-    await first.turn()
+    await first.outbox.tick()
     await there.wait()
     assert first.row(row)["state"] == "sending"
     await first.crash()
@@ -925,7 +925,7 @@ async def test_a_row_that_waits_survives_a_crash(open_shop: OpenShop):
 async def test_a_claim_that_cannot_be_written_is_not_sent(shop: Shop):
     row = await asked(shop, "accept")
     mend = shop.fail_commits("database or disk is full", "delivery_action_attempts")
-    assert (await shop.turn()).claimed == 0
+    assert (await shop.outbox.tick()).claimed == 0
     assert (shop.calls("accept"), shop.row(row)["state"]) == ([], "pending")
     mend()
     assert (await shop.verdict(row, within_s=10))["state"] == "done"
@@ -957,7 +957,7 @@ async def test_a_verdict_that_cannot_be_written_harms_no_other(shop: Shop):
         await shop.drain()
         for _ in range(10):
             await asyncio.sleep(REFUSED_S / 2)
-            await shop.turn()
+            await shop.outbox.tick()
     assert (shop.row(stuck)["state"], shop.row(fine)["state"]) == ("sending", "done")
     told = [(line["event"], line["id"]) for line in logs if "id" in line]
     assert sorted(told) == [("action.database_refused", stuck), ("action.done", fine)]

@@ -14,7 +14,7 @@ an answer makes of a row in rules.retry, in whose hands a row is stands in rules
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 import structlog
@@ -47,12 +47,9 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Turned:
-    """What one turn did. `begun`: the rows that it set on their way; each tells whether it was claimed, once it is known.
+    """What one turn did. `again_in`: seconds until the next one is due at the latest."""
 
-    `again_in`: seconds until the next turn is due at the latest.
-    """
-
-    begun: "list[asyncio.Future[bool]]" = field(default_factory=list)
+    claimed: int = 0
     settled: int = 0
     unsent: int = 0
     again_in: float = FLOOR_S
@@ -206,6 +203,12 @@ class Outbox:
             done.again_in = 0.0
         return done
 
+    async def tick(self) -> Turned:
+        """Read all there is, then act."""
+        self.set_now()
+        await self.feed.everything()
+        return await self.act()
+
     def set_now(self) -> bool:
         """True when the clock was set since the last time: then no time that was compared before is worth anything."""
         now = self.queue.view.now = self._clock.now()
@@ -217,9 +220,7 @@ class Outbox:
         return jumped
 
     async def act(self) -> Turned:
-        """End what ends unsent, and send what may leave. Raises Over when nothing can be written any more."""
-        if self._ledger.failed is not None:
-            raise self._ledger.failed
+        """End what ends unsent, and send what may leave."""
         done = Turned(settled=self.ways.take_settled())
         if self.ways.is_stopping:
             return done
@@ -227,9 +228,9 @@ class Outbox:
         self._deferred.come_back(self._is_polling)
         done.unsent = await self.ends.write_some()
         self.ends.due += self.queue.ends()  # what has ended frees its lane
-        done.begun = self._take()
-        for claimed in done.begun:  # what is read meanwhile may take a row's place, and would come too late for it
-            await claimed
+        done.claimed = await self._take()
+        if self.ends.due:
+            done.unsent += await self.ends.write_some()
         done.unsent += await self.ends.refuse_unreadable()
         await self._pauses.explain()
         if done.unsent:
@@ -237,13 +238,19 @@ class Outbox:
         done.again_in = self._until()
         return done
 
-    def _take(self) -> "list[asyncio.Future[bool]]":
-        """Set the rows on their way whose turn it is."""
+    async def _take(self) -> int:
+        """Set the rows on their way whose turn it is. Returns how many of them are claimed, once that is known."""
         room = self._places.room(self.ways.under_way.total())
         # One account whose service hangs must not take all places.
         most = 2 * self._places.most if len(self._roster.known) == 1 else max(1, self._places.most // 2)
-        taken = self.queue.lines.take(room, self.ways.under_way, most, self._is_open, self._lanes.take)
-        return [self.ways.begin(entry) for entry in taken]
+        claims = [
+            self.ways.begin(entry)
+            for entry in self.queue.lines.take(room, self.ways.under_way, most, self._is_open, self._lanes.take)
+        ]
+        claimed = [await claim for claim in claims]
+        if self._ledger.failed is not None:
+            raise self._ledger.failed
+        return sum(claimed)
 
     def _is_open(self, account: str) -> bool:
         """Whether a row of an account can leave. That its order is unknown can be said at any time."""
