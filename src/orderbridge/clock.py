@@ -1,13 +1,23 @@
 """The only place that asks the machine for the time. Everything else is handed a `Clock`."""
 
+import re
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
 CLOCK_PLAY_S = 0.02  # by which two measurements of another clock may differ
 YEARS = range(2000, 3000)  # a date beyond is nobody's, and near the ends of the calendar no day is before or after it
 DATE = "____-__-__"  # how the service's local times begin, any character at each _; as a LIKE has it, too
+
+_UNIX_TIME = re.compile(r"[1-9][0-9]{9}(?:[0-9]{3})?(?:\.0+)?", re.ASCII)
+_FORMS = (
+    (re.compile(r"^([0-9]{2})([.-])([0-9]{2})\2([0-9]{4})(?![0-9])"), r"\4-\3-\1"),
+    (re.compile(r"^([0-9]{4})/([0-9]{2})/([0-9]{2})(?![0-9])"), r"\1-\2-\3"),
+    (re.compile(r"^([0-9]{8})([0-9]{6})$"), r"\1T\2"),
+    (re.compile(r" +(?:UTC|GMT|Z)$"), "Z"),
+    (re.compile(r" +([+-][0-9]{2}:?[0-9]{2})$"), r"\1"),
+)
 
 
 class Clock(Protocol):
@@ -50,12 +60,26 @@ class SharedClock:
         return self.machine.monotonic()
 
 
-def local_moment(text: str | None, zone: ZoneInfo) -> datetime | None:
-    """A date of the service as a moment; None: it is none."""
+def local_moment(text: str | None, zone: tzinfo) -> datetime | None:
+    """A time of the service as a moment: by its own offset where it has one, else in `zone`. None: it is none.
+
+    ISO 8601 in its usual spellings, `25.11.2026 19:30`, and Unix time in seconds or milliseconds.
+    """
+    written = (text or "").strip().upper()
     try:
-        return datetime.fromisoformat(text or "").replace(tzinfo=zone).astimezone(UTC)
+        if _UNIX_TIME.fullmatch(written):
+            return datetime.fromtimestamp(int(written[:10]), UTC)
+        found = datetime.fromisoformat(_as_iso(written))
+        return (found if found.tzinfo else found.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def _as_iso(written: str) -> str:
+    """What fromisoformat does not read as it is: `25.11.2026`, `2026/11/25`, `20261125193000`, a space before an offset."""
+    for form, iso in _FORMS:
+        written = form.sub(iso, written)
+    return written
 
 
 def local_text(moment: datetime, zone: ZoneInfo) -> str:
