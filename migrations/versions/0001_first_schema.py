@@ -20,7 +20,7 @@ MYSQL = {
     for option, value in {"charset": "utf8mb4", "collate": "utf8mb4_bin", "engine": "InnoDB"}.items()
 }
 MY = ("mysql", "mariadb")
-OTHERS = ("sqlite", "postgresql", "mssql")
+OTHERS = ("sqlite", "postgresql")
 
 
 def check(condition: str, label: str, *dialects: str) -> sa.CheckConstraint:
@@ -34,7 +34,7 @@ def integer_check(column: str) -> sa.CheckConstraint:
 
 def whole_checks(column: str) -> list[sa.CheckConstraint]:
     decimals = f"{column} = floor({column}) AND {column} BETWEEN {-(2**63)} AND {2**63 - 1}"
-    whole = check(f"{column} IS NULL OR ({decimals})", f"{column}_integer", "postgresql", "mssql", *MY)
+    whole = check(f"{column} IS NULL OR ({decimals})", f"{column}_integer", "postgresql", *MY)
     return [integer_check(column), whole]
 
 
@@ -47,7 +47,6 @@ def uuid_checks(column: str) -> list[sa.CheckConstraint]:
         check(f"{column} IS NULL OR {column} GLOB '{glob}' AND length(CAST({column} AS BLOB)) = 36", label, "sqlite"),
         check(f"{column} IS NULL OR {column} ~ '{regex}'", label, "postgresql"),
         check(f"{column} IS NULL OR {column} REGEXP '{regex}'", label, "mysql", "mariadb"),
-        check(f"{column} IS NULL OR {column} LIKE '{glob}'", label, "mssql"),
     ]
 
 
@@ -68,9 +67,7 @@ def partial_index(label: str, table: str, column: str, where: str, *equal: str) 
     """An index of the rows in question alone. Where there is no partial one, `equal` go before the column."""
     if here() not in MY:
         condition = sa.text(where)
-        op.create_index(
-            label, table, [column], sqlite_where=condition, postgresql_where=condition, mssql_where=condition
-        )
+        op.create_index(label, table, [column], sqlite_where=condition, postgresql_where=condition)
     elif equal:
         op.create_index(label, table, [*equal, column])
 
@@ -82,21 +79,15 @@ CONTENTS_ENDED = f"CASE WHEN {WITH_CONTENTS} THEN ended_utc END"
 
 
 def index_changed_and_contents() -> None:
-    """By partial indexes; on MariaDB, MySQL and SQL Server by computed columns."""
+    """By partial indexes; on MariaDB and MySQL by computed columns."""
     if here() in {"sqlite", "postgresql"}:
         partial_index("delivery_orders_changed_ix", "delivery_orders", "changed_utc", CHANGED)
         partial_index("delivery_orders_contents_ix", "delivery_orders", "ended_utc", WITH_CONTENTS)
         return
-    if here() == "mssql":
-        op.execute(
-            f"ALTER TABLE delivery_orders ADD pos_is_behind AS ({BEHIND}) PERSISTED,"
-            f" contents_ended_utc AS ({CONTENTS_ENDED}) PERSISTED"
-        )
-    else:
-        op.execute(
-            f"ALTER TABLE delivery_orders ADD COLUMN pos_is_behind SMALLINT GENERATED ALWAYS AS ({BEHIND}) STORED INVISIBLE,"
-            f" ADD COLUMN contents_ended_utc DATETIME(3) GENERATED ALWAYS AS ({CONTENTS_ENDED}) STORED INVISIBLE"
-        )
+    op.execute(
+        f"ALTER TABLE delivery_orders ADD COLUMN pos_is_behind SMALLINT GENERATED ALWAYS AS ({BEHIND}) STORED INVISIBLE,"
+        f" ADD COLUMN contents_ended_utc DATETIME(3) GENERATED ALWAYS AS ({CONTENTS_ENDED}) STORED INVISIBLE"
+    )
     op.execute("CREATE INDEX delivery_orders_changed_ix ON delivery_orders (pos_is_behind, changed_utc)")
     op.execute("CREATE INDEX delivery_orders_contents_ix ON delivery_orders (contents_ended_utc)")
 
@@ -231,7 +222,6 @@ def upgrade() -> None:
         integer_check("withdraw"),
         check("length(request_id) BETWEEN 1 AND 64", "request_id_1_to_64_characters", "sqlite", "postgresql"),
         check("char_length(request_id) BETWEEN 1 AND 64", "request_id_1_to_64_characters", *MY),
-        check("len(request_id) BETWEEN 1 AND 64", "request_id_1_to_64_characters", "mssql"),
         *uuid_checks("payment_key"),
         *uuid_checks("restaurant_id"),
         sqlite_autoincrement=True,

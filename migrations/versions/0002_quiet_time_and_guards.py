@@ -76,7 +76,6 @@ def find_failed_actions() -> None:
         ["finished_utc"],
         sqlite_where=failed,
         postgresql_where=failed,
-        mssql_where=failed,
     )
 
 
@@ -96,7 +95,6 @@ def count_silence() -> None:
         ["silence_from"],
         sqlite_where=taken,
         postgresql_where=taken,
-        mssql_where=taken,
     )
 
 
@@ -116,7 +114,6 @@ def serve_withdrawals() -> None:
         columns,
         sqlite_where=asked,
         postgresql_where=asked,
-        mssql_where=asked,
     )
 
 

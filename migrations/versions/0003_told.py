@@ -56,7 +56,7 @@ def drop_views() -> None:
 
 def show_more() -> None:
     """The views, with what this version adds to delivery_orders. Rights that a POS has on them stay."""
-    in_place = here() in {"postgresql", "mysql", "mariadb", "mssql"}
+    in_place = here() in {"postgresql", "mysql", "mariadb"}
     if not in_place:
         drop_views()
     make_views((*SHOWN, *ADDED), replace=in_place)
@@ -86,7 +86,6 @@ def find_by_time() -> None:
         ["received_utc"],
         sqlite_where=ended,
         postgresql_where=ended,
-        mssql_where=ended,
     )
 
 

@@ -62,7 +62,7 @@ def drop_views() -> None:
 
 def show_more() -> None:
     """The views, with what this version adds. Rights that a POS has on them stay."""
-    in_place = here() in {"postgresql", "mysql", "mariadb", "mssql"}
+    in_place = here() in {"postgresql", "mysql", "mariadb"}
     if not in_place:
         drop_views()
     make_views("contents_revision", replace=in_place)

@@ -13,7 +13,7 @@ from orderbridge import __version__, config
 from orderbridge.errors import FileLost, Over, StoreError
 from orderbridge.observe import systemd
 from orderbridge.parts import Parts
-from orderbridge.store import replicas, schema, wake
+from orderbridge.store import replicas, schema
 from orderbridge.store.alone import Alone
 from orderbridge.store.membership import Membership
 from orderbridge.texts import say
@@ -122,7 +122,7 @@ class Daemon(Parts):
         self.on_started()
         systemd.notify(systemd.READY)
         _log.info("daemon.started", version=__version__, accounts=len(self.roster.at_work))
-        watching = wake.watch(self.database.engine, self.outbox.wake)
+        watching = self.database.watch(self.outbox.wake)
         return [self.outbox.run(), watching, self._watch(), self._hear_database()]
 
     async def _upgrade(self) -> None:

@@ -642,12 +642,12 @@ def _(place: Place) -> None:
 @setup(
     "the driver is not installed",
     "sürücü yüklü değil",
-    "The driver for mssql is missing",
+    "The driver for mysql is missing",
     "-r requirements.lock",
 )
 def _(place: Place) -> None:
-    place.patch.setitem(sys.modules, "pymssql", None)
-    place.database["url"] = "mssql://pos:hunter22@db.example/pos"
+    place.patch.setitem(sys.modules, "pymysql", None)
+    place.database["url"] = "mysql://pos:hunter22@db.example/pos"
 
 
 @setup("no address of a database", "veritabanı adresi değil", "database.url ", "begin with one of", code=78)

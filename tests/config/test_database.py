@@ -17,8 +17,6 @@ from orderbridge.config.addresses import database_address, secrets_of, without_p
         ("postgresql://u:p@h/d", "postgresql+psycopg://u:p@h/d"),
         ("mysql://u:p@h/d", "mysql+pymysql://u:p@h/d"),
         ("mariadb://u:p@h/d", "mariadb+pymysql://u:p@h/d"),
-        ("mssql://u:p@h/d", "mssql+pymssql://u:p@h/d"),
-        ("mssql+pyodbc://u:p@h/d", "mssql+pyodbc://u:p@h/d"),
     ],
 )
 def test_a_database_address_gets_its_place_and_its_driver(given: str, kept: str, write: Write, tmp_path: Path) -> None:
@@ -129,7 +127,6 @@ def test_an_at_sign_that_may_be_anywhere_is_refused_without_showing_it(write: Wr
             "postgresql+psycopg://h/d?sslmode=require&sslpassword=hunter22",
             "postgresql+psycopg://h/d?sslmode=require&sslpassword=***",
         ),
-        ("mssql+pyodbc://?odbc_connect=DRIVER%3Dx%3BPWD%3Dhunter22", "mssql+pyodbc://?odbc_connect=***"),
         ("sqlite:////var/lib/pos.db", "sqlite:////var/lib/pos.db"),
     ],
 )

@@ -18,7 +18,7 @@ from tests.sim.simulation import Sim
 
 from orderbridge import hiding
 from orderbridge.observe import logs
-from orderbridge.store import wake
+from orderbridge.store.database import Database
 
 if TYPE_CHECKING:
     from tests.sim.invariant import Invariant
@@ -53,7 +53,7 @@ def _surroundings(sim: Sim) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module in ("schedulers.base", "executors.base", "triggers.date"):
             stack.enter_context(patch(f"apscheduler.{module}.datetime", Now))
-        stack.enter_context(patch.object(wake, "watch", sim.watch))
+        stack.enter_context(patch.object(Database, "watch", sim.watch))
         stack.enter_context(patch("orderbridge.service.Daemon", SimDaemon))
         stack.enter_context(patch("orderbridge.service.detached", at_once))
         stack.enter_context(patch("orderbridge.service.open_database", open_database))

@@ -258,7 +258,7 @@ class Sim:
             self.life.wake()
 
     async def watch(self, _: object, wake: Callable[[], None]) -> None:
-        """In the place of store.wake.watch, which would look at the file 20 times a second."""
+        """In the place of Database.watch, which would look at the file 20 times a second."""
         life = LIFE.get()
         assert life is not None
         life.wake = wake

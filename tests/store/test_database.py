@@ -704,9 +704,8 @@ LOCK = Path(__file__).parents[2] / "requirements.lock"
         ("postgresql+psycopg://pos:hunter22@db.example/pos", "psycopg"),
         ("mysql+pymysql://pos:hunter22@db.example/pos", "pymysql"),
         ("mariadb+pymysql://pos:hunter22@db.example/pos", "pymysql"),
-        ("mssql+pymssql://pos:hunter22@db.example/pos", "pymssql"),
     ],
-    ids=["postgresql", "mysql", "mariadb", "mssql"],
+    ids=["postgresql", "mysql", "mariadb"],
 )
 def test_a_driver_that_is_not_installed_is_named_with_the_command_that_brings_it(url, module, monkeypatch):
     for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:

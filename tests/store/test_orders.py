@@ -257,7 +257,6 @@ def test_an_order_that_a_till_holds_is_left_out_without_waiting(database, pos):
         ("mysql", False, (5, 7), False),
         ("mysql", False, (8, 0, 40), True),
         ("sqlite", False, (3, 40), False),
-        ("mssql", False, (16,), False),
     ],
 )
 def test_only_a_server_that_can_skip_locks_is_asked_to(name, is_mariadb, version, skips):

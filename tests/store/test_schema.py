@@ -24,7 +24,6 @@ from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 URLS = {
     "postgresql": "postgresql+psycopg://pos:hunter22@db.example/pos",
     "mysql": "mysql+pymysql://pos:hunter22@db.example/pos",
-    "mssql": "mssql+pymssql://pos:hunter22@db.example/pos",
     "sqlite": "sqlite:///pos.db",
 }
 
@@ -467,18 +466,8 @@ def test_the_ddl_of_each_database_has_every_table_and_view(url):
                 "payload LONGTEXT",
             ],
         ),
-        (
-            "mssql",
-            [
-                "created_utc DATETIME2(3) NOT NULL DEFAULT SYSUTCDATETIME()",
-                "payment_key NVARCHAR(36)",
-                "customer_name NVARCHAR(255)",
-                "COLLATE Latin1_General_BIN",
-                "WHERE state IN ('pending', 'sending')",
-            ],
-        ),
     ],
-    ids=["postgresql", "mysql", "mssql"],
+    ids=["postgresql", "mysql"],
 )
 def test_the_ddl_of_a_server_speaks_its_language(back_end, words):
     ddl = " ".join(schema.offline_sql(URLS[back_end]).split())
@@ -487,15 +476,9 @@ def test_the_ddl_of_a_server_speaks_its_language(back_end, words):
     assert "GLOB" not in ddl
 
 
-def test_no_column_of_a_server_is_bound_to_one_byte_characters():
-    ddl = schema.offline_sql(URLS["mssql"])
-    plain = [line for line in ddl.splitlines() if " VARCHAR" in line and "version_num" not in line]
-    assert plain == []
-
-
 def test_what_another_database_needs_is_not_loaded():
     """Its dialects and drivers, and Alembic: megabytes and a tenth of a start."""
     code = "import sys, orderbridge.service; print(*[name for name in sys.modules if name.count('.') < 3])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    others = {f"sqlalchemy.dialects.{name}" for name in ("postgresql", "mysql", "mssql")}
-    assert not {*others, "psycopg", "pymysql", "pymssql", "alembic", "starlette", "uvicorn"} & set(loaded)
+    others = {f"sqlalchemy.dialects.{name}" for name in ("postgresql", "mysql")}
+    assert not {*others, "psycopg", "pymysql", "alembic", "starlette", "uvicorn"} & set(loaded)

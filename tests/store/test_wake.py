@@ -13,7 +13,7 @@ from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
 from tests.store.samples import KEY, NOW, Pos, opened, put_action, put_order
 
 from orderbridge.model import ActionState, Verdict
-from orderbridge.store import actions, unfinished, wake
+from orderbridge.store import actions, unfinished
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import postgresql_watch, servers, sqlite_watch
 
@@ -53,7 +53,7 @@ def names_in(folder: Path) -> list[str]:
 async def watching(database: Database) -> AsyncIterator[Bell]:
     """A watch that has had its first look."""
     bell = Bell()
-    watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+    watch = asyncio.create_task(database.watch(bell.ring))
     assert await bell.rings()
     yield bell
     watch.cancel()
@@ -70,7 +70,7 @@ async def bell(database: Database) -> AsyncIterator[Bell]:
 async def test_the_first_look_wakes_for_what_was_written_before(database, pos):
     put_action(pos)
     bell = Bell()
-    watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+    watch = asyncio.create_task(database.watch(bell.ring))
     assert await bell.rings()
     watch.cancel()
 
@@ -122,7 +122,7 @@ async def held_whole(path: Path, database: Database) -> AsyncIterator[tuple[Bell
     with opened(path) as pos:
         pos.execute("PRAGMA locking_mode = EXCLUSIVE")
         put_order(pos, KEY)
-        watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+        watch = asyncio.create_task(database.watch(bell.ring))
         assert not await bell.rings(QUIET_S)
         yield bell, watch
 
@@ -138,7 +138,7 @@ async def test_a_pos_that_holds_the_file_whole_does_not_end_the_watch(path: Path
 @only(SQLITE)
 async def test_the_watch_gives_its_connection_back(database, path: Path, tmp_path: Path):
     bell = Bell()
-    watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+    watch = asyncio.create_task(database.watch(bell.ring))
     await bell.rings()
     watch.cancel()
     await asyncio.gather(watch, return_exceptions=True)
@@ -221,7 +221,7 @@ async def test_a_notice_that_was_taken_with_another_commit_is_followed_until_its
     monkeypatch.setattr(sqlite_watch, "_version", lambda _: next(versions, 3))
     monkeypatch.setattr(sqlite_watch.Notices, "take", lambda _: next(taken, False))
     bell = Bell()
-    watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+    watch = asyncio.create_task(database.watch(bell.ring))
     while bell.times < 3:
         assert await bell.rings()
     watch.cancel()
@@ -336,7 +336,7 @@ async def test_a_watch_that_was_cut_off_comes_back_and_looks_at_once(database, k
     database.close()  # so that the watch needs a new session
     before = set(pos.execute(SESSIONS[kind]).fetchall())
     bell = Bell()
-    watch = asyncio.create_task(wake.watch(database.engine, bell.ring))
+    watch = asyncio.create_task(database.watch(bell.ring))
     assert await bell.rings()
     (session,) = set(pos.execute(SESSIONS[kind]).fetchall()) - before
     pos.execute(END[kind], session)
@@ -353,7 +353,7 @@ async def test_a_server_that_is_not_there_is_tried_again(database, closed_port, 
     bell = Bell()
     monkeypatch.setattr(servers, "AGAIN_S", 0.001)
     monkeypatch.setattr(servers, "AGAIN_AT_MOST_S", 0.004)
-    watch = asyncio.create_task(wake.watch(nowhere, bell.ring))
+    watch = asyncio.create_task(database.dialect.watch(nowhere, bell.ring))
     assert not await bell.rings(QUIET_S)
     assert not watch.done()
     watch.cancel()
@@ -399,12 +399,3 @@ async def test_a_row_that_takes_the_place_of_another_wakes(bell, pos):
     put_action(pos)
     pos.execute("COMMIT")
     assert await bell.rings()
-
-
-async def test_other_databases_are_looked_at_by_the_clock(monkeypatch):
-    monkeypatch.setattr(wake, "WATCH_S", 0.001)
-    engine = create_engine("mssql+pymssql://pos@db.example/pos")  # nothing connects
-    bell = Bell()
-    watch = asyncio.create_task(wake.watch(engine, bell.ring))
-    assert [await bell.rings() for _ in range(3)] == [True, True, True]
-    watch.cancel()

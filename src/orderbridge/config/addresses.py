@@ -15,7 +15,6 @@ DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "mysql": "mysql+pymysql",
     "mariadb": "mariadb+pymysql",
-    "mssql": "mssql+pymssql",
 }
 SHORTEST_SECRET = 4  # hiding a shorter text would blank half of a sentence and so give it away
 HARMLESS = frozenset(

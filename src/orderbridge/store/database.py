@@ -77,6 +77,10 @@ class Database:
             if workers is not None:
                 await workers.submit(lambda: None, urgent=True)
 
+    async def watch(self, wake: Callable[[], None]) -> None:
+        """Call `wake` soon after each commit of another process; runs until it is cancelled."""
+        await self.dialect.watch(self.engine, wake)
+
     async def _submit(self, doing: str, workers: Workers | None, call: Callable[[], T], *, urgent: bool) -> T:
         now = asyncio.get_running_loop().time
         began = 0.0

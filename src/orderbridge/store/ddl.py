@@ -3,7 +3,7 @@
 No table stands here: tables.py and own_tables.py say what there is.
 
 What a partial index serves on SQLite and PostgreSQL, a computed column of ours serves on MariaDB and MySQL, which have
-no such index, and on SQL Server, where one cannot compare two columns. Those columns are not part of the contract.
+no such index. Those columns are not part of the contract.
 """
 
 from collections.abc import Callable, Iterable
@@ -113,10 +113,10 @@ def check_uuid(column: str) -> CheckConstraint:
     return check(lambda dialect: dialect.is_uuid(column), f"{column}_uuid")
 
 
-def serve(label: str, condition: str, column: Column[Any], *equal: Column[Any], compares: bool = False) -> None:
+def serve(label: str, condition: str, column: Column[Any], *equal: Column[Any]) -> None:
     """An index of the rows in question alone. Where there is no partial one, `equal` go before the column."""
     index = Index(label, column, info={_WHERE: condition})
-    index.ddl_if(**_on(lambda dialect: dialect.comparing_indexes if compares else dialect.partial_indexes))
+    index.ddl_if(**_on(lambda dialect: dialect.partial_indexes))
     if equal:
         Index(label, *equal, column).ddl_if(**_on(lambda dialect: not dialect.partial_indexes))
 

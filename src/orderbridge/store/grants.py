@@ -16,16 +16,15 @@ def statements(dialect: str, role: str, place: str | None) -> tuple[str, ...]:
     return of(dialect).grants(role, place, _on_tables)
 
 
-def _on_tables(who: str | None, where: str = "", *, insert_columns: bool = True) -> tuple[str, ...]:
+def _on_tables(who: str | None, where: str = "") -> tuple[str, ...]:
     if who is None:
         return (
             *(f"-- {line}" for line in say("grants.without_roles").splitlines()),
             f"-- INSERT delivery_actions: {', '.join(INSERTED)}",
             *(f"-- UPDATE {table}: {', '.join(columns)}" for table, columns in UPDATED.items()),
         )
-    columns = f" ({', '.join(INSERTED)})" if insert_columns else ""
     return (
         *(f"GRANT SELECT ON {where}{name} TO {who};" for name in READ),
-        f"GRANT INSERT{columns} ON {where}delivery_actions TO {who};",
+        f"GRANT INSERT ({', '.join(INSERTED)}) ON {where}delivery_actions TO {who};",
         *(f"GRANT UPDATE ({', '.join(names)}) ON {where}{table} TO {who};" for table, names in UPDATED.items()),
     )

@@ -156,9 +156,8 @@ _kept = (
 _QUARANTINED = select(_kept.c.known, func.count(), func.min(_kept.c.since)).group_by(_kept.c.known)
 
 
-def _any(kind: str, table: Table, *conditions: ColumnElement[bool]) -> ColumnElement[int]:
-    found = exists().select_from(table).where(*conditions)
-    return case((found, 1), else_=0).label(kind)  # EXISTS alone is no value to SQL Server
+def _any(kind: str, table: Table, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return exists().select_from(table).where(*conditions).label(kind)
 
 
 _THERE = select(

@@ -410,10 +410,10 @@ serve("delivery_orders_new_ix", NEW, orders.c.received_utc, orders.c.pos_revisio
 serve("delivery_quarantine_unresolved_ix", UNRESOLVED, quarantine.c.id, quarantine.c.resolved_utc)
 serve("delivery_orders_open_ix", OPEN, orders.c.changed_utc, orders.c.ended_utc)
 serve("delivery_orders_taken_ix", TAKEN, orders.c.silence_from, orders.c.ended_utc, orders.c.pos_revision)
-serve("delivery_orders_changed_ix", CHANGED, orders.c.changed_utc, compares=True)
+serve("delivery_orders_changed_ix", CHANGED, orders.c.changed_utc)
 # Not of all orders: where a till sorts by received_utc, SQLite would take it for the view and read every order of years.
 serve("delivery_orders_ended_ix", ENDED, orders.c.received_utc, orders.c.ended_utc)
-serve("delivery_orders_contents_ix", WITH_CONTENTS, orders.c.ended_utc, compares=True)
+serve("delivery_orders_contents_ix", WITH_CONTENTS, orders.c.ended_utc)
 
 _COMPUTED = {
     "pos_is_behind": f"CASE WHEN {CHANGED} THEN 1 END",
@@ -428,12 +428,12 @@ after(
     orders,
     lambda dialect: dialect.guard_value("delivery_orders_pos_total", orders.name, "pos_total", _NO_NUMBER, _NO_AMOUNT),
 )
-after(orders, lambda dialect: () if dialect.comparing_indexes else _ON_COMPUTED)
+after(orders, lambda dialect: () if dialect.partial_indexes else _ON_COMPUTED)
 
 # One thing under two names: what the partial index is made for, and the computed column elsewhere.
-changed: ColumnElement[bool] = Written(lambda dialect: CHANGED if dialect.comparing_indexes else "pos_is_behind = 1")
+changed: ColumnElement[bool] = Written(lambda dialect: CHANGED if dialect.partial_indexes else "pos_is_behind = 1")
 contents_ended_utc: ColumnElement[datetime] = Written(
-    lambda dialect: "ended_utc" if dialect.comparing_indexes else "contents_ended_utc"
+    lambda dialect: "ended_utc" if dialect.partial_indexes else "contents_ended_utc"
 )
 
 

@@ -39,7 +39,6 @@ _READ = [one.name for one in fields(OutboxRow) if one.name in actions.c]
 _COLUMNS = (
     *(actions.c[name] for name in _READ),
     actions.c.error_code,
-    # Not EXISTS: SQL Server has it in conditions only.
     select(func.count()).where(attempts.c.action_id == actions.c.id).scalar_subquery().label("tried"),
 )
 _WANTED = among(actions.c.id)

@@ -9,7 +9,7 @@ from orderbridge.errors import Unusable
 from orderbridge.store.dialects.face import Dialect
 from orderbridge.texts import say
 
-FAMILIES = ("sqlite", "postgresql", "mysql", "mssql")
+FAMILIES = ("sqlite", "postgresql", "mysql")
 
 
 @cache
@@ -28,9 +28,5 @@ def of(name: str) -> Dialect:
             from orderbridge.store.dialects import mysql  # noqa: PLC0415
 
             return mysql.DIALECT
-        case "mssql":
-            from orderbridge.store.dialects import mssql  # noqa: PLC0415
-
-            return mssql.DIALECT
         case _:
             raise Unusable(say("database.no_url", reason=name))

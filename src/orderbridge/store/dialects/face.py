@@ -24,7 +24,7 @@ Read = Callable[[Callable[[Connection], Any]], Any]  # a unit of work that write
 class Granting(Protocol):
     """The GRANT statements on our tables; without anybody to grant them to, what everybody has to keep to."""
 
-    def __call__(self, who: str | None, where: str = "", *, insert_columns: bool = True) -> tuple[str, ...]: ...
+    def __call__(self, who: str | None, where: str = "") -> tuple[str, ...]: ...
 
 
 READS: Mapping[str, Any] = {"orderbridge_read": True}
@@ -115,7 +115,7 @@ class Dialect:
     fleet: FleetDialect | None = None  # how several replicas share the work; None: they cannot
     worker: Callable[[Connection], str | None] = nothing  # who works on it: host and process, as far as is known
     schema_lock: Callable[[Connection, str], AbstractContextManager[bool]]  # one change of the schema at a time
-    watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others; ends where it cannot
+    watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others
     same_clock: bool = False  # its times are this machine's
     grants: Callable[[str, str | None, Granting], tuple[str, ...]]  # to this role, in this schema or database
     arrays: bool = False  # a list of values is one parameter, and what writes may stand within a statement
@@ -145,8 +145,7 @@ class Dialect:
     is_whole: Callable[[str], str]
     is_uuid: Callable[[str], str]  # in lower case
     partial_indexes: bool
-    comparing_indexes: bool  # partial ones whose condition compares two columns
-    computed: Callable[[str, Mapping[str, str]], tuple[str, ...]] = no_ddl  # columns in place of comparing indexes
+    computed: Callable[[str, Mapping[str, str]], tuple[str, ...]] = no_ddl  # columns in place of partial indexes
     guard_insert: Callable[[str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, what is refused, why
     guard_update: Callable[[str, str, Sequence[str], str], tuple[str, ...]] = no_ddl  # trigger, table, columns, why
     guard_value: Callable[[str, str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, column, refused, why
@@ -155,7 +154,3 @@ class Dialect:
     guards: tuple[str, ...] = ()  # what is made before all that `keep` makes
     replaced: str = ""  # the condition that a row of delivery_actions has just taken another's place
     tell_changes: Callable[[str, str], tuple[str, ...]] = no_ddl  # wake the watch after INSERT, UPDATE of that column
-
-
-async def no_watch(*_: object) -> None:
-    """The clock does it."""

@@ -306,7 +306,6 @@ DIALECT = Dialect(
     is_whole=servers.is_whole,
     is_uuid=lambda column: f"{column} IS NULL OR {column} REGEXP '{servers.UUID_PATTERN}'",
     partial_indexes=False,
-    comparing_indexes=False,
     computed=_computed,
     dump=_dump,
 )

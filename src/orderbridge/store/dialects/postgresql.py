@@ -307,6 +307,5 @@ DIALECT = Dialect(
     is_whole=servers.is_whole,
     is_uuid=_is_uuid,
     partial_indexes=True,
-    comparing_indexes=True,
     tell_changes=_tell_changes,
 )

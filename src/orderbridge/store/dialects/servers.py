@@ -27,7 +27,7 @@ FULL = "database.server_full"
 TOO_MANY = "database.too_many"
 STANDBY = "database.standby"
 
-_log = structlog.get_logger("orderbridge.store.wake")
+_log = structlog.get_logger("orderbridge.store.watch")
 
 
 def our_name() -> str:

@@ -332,7 +332,6 @@ DIALECT = Dialect(
     is_whole=_is_integer,
     is_uuid=_is_uuid,
     partial_indexes=True,
-    comparing_indexes=True,
     guard_insert=_guard_insert,
     guard_update=_guard_update,
     guard_value=_guard_value,
