@@ -257,7 +257,7 @@ class Sim:
         if self.life is not None and self.life.alive:
             self.life.wake()
 
-    async def watch(self, _: object, wake: Callable[[], None]) -> None:
+    async def watch(self, wake: Callable[[], None]) -> None:
         """In the place of Database.watch, which would look at the file 20 times a second."""
         life = LIFE.get()
         assert life is not None
