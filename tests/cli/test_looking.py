@@ -426,3 +426,47 @@ def test_who_only_looks_makes_no_file(arguments, run, tmp_path):
     assert "pos.db is not there" in ended.err
     assert "db upgrade" in ended.err
     assert list(tmp_path.rglob("pos.db*")) == []
+
+
+# ---- secrets that only the service can read --------------------------------------------------------------------------
+
+HIDDEN = '[[accounts]]\nname = "{}"\napp_secret_key_file = "not-here/app"\nrest_secret_key_file = "not-here/rest"\n'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("orders",),
+        ("order", KEY),
+        ("accept", KEY, "--minutes", "20"),
+        ("actions", "list"),
+        ("quarantine", "list"),
+        ("accounts", "list"),
+        ("day",),
+        ("config", "show"),
+        ("db", "backup", "copy.db"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_reads_or_writes_the_database_needs_no_secret(arguments, run, pos, configure):
+    configure(document(accounts=HIDDEN.format("kadikoy") + HIDDEN.format("besiktas")))
+    put_order(pos, KEY)
+    ended = run(*arguments)
+    assert (ended.code, "secret" in ended.err) == (0, False)
+
+
+def test_status_without_secrets_knows_the_accounts_that_were_polled(run, pos, configure):
+    configure(document(accounts=HIDDEN.format("kadikoy") + HIDDEN.format("besiktas")))
+    put_account(pos, rest="former", state="login_refused", last_poll_utc=ago(90))
+    put_account(pos)
+    ended = run("status", "--json")
+    assert [(one["name"], one["healthy"]) for one in ended.json["accounts"]] == [("kadikoy", True)]
+    assert [one["subject"] for one in ended.json["problems"]] == ["besiktas"]  # which nobody has polled yet
+
+
+@pytest.mark.parametrize("arguments", [("run",), ("check",), ("check", "--cooldown")], ids=" ".join)
+def test_what_speaks_to_the_service_needs_the_secrets(arguments, run, configure):
+    configure(document(accounts=HIDDEN.format("kadikoy")))
+    ended = run(*arguments)
+    assert ended.code == 78
+    assert "app_secret_key" in ended.out + ended.err

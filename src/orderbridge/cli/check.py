@@ -35,7 +35,7 @@ def check(context: Context, as_json: bool, cooldown: bool) -> None:
 
 def _check(context: Context, report: Report) -> int:
     try:
-        settings = context.settings
+        settings = context.reload()
     except ConfigError as error:
         report.bad("configuration", str(error))
         return CONFIGURATION
@@ -60,7 +60,7 @@ def _check(context: Context, report: Report) -> int:
 
 def _check_cooldown(context: Context, report: Report) -> int:
     try:
-        _ = context.settings
+        context.reload()
     except ConfigError as error:
         report.bad("configuration", str(error))
         return CONFIGURATION

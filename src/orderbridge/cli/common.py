@@ -36,15 +36,15 @@ class Context:
 
     @property
     def settings(self) -> "Settings":
-        """The checked configuration. Raises ConfigError."""
-        return self._settings or self.reload()
+        """The checked configuration, also where the secrets cannot be read. Raises ConfigError."""
+        return self._settings or self.reload(needs_secrets=False)
 
-    def reload(self) -> "Settings":
-        """The configuration as it is now, with the secrets in its files. Raises ConfigError."""
+    def reload(self, *, needs_secrets: bool = True) -> "Settings":
+        """The configuration as it is now. Raises ConfigError, also for a secret that is needed and cannot be read."""
         from orderbridge import config
 
         path = Path(self.config_file) if self.config_file is not None else None
-        self._settings = config.load(path, speaks=speak)
+        self._settings = config.load(path, speaks=speak, needs_secrets=needs_secrets)
         speak(self._settings.language)
         return self._settings
 

@@ -52,7 +52,7 @@ def add(
     replace: bool,
 ) -> None:
     """Put an account into the database. Its secrets are asked for, or come from files, never from the command line."""
-    settings = context.settings
+    settings = context.reload()
     keys = keys_of(settings)
     options = {
         "auto_accept_minutes": auto_accept_minutes,
@@ -127,8 +127,10 @@ def list_accounts(context: Context, as_json: bool) -> None:
 
 
 def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
+    from orderbridge.jobs.findings import all_names
     from orderbridge.store import account_list
 
+    fingerprints = {name: fingerprint for fingerprint, name in all_names(tx, settings).items()}
     nothing: dict[str, Any] = dict.fromkeys(account_list.STATE)
     states = account_list.states(tx)
 
@@ -137,7 +139,7 @@ def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
         return {name: known[name] for name in nothing}
 
     found = [
-        {"name": one.name, "source": _source(settings, place), "enabled": True, **state(one.fingerprint)}
+        {"name": one.name, "source": _source(settings, place), "enabled": True, **state(fingerprints[one.name])}
         for place, one in enumerate(settings.accounts)
     ]
     for row in account_list.listed(tx):

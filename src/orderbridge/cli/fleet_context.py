@@ -20,7 +20,7 @@ def keys_of(settings: "Settings") -> "MasterKeys":
     """The configured master keys. Raises ConfigError where there is none."""
     from orderbridge.store.sealing import MasterKeys
 
-    if not settings.fleet.master_keys:
+    if not settings.fleet.master_keys or "" in settings.source.without_secrets:
         raise ConfigError(say("accounts.no_key"))
     return MasterKeys(settings.fleet.master_keys)
 

@@ -48,7 +48,7 @@ def import_accounts(context: Context, file: str, skip_wrong: bool, as_json: bool
     All or none. Accounts that are there become as the file says; those that it does not name stay. Exit code 1 when a
     line is wrong.
     """
-    settings = context.settings
+    settings = context.reload()
     keys = keys_of(settings)
     from orderbridge.cli.account_file import lines
     from orderbridge.clock import SystemClock

@@ -37,6 +37,8 @@ class Findings:
     origins: dict[Place, str] = field(default_factory=dict)
     problems: dict[Place, str] = field(default_factory=dict)
     secret_files: list[Path] = field(default_factory=list)
+    needs_secrets: bool = True
+    without_secrets: set[Place] = field(default_factory=set)  # the secrets that could not be read and are not needed
 
     def claim(self, place: Place, origin: str) -> None:
         """It has set this key, or this whole table. Looks through all that is known: not for each account of a file."""

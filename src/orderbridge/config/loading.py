@@ -21,7 +21,7 @@ from orderbridge.config.layers import as_lists, from_command_line, from_environ,
 from orderbridge.config.noticing import noticed
 from orderbridge.config.settings import Settings, Source
 from orderbridge.config.settling import MASTER_KEY, settle
-from orderbridge.config.tree import Tree, at, dotted, leaves
+from orderbridge.config.tree import Place, Tree, at, dotted, leaves
 from orderbridge.errors import ConfigError
 from orderbridge.texts import LANGUAGES, say
 
@@ -34,14 +34,16 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] = os.environ,
     speaks: Callable[[str], None] = lambda _: None,
+    needs_secrets: bool = True,
 ) -> Settings:
     """The settings of this run, or a ConfigError with one line for each problem.
 
     `overrides` is the command line: dotted keys (`{"log.level": "debug"}`); None means not given. `speaks` is told the
-    configured language before anything is found wrong.
+    configured language before anything is found wrong. Without `needs_secrets` a secret that cannot be read is no problem:
+    the account has a random one in its place, and `Settings.source.without_secrets` names it.
     """
     file = find(path, environ)
-    found = Findings(file)
+    found = Findings(file, needs_secrets=needs_secrets)
     in_file = read(file) if file else {}
     found.origins = dict.fromkeys((place for place, _ in leaves(in_file)), str(file))
     tree = merge(in_file, from_environ(environ, found))
@@ -56,7 +58,8 @@ def load(
     settings = _validate(tree, found)
     origins = {dotted(place): origin for place, origin in found.origins.items()}
     warnings = tuple(noticed(settings, file if _holds_secret(in_file) else None, found.secret_files))
-    settings._source = Source(file, origins, warnings)  # noqa: SLF001 - only `load` knows it
+    without_secrets = frozenset(_owner(settings, place) for place in found.without_secrets)
+    settings._source = Source(file, origins, warnings, without_secrets)  # noqa: SLF001 - only `load` knows it
     return settings
 
 
@@ -80,6 +83,11 @@ def _validate(tree: Tree, found: Findings) -> Settings:
         if not found.problems:
             return settings
     raise ConfigError("\n".join([say("config.unusable"), *(f"  {line}" for line in found.lines())]))
+
+
+def _owner(settings: Settings, place: Place) -> str:
+    """The account whose secret this is; "" for the master key."""
+    return settings.accounts[int(place[1])].name if place[0] == "accounts" else ""
 
 
 def _holds_secret(in_file: Tree) -> bool:

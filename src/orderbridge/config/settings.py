@@ -31,11 +31,15 @@ PREFIX = "ORDERBRIDGE_"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a configuration came from: its file, the origin of each given key, and what a technician should know."""
+    """Where a configuration came from: its file, the origin of each given key, and what a technician should know.
+
+    `without_secrets`: whose secrets could not be read. A command that needs none works all the same (config.load).
+    """
 
     file: Path | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    without_secrets: frozenset[str] = frozenset()  # names of accounts; "" for the master key
 
 
 class Settings(BaseSettings):

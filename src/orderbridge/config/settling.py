@@ -11,6 +11,7 @@ from pathlib import Path
 from orderbridge.config.account import SECRETS
 from orderbridge.config.findings import Findings
 from orderbridge.config.keys import Database
+from orderbridge.config.master_keys import new_key
 from orderbridge.config.tree import Place, Tree, leaves
 from orderbridge.texts import say
 
@@ -57,7 +58,8 @@ def _settle_files(tree: Tree, folder: Path) -> None:
 def _settle_secrets(tree: Tree, folder: Path, environ: Mapping[str, str], found: Findings) -> None:
     if isinstance(fleet := tree.setdefault("fleet", {}), dict):
         named = _credential(MASTER_KEY, environ)
-        if named or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # who needs it and has none is told by its check
+        is_needed = not found.needs_secrets and fleet.get("accounts") == "database"
+        if named or is_needed or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # else the model's check tells it
             _settle_secret(fleet, ("fleet", MASTER_KEY), named, folder, found)
     accounts = tree.get("accounts")
     for index, account in enumerate(accounts if isinstance(accounts, list) else []):
@@ -73,7 +75,7 @@ def _settle_secret(table: Tree, place: Place, credential: Path | None, folder: P
     sources = [name for name in (key, file_key) if name in table]
     sources += [say("config.credential", name=credential.name)] if credential else []
     if not sources:
-        found.problems[place] = say("config.secret_missing", secret=key, file_key=file_key)
+        _miss(table, place, say("config.secret_missing", secret=key, file_key=file_key), found)
     elif len(sources) > 1:
         found.problems[place] = say("config.secret_twice", sources=", ".join(sources))
     elif sources != [key]:
@@ -82,10 +84,19 @@ def _settle_secret(table: Tree, place: Place, credential: Path | None, folder: P
             table[key] = file.read_text("utf-8-sig").strip()
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else say("config.reason_utf8")
-            found.problems[place] = say("config.secret_file", file=file, reason=reason, file_key=file_key)
+            _miss(table, place, say("config.secret_file", file=file, reason=reason, file_key=file_key), found)
         else:
             found.secret_files += [] if credential else [file]
         found.origins[place] = str(file)  # nothing of it was set before
+
+
+def _miss(table: Tree, place: Place, problem: str, found: Findings) -> None:
+    """A secret that is not there is a problem only for a command that needs it; systemd shows it to the service alone."""
+    if found.needs_secrets:
+        found.problems[place] = problem
+    else:
+        found.without_secrets.add(place)
+        table[place[-1]] = new_key()  # random, so that no two accounts have the same
 
 
 def _credential(name: str, environ: Mapping[str, str]) -> Path | None:

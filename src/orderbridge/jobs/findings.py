@@ -15,7 +15,7 @@ from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import AccountState, ActionState
 from orderbridge.rules.health import Facts, Pile, Polling, Received, Thresholds, all_problems, is_due, late_after
 from orderbridge.rules.problems import NO_DATABASE, Problem, Severity
-from orderbridge.store import account_list, health, problems
+from orderbridge.store import account_list, accounts, health, problems
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
 from orderbridge.texts import problem_text
@@ -97,7 +97,9 @@ def configured(settings: config.Settings) -> dict[str, str]:
 def all_names(connection: Connection, settings: config.Settings) -> dict[str, str]:
     """Of the accounts in the database, too, where they are read from there."""
     beside = account_list.enabled(connection) if settings.fleet.from_database else {}
-    return beside | configured(settings)
+    known = accounts.last_polled(connection, settings.source.without_secrets)
+    in_file = {secrets: name for secrets, name in configured(settings).items() if name not in known.values()}
+    return beside | in_file | known
 
 
 def _facts(

@@ -198,6 +198,14 @@ def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict
     return [row for row in found if row.pop("fingerprint") in fingerprints]
 
 
+def last_polled(connection: Connection, names: Collection[str]) -> dict[str, str]:
+    """By fingerprint the names of these accounts, each with the pair of secrets that was polled last."""
+    was_polled = accounts.c.last_poll_utc.is_not(None)
+    query = select(accounts.c.fingerprint, accounts.c.name).order_by(was_polled, accounts.c.last_poll_utc)
+    newest = {row.name: row.fingerprint for row in connection.execute(query) if row.name in names} if names else {}
+    return {fingerprint: name for name, fingerprint in newest.items()}
+
+
 def adopt_orphans(connection: Connection, configured: Collection[str]) -> int:
     """Open orders whose account left the configuration go to one that reaches their restaurant. Returns how many."""
     owners = connection.execute(select(orders.c.account).where(literal_column(OPEN)).distinct()).scalars()
