@@ -32,8 +32,6 @@ from orderbridge.sandbox.state import Order
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 COMMAND = Path(sys.executable).with_name("orderbridge")
-JDBC = ("/usr/share/java/sqlite-jdbc.jar", "/usr/share/java/xerial-sqlite-jdbc.jar")
-GO_PATH = Path("/usr/share/gocode")  # where Debian puts the sources of Go packages
 WITHIN_S = 200.0  # on a busy machine a compiler and a process take their time
 HELD_S = 0.3  # another program writes that much longer; a driver without a busy timeout gives up at once
 SOLD_OUT, SOLD = 1005, 1007
@@ -73,11 +71,10 @@ def needs(*programs: str) -> None:
         pytest.skip(f"not installed: {', '.join(missing)} (tests/debian-packages)")
 
 
-def made(*command: object, folder: Path, **surroundings: str) -> None:
+def made(*command: object, folder: Path) -> None:
     done = subprocess.run(
         [str(part) for part in command],
         cwd=folder,
-        env=os.environ | surroundings,
         capture_output=True,
         text=True,
         check=False,
@@ -107,17 +104,6 @@ def php(_: Path) -> list[str]:
     return ["php", str(EXAMPLES / "php" / "pos.php")]
 
 
-def java(folder: Path) -> list[str]:
-    needs("java", "javac")
-    driver = next((path for path in JDBC if Path(path).exists()), None)
-    if driver is None:
-        pytest.skip("no JDBC driver for SQLite in /usr/share/java (tests/debian-packages)")
-    brief = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # a machine that is not made for long hours starts sooner
-    source = EXAMPLES / "java" / "Pos.java"
-    made("javac", *(f"-J{one}" for one in brief), "-Xlint:all,-serial", "-Werror", "-d", folder, source, folder=folder)
-    return ["java", *brief, "-cp", f"{driver}:{folder}", "Pos"]
-
-
 def csharp(folder: Path) -> list[str]:
     needs("mono", "mcs")
     source = EXAMPLES / "csharp" / "Pos.cs"
@@ -134,17 +120,7 @@ def pascal(folder: Path) -> list[str]:
     return [str(folder / "pos")]
 
 
-def go(folder: Path) -> list[str]:
-    needs("go", "gcc")
-    if not (GO_PATH / "src" / "github.com" / "mattn" / "go-sqlite3").exists():
-        pytest.skip("Go has no go-sqlite3 in /usr/share/gocode (tests/debian-packages)")
-    source = EXAMPLES / "go" / "pos.go"
-    surroundings = {"GO111MODULE": "off", "GOPATH": str(GO_PATH), "GOFLAGS": "-tags=libsqlite3"}
-    made("go", "build", "-o", "pos", source, folder=folder, **surroundings)
-    return [str(folder / "pos")]
-
-
-LANGUAGES = (python, node, php, java, csharp, pascal, go)
+LANGUAGES = (python, node, php, csharp, pascal)
 
 
 # ---- the service, the daemon, the file -------------------------------------------------------------------------------
