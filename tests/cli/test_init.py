@@ -201,12 +201,20 @@ def test_for_a_service_user_all_of_it_is_his(command, given, file):
 def test_for_the_unit_systemd_hands_the_secrets_over(command, given, tmp_path, monkeypatch):
     folder = tmp_path / "etc"
     folder.mkdir()
+    units = tmp_path / "units"
+    units.mkdir()
     monkeypatch.setattr(draft, "SYSTEM_FILE", folder / "config.toml")
+    monkeypatch.setattr(draft, "UNITS", units)
     ended = command("init", "--yes", *given, "--config", folder / "config.toml")
     assert ended.code == 0, ended.err  # although nobody has made /var/lib/orderbridge yet
     assert 'url = "sqlite:////var/lib/orderbridge/orderbridge.db"' in (folder / "config.toml").read_text()
     assert files(folder) == {"config.toml": 0o644, "secrets": 0o700}
     assert set(files(folder / "secrets").values()) == {0o600}
-    assert f"LoadCredential=kadikoy.app_secret_key:{folder}/secrets/kadikoy.app_secret_key" in ended.out
+    assert (units / "orderbridge.service.d/credentials.conf").read_text() == (
+        "[Service]\n"
+        f"LoadCredential=kadikoy.app_secret_key:{folder}/secrets/kadikoy.app_secret_key\n"
+        f"LoadCredential=kadikoy.rest_secret_key:{folder}/secrets/kadikoy.rest_secret_key\n"
+    )
+    assert "systemctl daemon-reload" in ended.out
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder / "secrets"))
     assert config.load(folder / "config.toml").accounts[0].rest_secret_key.get_secret_value() == REST

@@ -1,5 +1,6 @@
-"""The configuration that `init` writes: a commented file, and a file for each secret. All of it is there, or nothing.
+"""The configuration that `init` writes: a commented file, a file for each secret, for the unit a drop-in that names them.
 
+- All of it is there, or nothing.
 - Nothing is overwritten, not even by another `init` at the same moment.
 - Nobody but the owner reads a secret, not even for a moment.
 """
@@ -21,6 +22,7 @@ from orderbridge.texts import say
 PRIVATE = 0o600
 READABLE = 0o644  # for a service whose user does not exist yet, and whose secrets systemd hands over
 SECRETS_FOLDER = "secrets"
+UNITS = Path("/etc/systemd/system")
 STATE_FILE = "sqlite:////var/lib/orderbridge/orderbridge.db"
 SHORT = {"app_secret_key": "app", "rest_secret_key": "rest"}
 
@@ -41,7 +43,13 @@ class Draft:
     @property
     def is_for_systemd(self) -> bool:
         """Whether it is the unit's: its user is made at each start, so the files stay root's."""
-        return os.geteuid() == 0 and self.owner is None and self.file.parent == SYSTEM_FILE.parent
+        is_system = self.file.parent == SYSTEM_FILE.parent and UNITS.is_dir()
+        return is_system and os.geteuid() == 0 and self.owner is None
+
+    @property
+    def drop_in(self) -> Path:
+        """What has systemd hand the secrets over to the service."""
+        return UNITS / "orderbridge.service.d" / "credentials.conf"
 
     def settings(self) -> Settings:
         """As the program would read them. Raises pydantic's ValidationError."""
@@ -67,6 +75,11 @@ class Draft:
             for key in SECRETS:
                 _make(self.secret_file(key), self.secrets[key], PRIVATE, self.owner)
                 made.append(self.secret_file(key))
+            if self.is_for_systemd:
+                self.drop_in.parent.mkdir(exist_ok=True)
+                lines = [f"LoadCredential={self.secret_file(key).name}:{self.secret_file(key)}" for key in SECRETS]
+                _make(self.drop_in, "\n".join(["[Service]", *lines, ""]), READABLE, None)
+                made.append(self.drop_in)
             _make(self.file, self.text(), READABLE if self.is_for_systemd else PRIVATE, self.owner)
         except (OSError, ConfigError) as error:
             for path in made:

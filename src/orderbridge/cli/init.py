@@ -246,11 +246,12 @@ def _try_database(draft: Draft) -> None:
 
 def _tell(draft: Draft) -> None:
     """What was written, and what comes next."""
-    click.echo(say("init.written", file=draft.file, folder=draft.secret_file("x").parent))
+    folder = draft.secret_file("x").parent
+    click.echo(say("init.written", file=draft.file, folder=folder))
     if draft.is_for_systemd:
-        lines = [f"LoadCredential={draft.secret_file(key).name}:{draft.secret_file(key)}" for key in draft.secrets]
-        click.echo(say("init.credentials", lines="\n".join(lines), folder=draft.secret_file("x").parent))
-    click.echo(say("init.next", file=draft.file))
+        click.echo(say("init.next_unit", drop_in=draft.drop_in, folder=folder))
+    else:
+        click.echo(say("init.next", file=draft.file))
 
 
 COMMANDS = (init,)
