@@ -5,7 +5,7 @@ Revises:
 """
 
 import sqlalchemy as sa
-from alembic import op
+from alembic import context, op
 
 from orderbridge.store.columns import big, code, foreign_code, key, money, name, random_id, text, utc, utc_now, whole
 
@@ -61,6 +61,10 @@ def word_checks(column: str, *words: str) -> list[sa.CheckConstraint]:
 
 def here() -> str:
     return op.get_context().dialect.name
+
+
+def is_sqlite_script() -> bool:
+    return here() == "sqlite" and context.is_offline_mode()
 
 
 def partial_index(label: str, table: str, column: str, where: str, *equal: str) -> None:
@@ -380,7 +384,8 @@ def upgrade() -> None:
         sa.Column("name", name()),
         sa.Column("note", text()),
         sa.Column("price", money()),
-        sa.Column("quantity", big()),
+        # 0008 changes it; on SQLite it can do so in a database, but not in a script.
+        sa.Column("quantity", money() if is_sqlite_script() else big()),
         sa.Column("total", money()),
         sa.PrimaryKeyConstraint("payment_key", "line_no", name=op.f("delivery_order_items_pk")),
         sa.ForeignKeyConstraint(

@@ -87,7 +87,7 @@ class Item:
     name: str | None = text("name")
     note: str | None = text("note", ValueKind.TEXT, personal=True)
     price: Decimal | None = money("price")
-    quantity: int | None = whole("quantity")
+    quantity: Decimal | None = money("quantity")
     total: Decimal | None = money("total")
     options: tuple[Option, ...] = inside(Option, "option_groups")
 

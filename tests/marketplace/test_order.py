@@ -211,10 +211,10 @@ INTEGERS = [
 
 @pytest.mark.parametrize("served, number, problem", INTEGERS, ids=[served for served, _, _ in INTEGERS])
 def test_integers(served: str, number: int | None, problem: str | None) -> None:
-    element = text(order(foods=[food(quantity="HERE")])).replace('"HERE"', served)
+    element = text(order(foods=[food(food_id="HERE")])).replace('"HERE"', served)
     delivered = read(element)
-    assert delivered.facts.items[0].quantity == number
-    assert delivered.problems == (() if problem is None else (f"{problem}:foods.quantity",))
+    assert delivered.facts.items[0].food_id == number
+    assert delivered.problems == (() if problem is None else (f"{problem}:foods.food_id",))
 
 
 TEXTS = [

@@ -205,6 +205,7 @@ class ColumnsSayWhatIsSo(Invariant):
         state = _contents(document) | self._status(document, document.status)
         state |= {"payment_key": document.key, "account": call.account, "received_utc": now}
         state |= {"acknowledged_utc": None, "acknowledged_status_id": None}
+        state |= {"start_utc": None, "remarks": None}
         state |= {"revision": 1, "contents_revision": 1, "last_change": "new", "changed_utc": now}
         state |= self._end({"ended_by": None}, document.status)
         return Step("a new order", state, [(now, "received", document.status, state["status"], None)])

@@ -253,7 +253,7 @@ def _read_line(made: Reading, line_no: int, food: Mapping[str, Any]) -> None:
             made.text(food.get("name"), "foods.name"),
             made.text(food.get("note"), "foods.note", longest=None),
             made.money(food.get("price"), "foods.price"),
-            made.integer(food.get("quantity"), "foods.quantity"),
+            made.money(food.get("quantity"), "foods.quantity"),
             made.money(food.get("total"), "foods.total"),
         )
     )

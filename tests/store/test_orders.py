@@ -111,6 +111,8 @@ def test_a_new_order_is_stored_whole(database, pos):
         "pos_reference": None,
         "pos_total": None,
         "contents_revision": 1,
+        "start_utc": None,
+        "remarks": None,
         "silence_from": None,
         "service_key": None,
     }

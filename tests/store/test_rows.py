@@ -29,7 +29,13 @@ AMOUNTS = [None, Decimal(0), Decimal("0.0001"), Decimal("-12.5"), Decimal("99999
 def many(number: int = SHORT_WAY_FROM + len(HARD) * len(AMOUNTS)) -> list[Any]:
     """As many orders as the short way needs, each a little different."""
     lines = [
-        item(name=HARD[n % len(HARD)], note=HARD[-n % len(HARD)], quantity=None if n % 2 else 2**62, options=())
+        item(
+            name=HARD[n % len(HARD)],
+            note=HARD[-n % len(HARD)],
+            food_id=2**62,
+            quantity=None if n % 2 else Decimal("1.5"),
+            options=(),
+        )
         for n in range(number)
     ]
     return [

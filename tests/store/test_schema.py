@@ -233,6 +233,26 @@ def test_of_what_was_stored_before_the_newest_change_says_what_to_print(empty):
     assert [row["contents_revision"] for row in found] == [3, 1]
 
 
+def test_an_upgrade_gives_a_quantity_decimals_and_keeps_a_trigger_of_the_pos(empty):
+    empty.write_now(lambda tx: schema.migrate(tx, "0007"))
+    hold_open(file_of(empty))
+    with opened(file_of(empty)) as pos:
+        put_order(pos)
+        lines = "INSERT INTO delivery_order_items (payment_key, line_no, quantity) SELECT payment_key, ?, ?"
+        pos.execute(f"{lines} FROM delivery_orders", (1, 2))
+        pos.execute("CREATE TABLE seen (line_no INTEGER)")
+        pos.execute(
+            "CREATE TRIGGER pos_sees AFTER INSERT ON delivery_order_items"
+            " BEGIN INSERT INTO seen VALUES (NEW.line_no); END"
+        )
+        empty.write_now(schema.upgrade)
+        pos.execute(f"{lines} FROM delivery_orders", (2, "1.5"))
+        found = rows(pos, "SELECT typeof(quantity) AS kind, quantity FROM delivery_order_items ORDER BY line_no")
+        assert [(row["kind"], row["quantity"]) for row in found] == [("integer", 2), ("real", 1.5)]
+        assert [row["line_no"] for row in rows(pos, "SELECT line_no FROM seen")] == [2]
+        assert rows(pos, "PRAGMA integrity_check")[0]["integrity_check"] == "ok"
+
+
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -370,7 +390,7 @@ def test_on_a_server_an_upgrade_keeps_what_a_till_may_read(kind, blank):
         blank.write_now(schema.upgrade)
         with blank.engine.connect() as tx:
             assert set(tx.exec_driver_sql(granted).scalars()) == set(views)
-            added = "pos_total, contents_revision, needs_answer_since"
+            added = "pos_total, contents_revision, needs_answer_since, start_utc, remarks"
             assert tx.exec_driver_sql(f"SELECT {added} FROM delivery_open_orders").all() == []
     finally:
         with blank.engine.begin() as tx:

@@ -44,7 +44,7 @@ def _line_adds_up(item: Item) -> bool:
     readings = (item.price * item.quantity + extra, (item.price + extra) * item.quantity)
     if item.total in readings:
         return True
-    allowed = CENT * max(1, abs(item.quantity))  # each piece's price may have been rounded
+    allowed = CENT * max(Decimal(1), abs(item.quantity))  # each piece's price may have been rounded
     return any(abs(item.total - reading) <= allowed for reading in readings)
 
 

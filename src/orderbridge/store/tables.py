@@ -110,6 +110,8 @@ orders = Table(
     Column("service_key", key()),
     Column("pos_total", money()),
     Column("contents_revision", Integer, nullable=False, server_default=text("1")),
+    Column("start_utc", utc()),
+    Column("remarks", long_text()),
     check_integer("pos_revision"),
     check("pos_revision >= 0 AND pos_revision <= revision", "pos_revision_known"),
 )
@@ -352,6 +354,8 @@ class _Restaurants(TypedColumns):
     status = Column(code())
     status_utc = Column(utc())
     service_id = Column(foreign_code())
+    status_since_utc = Column(utc())
+    status_by = Column(long_text())
 
 
 restaurants = Table("delivery_restaurants", metadata, _Restaurants)
@@ -457,8 +461,10 @@ _needs_answer_since = case(
 
 def _view(label: str, condition: ColumnElement[bool], *more: ColumnElement[Any]) -> CreateView:
     ours = {"silence_from", "service_key"}  # which no till asks for
-    shown = (column for column in orders.c if column.name not in ours)
-    chosen: Select[object] = select(*shown, *more).where(condition)
+    # A server adds a column at the end of a view only: those of schema 0008 stand behind `more`.
+    later = (orders.c.start_utc, orders.c.remarks)
+    shown = (column for column in orders.c if column.name not in ours and column not in later)
+    chosen: Select[object] = select(*shown, *more, *later).where(condition)
     return CreateView(chosen, label, metadata=metadata)
 
 

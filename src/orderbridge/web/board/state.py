@@ -115,7 +115,7 @@ def _seen(row: Mapping[str, Any], zone: ZoneInfo) -> rules.Seen:
 def _item(item: Any, options: Sequence[Any]) -> dict[str, Any]:
     return {
         "name": item.name,
-        "quantity": item.quantity,
+        "quantity": None if item.quantity is None else f"{item.quantity.normalize():f}",
         "note": item.note,
         "options": [{"group": one.group_name, "operation": one.operation, "name": one.option_name} for one in options],
     }
