@@ -22,7 +22,7 @@ from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.jobs import alarms as alarms_module
 from orderbridge.jobs import ping as ping_module
-from orderbridge.jobs.alarms import AGAIN_S, LONGEST_S, MOST_WAITING, Alarms
+from orderbridge.jobs.alarms import AGAIN_S, LONGEST_S, MOST_WAITING, PAUSE_S, Alarms
 from orderbridge.jobs.command import Command
 from orderbridge.jobs.ping import FAIL_EVERY_S, WELL_EVERY_S, Ping
 from orderbridge.rules.problems import Code, Problem, Severity
@@ -58,7 +58,8 @@ def heard(program: Path) -> list[dict[str, Any]]:
 
 
 def alarms_of(*command: object, **changes: Any) -> Alarms:
-    return Alarms(config.Alarms(command=tuple(map(str, command)), **changes), "en")
+    chosen = {"command_severity": "warning"} | changes
+    return Alarms(config.Alarms(command=tuple(map(str, command)), **chosen), "en")
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -80,7 +81,7 @@ async def test_it_is_told_the_beginning_the_escalation_and_the_end(program: Writ
     path = program("")
     alarms = alarms_of(path, "--loud")
     for at, found in enumerate(([replace(SEVERE, severity=Severity.WARNING)], [SEVERE], [SEVERE], [])):
-        alarms.see(found, float(at))
+        alarms.see(found, at * PAUSE_S)
         await quiet(alarms)
     told = heard(path)
     since = "2026-03-01T12:00:00Z"
@@ -97,7 +98,7 @@ async def test_it_is_told_the_beginning_the_escalation_and_the_end(program: Writ
         "account": "kadıköy",
         "since": since,
         "count": 1,
-        "seconds": 3,
+        "seconds": round(3 * PAUSE_S),
     }
     assert document["cause"].startswith("The service does not accept")
     assert "Ayşe" not in str(told), "what an answer said is nobody's business"
@@ -105,12 +106,44 @@ async def test_it_is_told_the_beginning_the_escalation_and_the_end(program: Writ
     assert "hush" not in str(told)
 
 
-async def test_who_wants_to_hear_of_severe_ones_only_does(program: Write):
+async def test_by_default_only_severe_problems_are_sent(commands: list[tuple[str, str]]):
+    alarms = Alarms(config.Alarms(command=("x",)), "en")
+    await _look(alarms, [ONE, SEVERE], 0.0)
+    assert commands == [("began", "login_refused")]
+
+
+def of_order(number: int, **changes: Any) -> Problem:
+    return replace(SEVERE, code=Code.UNANSWERED, subject=f"order-{number}", **changes)
+
+
+async def test_of_one_code_one_message_a_minute_has_all_orders(program: Write):
+    path, found = program(""), []
+    alarms = alarms_of(path)
+    for second in range(0, 121, 2):  # a new order each 2 s
+        found.append(of_order(second))
+        alarms.see(found, float(second))
+        await quiet(alarms)
+    assert [json.loads(one["stdin"])["count"] for one in heard(path)] == [1, 30, 30]
+
+
+@pytest.mark.parametrize(
+    "looks, sent",
+    [
+        ([[0], [0, 1], [0], [0]], []),  # began and ended
+        ([[0], [0, 1], [0, (1, 2)], [0, (1, 2)]], [("began", 2)]),  # began and got worse
+        ([[0], [(0, 2)], [], []], [("ended", 2)]),  # got worse and ended
+        ([[0], [], [(0, 2)], [(0, 2)]], [("escalated", 2)]),
+    ],
+    ids=str,
+)
+async def test_what_changed_within_the_minute_is_one_event(looks: list[list[Any]], sent: list[Any], program: Write):
     path = program("")
-    alarms = alarms_of(path, command_severity="severe")
-    alarms.see([ONE, SEVERE], 0.0)
-    await quiet(alarms)
-    assert [one["arguments"][1] for one in heard(path)] == ["login_refused"]
+    alarms = alarms_of(path)
+    for at, look in enumerate([*looks, looks[-1]]):
+        numbers = [one if isinstance(one, tuple) else (one, 1) for one in look]
+        alarms.see([of_order(number, level=level) for number, level in numbers], (0.0, 10, 20, 30, 60)[at])
+        await quiet(alarms)
+    assert [(one["arguments"][0], int(one["arguments"][5])) for one in heard(path)[1:]] == sent
 
 
 async def test_many_alike_are_one_message(program: Write):
@@ -291,7 +324,7 @@ async def test_what_happens_meanwhile_waits_and_not_without_end(program: Write, 
     began = time.monotonic()
     with capture_logs() as lines:
         for number in range(2 * MOST_WAITING):
-            alarms.see([replace(SEVERE, subject=f"{number}")], float(number))
+            alarms.see([of_order(one) for one in range(number)], float(number))
     assert len(alarms._waiting) <= MOST_WAITING
     assert [one["event"] for one in lines][:1] == ["alarm.dropped"]
     assert time.monotonic() - began < LONG_S
@@ -335,10 +368,10 @@ async def test_what_was_told_stays_known_while_something_newer_is_not_yet(comman
     milder = replace(SEVERE, severity=Severity.WARNING)
     await _look(alarms, [milder], 0.0)
     assert noted == [{milder.key: milder.rank}], "at once, and not at the next look"
-    alarms.see([SEVERE], 5.0)
+    alarms.see([SEVERE], PAUSE_S)
     assert alarms.told() == {milder.key: milder.rank}, "a daemon that is killed now has told the beginning"
     await quiet(alarms)
-    await _look(alarms, [], 10.0)
+    await _look(alarms, [], 2 * PAUSE_S)
     assert noted[1:] == [{SEVERE.key: SEVERE.rank}, {}]
 
 

@@ -663,7 +663,9 @@ async def test_what_only_the_daemon_before_could_know_is_not_told_twice_and_its_
 ):
     heard: list[tuple[str, str]] = []
     monkeypatch.setattr(Command, "run", lambda _, words, document: heard.append((words[0], words[1])))
-    settings = shop.settings.model_copy(update={"alarms": config.Alarms(command=("alarm",))})
+    settings = shop.settings.model_copy(
+        update={"alarms": config.Alarms(command=("alarm",), command_severity="warning")}
+    )
 
     async def daemon(*, sees: bool, seconds: int) -> None:
         checkup = Checkup(settings, shop.database, shop.clock)

@@ -156,7 +156,7 @@ class Alarms(Table):
     cancellation_unseen_minutes: Minutes = 2
     command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     command_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 30
-    command_severity: Literal["warning", "severe"] = "warning"
+    command_severity: Literal["warning", "severe"] = "severe"
     ping_url: SecretStr | None = None  # whoever has it can say that all is well
 
     @field_validator("ping_url")

@@ -1,7 +1,8 @@
-"""Somebody is told: the command of `[alarms]`, at the beginning of each problem, when it gets worse, and at its end.
+"""Runs the command of `[alarms]` at the beginning of each problem, when it gets worse, and at its end.
 
 It never holds anything up: it runs beside the daemon, one at a time, and what happens meanwhile waits in a queue of
-bounded length. What many have in common is one message. One that fails is told again, less and less often: the mail may
+bounded length. Of one code at most one message leaves in a minute, with all orders that have the problem by then; one that
+began and ended in that minute is not sent at all. A message that fails is sent again, less and less often: the mail may
 take the same dead line as the orders. At a stop it is waited for a moment, and then killed.
 """
 
@@ -11,6 +12,7 @@ import math
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -21,11 +23,12 @@ from orderbridge import __version__, config
 from orderbridge.hiding import without_secrets
 from orderbridge.jobs.command import Command
 from orderbridge.rules.edges import MOST_ALIKE, Edges, Event, EventKind, Key, Rank, alike
-from orderbridge.rules.problems import Problem, Severity
+from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text, say
 
 MOST_WAITING = 200  # events; of more the oldest go, and that is told
+PAUSE_S = 60.0  # between two messages of one code
 AGAIN_S, LONGEST_S = 60.0, 3600.0  # after one that failed; it doubles
 CLOSE_S = 1.5
 
@@ -42,6 +45,7 @@ class Alarms:
         self._language = language
         self._edges = Edges()
         self._waiting: deque[Event] = deque()
+        self._sent: dict[Code, float] = {}  # when the last message of each code left
         self._teller: asyncio.Task[None] | None = None
         self._failures = 0  # since it last worked: the first is told, and that it works again
         self._heard: dict[Key, Rank] = {}
@@ -63,13 +67,30 @@ class Alarms:
         if monotonic >= self._again_at:
             self._waiting += self._untold.values()
             self._untold, self._again_at = {}, math.inf
-        self._waiting += events
+        for event in events:
+            self._put(event)
         if (lost := len(self._waiting) - MOST_WAITING) > 0:
             for _ in range(lost):
                 self._waiting.popleft()
             _log.error("alarm.dropped", count=lost, reason=say("log.alarms_slow"))
-        if self._waiting and self._teller is None:
+        if self._teller is None and self._next():
             self._teller = asyncio.create_task(self._tell())
+
+    def _put(self, event: Event) -> None:
+        """One event of each problem waits: what has changed since the command last heard of it."""
+        key, heard = event.problem.key, self._heard.get(event.problem.key)
+        if before := [one for one in self._waiting if one.problem.key == key]:
+            self._waiting.remove(before[0])
+            if event.kind != EventKind.ENDED:
+                event = replace(event, kind=EventKind.BEGAN if heard is None else EventKind.ESCALATED)
+            elif heard is None:
+                return
+        self._waiting.append(event)
+
+    def _next(self) -> list[Event]:
+        """What the next message has: the oldest that waits and may leave, and all that are like it."""
+        free = [one for one in self._waiting if self._now >= self._sent.get(one.problem.code, -math.inf) + PAUSE_S]
+        return alike(free, most=0)[0] if free else []
 
     def told(self) -> dict[Key, Rank]:
         """How bad each problem was when the command last told of it, and told well; not the ones whose end it told."""
@@ -90,8 +111,7 @@ class Alarms:
 
     async def _tell(self) -> None:
         try:
-            while self._waiting:
-                some = alike(self._waiting)[0]
+            while some := self._next():
                 for event in some:
                     self._waiting.remove(event)
                 await self._run(some)
@@ -115,6 +135,7 @@ class Alarms:
                 _log.info("alarm.recovered", failures=self._failures)
                 self._failures = 0
             self._again_at, self._wait_s = self._now if self._untold else math.inf, AGAIN_S
+            self._sent[some[0].problem.code] = self._now
             self._note(some)
             self.on_told()
 
