@@ -267,7 +267,7 @@ async def test_the_reference_lists_are_read_at_the_start(sandbox: Sandbox, till:
     assert len(till.rows("SELECT 1 FROM delivery_payment_methods")) == 3
 
 
-async def test_the_menu_is_never_read_unasked(sandbox: Sandbox, till: Till, world: World):
+async def test_the_menu_is_never_read(sandbox: Sandbox, till: Till, world: World):
     async with running(settings_for(sandbox, till)):
         await until(lambda: len(world.calls("get_current")) >= 3)
     assert world.calls("get_foods") == []

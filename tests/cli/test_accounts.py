@@ -647,27 +647,13 @@ def test_check_without_a_fleet_says_nothing_of_it(run, configure):
     assert checked(run) == []
 
 
-# ---- asking the service as one of them -------------------------------------------------------------------------------
-
-
-def test_without_an_account_in_the_file_foods_wants_to_know_whose(run, add):
-    add()
-    assert "say with --account" in run("foods").err
-    assert "No such account" in run("foods", "--account", "nobody").err
+# ---- an action for one of them ----------------------------------------------------------------------------------------
 
 
 def test_a_food_is_for_an_account_of_the_database_that_is_there(run, add):
     add()
     assert "No such account" in run("food", "on", 55, "--account", "nobody").err
     assert run("food", "on", 55, "--account", "kadikoy").code == 0
-
-
-def test_an_account_of_the_database_can_be_asked_as(run, add, tmp_path):
-    """Nobody plays the service: that the line is dead shows that it was opened and used."""
-    add()
-    assert run("foods", "--account", "kadikoy").code == 69
-    (tmp_path / "master.key").write_text(new_key())
-    assert "Put that key back" in run("foods", "--account", "kadikoy").err
 
 
 # ---- secrets stay secret ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`check` and `foods` against the service itself, played on a free port with real TLS."""
+"""`check` against the service itself, played on a free port with real TLS."""
 
 import os
 import re
@@ -430,43 +430,6 @@ def test_a_right_to_make_the_tables_is_named_before_there_are_any(run, configure
         database.close()
     assert "it lacks: CREATE on schema public" in said
     assert f"GRANT USAGE, CREATE ON SCHEMA public TO obs_reader_{os.getpid()};" in said
-
-
-# ---- foods -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_menu_is_printed_as_it_came(run, sandbox):
-    ended = run("foods")
-    assert (ended.code, ended.err) == (0, "")
-    assert {food["food_id"] for food in ended.json["data"]} >= {1001, 1012}
-    assert "Künefe" in ended.out
-
-
-def test_the_menu_of_a_named_account_is_printed(run, configure, sandbox):
-    set_up(configure, sandbox, accounts=account() + account("zincir", "sandbox-chain-secret"))
-    assert {food["food_id"] // 1000 for food in run("foods", "--account", "zincir").json["data"]} == {3}
-
-
-def test_the_menu_of_an_unknown_account_is_wrong_usage(run, sandbox):
-    ended = run("foods", "--account", "moda")
-    assert (ended.code, ended.out) == (2, "")
-    assert "There is no account moda; there are: kadikoy." in ended.err
-    assert sandbox.world.calls() == []
-
-
-def test_a_refused_login_ends_foods_with_1(run, configure, sandbox):
-    set_up(configure, sandbox, accounts=account(rest="wrong"))
-    ended = run("foods")
-    assert (ended.code, ended.out) == (1, "")
-    assert "login_refused" in ended.err
-    assert "Traceback" not in ended.err
-
-
-def test_a_service_that_does_not_run_ends_foods_with_69(run, configure, sandbox, closed_port):
-    set_up(configure, sandbox, base_url=f"https://127.0.0.1:{closed_port}")
-    ended = run("foods")
-    assert (ended.code, ended.out) == (69, "")
-    assert "connection_refused" in ended.err
 
 
 def test_the_port_is_looked_at_before_there_is_a_database(

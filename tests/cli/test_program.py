@@ -30,7 +30,6 @@ NAMED_IN_DESIGN = (
     "cancel",
     "restaurant",
     "food",
-    "foods",
     "actions",
     "quarantine",
     "db",
@@ -131,7 +130,6 @@ def test_of_wrong_usage_nothing_is_said_in_english_to_a_turk(command, monkeypatc
         ("db", "replay", "/"),
         ("init", "--language", "de"),
         ("day", "yesterday"),
-        ("foods", "--account", "x", "--config", "FILE"),
         ("erase",),
     ]
     english = {arguments: ENGLISH.findall(command(*arguments).err) for arguments in [*MISTAKES, *further]}
@@ -201,7 +199,6 @@ NEEDS_CONFIGURATION = [
     ("cancel", "KEY", "--reason", "1"),
     ("restaurant", "open", "KEY"),
     ("food", "on", "55"),
-    ("foods",),
     ("actions", "list"),
     ("actions", "retry", "1"),
     ("actions", "withdraw", "1"),
@@ -292,7 +289,7 @@ def installed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
         (("version",), 0, "orderbridge ", ""),
         (("status", "--config", "FILE"), 1, "", "pos.db is not there"),
         (("dance",), 2, "", "Error: No such command 'dance'"),
-        (("foods", "--config", "FILE"), 69, "", "orderbridge: connection_refused"),
+        (("check", "--config", "FILE"), 69, "that the service runs", ""),
         (("status", "--config", "missing.toml"), 78, "", "there is no such file"),
     ],
     ids=["fine", "failed", "usage", "unreachable", "configuration"],

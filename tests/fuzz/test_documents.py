@@ -232,7 +232,6 @@ CALLS = [
     lambda client: client.act(Action.CANCEL, samples.KEY, 1),
     lambda client: client.cancel_reasons(),
     lambda client: client.variables(),
-    lambda client: client.foods(),
 ]
 answers = st.lists(st.tuples(grammar.statuses, grammar.bodies), max_size=5)
 

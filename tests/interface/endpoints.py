@@ -15,7 +15,6 @@ from tests.interface.rule import (
     READERS,
     TABLES,
     VERDICTS,
-    NotOurs,
     Rule,
     a_day,
     switched,
@@ -500,20 +499,20 @@ FOODS = [
     Rule(
         "menu-path",
         "Menu listing / GET foods/get-foods exists and is rate limited",
-        CLIENT + "test_the_menu_fails_like_any_other_call[served0-RateLimited]",
+        DAEMON + "test_the_menu_is_never_read",
         MENU + "test_the_menu_has_its_own_limit",
     ),
     Rule(
         "menu-request",
         "Menu listing / its request shape: not shown",
-        NotOurs("A GET without arguments is asked; what another form would be, nobody can say."),
+        CLIENT + "test_the_client_has_the_operations_it_needs_and_no_other",
         MENU + "test_the_menu_lists_foods_with_their_status",
     ),
     *(
         Rule(
             f"menu-shape-{shape}",
             f"Menu listing / its response shape: not shown, it may be {shape}",
-            switched("menu_shape", shape),
+            CLIENT + "test_the_client_has_the_operations_it_needs_and_no_other",
             MENU + f"test_the_shape_of_the_menu_can_be_chosen[{shape}-<lambda>]",
         )
         for shape in ("flat", "by_category", "wrapped")
@@ -521,7 +520,7 @@ FOODS = [
     Rule(
         "menu-unasked",
         "Menu listing / rate limited, so that nobody asks who need not",
-        DAEMON + "test_the_menu_is_never_read_unasked",
+        DAEMON + "test_the_menu_is_never_read",
         MENU + "test_the_menu_has_its_own_limit",
     ),
 ]

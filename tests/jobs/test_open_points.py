@@ -5,7 +5,6 @@ each of its statuses is acknowledged, or when the list is asked for.
 """
 
 import itertools
-import json
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from decimal import Decimal
@@ -15,7 +14,6 @@ import pytest
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
-from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.reference import Common, read_lists
 from orderbridge.sandbox import Fault, Options, When, World
 from orderbridge.sandbox.options import Coverage
@@ -30,7 +28,8 @@ NO_RESTAURANT = "99999999-9999-4999-8999-999999999999"
 NO_FOOD = 999_999
 FOOD = 3005
 # What a tester provokes, a limit that docs/interface.md gives, what happens only as the sandbox's own time passes, and what
-# the day cannot turn: it knows its orders by their ids (test_ids.py).
+# the day cannot turn: it knows its orders by their ids
+# (test_ids.py), and the menu is never asked for.
 NO_OPEN_POINTS = {
     *(field.name for group in (Pace, Trouble, Connections) for field in fields(group)),
     "cooldown_seconds",
@@ -39,6 +38,8 @@ NO_OPEN_POINTS = {
     "life_seconds",
     "cancel_unanswered_seconds",
     "ids_in_capitals",
+    "menu_shape",
+    "menu_cooldown_seconds",
 }
 MOST_POLLS = 60  # until a list of one order at a time has nothing left
 TARGETS = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}
@@ -164,8 +165,6 @@ PLAIN_SWITCHES: dict[str, tuple[Any, ...]] = {
     "list_covers": ("all", "first"),
     "list_order": ("oldest_first", "newest_first", "shuffled"),
     "list_limit": (1, 2, 5),
-    "menu_shape": ("flat", "by_category", "wrapped"),
-    "menu_cooldown_seconds": (0.0, 60.0, 1800.0),
     "token_message": ("Token expired or invalid", "Invalid or expired access token"),
     "token_seconds": (300.0, 3600.0),
     "expiration_timezone": ("Pacific/Kiritimati", "Pacific/Pago_Pago"),
@@ -304,7 +303,6 @@ class Day:
         self.act("deactivate_food", food_id=NO_FOOD, end=("refused", "food_not_found"))
         await self.quiet()
         await shop.account.renew()
-        await self.look_at_the_menu()
         self.place()
         await self.meet_a_stranger()
 
@@ -318,15 +316,6 @@ class Day:
 
         shop.line.when_leaving("get_current", ask)
         assert not (await shop.poll()).ok
-
-    async def look_at_the_menu(self) -> None:
-        """Any shape is shown as it came; a second look too soon is a 429 and harms nothing."""
-        menu = await self.shop.account.client.foods()
-        assert str(FOOD) in json.dumps(json.loads(menu)["data"])
-        try:
-            await self.shop.account.client.foods()
-        except MarketplaceError as error:
-            assert error.code == "rate_limited"
 
 
 def test_each_switch_of_the_sandbox_is_turned() -> None:

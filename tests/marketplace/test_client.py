@@ -125,7 +125,7 @@ READS: dict[str, tuple[Callable[[Client], Awaitable[Any]], str, Any, Any]] = {
         Variables((Method("CASH", "Nakit"),), ()),
     ),
 }  # fmt: skip
-REPEATED = {name: call for name, (call, *_) in (ACTIONS | READS).items()} | {"foods": lambda c: c.foods()}
+REPEATED = {name: call for name, (call, *_) in (ACTIONS | READS).items()}
 
 every_action = pytest.mark.parametrize("name", ACTIONS)
 every_read = pytest.mark.parametrize("name", READS)
@@ -167,11 +167,11 @@ async def test_the_current_orders(client: Client, service: Service) -> None:
     assert service.seen == ["GET /api/orders/get-current t0", "GET /api/orders/get-current?status_id=16 t0"]
 
 
-async def test_the_client_has_the_sixteen_operations_and_no_other() -> None:
+async def test_the_client_has_the_operations_it_needs_and_no_other() -> None:
     """An operation to revoke a token, a callback to register: docs/interface.md shows none."""
     methods = {name for name in vars(Client) if not name.startswith("_")}
     assert methods - {"be_ready"} == {  # that one asks for nothing of its own
-        "restaurants", "restaurant_status", "current_orders", "acknowledge", "act", "cancel_reasons", "variables", "foods",
+        "restaurants", "restaurant_status", "current_orders", "acknowledge", "act", "cancel_reasons", "variables",
     }  # fmt: skip
     assert {*Action, "acknowledge"} == set(ACTIONS)
 
@@ -236,31 +236,6 @@ async def test_a_login_that_fails_says_how_and_is_not_repeated(
     assert (type(caught), caught.code) == (kind, code)
     assert "geheim" not in repr(caught)
     assert len(service.seen) == 1
-
-
-@pytest.mark.parametrize(
-    "body", [success([{"food_id": 1}]), b'{"foods": 5}', b"\xef\xbb\xbf[1.10]", b"anything", b""], ids=repr
-)
-async def test_the_menu_is_text_as_it_came(body: bytes, client: Client, service: Service) -> None:
-    service.answers = [(200, body)]
-    assert await client.foods() == body.decode("utf-8-sig")
-    assert service.seen == ["GET /api/foods/get-foods t0"]
-
-
-@pytest.mark.parametrize(
-    "served, kind",
-    [
-        ((429, b""), RateLimited),
-        ((200, failure("çok fazla istek")), RateLimited),
-        ((404, b"<html>"), UnknownOutcome),
-        ((302, b""), UnknownOutcome),
-        ((500, b""), ServiceFailed),
-        ((200, failure("başka")), Refused),
-    ],
-)
-async def test_the_menu_fails_like_any_other_call(served: Served, kind: type, client: Client, service: Service) -> None:
-    service.answers = [served]
-    assert type(await error_of(client.foods())) is kind
 
 
 # ---- ends that are not OK

@@ -1,6 +1,5 @@
-"""What a command asks the service as one of the accounts: foods, and what check needs."""
+"""What a command asks the service as one of the accounts."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -8,7 +7,6 @@ import click
 
 from orderbridge import __version__
 from orderbridge.cli.common import Context
-from orderbridge.errors import ConfigError, StoreError
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
@@ -18,13 +16,11 @@ if TYPE_CHECKING:
     from orderbridge.net.http import Wire
     from orderbridge.store.database import Database
 
-pass_context = click.make_pass_decorator(Context)
-
 
 async def with_account(
-    context: Context, database: "Database | None", name: str, ask: Callable[["Client"], Awaitable[str]]
+    context: Context, database: "Database | None", chosen: "config.Account", ask: Callable[["Client"], Awaitable[str]]
 ) -> str:
-    """What `ask` finds as the account of this name. Raises MarketplaceError.
+    """What `ask` finds as this account. Raises MarketplaceError.
 
     A kept token is used, and a new one kept, where there is a `database` with our tables; else it is one more login.
     """
@@ -34,8 +30,8 @@ async def with_account(
     wire = wire_for(context)
     try:
         if database is None:
-            return await ask(_client(wire, account_named(context, None, name)))
-        account = account_of(context, wire, database, account_named(context, database, name))
+            return await ask(_client(wire, chosen))
+        account = account_of(context, wire, database, chosen)
         try:
             await account.start()
             return await ask(account.client)
@@ -43,27 +39,6 @@ async def with_account(
             await account.close()
     finally:
         await wire.close()
-
-
-def account_named(context: Context, database: "Database | None", name: str) -> "config.Account":
-    """Of the file, else of the database. Raises UsageError where there is none, ConfigError where it does not open."""
-    settings = context.settings
-    for account in settings.accounts:
-        if account.name == name:
-            return account
-    if database is not None and settings.fleet.master_keys:
-        from orderbridge.cli.fleet_context import keys_of
-        from orderbridge.store import account_list
-        from orderbridge.store.account_settings import opened
-        from orderbridge.store.sealing import Fault
-
-        row = database.read_now(lambda tx: account_list.sealed(tx, [name])).get(name)
-        if row is not None:
-            found = opened(keys_of(settings), name, *row)
-            if isinstance(found, Fault):
-                raise ConfigError(f"{name}: {say(f'accounts.fault.{found}')}")
-            return found.at(settings.marketplace.base_url)
-    raise _unknown(settings, name)
 
 
 def refuse_unknown(context: Context, name: str) -> None:
@@ -76,14 +51,9 @@ def refuse_unknown(context: Context, name: str) -> None:
 
         if context.read(lambda tx: account_list.sealed(tx, [name])):
             return
-    raise _unknown(settings, name)
-
-
-def _unknown(settings: "config.Settings", name: str) -> click.UsageError:
-    if settings.fleet.from_database:  # there may be thousands
-        return click.UsageError(say("accounts.unknown", names=name))
+        raise click.UsageError(say("accounts.unknown", names=name))  # there may be thousands
     names = ", ".join(account.name for account in settings.accounts)
-    return click.UsageError(say("command.no_account", name=name, names=names))
+    raise click.UsageError(say("command.no_account", name=name, names=names))
 
 
 def wire_for(context: Context) -> "Wire":
@@ -141,32 +111,3 @@ def _client(wire: "Wire", chosen: "config.Account") -> "Client":
 
     waits = Waits(refused=tokens.refusal_wait, failed=lambda *_, **__: 0.0, unsent=lambda _: 0.0, limited_s=0.0)
     return Client(wire, Session(obtain, clock=clock, waits=waits, name=chosen.name))
-
-
-@click.command()
-@click.option("--account", "name", help="The account whose menu to list; else the first.")
-@pass_context
-def foods(context: Context, name: str | None) -> None:
-    """The menu list as the service sends it."""
-    from orderbridge.store import schema
-
-    names = [account.name for account in context.settings.accounts]
-    if name is None and not names:
-        raise click.UsageError(say("accounts.which"))
-    database = None
-    try:
-        database = context.database()
-        database.read_now(schema.check)
-    except StoreError:  # not there yet, and not needed for this
-        if database is not None:
-            database.close()
-        database = None
-    try:
-        text = asyncio.run(with_account(context, database, name or names[0], lambda client: client.foods()))
-    finally:
-        if database is not None:
-            database.close()
-    click.echo(text)
-
-
-COMMANDS = (foods,)

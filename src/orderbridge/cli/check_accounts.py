@@ -23,7 +23,7 @@ async def check_accounts(context: Context, database: "Database | None", report: 
         if account.app_secret_key == account.rest_secret_key:
             report.look("account", say("check.same_secret"), subject=account.name)
         try:
-            names = await with_account(context, database, account.name, ask)
+            names = await with_account(context, database, account, ask)
         except MarketplaceError as error:
             report.failed("account", error, subject=account.name)
         else:

@@ -225,7 +225,7 @@ def _try_login(draft: Draft) -> None:
 
     try:
         context = _checked(draft)
-        names = asyncio.run(with_account(context, None, draft.account, ask))
+        names = asyncio.run(with_account(context, None, context.settings.accounts[0], ask))
     except (LoginRefused, ConfigError):
         if sys.stdin.isatty():  # else they came by files, and are told as they are
             draft.secrets = {}

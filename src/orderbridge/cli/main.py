@@ -37,7 +37,6 @@ MODULES = {
     "init": ("init",),
     "check": ("check",),
     "board": ("board",),
-    "accounts": ("foods",),
     "fleet": ("accounts",),
     "database": ("db",),
     "facts": ("config", "version"),

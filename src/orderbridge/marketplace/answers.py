@@ -44,11 +44,6 @@ _WORD_LENGTH = (
 )
 
 
-def body_text(body: bytes) -> str:
-    """The body as text: UTF-8, what is none replaced, a byte order mark dropped."""
-    return utf8(body)
-
-
 def is_success(http_status: int) -> bool:
     return HTTPStatus.OK <= http_status < HTTPStatus.MULTIPLE_CHOICES
 
@@ -56,7 +51,7 @@ def is_success(http_status: int) -> bool:
 def read_envelope(http_status: int, body: bytes) -> Any:
     """The `data` of a success (docs/interface.md, Conventions). Raises the MarketplaceError that the answer amounts to."""
     try:
-        members = decode(body_text(body))
+        members = decode(utf8(body))
     except BrokenText:
         members = None
     return judge(http_status, members)

@@ -17,7 +17,7 @@ import structlog
 
 from orderbridge.actions import ACTIONS
 from orderbridge.errors import MarketplaceError, NotSent, RateLimited, Refused, Unauthorized, UnknownOutcome
-from orderbridge.marketplace.answers import body_text, is_success, read_envelope
+from orderbridge.marketplace.answers import read_envelope
 from orderbridge.marketplace.reference import (
     read_cancel_reasons,
     read_grant,
@@ -123,10 +123,6 @@ class Client:
     async def variables(self) -> Variables:
         """Payment and shipping methods (docs/interface.md, Endpoints 13)."""
         return await self._call("GET", "/orders/variables", _reading(read_variables))
-
-    async def foods(self) -> str:
-        """The menu list as it came (docs/interface.md, Menu listing: its shape is not shown, so any 2xx text will do)."""
-        return await self._call("GET", "/foods/get-foods", _menu_text)
 
     async def _put(
         self,
@@ -278,15 +274,6 @@ def _listing(answer: Answer) -> tuple[Document, ...]:
 
 def _data(answer: Answer) -> Any:
     return read_envelope(answer.status, answer.body)
-
-
-def _menu_text(answer: Answer) -> str:
-    try:
-        _data(answer)
-    except UnknownOutcome:
-        if not is_success(answer.status):
-            raise
-    return body_text(answer.body)
 
 
 def _in_path(key: str) -> str:
