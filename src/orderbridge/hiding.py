@@ -12,6 +12,7 @@ from urllib.parse import quote, quote_plus
 
 HIDDEN = "***"
 SHORTEST = 4  # hiding a shorter text would blank half of each line and so give it away
+SHORT = 12  # a shorter one may be part of a common word (`poll` of `orders.polled`): it is hidden where it stands alone
 FORMER = 3  # tokens of an account that a late answer may still quote
 
 _former: dict[str, tuple[str, ...]] = {}  # by secret: the ones that it replaced, the oldest first
@@ -74,10 +75,17 @@ def _found(small: str) -> Iterator[tuple[int, int]]:
         if lengths is None:  # almost everywhere
             place += 1
             continue
-        length = next((length for length in lengths if small[place : place + length] in _forms_known), 0)
+        length = next((one for one in lengths if small[place : place + one] in _forms_known), 0)
+        if 0 < length < SHORT and _is_inside_a_word(small, place, place + length):
+            length = 0
         if length:
             yield place, length
         place += length or 1
+
+
+def _is_inside_a_word(text: str, begin: int, end: int) -> bool:
+    before, behind = text[begin - 1 : begin], text[end : end + 1]
+    return (before.isalnum() and text[begin].isalnum()) or (behind.isalnum() and text[end - 1].isalnum())
 
 
 def _in_small_letters(text: str) -> str:

@@ -12,6 +12,7 @@ from tests.store.samples import NOW_TEXT, key, put, put_action, put_document, pu
 
 from orderbridge.cli import times
 from orderbridge.cli.watching import watch
+from orderbridge.clock import SystemClock
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 
@@ -80,6 +81,25 @@ def test_a_till_that_has_read_a_revision_wrote_after_it_was_made(run, pos):
     put_account(pos)
     put_order(pos, pos_revision=1, revision=1, ended_utc=NOW_TEXT, changed_utc="2026-03-01 11:00:00.000")
     assert run("status", "--json").json["pos_seen_utc"] == "2026-03-01 11:00:00.000"
+
+
+def test_a_database_that_answers_late_sets_no_clock(run, pos, monkeypatch):
+    put_account(pos)
+    read = Database.read_now
+
+    def late(self, work):
+        found = read(self, work)
+        with closing(pos.cursor()) as cursor:
+            cursor.execute(f"UPDATE delivery_accounts SET last_poll_ok_utc = '{ago(-3600 - 60 * len(asked))}'")
+        pos.commit()
+        asked.append(work)
+        return found
+
+    asked: list[object] = []
+    now = SystemClock.now
+    monkeypatch.setattr(Database, "read_now", late)
+    monkeypatch.setattr(SystemClock, "now", lambda self: now(self) + timedelta(hours=1, minutes=len(asked)))
+    assert "a clock was set" not in run("status").out
 
 
 def test_a_problem_is_told_in_local_time(run, pos):

@@ -36,7 +36,7 @@ async def timetable(
     timetable = Timetable(clock, database, Pulse(), longest_s=lambda: 500.0)
     yield timetable
     timetable.close()
-    assert [record.getMessage() for record in caplog.records if record.name.startswith("apscheduler")] == []
+    assert [record.getMessage() for record in caplog.get_records("call") if record.name.startswith("apscheduler")] == []
 
 
 class Calls:
@@ -161,6 +161,18 @@ async def test_after_the_close_nothing_is_called(timetable: Timetable, clock: Fa
     timetable.plan("lists", 0.0, job)
     await asyncio.sleep(60)
     assert job.at == [0.0]
+
+
+async def test_a_look_that_is_due_in_the_moment_of_the_close_is_no_news(
+    timetable: Timetable, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+):
+    timetable.start()
+    timetable.plan("poll", 0.0, Calls(clock))
+    clock_now = clock.now() + timedelta(seconds=1)
+    monkeypatch.setattr(clock, "now", lambda: clock_now)
+    timetable._scheduler.wakeup()  # as its own timer does
+    timetable.close()
+    await asyncio.sleep(1)
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

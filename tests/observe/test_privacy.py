@@ -7,6 +7,8 @@ import pytest
 from tests.observe.lines import Started, only
 
 from orderbridge import hiding
+from orderbridge.clock import SystemClock
+from orderbridge.jobs.ping import Ping
 from orderbridge.observe import logs
 
 SECRET = "s3cr3t-of-the-test"
@@ -107,12 +109,22 @@ def test_a_token_that_stays_the_same_stays_hidden(start: Started, log: Any) -> N
     assert only(stream)["fact"] == "***"
 
 
-@pytest.mark.parametrize("short", ["", "abc"])
-def test_a_text_too_short_to_be_a_secret_does_not_blank_the_lines(short: str, start: Started, log: Any) -> None:
+@pytest.mark.parametrize("short", ["", "abc", "tick", "tic", "abc-tic", "c-ticks"])
+def test_a_short_text_does_not_blank_parts_of_other_words(short: str, start: Started, log: Any) -> None:
     stream = start()
     hiding.hide(short)
-    log.info("abc.tick")
-    assert only(stream)["event"] == "abc.tick"
+    log.info("abc-ticks_of", fact="abc-ticket")
+    assert (only(stream)["event"], only(stream)["fact"]) == ("abc-ticks_of", "abc-ticket")
+
+
+@pytest.mark.parametrize(
+    "path, shown", [("/poll", "orders.poll"), ("/orders/poll", "/orders/poll"), ("/ping/5b7c1f0e-77", "***")]
+)
+def test_a_short_path_of_the_ping_blanks_nothing(path: str, shown: str, start: Started, log: Any) -> None:
+    stream = start()
+    Ping(f"https://hc.example.com{path}", clock=SystemClock())
+    log.info("tick", fact=shown if shown != "***" else path.strip("/"), url=f"https://hc.example.com{path}")
+    assert (only(stream)["fact"], only(stream)["url"]) == (shown, "***")
 
 
 class Unprintable:

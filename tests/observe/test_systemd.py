@@ -1,6 +1,8 @@
 """The word to systemd."""
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,21 @@ def test_a_line_for_the_journal_begins_with_its_priority_and_elsewhere_with_itse
         assert systemd.with_priority("wrong:\nthis key", "error", there) == "<3>wrong:\n<3>this key"
         assert systemd.with_priority("wrong", "error", {"JOURNAL_STREAM": "1:1"}) == "wrong"
         assert systemd.with_priority("wrong", "error", {}) == "wrong"
+
+
+@pytest.mark.parametrize("command, held", [("run", True), ("status", False)])
+def test_a_sighup_is_held_back_before_anything_else_is_loaded(command: str, held: bool) -> None:
+    script = f"""
+import builtins, signal, sys
+sys.argv = ["/usr/bin/orderbridge", {command!r}]
+real, seen = builtins.__import__, []
+def spy(name, *more):
+    if name == "importlib.metadata" and not seen:
+        seen.append(signal.SIGHUP in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+    return real(name, *more)
+builtins.__import__ = spy
+import orderbridge
+print(seen)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == f"[{held}]\n"

@@ -22,13 +22,9 @@ def run(context: Context) -> None:
 
     SIGTERM ends it in order; SIGHUP reads the configuration and its secret files again.
     """
-    from orderbridge.observe import systemd
-
-    systemd.hold_reloads()  # before what takes its time
-
     from orderbridge.config import Settings
     from orderbridge.errors import ConfigError, Unusable
-    from orderbridge.observe import logs
+    from orderbridge.observe import logs, systemd
     from orderbridge.service import Service
     from orderbridge.store.workers import settle
 

@@ -19,6 +19,7 @@ from orderbridge.texts import say
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from orderbridge.clock import Clock
     from orderbridge.config import Settings
     from orderbridge.store.database import Database
     from orderbridge.store.trouble import TroubleKind
@@ -98,8 +99,8 @@ def look(context: Context) -> dict[str, Any]:
     """Everything that `--json` shows. Raises StoreError when the database cannot be opened at all."""
     from orderbridge.clock import SystemClock
 
-    now = SystemClock().now()
-    parts, unread = _read(context, now)
+    parts, unread = _read(context, SystemClock())
+    now = parts["now"]
     problems = parts["problems"]
     ill = {one["subject"] for one in problems}
     listed = [one | {"healthy": one["name"] not in ill} for one in _accounts(parts)]
@@ -122,7 +123,7 @@ def look(context: Context) -> dict[str, Any]:
     }
 
 
-def _read(context: Context, now: datetime) -> tuple[dict[str, Any], dict[str, str]]:
+def _read(context: Context, clock: "Clock") -> tuple[dict[str, Any], dict[str, str]]:
     """`_parts`, and whether the database can be written to, where that may be what is wrong."""
     from orderbridge.rules.problems import Code
     from orderbridge.store import schema
@@ -132,22 +133,22 @@ def _read(context: Context, now: datetime) -> tuple[dict[str, Any], dict[str, st
     database = context.database()
     try:
         database.read_now(schema.check_known)
-        parts, unread = _parts(database, settings, now)
+        parts, unread = _parts(database, settings, clock)
         # A server is asked at once; the one lock of a file is not taken from a till without need.
         is_cheap = not database.dialect.one_writer
         if is_cheap or any(one["code"] == Code.NOT_POLLING for one in parts["problems"]):
             hindrance = database.hindrance(try_to_write)
             if hindrance is not None:
-                parts, unread = _parts(database, settings, now, hindrance)
+                parts, unread = _parts(database, settings, clock, hindrance)
     finally:
         database.close()
     return parts, unread
 
 
 def _parts(
-    database: "Database", settings: "Settings", now: datetime, hindrance: "TroubleKind | None" = None
+    database: "Database", settings: "Settings", clock: "Clock", hindrance: "TroubleKind | None" = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """By name; and why one could not be read, which is none then."""
+    """By name; and why one could not be read, which is none then. It is now when it is read: a database may take long."""
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
     from orderbridge.errors import Over, StoreError
@@ -157,11 +158,11 @@ def _parts(
 
     readers: dict[str, Callable[[Connection], Any]] = {
         "schema": schema.check,
-        "problems": lambda tx: _open_problems(tx, database, settings, now, hindrance),
+        "problems": lambda tx: _open_problems(tx, database, settings, clock, hindrance),
         "accounts": lambda tx: accounts.overview(tx, all_names(tx, settings)),
         "counts": orders.counts,
         "open_orders": overview.open_orders,
-        "outbox": lambda tx: overview.outbox(tx, now),
+        "outbox": lambda tx: overview.outbox(tx, clock.now()),
         "quarantined": overview.quarantined,
         "pos_seen": overview.pos_seen,
         "failover": failover,
@@ -176,16 +177,17 @@ def _parts(
         except (StoreError, SQLAlchemyError) as error:
             parts[name] = None
             unread[name] = " ".join(str(error.orig if isinstance(error, DBAPIError) else error).split())
-    return parts | {"problems": parts["problems"] or [], "accounts": parts["accounts"] or []}, unread
+    whole = {"now": clock.now(), "problems": parts["problems"] or [], "accounts": parts["accounts"] or []}
+    return parts | whole, unread
 
 
 def _open_problems(
-    tx: "Connection", database: "Database", settings: "Settings", now: datetime, hindrance: "TroubleKind | None"
+    tx: "Connection", database: "Database", settings: "Settings", clock: "Clock", hindrance: "TroubleKind | None"
 ) -> list[dict[str, Any]]:
     from orderbridge.jobs.findings import described, open_problems
 
     unsafe, unattended = database.durability.judge(tx), database.is_unattended()
-    found = open_problems(tx, settings, now, unsafe=unsafe, hindrance=hindrance, unattended=unattended)
+    found = open_problems(tx, settings, clock.now(), unsafe=unsafe, hindrance=hindrance, unattended=unattended)
     return [described(one, settings.language) for one in found]
 
 

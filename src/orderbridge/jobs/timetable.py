@@ -159,6 +159,7 @@ class Timetable:
             return
         self._is_closed = True
         if self._scheduler.running:
+            self._scheduler.remove_all_jobs()  # it would begin one that is due just now, cancel it and log a traceback
             self._scheduler.shutdown(wait=False)
 
     # ---- the one job of the scheduler --------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ logs in. A poll does not try a doubted token that has waited for its slot: it is
 A token that nobody has tried is never thrown away for what another one met.
 
 Backoff. Nothing of the account leaves
-- while its line is down: a request that certainly never left makes all of them wait, 1 to 15 s, until one is answered;
+- while its line is down: a request that certainly never left makes all of them wait, 1 to 5 s, until one is answered;
 - while it has no token and may not log in: after refused credentials minutes, growing; after a 429 one cooldown; after
   a 5xx 1, 2 and 4 s, then minutes. The waits themselves are decisions of rules.tokens, handed in as `Waits`.
 Failures of the same moment are one failure. A refusal is forgotten when a call succeeds: a login alone does not show

@@ -15,13 +15,8 @@ PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  #
 WITHIN_S = 0.5  # the queue takes ten messages; the event loop does not wait for one who does not read
 
 
-def hold_reloads() -> None:
-    """A SIGHUP that comes before anybody hears it waits. It would end the process, and systemd takes that for a wish."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-
-
 def hear_reloads() -> None:
-    """From now on it has a handler; one that has waited comes at once."""
+    """From now on SIGHUP has a handler; one that has waited since the start (orderbridge/__init__.py) comes at once."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 

@@ -8,7 +8,7 @@ RENEW_AHEAD = 24  # a 24th of the validity: about one hour of a day
 RENEW_AGAIN_S = 60.0  # after a renewal that failed
 REFUSAL_WAITS = (60.0, 120.0, 300.0, 600.0, 900.0)  # seconds; the last one repeats
 LOGIN_WAITS = (1.0, 2.0, 4.0, 60.0, 120.0, 300.0)  # seconds, after a login answered 5xx; the last one repeats
-LINE_WAITS = (1.0, 2.0, 4.0, 8.0, 15.0)  # seconds; the last one repeats
+LINE_WAITS = (1.0, 2.0, 4.0)  # seconds; the last one repeats: with its spread at most 5 s, for it costs nobody anything
 LONGEST_WAIT = max(*REFUSAL_WAITS, *LOGIN_WAITS, *LINE_WAITS)  # seconds, not yet spread by chance
 
 
