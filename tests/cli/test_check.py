@@ -450,3 +450,26 @@ def test_the_port_is_looked_at_before_there_is_a_database(
     assert "change web.listen" in ended.out
     assert "SSL_CERT_FILE names what is not there: /nowhere/ca.crt" in ended.out
     assert ended.code == 1
+
+
+# ---- alarm test ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exit_code, code, said", [(0, 0, "without an error"), (3, 1, "exit code 3")])
+def test_the_alarm_command_is_tried(run, configure, tmp_path, exit_code, code, said):
+    program = tmp_path / "alarm"
+    program.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/heard\ncat >>{tmp_path}/heard\nexit {exit_code}\n')
+    program.chmod(0o755)
+    configure(document(more=f'[alarms]\ncommand = ["{program}"]'))
+    ended = run("alarm", "test")
+    assert ended.code == code
+    assert said in ended.out + ended.err
+    heard = (tmp_path / "heard").read_text()
+    assert heard.startswith("began test ")
+    assert "This is a test; nothing is wrong." in heard
+
+
+def test_without_an_alarm_command_there_is_nothing_to_try(run):
+    ended = run("alarm", "test")
+    assert ended.code == 78
+    assert "[alarms]" in ended.err

@@ -19,6 +19,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
 from orderbridge import config
+from orderbridge.jobs.alarms import AGAIN_S
 from orderbridge.jobs.command import Command
 from orderbridge.jobs.findings import open_problems
 from orderbridge.jobs.health import Checkup, Watch
@@ -470,7 +471,7 @@ def messages(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     shop.settings = shop.settings.model_copy(update={"alarms": alarms})
 
     async def run(call: Any) -> None:
-        told.append(call.args[0][0])
+        told.append(call.args[1]["event"])
 
     monkeypatch.setattr("orderbridge.jobs.alarms.detached", run)
     return told
@@ -682,6 +683,29 @@ async def test_what_only_the_daemon_before_could_know_is_not_told_twice_and_its_
     assert heard == [("began", "clock_wrong")]
     await daemon(sees=False, seconds=240)
     assert heard == [("began", "clock_wrong"), ("ended", "clock_wrong")]
+
+
+async def test_an_alarm_command_that_fails_is_a_problem_until_it_works(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    failures = ["exit code 1"]
+    monkeypatch.setattr(Command, "run", lambda *_: failures[0] if failures else None)
+    settings = shop.settings.model_copy(update={"alarms": config.Alarms(command=("x",))})
+    checkup = Checkup(settings, shop.database, shop.clock)
+    alarms = checkup.alarms
+    assert alarms is not None
+    checkup.known.begin(Code.DATABASE_LOST)
+
+    async def look() -> set[Code]:
+        found = {one.code for one in await checkup.look()}
+        await alarms.close()  # which lets what waits be sent
+        return found
+
+    await look()
+    assert Code.ALARM_FAILING in await look()
+    failures.clear()
+    await asyncio.sleep(AGAIN_S)
+    await look()
+    assert Code.ALARM_FAILING not in await look()
+    await checkup.close()
 
 
 # ---- a file that is taken away ---------------------------------------------------------------------------------------

@@ -135,6 +135,7 @@ UNBROKEN = {
     Code.CLOCK_WRONG: "orders come in",
     Code.DATABASE_SLOW: "orders come in, a little later",
     Code.JOURNAL_NOT_WRITTEN: "orders come in",
+    Code.ALARM_FAILING: "orders come in",
     Code.WRITES_FENCED: "orders come in, elsewhere",
     Code.BOARD_UNHEARD: "whoever reads it here has to touch the sound, and another bar says so",
     Code.PAGE_NOT_SERVED: "whoever reads it here has the page",

@@ -11,6 +11,7 @@ import click
 from orderbridge.cli.common import Context, as_json
 from orderbridge.cli.report import Report
 from orderbridge.errors import ConfigError, StoreError
+from orderbridge.texts import say
 
 UNREACHABLE = 69
 CONFIGURATION = 78
@@ -73,4 +74,31 @@ def _check_cooldown(context: Context, report: Report) -> int:
         return 1
 
 
-COMMANDS = (check,)
+@click.group()
+def alarm() -> None:
+    """The alarm command, `command` in [alarms]."""
+
+
+@alarm.command("test")
+@pass_context
+def alarm_test(context: Context) -> None:
+    """Run the alarm command once, with a message that is marked as a test."""
+    from orderbridge.clock import SystemClock
+    from orderbridge.jobs.alarms import document_of, send
+    from orderbridge.jobs.command import Command
+    from orderbridge.rules.edges import Event, EventKind
+    from orderbridge.rules.problems import Code, Problem, Severity
+
+    chosen = context.settings.alarms
+    if not chosen.command:
+        raise ConfigError(say("alarm.none"))
+    problem = Problem(Code.ALARM_FAILING, "", SystemClock().now(), Severity.SEVERE)
+    document = document_of([Event(EventKind.BEGAN, problem)], context.settings.language)
+    words = {"code": "test", "cause": say("alarm.cause"), "remedy": say("alarm.remedy")}
+    failure = send(Command(chosen.command, chosen.command_timeout_seconds), document | words)
+    if failure is not None:
+        raise click.ClickException(say("alarm.failed", reason=failure))
+    click.echo(say("alarm.sent"))
+
+
+COMMANDS = (check, alarm)

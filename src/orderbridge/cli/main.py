@@ -35,7 +35,7 @@ MODULES = {
     "orders": ("orders", "order", "quarantine"),
     "actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
     "init": ("init",),
-    "check": ("check",),
+    "check": ("check", "alarm"),
     "board": ("board",),
     "fleet": ("accounts",),
     "database": ("db",),

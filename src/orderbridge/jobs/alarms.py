@@ -11,7 +11,7 @@ import json
 import math
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -47,6 +47,7 @@ class Alarms:
         self._waiting: deque[Event] = deque()
         self._sent: dict[Code, float] = {}  # when the last message of each code left
         self._teller: asyncio.Task[None] | None = None
+        self.failure: str | None = None  # why the last message did not go out
         self._failures = 0  # since it last worked: the first is told, and that it works again
         self._heard: dict[Key, Rank] = {}
         self._untold: dict[Key, Event] = {}  # by a command that failed: the newest of each problem
@@ -120,9 +121,7 @@ class Alarms:
 
     async def _run(self, some: Sequence[Event]) -> None:
         document = document_of(some, self._language)
-        arguments = [str(document[name] or "") for name in ("event", "code", "subject", "since", "severity", "level")]
-        body = json.dumps(document, ensure_ascii=False).encode()
-        failure = await detached(partial(self._command.run, arguments, body))
+        self.failure = failure = await detached(partial(send, self._command, document))
         if failure is not None:
             told = _log.debug if self._failures else _log.error
             told("alarm.failed", code=document["code"], reason=failure)
@@ -145,6 +144,12 @@ class Alarms:
                 self._heard.pop(event.problem.key, None)
             else:
                 self._heard[event.problem.key] = event.problem.rank
+
+
+def send(command: Command, document: Mapping[str, Any]) -> str | None:
+    """Run the command. None when it went well, else why not."""
+    arguments = [str(document[name] or "") for name in ("event", "code", "subject", "since", "severity", "level")]
+    return command.run(arguments, json.dumps(document, ensure_ascii=False).encode())
 
 
 def document_of(some: Sequence[Event], language: str) -> dict[str, Any]:

@@ -202,6 +202,14 @@ class Checkup:
         if self.ping is not None:
             self.ping.saw(any(one.severity == Severity.SEVERE and one.behind is None for one in found))
 
+    def _note_alarms(self) -> None:
+        """A command that fails reports nothing, not even itself: `status` and the board do."""
+        failure = self.alarms and self.alarms.failure
+        if not failure:
+            self.known.end(Code.ALARM_FAILING)
+        elif not self.known.has(Code.ALARM_FAILING):
+            self.known.begin(Code.ALARM_FAILING, reason=failure)
+
     def _note_soon(self) -> None:
         """Beside the alarms: the next one does not wait for a database that hangs."""
         if self._noting is None or self._noting.done():
@@ -239,6 +247,7 @@ class Checkup:
     async def _found(self) -> list[Problem]:
         """What stands in the database, and what is known besides. One that cannot be read leaves what was open as it is."""
         now = self._clock.now()
+        self._note_alarms()
         unsafe = self._database.durability.remedy
         try:
             found = await self._database.read(partial(self._read, now, unsafe))

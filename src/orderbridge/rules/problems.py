@@ -43,6 +43,7 @@ class Code(StrEnum):
     DATABASE_LOST = "database_lost"
     DATABASE_RESTORED = "database_restored"
     JOURNAL_NOT_WRITTEN = "journal_not_written"
+    ALARM_FAILING = "alarm_failing"
     ACCOUNT_UNREADABLE = "account_unreadable"
     WRITES_FENCED = "writes_fenced"
     NOT_TAKEN_OVER = "not_taken_over"
@@ -127,6 +128,7 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.DATABASE_LOST: ProblemKind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
     Code.DATABASE_RESTORED: ProblemKind(_SEVERE, Link.DATABASE, of_the_daemon=True),
     Code.JOURNAL_NOT_WRITTEN: ProblemKind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True),
+    Code.ALARM_FAILING: ProblemKind(_WARNING, of_the_daemon=True),
     Code.ACCOUNT_UNREADABLE: ProblemKind(_SEVERE, Link.LOGIN, of_the_daemon=True),
     Code.WRITES_FENCED: ProblemKind(_WARNING, of_the_daemon=True),
     Code.NOT_TAKEN_OVER: ProblemKind(_SEVERE, Link.POS, behind=_NO_DATABASE),
