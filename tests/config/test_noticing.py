@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.config.documents import Write, document
+from tests.config.documents import Write, account, document
 
 from orderbridge.config import load
 
@@ -59,3 +59,13 @@ def test_the_key_of_the_boards_certificate_is_a_secret(write: Write, tmp_path: P
     said = warned(write, pair)
     assert f"chmod 0600 {tmp_path}/board.key" in said
     assert "board.pem" not in said
+
+
+@pytest.mark.parametrize(
+    "character, name",
+    [("\u0131", "LATIN SMALL LETTER DOTLESS I"), ("\u00a0", "NO-BREAK SPACE"), ("\u200b", "ZERO WIDTH SPACE")],
+)
+def test_a_secret_with_a_character_that_a_copy_brings(write: Write, character: str, name: str) -> None:
+    text = document(accounts=account(rest=f"secret{character}key"))
+    warnings = load(write(text), environ={}).warnings
+    assert warnings[-1].startswith(f"accounts.kadikoy.rest_secret_key: character 7 is not ASCII ({name})")

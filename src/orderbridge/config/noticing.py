@@ -1,12 +1,14 @@
-"""What stops nothing and yet wants a look: files that everybody reads, an alarm command that cannot be run."""
+"""What stops nothing and yet wants a look: files that everybody reads, an alarm command that cannot be run, a secret with an odd character."""
 
 import os
 import shutil
+import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from stat import S_IROTH
 from typing import TYPE_CHECKING
 
+from orderbridge.config.account import SECRETS
 from orderbridge.config.addresses import sqlite_file
 from orderbridge.texts import say
 
@@ -26,10 +28,22 @@ def noticed(settings: "Settings", with_secrets: Path | None, secret_files: Itera
             yield say("config.open_secret", file=secret_file)
     if (kept := sqlite_file(settings.database.url)) and _mode(kept) & S_IROTH and not kept.is_dir():
         yield say("config.open_database", file=kept)
+    for account in settings.accounts:
+        for key in SECRETS:
+            yield from _strange(account.name, key, getattr(account, key).get_secret_value())
     if settings.alarms.command and (fault := _fault(settings.alarms.command[0])):
         yield fault
     if settings.orders.journal != "auto" and settings.journal and not _can_be_written(settings.journal):
         yield say("config.journal_closed", folder=settings.journal)
+
+
+def _strange(account: str, key: str, secret: str) -> Iterator[str]:
+    """A character that a copy from a letter or a phone brings along, and that nobody sees: the login would be refused."""
+    for place, character in enumerate(secret, 1):
+        if not character.isascii():
+            name = unicodedata.name(character, f"U+{ord(character):04X}")
+            yield say("config.strange_secret", account=account, key=key, place=place, name=name)
+            return
 
 
 def _can_be_written(folder: Path) -> bool:
