@@ -42,7 +42,7 @@ def _strange(account: str, key: str, secret: str) -> Iterator[str]:
     for place, character in enumerate(secret, 1):
         if not character.isascii():
             name = unicodedata.name(character, f"U+{ord(character):04X}")
-            yield say("config.strange_secret", account=account, key=key, place=place, name=name)
+            yield say("config.strange_secret", account=account, secret=key, place=place, name=name)
             return
 
 
