@@ -29,8 +29,8 @@ def noticed(settings: "Settings", with_secrets: Path | None, secret_files: Itera
     if (kept := sqlite_file(settings.database.url)) and _mode(kept) & S_IROTH and not kept.is_dir():
         yield say("config.open_database", file=kept)
     for account in settings.accounts:
-        for key in SECRETS:
-            yield from _strange(account.name, key, getattr(account, key).get_secret_value())
+        for name, secret in zip(SECRETS, (account.app_secret_key, account.rest_secret_key), strict=True):
+            yield from _strange(account.name, name, secret.get_secret_value())
     if settings.alarms.command and (fault := _fault(settings.alarms.command[0])):
         yield fault
     if settings.orders.journal != "auto" and settings.journal and not _can_be_written(settings.journal):
