@@ -419,23 +419,3 @@ def upgrade() -> None:
     )
     for label, condition in zip(VIEWS, view_conditions(), strict=True):
         op.execute(sa.CreateView(sa.select(orders).where(sa.text(condition)), label))
-
-
-def downgrade() -> None:
-    for label in VIEWS:
-        op.execute(f"DROP VIEW {label}")
-    op.drop_table("delivery_order_item_options")
-    op.drop_table("delivery_order_items")
-    op.drop_table("delivery_tokens")
-    op.drop_table("delivery_shipping_methods")
-    op.drop_table("delivery_restaurants")
-    op.drop_table("delivery_quarantine")
-    op.drop_table("delivery_payment_methods")
-    op.drop_table("delivery_orders")
-    op.drop_table("delivery_order_events")
-    op.drop_table("delivery_cancel_reasons")
-    op.drop_table("delivery_actions")
-    op.drop_table("delivery_action_attempts")
-    op.drop_table("delivery_accounts")
-    if here() == "postgresql":
-        op.execute("DROP FUNCTION delivery_wake()")

@@ -129,22 +129,3 @@ def upgrade() -> None:
         op.add_column("delivery_accounts", sa.Column(counted, sa.Integer, nullable=False, server_default=sa.text("0")))
     keep_ids_as_sent()
     find_failed_actions()
-
-
-def downgrade() -> None:
-    """From 0002 back to 0001: what only 0002 knows is dropped."""
-    op.drop_column("delivery_accounts", "not_written")
-    op.drop_column("delivery_accounts", "not_stored")
-    op.drop_column("delivery_accounts", "polled_in_turn_with")
-    op.drop_index("delivery_actions_withdraw_ix", "delivery_actions")
-    if here() == "sqlite":
-        op.execute("DROP TRIGGER delivery_actions_update")
-        op.execute("DROP TRIGGER delivery_actions_food")
-    else:
-        op.drop_constraint(op.f("delivery_actions_food_id_1_or_more"), "delivery_actions", type_="check")
-    op.drop_column("delivery_restaurants", "service_id")
-    op.drop_column("delivery_orders", "service_key")
-    op.drop_index("delivery_actions_failed_ix", "delivery_actions")
-    op.drop_index("delivery_orders_taken_ix", "delivery_orders")
-    op.drop_column("delivery_orders", "silence_from")
-    op.drop_column("delivery_accounts", "listened_seconds")

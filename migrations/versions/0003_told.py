@@ -152,18 +152,3 @@ def upgrade() -> None:
     compare_sums()
     find_by_time()
     show_more()
-
-
-def downgrade() -> None:
-    """From 0003 back to 0002: what only 0003 knows is dropped. The views are made anew: grant them anew."""
-    op.execute("DROP VIEW delivery_alarms")
-    op.drop_table("delivery_daemon")
-    op.drop_table("delivery_problems")
-    op.drop_table("delivery_books")
-    drop_views()
-    op.drop_index("delivery_orders_ended_ix", "delivery_orders")
-    op.drop_index("delivery_actions_finished_ix", "delivery_actions")
-    if here() == "sqlite":
-        op.execute("DROP TRIGGER delivery_orders_pos_total")
-    op.drop_column("delivery_orders", "pos_total")
-    make_views(tuple(SHOWN), replace=False)

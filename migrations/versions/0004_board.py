@@ -65,9 +65,3 @@ def upgrade() -> None:
         **MYSQL,
     )
     op.create_index("delivery_board_slots_slot_ix", "delivery_board_slots", ["slot_utc"])
-
-
-def downgrade() -> None:
-    """From 0004 back to 0003: the board's devices have to be paired anew afterwards."""
-    for table in ("slots", "silenced", "pairing", "devices"):
-        op.drop_table(f"delivery_board_{table}")

@@ -227,15 +227,3 @@ def upgrade() -> None:
     light_a_lamp()
     if here() == "sqlite":
         keep_from_the_pos()
-
-
-def downgrade() -> None:
-    """From 0005 back to 0004: what only 0005 knows is dropped. The views are made anew: grant them anew."""
-    if here() == "sqlite":
-        leave_to_the_pos()
-    name_what_is_unknown("")
-    op.execute("DROP VIEW delivery_lamp")
-    op.drop_table("delivery_lamps")
-    drop_views()
-    op.drop_column("delivery_orders", "contents_revision")
-    make_views(replace=False)

@@ -67,11 +67,3 @@ def upgrade() -> None:
             for word in ("INSERT", "DELETE", "UPDATE"):
                 keep(word.lower(), table, word)
         keep_version(revision)
-
-
-def downgrade() -> None:
-    """From 0006 back to 0005: the accounts in the database go, with their secrets."""
-    if op.get_context().dialect.name == "sqlite":
-        keep_version(down_revision)
-    for table in KEPT:
-        op.drop_table(table)

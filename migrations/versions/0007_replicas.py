@@ -65,11 +65,3 @@ def upgrade() -> None:
             for word in ("INSERT", "DELETE", "UPDATE"):
                 keep(word.lower(), table, word)
         keep_version(revision)
-
-
-def downgrade() -> None:
-    """From 0007 back to 0006: while no replica works."""
-    if op.get_context().dialect.name == "sqlite":
-        keep_version(down_revision)
-    for table in KEPT:
-        op.drop_table(table)

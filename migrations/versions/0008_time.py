@@ -131,17 +131,3 @@ def upgrade() -> None:
     change_quantity(big(), money())
     if here() == "sqlite":
         guard_version(revision)
-
-
-def downgrade() -> None:
-    """From 0008 back to 0007: what only 0008 knows is dropped. The views are made anew: grant them anew."""
-    if here() == "sqlite":
-        guard_version(down_revision)
-        guard_orders()
-    change_quantity(money(), big())
-    op.drop_column("delivery_restaurants", "status_by")
-    op.drop_column("delivery_restaurants", "status_since_utc")
-    drop_views()
-    op.drop_column("delivery_orders", "remarks")
-    op.drop_column("delivery_orders", "start_utc")
-    make_views(replace=False)

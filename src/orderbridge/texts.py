@@ -26,7 +26,6 @@ OF_COMMANDS = frozenset(
         "click",
         "day",
         "demo",
-        "downgrade",
         "erase",
         "headings",
         "help",

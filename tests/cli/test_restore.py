@@ -1,4 +1,4 @@
-"""db replay, db confirm-restore, db downgrade: what a technician sees, and what becomes of the database."""
+"""db replay, db confirm-restore: what a technician sees, and what becomes of the database."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -7,9 +7,7 @@ from hashlib import sha256
 import pytest
 
 from orderbridge.model import Document
-from orderbridge.store import journal, revisions
-from orderbridge.store.database import Database
-from orderbridge.store.leader import LeaderLock
+from orderbridge.store import journal
 
 KEYS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
 NOW = datetime.now(UTC)
@@ -111,44 +109,3 @@ def test_a_person_who_has_looked_closes_the_alarm(run, pos):
     assert not is_older(pos)
     ended = run("db", "confirm-restore")
     assert (ended.code, "nothing to do" in ended.out) == (0, True)
-
-
-# ---- back to an older version ----------------------------------------------------------------------------------------
-
-
-def test_the_tables_go_back_and_up_again_and_keep_the_orders(run, pos, folder):
-    put(folder, KEYS[0])
-    assert run("db", "replay").code == 0
-    before = revisions.KNOWN[-2]
-    ended = run("db", "downgrade", before, "--yes")
-    assert (ended.code, ended.err) == (0, "")
-    assert one(pos, "SELECT version_num FROM delivery_schema_version") == (before,)
-    assert one(pos, "SELECT payment_key FROM delivery_new_orders") == (KEYS[0],)
-    assert run("orders").code == 1, "this program needs the newer one"
-    assert run("db", "upgrade").code == 0
-    assert run("orders", "--all").code == 0
-
-
-@pytest.mark.parametrize("revision", ["0009", revisions.HEAD, "base"])
-def test_it_goes_back_to_what_is_older_and_known(run, pos, revision):
-    ended = run("db", "downgrade", revision)
-    assert ended.code == 1
-    assert ", ".join(revisions.KNOWN[:-1]) in ended.err
-    assert one(pos, "SELECT version_num FROM delivery_schema_version") == (revisions.HEAD,)
-
-
-def test_it_does_not_go_back_under_a_daemon_that_works(run, pos, path):
-    database = Database(f"sqlite:///{path}", inline=True)
-    leader = LeaderLock(database)
-    assert leader.take()
-    try:
-        ended = run("db", "downgrade", revisions.KNOWN[-2], "--yes")
-    finally:
-        leader.close()
-        database.close()
-    assert (ended.code, "Stop it first" in ended.err) == (1, True)
-
-
-def test_it_asks_before_it_drops_anything(run, pos):
-    assert run("db", "downgrade", revisions.KNOWN[-2]).code == 1
-    assert one(pos, "SELECT version_num FROM delivery_schema_version") == (revisions.HEAD,)

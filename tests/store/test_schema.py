@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from sqlalchemy import inspect
 from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database
 from tests.store.samples import AnyPos, Pos, action_row, hold_open, opened, put_action, put_order, rows
@@ -49,12 +48,6 @@ def folded(sql: str) -> str:
         else:
             parts[-1] += letter
     return f"{head}({', '.join(sorted(part.strip() for part in parts))})"
-
-
-def downgrade(connection: Connection) -> None:
-    config = schema._config()
-    config.attributes["connection"] = connection
-    command.downgrade(config, "base")
 
 
 @pytest.fixture
@@ -128,7 +121,7 @@ def test_an_old_sqlite_driver_can_open_the_file(word, path, database):
     assert [name for name, sql in objects(path).items() if newer.search(sql)] == []
 
 
-# ---- upgrade and downgrade -------------------------------------------------------------------------------------------
+# ---- upgrade ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_new_database_is_upgraded_once(empty):
@@ -180,29 +173,6 @@ def test_a_migration_is_there_whole_or_not_at_all(empty):
     with pytest.raises(OperationalError, match="already exists"):
         empty.write_now(schema.migrate)
     assert objects(file_of(empty)) == before
-
-
-def test_a_downgrade_takes_everything_of_ours_away(migrated):
-    hold_open(file_of(migrated))
-    with opened(file_of(migrated)) as pos:
-        pos.execute("CREATE TABLE receipts (id INTEGER PRIMARY KEY)")
-        put_order(pos)
-        pos.execute(
-            "INSERT INTO delivery_order_items (payment_key, line_no) SELECT payment_key, 1 FROM delivery_orders"
-        )
-        put_action(pos)
-    migrated.write_now(downgrade)
-    ours = {name for _, name in objects(file_of(migrated)) if "delivery" in name}
-    assert {name for name in ours if SCHEMA_VERSION_TABLE not in name} == set()
-    assert "receipts" in {name for _, name in objects(file_of(migrated))}
-    assert versions(file_of(migrated)) == []
-
-
-def test_after_a_downgrade_the_migrations_run_again(migrated):
-    before = objects(file_of(migrated))
-    migrated.write_now(downgrade)
-    migrated.write_now(schema.migrate)
-    assert objects(file_of(migrated)) == before
 
 
 def test_what_waits_for_food_0_ends_with_an_upgrade(empty):
@@ -337,17 +307,16 @@ def blank(kind: str, request: pytest.FixtureRequest) -> Iterator[Database]:
 
 
 @only(*SERVERS)
-def test_on_a_server_the_migrations_the_script_and_the_tables_make_the_same_schema(kind, blank, database):
+@pytest.mark.parametrize("way", ["migrations", "script"])
+def test_on_a_server_the_migrations_the_script_and_the_tables_make_the_same_schema(kind, blank, database, way):
     expected = described(database, kind)
     assert any("delivery_orders_contents_ix" in str(row) for row in expected)
-    blank.write_now(schema.migrate)
+    if way == "migrations":
+        blank.write_now(schema.migrate)
+    else:
+        run_script(blank, kind, schema.offline_sql(blank.engine.url.render_as_string(hide_password=False)))
     assert described(blank, kind) ^ expected == set()
     assert blank.write_now(schema.upgrade) is False
-    blank.write_now(downgrade)
-    blank.write_now(lambda tx: tx.exec_driver_sql(f"DROP TABLE {SCHEMA_VERSION_TABLE}"))
-    assert described_names(blank) == []
-    run_script(blank, kind, schema.offline_sql(blank.engine.url.render_as_string(hide_password=False)))
-    assert described(blank, kind) ^ expected == set()
     blank.read_now(schema.check)
 
 

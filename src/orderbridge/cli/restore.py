@@ -1,4 +1,4 @@
-"""After a restore, and back to an older version: db replay, db confirm-restore, db downgrade."""
+"""After a restore: db replay, db confirm-restore."""
 
 from collections import Counter
 from datetime import UTC, datetime, time, timedelta
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orderbridge.cli.common import Context, as_json, confirm, show_json, show_rows
+from orderbridge.cli.common import Context, as_json, show_json, show_rows
 from orderbridge.errors import StoreError
 from orderbridge.texts import say
 
@@ -139,40 +139,4 @@ def confirm_restore(context: Context) -> None:
     click.echo(say("replay.settled" if context.write(books.settle) else "replay.nothing_to_settle"))
 
 
-@click.command("downgrade")
-@click.argument("revision")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@pass_context
-def downgrade(context: Context, revision: str, yes: bool) -> None:
-    """Bring the tables back to REVISION, for an older orderbridge. What only the newer schema has is dropped."""
-    from orderbridge.store import schema
-    from orderbridge.store.leader import LeaderLock
-
-    database = context.database()
-    leader = LeaderLock(database)
-    try:
-        found = _downgradable(database, revision)
-        if not leader.take():
-            raise StoreError(say("downgrade.at_work"))
-        if not yes and not confirm(say("downgrade.ask", found=found, revision=revision)):
-            raise click.Abort
-        database.write_now(lambda tx: schema.downgrade(tx, revision))
-    finally:
-        leader.close()
-        database.close()
-    click.echo(say("downgrade.done", revision=revision))
-
-
-def _downgradable(database: "Database", revision: str) -> str:
-    """The present schema. Raises StoreError when that one is none to go back to."""
-    from orderbridge.store import revisions, schema
-
-    found = database.read_now(schema.known)
-    possible = [known for known in revisions.KNOWN if found is not None and known < found]
-    if revision not in possible:
-        words = ", ".join(possible) or "-"
-        raise StoreError(say("downgrade.not_older", revision=revision, found=found or "-", possible=words))
-    return str(found)
-
-
-COMMANDS = (replay, confirm_restore, downgrade)
+COMMANDS = (replay, confirm_restore)

@@ -135,25 +135,6 @@ def check_known(connection: Connection) -> None:
     _refuse_unknown(found)
 
 
-def known(connection: Connection) -> str | None:
-    """The revision that the database has; None: our tables are not there. Raises Unusable for a newer one."""
-    found = current(connection)
-    _refuse_unknown(found)
-    return found
-
-
-def downgrade(connection: Connection, revision: str) -> None:
-    """Bring the tables back, inside the caller's transaction: what only newer revisions have is dropped."""
-    from alembic import command  # noqa: PLC0415 - as in migrate
-
-    config = _config()
-    config.attributes["connection"] = connection
-    with _lock(connection) as taken:
-        if not taken:
-            raise StoreError(locked())
-        command.downgrade(config, revision)
-
-
 def migrate(connection: Connection, revision: str = "head") -> None:
     """Run the migrations up to `revision`, inside the caller's transaction."""
     from alembic import command  # noqa: PLC0415 - half a second, and only needed when there is something to do
