@@ -23,10 +23,10 @@ from orderbridge.jobs import feed, outbox
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
+from orderbridge.jobs.reimport import Reimport
 from orderbridge.jobs.release import release
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.verdicts import Verdicts
-from orderbridge.rules.statuses import Statuses
 from orderbridge.sandbox import Fault, Options, Sandbox, When, World
 from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge.sandbox.state import Order
@@ -507,12 +507,16 @@ def test_a_document_of_an_order_that_a_till_holds_stays_in_quarantine(url: str, 
     kept = {"payment_key": KEY, "payload": document, "payload_hash": "0", "reason": "database_refused"}
     times = {"first_seen_utc": "2026-03-01 12:01:00.000", "last_seen_utc": "2026-03-01 12:01:00.000"}
     row_id = put(pos, "delivery_quarantine", account="kadikoy", **kept, **times)
+    settings = config.Settings(
+        marketplace={"base_url": "https://sandbox.test"},
+        database={"url": url},
+        accounts=[{"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}],
+    )
     database = Database(url, inline=True)
     try:
-        for outcome, till in (("waits", holding(url, HOLD_ORDER, KEY)), ("taken_in", contextlib.nullcontext())):
+        for outcome, till in (("waits", holding(url, HOLD_ORDER, KEY)), ("updated", contextlib.nullcontext())):
             with till:
-                released = release(database, row_id, statuses=Statuses(), now=datetime.now(UTC))
-            assert released is not None
+                (released,) = release(Reimport(database, settings, datetime.now(UTC)), row_id)
             assert released.outcome == outcome
     finally:
         database.close()

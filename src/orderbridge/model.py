@@ -59,6 +59,8 @@ class ActionState(StrEnum):
 UNFINISHED = frozenset({ActionState.PENDING, ActionState.SENDING})
 ANSWERED = UNFINISHED | {ActionState.DONE}  # of an accept or a cancel: its customer is no longer without an answer
 
+REPLAYED = "replayed"  # the event of an order that was stored from the journal or from quarantine
+
 # How a request_id begins that is ours; any other one is the POS's own.
 AUTO_MARK = "auto:"  # an accept that the configuration wants
 BOARD_MARK = "board:"  # what was tapped on the board

@@ -379,7 +379,8 @@ def test_an_empty_quarantine_is_said(run, pos):
 
 
 def refuse(pos: sqlite3.Connection, payload: str, digest: str = "d", payment_key: str | None = KEY) -> None:
-    put_document(pos, payment_key=payment_key, payload=payload, payload_hash=digest, reason="database_refused")
+    now = dict.fromkeys(("first_seen_utc", "last_seen_utc"), ago(5))
+    put_document(pos, payment_key=payment_key, payload=payload, payload_hash=digest, reason="database_refused", **now)
 
 
 def test_documents_are_taken_in_when_the_cause_is_gone(run, pos):

@@ -1,13 +1,14 @@
 """Documents in quarantine, tried once more when the cause is gone."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from tests.jobs.shop import Shop, listing
 
+from orderbridge.jobs.reimport import Reimport
 from orderbridge.jobs.release import Released, release
-from orderbridge.rules.late_documents import Release
-from orderbridge.rules.statuses import Statuses
+from orderbridge.rules.reimport import Fate
 from orderbridge.sandbox.state import Order
 
 pytestmark = pytest.mark.plays_daemon
@@ -15,14 +16,16 @@ pytestmark = pytest.mark.plays_daemon
 Refuse = Callable[..., Callable[[], None]]
 
 
+def retry(shop: Shop, row_id: int) -> list[Released]:
+    return release(Reimport(shop.database, shop.settings, shop.clock.now()), row_id)
+
+
 def release_all(shop: Shop) -> list[Released]:
-    """As the command does it: the newest first."""
-    ids = [row["id"] for row in shop.rows("SELECT id FROM delivery_quarantine ORDER BY id DESC")]
-    done = [release(shop.database, row_id, statuses=Statuses(), now=shop.clock.now()) for row_id in ids]
-    return [one for one in done if one is not None]
+    ids = [row["id"] for row in shop.rows("SELECT id FROM delivery_quarantine ORDER BY id")]
+    return [one for row_id in ids for one in retry(shop, row_id)]
 
 
-def outcomes(shop: Shop) -> list[Release]:
+def outcomes(shop: Shop) -> list[Fate]:
     return [one.outcome for one in release_all(shop)]
 
 
@@ -34,9 +37,9 @@ def resolved(shop: Shop) -> list[bool]:
 def refuse(shop: Shop) -> Refuse:
     """The database refuses one kind of statement about orders, until the returned function is called."""
 
-    def refuse(statement: str) -> Callable[[], None]:
+    def refuse(statement: str, when: str = "1") -> Callable[[], None]:
         shop.till.execute(
-            f"CREATE TRIGGER no BEFORE {statement} ON delivery_orders BEGIN SELECT raise(ABORT, 'no'); END"
+            f"CREATE TRIGGER no BEFORE {statement} ON delivery_orders WHEN {when} BEGIN SELECT raise(ABORT, 'no'); END"
         )
         return lambda: shop.till.execute("DROP TRIGGER no") and None
 
@@ -55,7 +58,7 @@ async def refused(shop: Shop, refuse: Refuse) -> Order:
 async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: Shop, refuse: Refuse):
     order = await refused(shop, refuse)
     assert (await shop.poll()).delivered == 0  # it was acknowledged: the service does not bring it again
-    assert outcomes(shop) == [Release.TAKEN_IN]
+    assert outcomes(shop) == [Fate.TAKEN_IN]
     stored = shop.order(order)
     assert (stored["status"], stored["account"], stored["revision"]) == ("RECEIVED", "kadikoy", 1)
     assert shop.count("delivery_order_items") > 0
@@ -71,14 +74,14 @@ async def test_nothing_is_accepted_by_itself(open_shop):
     shop.place()
     await shop.poll()
     shop.till.execute("DROP TRIGGER no")
-    assert outcomes(shop) == [Release.TAKEN_IN]
+    assert outcomes(shop) == [Fate.TAKEN_IN]
     assert shop.count("delivery_actions") == 0
 
 
 async def test_while_the_cause_is_there_it_stays(shop: Shop, refuse: Refuse):
     order = await refused(shop, refuse)
     refuse("INSERT")
-    assert release_all(shop) == [Released(1, order.key, Release.KEPT, "database_refused")]
+    assert release_all(shop) == [Released(1, order.key, Fate.REFUSED, "database_refused")]
     assert resolved(shop) == [False]
 
 
@@ -89,7 +92,7 @@ async def test_a_cancellation_that_the_database_refused_reaches_the_till(shop: S
     assert (await shop.poll()).acknowledged == 0
     mend()
     assert shop.order(order)["status_id"] == 1
-    assert outcomes(shop) == [Release.TAKEN_IN]
+    assert outcomes(shop) == [Fate.UPDATED]
     stored = shop.order(order)
     assert (stored["status"], stored["last_change"], stored["revision"]) == ("CANCELED", "cancelled", 2)
     assert (await shop.poll()).acknowledged == 1
@@ -104,20 +107,9 @@ async def test_newer_news_of_the_order_count(shop: Shop, refuse: Refuse):
     mend()
     assert shop.end((await shop.verdict(shop.act("accept", order)))["id"])[0] == "done"
     shop.till.execute("UPDATE delivery_quarantine SET resolved_utc = NULL")
-    assert outcomes(shop) == [Release.SUPERSEDED]
+    assert outcomes(shop) == [Fate.SUPERSEDED]
     assert shop.order(order)["status"] == "CONFIRMED"
     assert resolved(shop) == [True]
-
-
-async def test_an_order_of_another_account_is_left_alone(shop: Shop, refuse: Refuse):
-    order = await shop.taken_in()
-    mend = refuse("UPDATE OF status_id")
-    shop.world.cancel_by_customer(order.key)
-    await shop.poll()
-    mend()
-    shop.till.execute("UPDATE delivery_orders SET account = 'besiktas'")
-    assert outcomes(shop) == [Release.FOREIGN]
-    assert shop.order(order)["status"] == "RECEIVED"
 
 
 async def test_an_action_without_a_verdict_goes_before(shop: Shop, refuse: Refuse):
@@ -129,7 +121,7 @@ async def test_an_action_without_a_verdict_goes_before(shop: Shop, refuse: Refus
     mend()
     row = shop.act("accept", order)
     shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (row,))
-    assert outcomes(shop) == [Release.WAITS]
+    assert outcomes(shop) == [Fate.WAITS]
     assert resolved(shop) == [False]
 
 
@@ -139,18 +131,82 @@ async def test_what_is_no_order_still_stays_and_says_why(shop: Shop, payload: st
     await shop.poll()
     shop.till.execute("UPDATE delivery_quarantine SET payload = ?", (payload,))
     (one,) = release_all(shop)
-    assert one.outcome == Release.KEPT
+    assert one.outcome == Fate.REFUSED
     assert one.reason
     assert resolved(shop) == [False]
 
 
-async def test_of_several_documents_of_one_order_the_newest_counts(shop: Shop, refuse: Refuse):
+# ---- several documents of one order ----------------------------------------------------------------------------------
+
+KEPT = "account, payment_key, payload, payload_hash, reason, first_seen_utc, last_seen_utc"
+
+
+async def refused_and_cancelled(shop: Shop, refuse: Refuse) -> Order:
+    """Both its documents are kept and were acknowledged: the service delivers neither again."""
+    order = shop.place()
+    mend = refuse("INSERT")
+    await shop.poll()
+    shop.world.cancel_by_customer(order.key)
+    assert (await shop.poll()).acknowledged == 1
+    mend()
+    assert (await shop.poll()).delivered == 0
+    return order
+
+
+@pytest.mark.parametrize("named", [1, 2], ids=["the older", "the newer"])
+async def test_whichever_document_is_named_the_newest_of_its_order_counts(shop: Shop, refuse: Refuse, named: int):
+    order = await refused_and_cancelled(shop, refuse)
+    assert retry(shop, named) == [
+        Released(1, order.key, Fate.SUPERSEDED),
+        Released(2, order.key, Fate.TAKEN_IN),
+    ]
+    assert (shop.order(order)["status"], shop.order(order)["ended_by"]) == ("CANCELED", "cancelled")
+    assert shop.count("delivery_new_orders") == 0
+    assert resolved(shop) == [True, True]
+
+
+async def test_a_document_that_came_again_is_newer_than_one_that_came_between(shop: Shop, refuse: Refuse):
+    order = await refused_and_cancelled(shop, refuse)
+    shop.till.execute("UPDATE delivery_quarantine SET last_seen_utc = '2026-03-02 09:30:00.000' WHERE id = 1")
+    assert {one.id: one.outcome for one in retry(shop, 2)} == {1: Fate.TAKEN_IN, 2: Fate.SUPERSEDED}
+    assert shop.order(order)["status"] == "RECEIVED"
+
+
+async def test_documents_of_all_accounts_count_together(shop: Shop, refuse: Refuse):
+    """Two accounts reach its restaurant: one got the order, the other one its cancellation."""
+    order = await refused_and_cancelled(shop, refuse)
+    shop.till.execute("UPDATE delivery_quarantine SET account = 'besiktas' WHERE id = 2")
+    assert {one.id: one.outcome for one in retry(shop, 1)} == {1: Fate.SUPERSEDED, 2: Fate.TAKEN_IN}
+    assert (shop.order(order)["status"], shop.order(order)["account"]) == ("CANCELED", "besiktas")
+    assert resolved(shop) == [True, True]
+
+
+async def test_while_the_newest_is_refused_or_unreadable_no_older_one_is_taken_in(shop: Shop, refuse: Refuse):
+    await refused_and_cancelled(shop, refuse)
+    refuse("INSERT", when="NEW.status_id = 6")
+    assert {one.outcome for one in retry(shop, 1)} == {Fate.REFUSED}
+    shop.till.execute("UPDATE delivery_quarantine SET payload = '[' WHERE id = 2")
+    assert {(one.outcome, one.reason) for one in retry(shop, 1)} == {(Fate.REFUSED, "not_json")}
+    assert (shop.count("delivery_orders"), resolved(shop)) == (0, [False, False])
+
+
+async def test_what_a_poll_has_stored_since_is_newer_than_what_every_account_kept(shop: Shop, refuse: Refuse):
     order = await refused(shop, refuse)
     shop.till.execute(
-        "INSERT INTO delivery_quarantine (account, payment_key, payload, payload_hash, reason, first_seen_utc,"
-        " last_seen_utc) SELECT account, payment_key, replace(payload, '\"status_id\": 1', '\"status_id\": 6'), 'x',"
-        " reason, first_seen_utc, last_seen_utc FROM delivery_quarantine"
+        f"INSERT INTO delivery_quarantine ({KEPT}) SELECT 'besiktas', {KEPT.partition(', ')[2]} FROM delivery_quarantine"
     )
-    assert outcomes(shop) == [Release.TAKEN_IN]
-    assert shop.order(order)["status"] in {"CANCELED", "RECEIVED"}
+    shop.world.cancel_by_customer(order.key)
+    assert (await shop.poll()).new == 1
     assert resolved(shop) == [True, True]
+    shop.till.execute("UPDATE delivery_quarantine SET resolved_utc = NULL")
+    assert set(outcomes(shop)) == {Fate.SUPERSEDED}
+    assert (shop.order(order)["status"], resolved(shop)) == ("CANCELED", [True, True])
+
+
+async def test_an_order_that_was_kept_for_longer_than_an_order_lasts_is_not_printed_any_more(
+    shop: Shop, refuse: Refuse
+):
+    order = await refused(shop, refuse)
+    shop.clock.ahead += timedelta(days=2)
+    assert outcomes(shop) == [Fate.TAKEN_IN_ENDED]
+    assert (shop.order(order)["ended_by"], shop.count("delivery_new_orders")) == ("silence", 0)

@@ -1,5 +1,6 @@
 """The journal taken in again over an older copy: everything is back, nothing is sent, nothing newer is lost."""
 
+import asyncio
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -10,12 +11,14 @@ from pathlib import Path
 import pytest
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop, listing
+from tests.jobs.test_health import open_codes
 
-from orderbridge import config
-from orderbridge.config.master_keys import new_key
 from orderbridge.jobs.journal import Journal
-from orderbridge.jobs.replay import Replay, Replayed, find
-from orderbridge.rules.late_documents import Fate
+from orderbridge.jobs.reimport import Reimport
+from orderbridge.jobs.release import release
+from orderbridge.jobs.replay import Replayed, find
+from orderbridge.jobs.replay import replay as replayed
+from orderbridge.rules.reimport import Fate
 from orderbridge.store import journal
 
 
@@ -68,8 +71,8 @@ def restored(open_shop: OpenShop, kept):
 
 
 def replay(shop: Shop, folder: Path) -> dict[str, Replayed]:
-    run = Replay(shop.database, shop.settings, shop.clock.now())
-    return {one.payment_key: one for one in run.run(find(journal.files(folder)))}
+    reimport = Reimport(shop.database, shop.settings, shop.clock.now())
+    return {one.payment_key: one for one in replayed(reimport, find(journal.files(folder)))}
 
 
 def fates(shop: Shop, folder: Path) -> dict[str, Fate]:
@@ -142,24 +145,6 @@ async def test_a_change_that_the_copy_lacks_is_taken_in(shop: Shop, folder: Path
     assert row["pos_revision"] < row["revision"]
 
 
-@pytest.mark.plays_daemon
-@pytest.mark.parametrize("enabled, fate", [(1, Fate.OTHER_ACCOUNT), (0, Fate.UPDATED)])
-async def test_an_account_of_the_database_keeps_its_orders(enabled, fate, shop: Shop, folder: Path):
-    """Another one's document changes nothing, as long as that account is to be polled."""
-    order = await shop.taken_in()
-    shop.till.execute("UPDATE delivery_orders SET account = 'uskudar', payload_hash = 'x', changed_utc = '2020-01-01'")
-    shop.till.execute("DELETE FROM delivery_order_events")
-    row = ("uskudar", "f" * 64, "sealed", enabled, 1, "2026-03-01 12:00:00.000")
-    shop.till.execute(
-        "INSERT INTO delivery_account_settings (name, fingerprint, sealed, enabled, version, changed_utc)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        row,
-    )
-    fleet = config.Fleet(accounts="database", master_key=new_key())
-    shop.settings = shop.settings.model_copy(update={"fleet": fleet})
-    assert fates(shop, folder) == {order.key: fate}
-
-
 async def test_what_is_newer_here_and_what_has_ended_stays(shop: Shop, folder: Path):
     """Without a restore: the journal is behind, or level."""
     accepted, ended = await shop.taken_in(), await shop.taken_in()
@@ -170,7 +155,7 @@ async def test_what_is_newer_here_and_what_has_ended_stays(shop: Shop, folder: P
     before = [shop.order(order) for order in (accepted, ended)]
     for file in journal.files(folder):  # of a status that went on since
         file.write_bytes(file.read_bytes().replace(b'"digest":"', b'"digest":"', 1))
-    assert set(fates(shop, folder).values()) <= {Fate.KNOWN, Fate.NEWER_HERE, Fate.ENDED_HERE}
+    assert set(fates(shop, folder).values()) <= {Fate.KNOWN, Fate.SUPERSEDED}
     assert [shop.order(order) for order in (accepted, ended)] == before
 
 
@@ -212,6 +197,51 @@ async def test_what_was_blanked_or_damaged_is_said_and_an_older_document_serves(
     done = replay(again, folder)
     assert (done[blanked.key].fate, done[changed.key].fate) == (Fate.BLANKED, Fate.TAKEN_IN)
     assert find(journal.files(folder)).torn == 1
+
+
+async def test_of_a_damaged_document_the_status_still_counts(shop: Shop, folder: Path, restored):
+    """Its line says that the order was cancelled: no till prints it."""
+    back_up(shop)
+    order = await shop.taken_in()
+    shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    (file,) = journal.files(folder)
+    first, last = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(first + last.replace(b'"status_id\\":', b'"status_xx\\":'))
+    again = await restored(shop)
+    assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
+    assert (again.order(order)["status"], again.rows("SELECT 1 FROM delivery_new_orders")) == ("CANCELED", [])
+
+
+async def test_an_order_of_long_ago_that_is_scheduled_for_later_is_new(shop: Shop, folder: Path, clock, restored):
+    back_up(shop)
+    order = await shop.taken_in(scheduled_date="2026-03-09 19:00:00")
+    clock.ahead += timedelta(days=3)
+    again = await restored(shop)
+    assert fates(again, folder) == {order.key: Fate.TAKEN_IN}
+    assert again.one("SELECT payment_key FROM delivery_new_orders")["payment_key"] == order.key
+
+
+@pytest.mark.plays_daemon
+async def test_documents_that_are_kept_count_by_their_time(shop: Shop, folder: Path):
+    """The trigger of the POS refused an order and its cancellation; the cancellation's line never got into the journal."""
+    shop.till.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'not mine'); END")
+    order = shop.place()
+    await shop.poll()
+    shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    (file,) = journal.files(folder)
+    file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
+    assert fates(shop, folder) == {order.key: Fate.REFUSED}  # by which the older one does not become the newest
+    shop.till.execute("DROP TRIGGER no")
+    assert fates(shop, folder) == {order.key: Fate.TAKEN_IN}
+    left = shop.rows("SELECT id FROM delivery_quarantine WHERE resolved_utc IS NULL")
+    assert [row["id"] for row in left] == [2]
+    (released,) = release(Reimport(shop.database, shop.settings, shop.clock.now()), 2)
+    assert (released.outcome, shop.order(order)["status"]) == (Fate.UPDATED, "CANCELED")
+    await asyncio.sleep(600)
+    await shop.poll()
+    assert open_codes(shop) == []  # and it was acknowledged long ago
 
 
 async def test_what_the_database_refuses_is_in_quarantine(shop: Shop, folder: Path, restored):

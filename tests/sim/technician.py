@@ -11,9 +11,9 @@ from tests.sim.compiled import share_compiled
 from tests.sim.plan import MINUTE, Span
 from tests.sim.town import Agenda
 
+from orderbridge.jobs.reimport import Reimport
 from orderbridge.jobs.release import release
-from orderbridge.rules.late_documents import Release
-from orderbridge.rules.statuses import Statuses
+from orderbridge.rules.reimport import WRITTEN
 from orderbridge.store import actions
 from orderbridge.store.database import Database
 
@@ -138,20 +138,17 @@ class Technician:
             return
         database = self._database()
         try:
-            for row in kept:
-                self._release(database, row["id"])
+            reimport = Reimport(database, self._sim.settings, self._sim.clock.now())
+            self._release(reimport, self._random.choice(kept)["id"])
         except OperationalError:  # a till holds the file
             return
         finally:
             database.close()
 
-    def _release(self, database: Database, row_id: int) -> None:
-        statuses = Statuses(self._sim.settings.marketplace.needs_payment_status_id)
-        made = release(database, row_id, statuses=statuses, now=self._sim.clock.now())
-        if made is None or made.payment_key is None:
-            return
-        self._sim.trace.note("hand", "quarantine retry", id=row_id, outcome=made.outcome)
-        if made.outcome == Release.TAKEN_IN:
-            self.released.add(made.payment_key)
-            self._sim.tell("released", made.payment_key, row_id)
-            self._sim.till.notice()
+    def _release(self, reimport: Reimport, row_id: int) -> None:
+        for made in release(reimport, row_id):
+            self._sim.trace.note("hand", "quarantine retry", id=made.id, outcome=made.outcome)
+            if made.payment_key is not None and made.outcome in WRITTEN:
+                self.released.add(made.payment_key)
+                self._sim.tell("released", made.payment_key, made.id)
+                self._sim.till.notice()

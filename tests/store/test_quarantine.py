@@ -1,7 +1,7 @@
 """Documents that could not become orders."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import Connection
@@ -10,6 +10,8 @@ from tests.store.samples import KEY, LATER, LATER_TEXT, NOW, NOW_TEXT, OTHER, Po
 from orderbridge.model import Document
 from orderbridge.store import quarantine
 from orderbridge.store.database import Database
+
+BEFORE = NOW - timedelta(milliseconds=1)
 
 
 def document(digest: str = "d1", payment_key: str | None = KEY) -> Document:
@@ -75,24 +77,40 @@ def test_a_zero_character_is_replaced_because_no_other_database_takes_it(databas
     assert kept(pos)[0]["payload"] == "a\ufffdb"
 
 
-def resolve(database: Database, *keys: str, account: str = "kadikoy", at: datetime = LATER) -> None:
-    database.write_now(lambda tx: quarantine.resolve(tx, account, keys, at))
+def resolve(database: Database, *keys: str, at: datetime = LATER, until: datetime | None = None) -> None:
+    database.write_now(lambda tx: quarantine.resolve(tx, keys, at, until=until))
 
 
-def test_an_order_that_was_taken_in_after_all_is_resolved(database, pos):
+def test_an_order_that_was_taken_in_after_all_is_resolved_for_all_accounts(database, pos):
     keep(database, document(), document("d2", OTHER), document("d3", None))
+    keep(database, document(), account="besiktas")
     resolve(database, KEY)
-    assert [row["resolved_utc"] for row in kept(pos)] == [LATER_TEXT, None, None]
+    assert [row["resolved_utc"] for row in kept(pos)] == [LATER_TEXT, None, None, LATER_TEXT]
     assert [row["payment_key"] for row in database.read_now(quarantine.unresolved)] == [OTHER, None]
 
 
 @pytest.mark.parametrize(
-    "keys, account", [((), "kadikoy"), ((KEY,), "besiktas"), ((OTHER,), "kadikoy")], ids=["none", "foreign", "other"]
+    "keys, until", [((), None), ((OTHER,), None), ((KEY,), BEFORE)], ids=["none", "other", "newer"]
 )
-def test_nothing_else_is_resolved(keys, account, database, pos):
+def test_nothing_else_is_resolved(keys, until, database, pos):
     keep(database, document())
-    resolve(database, *keys, account=account)
+    resolve(database, *keys, until=until)
     assert kept(pos)[0]["resolved_utc"] is None
+
+
+def test_all_documents_of_one_order_are_read_with_the_newest_last(database, pos):
+    keep(database, document("d1"), document("d2"), document("d3", OTHER), document("d4", None), document("d5", None))
+    keep(database, document("d6"), account="besiktas")
+    keep(database, document("d1"), at=LATER)  # it was delivered again since
+    ids = {row["payload_hash"]: row["id"] for row in kept(pos)}
+
+    def of_order(digest: str) -> list[str]:
+        return [one.payload_hash for one in database.read_now(lambda tx: quarantine.of_order(tx, ids[digest]))]
+
+    assert [of_order(digest) for digest in ("d1", "d2", "d6")] == [["d2", "d6", "d1"]] * 3
+    assert (of_order("d3"), of_order("d4")) == (["d3"], ["d4"])
+    resolve(database, KEY)
+    assert of_order("d1") == []
 
 
 def test_a_resolved_one_keeps_the_time_it_was_resolved(database, pos):

@@ -114,29 +114,28 @@ def quarantine_list(context: Context, as_json: bool) -> None:
 @as_json
 @pass_context
 def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> None:
-    """Take documents in whose cause is gone. Without IDS: all. Exit code 1 when one stays."""
+    """Take orders in whose cause is gone, each by its newest document. Without IDS: all. Exit code 1 when one stays."""
     from orderbridge.clock import SystemClock
-    from orderbridge.jobs.release import release
-    from orderbridge.rules.late_documents import STAY
-    from orderbridge.rules.statuses import Statuses
+    from orderbridge.jobs.reimport import Reimport
+    from orderbridge.jobs.release import Released, release
+    from orderbridge.rules.reimport import UNFINISHED
     from orderbridge.store import quarantine as kept
 
     waiting = [row["id"] for row in context.read(kept.unresolved)]
     if unknown := sorted(set(ids) - set(waiting)):
         raise click.ClickException(say("listing.not_in_quarantine", ids=unknown))
-    statuses = Statuses(context.settings.marketplace.needs_payment_status_id)
-    done = []
+    done: dict[int, Released] = {}
     database = context.database()
     try:
-        for row_id in sorted(ids or waiting, reverse=True):  # the newest first: of one order only that one counts
-            released = release(database, row_id, statuses=statuses, now=SystemClock().now())
-            if released is not None:
-                done.append(released)
+        reimport = Reimport(database, context.settings, SystemClock().now())
+        for row_id in sorted(ids or waiting):
+            if row_id not in done:
+                done |= {one.id: one for one in release(reimport, row_id)}
     finally:
         database.close()
-    rows = [{name: getattr(one, name) for name in one.__slots__} for one in done]
+    rows = [{name: getattr(one, name) for name in one.__slots__} for one in done.values()]
     show_rows(rows, machine=as_json, empty=say("listing.no_quarantine"))
-    raise SystemExit(any(one.outcome in STAY for one in done))
+    raise SystemExit(any(one.outcome in UNFINISHED for one in done.values()))
 
 
 COMMANDS = (orders, order, quarantine)

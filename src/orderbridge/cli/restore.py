@@ -33,8 +33,9 @@ def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as
     Exit code 1 when an order could not be taken in.
     """
     from orderbridge.clock import SystemClock
-    from orderbridge.jobs.replay import Replay
-    from orderbridge.rules.late_documents import UNFINISHED
+    from orderbridge.jobs.reimport import Reimport
+    from orderbridge.jobs.replay import replay as replayed
+    from orderbridge.rules.reimport import UNFINISHED
     from orderbridge.store import books, schema
 
     paths = list(files) or _files(context)
@@ -44,7 +45,7 @@ def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as
         _look(context, database)
         seen = database.read_now(books.older)
         found = _find(paths, _border(since, seen.last_known if seen and not files else None))
-        done = list(Replay(database, context.settings, SystemClock().now()).run(found))
+        done = list(replayed(Reimport(database, context.settings, SystemClock().now()), found))
         left = [one for one in done if one.fate in UNFINISHED]
         settled = not left and database.write_now(books.settle)
     finally:
@@ -107,7 +108,7 @@ def _find(paths: list[Path], since: datetime | None) -> "Found":
 
 def _show(found: "Found", done: "list[Replayed]", *, machine: bool) -> None:
     """What is known already is counted, and not listed."""
-    from orderbridge.rules.late_documents import UNFINISHED, Fate
+    from orderbridge.rules.reimport import UNFINISHED, Fate
 
     fates = Counter(one.fate for one in done)
     sums: dict[str, Any] = {
@@ -115,8 +116,8 @@ def _show(found: "Found", done: "list[Replayed]", *, machine: bool) -> None:
         "new": fates[Fate.TAKEN_IN],
         "ended": fates[Fate.TAKEN_IN_ENDED],
         "updated": fates[Fate.UPDATED],
-        "known": sum(fates[fate] for fate in (Fate.KNOWN, Fate.NEWER_HERE, Fate.ENDED_HERE)),
-        "left": sum(fates[fate] for fate in (*UNFINISHED, Fate.OTHER_ACCOUNT, Fate.BLANKED)),
+        "known": sum(fates[fate] for fate in (Fate.KNOWN, Fate.SUPERSEDED)),
+        "left": sum(fates[fate] for fate in (*UNFINISHED, Fate.BLANKED)),
         "torn": found.torn,
     }
     rows = [{name: getattr(one, name) for name in one.__slots__} for one in done if one.fate != Fate.KNOWN]

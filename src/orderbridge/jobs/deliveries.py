@@ -47,7 +47,7 @@ class Deliveries:
                     preparing_time=minutes,
                     created_by="orderbridge",
                 )
-        quarantine.resolve(connection, self._account.name, [order.payment_key for order in fresh], now)
+        quarantine.resolve(connection, [order.payment_key for order in fresh], now)
         return fresh
 
     def accept_in(self, order: Order) -> int | None:
@@ -78,7 +78,7 @@ class Deliveries:
             )
             arrival = self._statuses.arrival(order)
             orders.update_delivered(connection, stored, arrival, change, now)
-        quarantine.resolve(connection, self._account.name, [order.payment_key for order in fresh], now)
+        quarantine.resolve(connection, [order.payment_key for order in fresh], now)
         return fresh
 
     def update_least(self, held: Collection[str], connection: Connection, order: Order) -> None:

@@ -1,6 +1,6 @@
 """Pure decisions: no I/O, no clock of their own. What they return is carried out elsewhere.
 
-orders come in   cooldown turns scope poll_ends asking tokens intake statuses lifecycle late_documents
+orders come in   cooldown turns scope poll_ends asking tokens intake statuses lifecycle reimport
 actions go out   queue lines standing outbox claims retry verdicts
 what is wrong    problems health daemon page causes edges readiness lamps branches books
 people           board audience day

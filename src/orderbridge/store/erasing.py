@@ -56,8 +56,8 @@ def find(connection: Connection, *, phones: Iterable[str] = (), keys: Iterable[s
     return Found(
         tuple(sorted(found)),
         tuple(sorted(key for key, is_open in found.items() if is_open)),
-        tuple(row.id for row in documents),
-        tuple(sorted({*listed, *(row.payment_key for row in documents if row.payment_key)})),
+        tuple(row_id for row_id, _ in documents),
+        tuple(sorted({*listed, *(key for _, key in documents if key)})),
     )
 
 
@@ -75,14 +75,15 @@ def _by_phone(connection: Connection, wanted: set[str]) -> Iterator[Any]:
         )
 
 
-def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list[Any]:
+def _documents(connection: Connection, wanted: set[str], keys: set[str]) -> list[tuple[int, str | None]]:
+    """Ids and orders. All of an order's documents or none: of what is left alone, an older one would be the newest."""
     patterns = [pattern(one) for one in wanted]
     query = select(quarantine.c.id, quarantine.c.payment_key, quarantine.c.payload).where(quarantine.c.payload != "")
-    return [
-        row
-        for row in connection.execute(query)
-        if row.payment_key in keys or any(one.search(row.payload) for one in patterns)
+    kept = [
+        (row.id, row.payment_key, any(one.search(row.payload) for one in patterns)) for row in connection.execute(query)
     ]
+    named = keys | {key for _, key, names_them in kept if names_them and key}
+    return [(row_id, key) for row_id, key, names_them in kept if names_them or key in named]
 
 
 def blank(connection: Connection, keys: Sequence[str], *, with_open: bool) -> list[str]:

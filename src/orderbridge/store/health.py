@@ -24,9 +24,20 @@ from sqlalchemy import (
 
 from orderbridge.actions import ANSWERS, AWAITED, CANCELLING
 from orderbridge.doubts import CONTENTS_OUTDATED
-from orderbridge.model import RECEIVED, UNFINISHED, ActionState, EndedBy
+from orderbridge.model import RECEIVED, REPLAYED, UNFINISHED, ActionState, EndedBy
 from orderbridge.store.among import batches
-from orderbridge.store.tables import FAILED, NEW, OPEN, UNRESOLVED, accounts, actions, changed, orders, quarantine
+from orderbridge.store.tables import (
+    FAILED,
+    NEW,
+    OPEN,
+    UNRESOLVED,
+    accounts,
+    actions,
+    changed,
+    events,
+    orders,
+    quarantine,
+)
 
 MOST = 1000  # of one kind; what is beyond is not counted
 MOST_TOLD = 50  # of what is told one by one
@@ -75,11 +86,13 @@ _NOT_TAKEN_OVER = (
 )
 _needs_no_answer = or_(orders.c.status_id.is_(None), orders.c.status_id != RECEIVED)
 _NEITHER_TAKEN_OVER_NOR_ASKED = _NOT_TAKEN_OVER.where(_needs_no_answer)
+# Of an order out of the journal or quarantine nobody knows: there it was acknowledged before it was stored.
 _is_unacknowledged: Conditions = (
     literal_column(OPEN),
     _lately,
     orders.c.acknowledged_utc.is_(None),
     orders.c.received_utc < bindparam("unacknowledged_since"),
+    ~exists().where(events.c.payment_key == orders.c.payment_key, events.c.event == REPLAYED),
 )
 _unacknowledged = (
     select(orders.c.account, orders.c.received_utc)

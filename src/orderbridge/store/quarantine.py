@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, literal, literal_column, select, update
+from sqlalchemy import Connection, bindparam, func, literal, literal_column, or_, select, update
 
 from orderbridge.model import Document
 from orderbridge.store.columns import without_nul
@@ -27,7 +27,8 @@ class Kept:
     id: int
     account: str
     payment_key: str | None
-    reason: str
+    payload_hash: str
+    first_seen_utc: datetime
     last_seen_utc: datetime
     payload: str = field(repr=False)
 
@@ -66,22 +67,28 @@ def unresolved(connection: Connection) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-def read(connection: Connection, row_id: int) -> Kept | None:
-    """One document that is still kept; None when there is none, or none any more."""
-    columns = (quarantine.c[name] for name in Kept.__slots__)
-    query = select(*columns).where(quarantine.c.id == row_id, quarantine.c.resolved_utc.is_(None))
-    row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else Kept(**row)
+def of_order(connection: Connection, row_id: int) -> list[Kept]:
+    """This document and the others that are still kept of its order, the newest last; none when it is kept no more."""
+    columns = [quarantine.c[name] for name in Kept.__slots__]
+    mine = select(quarantine.c.payment_key).where(quarantine.c.id == row_id).scalar_subquery()
+    query = select(*columns).where(
+        literal_column(UNRESOLVED), or_(quarantine.c.id == row_id, quarantine.c.payment_key == mine)
+    )
+    found = connection.execute(query.order_by(quarantine.c.last_seen_utc, quarantine.c.id)).mappings()
+    kept = [Kept(**row) for row in found]
+    return kept if any(one.id == row_id for one in kept) else []
 
 
-def resolve(connection: Connection, account: str, keys: Sequence[str], now: datetime) -> None:
-    """These orders were taken in after all."""
+def resolve(connection: Connection, keys: Sequence[str], now: datetime, *, until: datetime | None = None) -> None:
+    """These orders were stored after all: their documents that were last seen `until` then are kept no more.
+
+    Those of other accounts, too: an order that two accounts reach is one order.
+    """
     if keys:
-        connection.execute(
-            update(quarantine)
-            .where(quarantine.c.account == account, quarantine.c.payment_key.in_(keys), literal_column(UNRESOLVED))
-            .values(resolved_utc=now)
-        )
+        kept = update(quarantine).where(quarantine.c.payment_key.in_(keys), literal_column(UNRESOLVED))
+        if until is not None:
+            kept = kept.where(quarantine.c.last_seen_utc <= until)
+        connection.execute(kept.values(resolved_utc=now))
 
 
 def blank_old(connection: Connection, before: datetime, now: datetime) -> int:

@@ -1,0 +1,81 @@
+"""What becomes of a document that no poll has just delivered, beside what is stored."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.rules.builders import NEEDS_PAYMENT, STATUSES
+
+from orderbridge.model import Stored
+from orderbridge.rules.reimport import Beside, Fate, Newest, fate_of
+
+NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def stored(status_id: int | None = 1, digest: str | None = "b", ended_by: str | None = None) -> Stored:
+    return Stored("key", "kadikoy", status_id, status_id, 1, digest, None, None, ended_by, None)
+
+
+def newest(status_id: int | None = 1, earlier: frozenset[str | None] = frozenset({"b"})) -> Newest:
+    return Newest(status_id, "c", NOW, NOW, earlier)
+
+
+def fate(document: Newest, beside: Beside) -> Fate:
+    return fate_of(document, beside, statuses=STATUSES, now=NOW, silence=DAY)
+
+
+CASES = {
+    "the very same": (stored(digest="c"), 1, {"b"}, False, Fate.KNOWN),
+    "newer than the stored one": (stored(), 1, {"a", "b"}, True, Fate.UPDATED),
+    "a clock that was ahead brings no status back": (stored(2, "b"), 1, {"b"}, False, Fate.SUPERSEDED),
+    "our own accept went on since": (stored(2, "c2"), 1, set(), False, Fate.SUPERSEDED),
+    "changed since, by the clock": (stored(1, "x"), 1, {"b"}, True, Fate.SUPERSEDED),
+    "not changed since": (stored(1, "x"), 2, {"b"}, False, Fate.UPDATED),
+    "blanked and not changed since": (stored(1, None), 2, {None}, False, Fate.UPDATED),
+    "blanked and changed since": (stored(1, None), 2, {None}, True, Fate.SUPERSEDED),
+    "cancelled since": (stored(6, "b", "cancelled"), 2, {"b"}, False, Fate.SUPERSEDED),
+    "completed since": (stored(5, "b", "completed"), 2, {"b"}, False, Fate.SUPERSEDED),
+    "ended by silence alone": (stored(1, "b", "silence"), 2, {"b"}, False, Fate.UPDATED),
+    "a status without a name": (stored(2, "b"), 77, {"b"}, False, Fate.UPDATED),
+    "no status": (stored(None, "b"), None, {"b"}, False, Fate.UPDATED),
+    "a status without a name after an end": (stored(5, "b"), 77, {"b"}, False, Fate.SUPERSEDED),
+    "needs payment since": (stored(NEEDS_PAYMENT, "b"), 16, {"b"}, False, Fate.SUPERSEDED),
+    "needs payment in the document": (stored(16, "b"), NEEDS_PAYMENT, {"b"}, False, Fate.UPDATED),
+    "cancelled in the document": (stored(16, "b"), 6, {"b"}, True, Fate.UPDATED),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_document_of_an_order_that_is_stored(case) -> None:
+    known, status_id, earlier, has_news, expected = case
+    assert fate(newest(status_id, frozenset(earlier)), Beside(stored=known, has_news=has_news)) == expected
+
+
+@pytest.mark.parametrize(
+    "beside, expected",
+    [
+        (Beside(is_held=True), Fate.WAITS),
+        (Beside(stored=stored(), is_unresolved=True), Fate.WAITS),
+        (Beside(stored=stored(digest="c"), is_unresolved=True), Fate.KNOWN),
+        (Beside(stored=stored(digest="x"), has_news=True, is_unresolved=True), Fate.SUPERSEDED),
+    ],
+    ids=["held", "its action has no verdict", "the very same, and unresolved", "older, and unresolved"],
+)
+def test_a_document_waits_only_for_what_it_would_write_to(beside: Beside, expected: Fate) -> None:
+    assert fate(newest(2), beside) == expected
+
+
+@pytest.mark.parametrize(
+    "first, last, is_due, expected",
+    [
+        (timedelta(), timedelta(), True, Fate.TAKEN_IN),
+        (DAY * 2, HOUR, True, Fate.TAKEN_IN),
+        (DAY * 2, DAY, True, Fate.TAKEN_IN_ENDED),
+        (DAY * 2, DAY, False, Fate.TAKEN_IN),
+        (-DAY, -DAY, True, Fate.TAKEN_IN),
+    ],
+    ids=["now", "news of it lately", "long ago", "scheduled for later", "a clock that was ahead"],
+)
+def test_an_order_that_is_not_stored(first: timedelta, last: timedelta, is_due: bool, expected: Fate) -> None:
+    document = Newest(1, "c", NOW - first, NOW - last, is_due=is_due)
+    assert fate(document, Beside()) == expected
