@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -72,6 +73,8 @@ def translate(command: click.Command, path: str) -> None:
     key = f"help.{(path or 'orderbridge').replace(' ', '_').replace('-', '_')}"
     command.context_class = WordsContext
     command.help = english if spoken() == "en" or key not in SENTENCES else say(key)
+    # Its first sentence, whole: click cuts a line that is longer than the terminal is wide.
+    command.short_help = re.split(r"(?<=\.)\s", " ".join((command.help or "").split()), maxsplit=1)[0]
     command.options_metavar = in_words("[OPTIONS]")
     if isinstance(command, click.Group):
         command.subcommand_metavar = in_words("COMMAND [ARGS]...")

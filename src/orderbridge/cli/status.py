@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from orderbridge import __version__
 from orderbridge.cli.common import Context, as_json, show_json, table
 from orderbridge.cli.times import ago, local
 from orderbridge.texts import say
@@ -98,6 +99,7 @@ def _look(context: Context, look: Look, lines: Lines) -> tuple[bool, list[str]]:
 def look(context: Context) -> dict[str, Any]:
     """Everything that `--json` shows. Raises StoreError when the database cannot be opened at all."""
     from orderbridge.clock import SystemClock
+    from orderbridge.config.addresses import without_password
 
     parts, unread = _read(context, SystemClock())
     now = parts["now"]
@@ -105,7 +107,11 @@ def look(context: Context) -> dict[str, Any]:
     ill = {one["subject"] for one in problems}
     listed = [one | {"healthy": one["name"] not in ill} for one in _accounts(parts)]
     worst = problems[0]["severity"] if problems else "severe" if unread else "healthy"
+    file = context.settings.source.file
     return {
+        "version": __version__,
+        "configuration": None if file is None else str(file),
+        "database": without_password(context.settings.database.url),
         "healthy": not problems and not unread,
         "light": LIGHTS[worst],
         "at_utc": now,
@@ -212,6 +218,9 @@ def _accounts(parts: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def lines(facts: dict[str, Any]) -> Iterator[str]:
     """The screen, from top to bottom."""
     now, zone = facts["at_utc"], ZoneInfo(facts["timezone"])
+    yield f"orderbridge {facts['version']}"
+    yield f"{say('label.configuration')}: {facts['configuration'] or say('facts.no_file')}"
+    yield f"{say('label.database')}: {facts['database']}"
     yield _head(facts)
     yield from _problems(facts["problems"], now, zone)
     for name, why in facts["unread"].items():
