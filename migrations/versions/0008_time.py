@@ -124,10 +124,17 @@ def change_quantity(old: sa.types.TypeEngine[object], new: sa.types.TypeEngine[o
     connection.exec_driver_sql("PRAGMA writable_schema = OFF")
 
 
+def drop_leases() -> None:
+    """They were always NULL."""
+    for column in ("lease_owner", "lease_expires_utc"):
+        op.drop_column("delivery_accounts", column)
+
+
 def upgrade() -> None:
     """From 0007 to 0008."""
     add_to_orders()
     add_to_restaurants()
     change_quantity(big(), money())
+    drop_leases()
     if here() == "sqlite":
         guard_version(revision)

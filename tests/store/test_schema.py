@@ -255,8 +255,10 @@ def test_an_older_schema_names_the_command_that_upgrades_it(database, pos):
 
 DESCRIPTIONS = {
     POSTGRESQL: [
-        """SELECT table_name, ordinal_position, column_name, data_type, character_maximum_length, numeric_precision,
-                  numeric_scale, datetime_precision, is_nullable, column_default, identity_generation
+        # In order, without the gap that a dropped column leaves.
+        """SELECT table_name, rank() OVER (PARTITION BY table_name ORDER BY ordinal_position), column_name, data_type,
+                  character_maximum_length, numeric_precision, numeric_scale, datetime_precision,
+                  is_nullable, column_default, identity_generation
              FROM information_schema.columns WHERE table_schema = 'public'""",
         """SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
             WHERE connamespace = 'public'::regnamespace""",

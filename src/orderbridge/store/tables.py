@@ -326,8 +326,6 @@ class _Accounts(TypedColumns):
     next_poll_utc = Column(utc())
     token_expires_utc = Column(utc())
     last_error = Column(long_text())
-    lease_owner = Column(code())
-    lease_expires_utc = Column(utc())
     listened_seconds = Column(big(), nullable=False, server_default=text("0"))
     polled_in_turn_with = Column(long_text())
     not_stored = Column(Integer, nullable=False, server_default=text("0"))
