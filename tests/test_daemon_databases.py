@@ -135,6 +135,18 @@ async def test_an_order_comes_in_and_the_tills_words_go_out(sandbox: Sandbox, ur
     assert {call.http_status for call in world.calls()} == {200}
 
 
+@pytest.mark.parametrize("url", databases.SERVERS[:1], indirect=True)
+async def test_a_sequence_that_was_set_back_costs_no_order(sandbox: Sandbox, url: str, pos: Pos, world: World):
+    async with running(sandbox, url):
+        world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: rows(pos, "SELECT 1 FROM delivery_new_orders"))
+        pos.execute("SELECT setval(pg_get_serial_sequence('delivery_order_events', 'id'), 1, false)")
+        placed = world.place_order(restaurant_id=KADIKOY)
+        await until(lambda: placed.acknowledged)
+    assert len(rows(pos, "SELECT 1 FROM delivery_new_orders")) == 2
+    assert rows(pos, "SELECT 1 FROM delivery_quarantine") == []
+
+
 async def test_a_reload_lets_no_daemon_that_waits_come_in_between(
     sandbox: Sandbox, url: str, world: World, monkeypatch: pytest.MonkeyPatch
 ):

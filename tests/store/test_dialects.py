@@ -65,7 +65,15 @@ class Refused(Exception):
         # What PostgreSQL says to who connects has no SQLSTATE at the driver.
         (0, "FATAL:  sorry, too many clients already", "max_connections"),
         (0, "FATAL:  remaining connection slots are reserved for non-replication superuser", "max_connections"),
-        (0, 'FATAL:  too many connections for role "pos"', "max_connections"),
+        (0, 'FATAL:  too many connections for role "pos"', "CONNECTION LIMIT"),
+        (
+            1226,
+            "User 'pos' has exceeded the 'max_queries_per_hour' resource (current value: 5000)",
+            "MAX_QUERIES_PER_HOUR",
+        ),
+        (1203, "User pos already has more than 'max_user_connections' active connections", "MAX_USER_CONNECTIONS"),
+        ("26000", 'prepared statement "_pg3_0" does not exist', "pool_mode = session"),
+        ("42P05", 'prepared statement "_pg3_0" already exists', "pool_mode = session"),
         ("25006", "cannot execute INSERT in a read-only transaction", "standby"),
         (1290, "The server is running with the --read-only option", "standby"),
         (0, "attempt to write a readonly database", "write to the file"),

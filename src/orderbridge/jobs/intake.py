@@ -39,7 +39,7 @@ from orderbridge.rules import intake as rules
 from orderbridge.rules.intake import Sorted
 from orderbridge.store import orders, quarantine, reference
 from orderbridge.store.database import Database
-from orderbridge.store.failures import is_busy, is_refusal, remedy
+from orderbridge.store.failures import is_busy, is_ours, is_refusal, remedy
 from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
 
@@ -215,13 +215,15 @@ class Intake:
             name = type(error.orig).__name__
             self._log.error("order.auto_accept_refused", payment_key=key, error=name, remedy=say("log.not_accepted"))
             return True
-        if not is_refusal(error):  # the database's trouble, not the order's: the next poll delivers it again
+        refused = is_refusal(error)
+        if refused or is_ours(error):
+            known = await self._database.read(lambda tx: orders.stored(tx, [key]))
+            if key in known:  # another account brought it in meanwhile: the next poll sees whose it is
+                return False
+        if not refused:  # the database's trouble, not the order's: the next poll delivers it again
             self._tell(key, "order.not_stored", error)
             answer.counts.not_stored += not is_busy(error)
             self._made_to_wait = error if is_busy(error) else self._made_to_wait
-            return False
-        known = await self._database.read(lambda tx: orders.stored(tx, [key]))
-        if key in known:  # another account brought it in meanwhile: the next poll sees whose it is
             return False
         self._tell(key, "order.database_refused", error)
         return await self._quarantine(answer, answer.good[key], "database_refused")

@@ -12,6 +12,7 @@ from orderbridge.clock import Clock, local_text
 from orderbridge.jobs.batch import write_batch
 from orderbridge.store import quarantine, retention, silence
 from orderbridge.store.database import Database
+from orderbridge.store.schema import set_sequences_right
 
 _log = structlog.get_logger(__name__)
 
@@ -44,6 +45,7 @@ async def sweep(database: Database, settings: config.Settings, clock: Clock, lat
     `late`: see `today`.
     """
     now = clock.now()
+    await database.run(set_sequences_right)  # a till's INSERT meets a sequence that was set back, too
     ended, refused = await _end_silent(database, settings, now)
     blanked = 0
     if settings.orders.retention_days:

@@ -9,6 +9,7 @@ Rules of this file:
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -18,7 +19,8 @@ from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
 from orderbridge.errors import Closed, Fenced, StoreError, Unusable
 from orderbridge.store.dialects import of
 from orderbridge.store.durability import Durability
-from orderbridge.store.failures import is_busy, is_denied, is_refusal, kind, remedy
+from orderbridge.store.failures import is_busy, is_denied, is_ours, is_refusal, kind, remedy
+from orderbridge.store.schema import set_sequences_right
 from orderbridge.store.tables import metadata
 from orderbridge.store.trouble import Trouble, TroubleKind
 from orderbridge.store.workers import Workers
@@ -116,10 +118,16 @@ class Database:
 
     def write_now(self, work: Work[T]) -> T:
         """`run` for a caller that has no event loop."""
-        with self.engine.begin() as connection:
-            self.check_over()
-            self._ask_fence(connection)
-            result = work(connection)
+        try:
+            with self.engine.begin() as connection:
+                self.check_over()
+                self._ask_fence(connection)
+                result = work(connection)
+        except DBAPIError as error:
+            if is_ours(error):  # so that what is tried again can be written
+                with suppress(DBAPIError), self.engine.begin() as connection:
+                    set_sequences_right(connection)
+            raise
         self._check_file()  # what went into a file that is gone was not written
         return result
 

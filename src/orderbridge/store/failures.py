@@ -5,10 +5,12 @@ An error does not say which database it is from, and their signs differ: those o
 
 from functools import cache
 
+from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 
 from orderbridge.store.dialects import FAMILIES, of
 from orderbridge.store.dialects.face import Dialect, Signs
+from orderbridge.store.tables import metadata
 from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
 
@@ -19,8 +21,36 @@ def is_busy(error: DBAPIError) -> bool:
 
 
 def is_refusal(error: DBAPIError) -> bool:
-    """Whether the database does not take these values, by a type, a constraint or a trigger: it never will."""
-    return isinstance(error, IntegrityError | DataError) or any(_shows(error, one.refused) for one in _all())
+    """Whether the database does not take these values, by a type, a constraint or a trigger of the POS: it never will."""
+    refuses = isinstance(error, IntegrityError | DataError) or any(
+        _shows(error, one.refused) or one.refuses(error.orig) for one in _all()
+    )
+    return refuses and not is_ours(error)
+
+
+def is_ours(error: DBAPIError) -> bool:
+    """Whether it is about a key, a default, a sequence or the guard of our tables: no order is to blame for that."""
+    if error.orig is None:
+        return False
+    keys, filled = _own()
+    for one in _all():
+        key, unfilled = one.violated(error.orig, error.statement or "")
+        if _shows(error, one.ours) or key in keys or unfilled in filled:
+            return True
+    return False
+
+
+@cache
+def _own() -> tuple[frozenset[str], frozenset[str]]:
+    """Our unique keys, by name and by columns, and the columns that are filled by our own defaults."""
+    keys: set[str] = {"PRIMARY"}
+    filled: set[str] = set()
+    for table in metadata.tables.values():
+        named = [one for one in table.constraints if isinstance(one, PrimaryKeyConstraint | UniqueConstraint)]
+        for one in () if table.is_view else (*named, *(index for index in table.indexes if index.unique)):
+            keys |= {str(one.name), ", ".join(f"{table.name}.{column.name}" for column in one.columns)}
+        filled |= {f"{table.name}.{one.name}" for one in table.columns if one.identity or one.server_default}
+    return frozenset(keys), frozenset(filled)
 
 
 def is_broken(error: DBAPIError) -> bool:
@@ -56,9 +86,10 @@ def _shows(error: DBAPIError, signs: Signs) -> bool:
 
 
 def _codes(error: DBAPIError) -> set[object]:
-    """The SQLSTATE and the driver's number; PyMySQL has both, and its SQLSTATE says less."""
+    """The SQLSTATE with its class, and the driver's number; PyMySQL has both, and its SQLSTATE says less."""
     original = error.orig
-    return {getattr(original, "sqlstate", None), *(original.args[:1] if original else ())}
+    state = getattr(original, "sqlstate", None) or ""
+    return {state, state[:2], *(original.args[:1] if original else ())}
 
 
 def remedy(error: DBAPIError) -> str:
@@ -67,15 +98,14 @@ def remedy(error: DBAPIError) -> str:
     for sign, sentence in remedies:
         if sign in _codes(error):
             return say(sentence)
-    if is_refusal(error):
-        return say("database.refuses")
-    if is_busy(error):
-        return say("database.busy")
+    for judge, sentence in ((is_refusal, "refuses"), (is_ours, "own_key"), (is_busy, "busy")):
+        if judge(error):
+            return say(f"database.{sentence}")
+    for sign, sentence in remedies:
+        if isinstance(sign, str) and sign in str(error.orig):
+            return say(sentence)
     if is_denied(error):
         return say("database.denied")
     if is_broken(error):
         return say("database.no_such_table")
-    for sign, sentence in remedies:
-        if isinstance(sign, str) and sign in str(error.orig):
-            return say(sentence)
     return say("database.unreachable" if isinstance(error, OperationalError) else "database.unknown")

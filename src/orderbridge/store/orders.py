@@ -162,7 +162,14 @@ def _shown(arrival: Arrival) -> dict[str, Any]:
     }
 
 
+_WITHOUT_LINES = [delete(lines).where(among(lines.c.payment_key)) for lines in (options, items)]
+
+
 def _insert_items(connection: Connection, new: Sequence[Order]) -> None:
+    """In place of those that are there, also of an order that somebody deleted and whose lines stayed."""
+    for batch in batches(order.payment_key for order in new):
+        for statement in _WITHOUT_LINES:
+            connection.execute(statement, {"wanted": batch})
     item_rows: list[tuple[Any, ...]] = []
     option_rows: list[tuple[Any, ...]] = []
     for order in new:
@@ -186,8 +193,6 @@ def update_delivered(connection: Connection, known: Stored, arrival: Arrival, ch
         values["contents_revision"] = known.revision + 1  # MariaDB would take the revision that it has just written
     update_one(connection, update(orders).where(orders.c.payment_key == order.payment_key).values(**values))
     if change.differs != Differs.NOTHING:
-        connection.execute(delete(options).where(options.c.payment_key == order.payment_key))
-        connection.execute(delete(items).where(items.c.payment_key == order.payment_key))
         _insert_items(connection, [order])
     story = str(change.last_change or "delivered") if change.status_counts else "status_withheld"
     append_events(connection, now, [(order.payment_key, story, order.status_id, arrival.status, None)])

@@ -5,10 +5,12 @@ An up-to-date database is recognised with one SELECT and without loading Alembic
 
 import io
 import threading
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
+import structlog
 from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DBAPIError
 
 import orderbridge.store.board_tables
 import orderbridge.store.fleet_tables  # noqa: F401 - both are part of the schema
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 LOCK_WAIT_S = 60.0
 LOCK_ASK_S = 0.5
+
+_log = structlog.get_logger(__name__)
 
 
 def locked() -> str:
@@ -67,7 +71,7 @@ def upgrade(connection: Connection) -> bool:
     program (nothing is touched then), or when another program has been changing the schema for `LOCK_WAIT_S`.
     """
     if current(connection) == HEAD:
-        mend(connection)
+        _mend(connection)
         return False
     clock = SystemClock()
     until = clock.monotonic() + LOCK_WAIT_S
@@ -83,12 +87,28 @@ def upgrade(connection: Connection) -> bool:
 def try_upgrade(connection: Connection) -> bool:
     """The same without waiting. False: another program is changing the schema, ask again."""
     if current(connection) == HEAD:
-        mend(connection)
+        _mend(connection)
         return True
     with _lock(connection) as taken:
         if taken:
             _upgrade(connection)
     return taken
+
+
+def _mend(connection: Connection) -> None:
+    """What somebody has dropped or set back."""
+    mend(connection)
+    set_sequences_right(connection)
+
+
+def set_sequences_right(connection: Connection) -> None:
+    """After a restore a sequence may give ids that are taken. Where this user may not set it, a collision is told."""
+    statement = of(connection.dialect.name).sequence
+    for table in metadata.tables if statement else ():
+        if any(column.identity for column in metadata.tables[table].columns):
+            with suppress(DBAPIError), connection.begin_nested():
+                if connection.exec_driver_sql(statement.format(table)).rowcount:
+                    _log.warning("database.sequence_set", table=table)
 
 
 def _lock(connection: Connection) -> AbstractContextManager[bool]:

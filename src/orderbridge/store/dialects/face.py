@@ -44,6 +44,17 @@ class Failover(NamedTuple):
     said: str
 
 
+class Violated(NamedTuple):
+    """What an error of values is about, as far as it says so.
+
+    `key`: the name of a unique key, or where the database does not say it, the columns ("table.column, table.column").
+    `unfilled`: a column ("table.column") that may not be NULL and was.
+    """
+
+    key: str | None = None
+    unfilled: str | None = None
+
+
 def one_of(column: str, words: Sequence[str]) -> str:
     """The condition that a column holds one of these words."""
     return f"{column} IN ({', '.join(map(repr, words))})"
@@ -56,6 +67,11 @@ def inserting(mark: str, table: str, columns: Sequence[str]) -> str:
 
 def nothing(*_: object) -> None:
     """Where there is nothing to do, or to say."""
+
+
+def nothing_violated(*_: object) -> Violated:
+    """The error does not say it."""
+    return Violated()
 
 
 def never(*_: object) -> bool:
@@ -96,6 +112,10 @@ class Dialect:
     # ---- errors
     busy: Signs  # somebody else holds the database or a row: nothing is wrong with the work
     refused: Signs = frozenset()  # values that it does not take, beyond the driver's IntegrityError and DataError
+    refuses: Callable[[Any], bool] = never  # whether the driver's error is one of those by what else it says
+    # Of a key, a sequence or a guard of ours, although the driver calls it an error of values.
+    ours: Signs = frozenset()
+    violated: Callable[[Any, str], Violated] = nothing_violated  # by the driver's error and the statement
     broken: Signs = frozenset()  # something is named that is not there, as a rule by a trigger of the POS
     full: Signs = frozenset()  # no room is left
     read_only: Signs = frozenset()  # it can be read, and nothing can be written
@@ -120,6 +140,7 @@ class Dialect:
     grants: Callable[[str, str | None, Granting], tuple[str, ...]]  # to this role, in this schema or database
     arrays: bool = False  # a list of values is one parameter, and what writes may stand within a statement
     schema_query: str | None = None  # in which schema our tables are, where the address does not say it
+    sequence: str = ""  # the statement that sets a table's sequence right, of one row where it was wrong
     # The commands that write these tables to a file and put them back: the address, the file, the tables and views.
     dump: Callable[[URL, str, Sequence[str]], tuple[str, str] | None] = nothing
 

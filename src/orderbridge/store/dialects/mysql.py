@@ -22,14 +22,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import StoreError
-from orderbridge.store.dialects import mysql_fleet, servers
+from orderbridge.store.dialects import mysql_errors, mysql_fleet, servers
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Granting, inserting
 from orderbridge.texts import say
 
 # The driver has no keepalive times; its reading has to outlast a change of the schema.
 LIMITS = {"connect_timeout": 5, "read_timeout": 75, "write_timeout": 20}
-PACKET_TOO_LARGE = 1153  # the server's own number for it
-TOO_LARGE = "database.too_large"
 _HEADER_BYTES = 64  # more than what the protocol puts before a statement
 _LONGEST_CHARACTER = 4  # bytes
 BUSY_LOOK_S = 0.015
@@ -93,7 +91,7 @@ def cursor_class() -> Any:
         def execute(self, query: Any, args: Any = None) -> int:
             statement = self.mogrify(query, args)
             if len(statement) * _LONGEST_CHARACTER > self._limit and _bytes_of(statement) > self._limit:
-                raise DataError(PACKET_TOO_LARGE, say("log.too_long"))
+                raise DataError(mysql_errors.PACKET_TOO_LARGE, say("log.too_long"))
             return int(super().execute(statement))
 
     return Measured
@@ -267,21 +265,7 @@ DIALECT = Dialect(
     one_writer=False,
     options=_options,
     prepare=_prepare,
-    # Who loses a deadlock within a savepoint hears of it only that the savepoint is gone.
-    busy=frozenset({1205, 1213, "SAVEPOINT sa_savepoint"}),
-    refused=frozenset({1644, 4025, 3819}),  # a trigger's own error, and the CHECK of one and of the other
-    full=frozenset({28, 1021, 1114, "No space left"}),
-    read_only=frozenset({1036, 1290, 1836, 3100}),
-    broken=frozenset({1054, 1146, 1305}),
-    denied=frozenset({1044, 1045, 1142, 1227, 1698}),
-    remedies={
-        PACKET_TOO_LARGE: TOO_LARGE,
-        1049: "database.none_there",
-        1021: servers.FULL,
-        1114: servers.FULL,
-        1040: servers.TOO_MANY,
-        "read-only": servers.STANDBY,
-    },
+    **mysql_errors.SIGNS,
     durability=_durability,
     failover=_failover,
     skips_locks=_skips_locks,

@@ -14,7 +14,14 @@ from sqlalchemy import Dialect as Driver
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import Unusable
-from orderbridge.store.dialects import postgresql_commit, postgresql_fleet, postgresql_hosts, postgresql_watch, servers
+from orderbridge.store.dialects import (
+    postgresql_commit,
+    postgresql_errors,
+    postgresql_fleet,
+    postgresql_hosts,
+    postgresql_watch,
+    servers,
+)
 from orderbridge.store.dialects.face import (
     READS,
     Dialect,
@@ -50,7 +57,11 @@ MAY_MAKE = (
     "SELECT current_schema(), has_schema_privilege(current_schema(), 'CREATE'), current_setting('search_path'),"
     " current_user"
 )
-POOLED = "statement pooling mode"  # PgBouncer's words: no transaction has two statements there
+SEQUENCE = (
+    "SELECT setval(sequence, greatest(top, 1)) FROM (SELECT pg_get_serial_sequence('{0}', 'id')::regclass AS sequence,"
+    " (SELECT coalesce(max(id), 0) FROM {0}) AS top) AS found"
+    " WHERE coalesce(pg_sequence_last_value(sequence), 0) NOT BETWEEN top AND 9223372036854775806"
+)
 FSYNC = "database.fsync"
 SESSION = "database.session"
 
@@ -253,36 +264,7 @@ DIALECT = Dialect(
     prepare=_prepare,
     check=_check,
     lacks=_lacks,
-    busy=frozenset({"55P03", "40P01", "40001"}),
-    refused=frozenset({"P0001"}),  # a trigger's own error
-    full=frozenset({"53100", "No space left"}),
-    read_only=frozenset({"25006"}),
-    broken=frozenset({"42P01", "42703", "42883"}),
-    # psycopg has no SQLSTATE for a connection that was refused, only the server's words.
-    denied=frozenset(
-        {
-            "42501",
-            "3F000",
-            "28P01",
-            "28000",
-            "password authentication failed",
-            'FATAL:  role "',
-            "no pg_hba.conf entry",
-            POOLED,
-        }
-    ),
-    remedies={
-        "3D000": "database.none_there",
-        '" does not exist': "database.none_there",
-        "53100": servers.FULL,
-        "53300": servers.TOO_MANY,
-        "too many clients": servers.TOO_MANY,
-        "too many connections": servers.TOO_MANY,  # of this role, or to this database
-        "connection slots are reserved": servers.TOO_MANY,
-        postgresql_commit.UNCONFIRMED: "database.unconfirmed",
-        "read-only": servers.STANDBY,
-        "08P01": "database.pooled",
-    },
+    **postgresql_errors.SIGNS,
     durability=_durability,
     unsafe_is_refused=True,
     checks_by_name=True,
@@ -295,6 +277,7 @@ DIALECT = Dialect(
     fleet=postgresql_fleet.FLEET,
     grants=_grants,
     arrays=True,
+    sequence=SEQUENCE,
     schema_query="SELECT current_schema()",
     dump=_dump,
     time=_time,

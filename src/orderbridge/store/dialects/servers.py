@@ -25,6 +25,8 @@ OPTIONS: Mapping[str, Any] = {"isolation_level": "READ COMMITTED"}
 IDLE_S = 1.0  # of a session: then it is asked before it is used
 FULL = "database.server_full"
 TOO_MANY = "database.too_many"
+USER_LIMIT = "database.user_limit"
+POOLED = "database.pooled"
 STANDBY = "database.standby"
 
 _log = structlog.get_logger("orderbridge.store.watch")

@@ -23,6 +23,7 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from orderbridge.clock import SystemClock
 from orderbridge.errors import NoFile, StoreError, Unusable
+from orderbridge.store.dialects import sqlite_errors
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Read, inserting, never
 from orderbridge.store.dialects.sqlite_driver import driver_of, tell_driver
 from orderbridge.store.dialects.sqlite_file import BESIDE, SqliteFile, refuse_orphaned_wal
@@ -46,7 +47,6 @@ LEAST_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
 SYNCHRONOUS_FULL = 2
 WAL = "database.wal_off"
-_NO_DATABASE = "database.no_database"
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def _begins(connection: Connection, *, last: bool) -> bool:
     try:
         tell_driver(connection, "BEGIN IMMEDIATE")
     except OperationalError as error:
-        if last or not any(words in str(error.orig) for words in BUSY):
+        if last or not any(words in str(error.orig) for words in sqlite_errors.BUSY):
             raise
         return False
     return True
@@ -191,15 +191,10 @@ def _disk(engine: Engine) -> TroubleKind | None:
 
 
 REFUSALS: Mapping[int, TroubleKind] = {errno.EROFS: TroubleKind.READ_ONLY, errno.ENOSPC: TroubleKind.FULL}
-BUSY = frozenset({"database is locked", "database table is locked"})
-REMEDIES: Mapping[int | str, str] = {
-    "disk is full": "database.disk_full",
-    "disk I/O error": "database.disk_full",
-    "unable to open database file": "database.cannot_open",
-    "file is not a database": _NO_DATABASE,
-    "malformed": _NO_DATABASE,
-    "readonly": "database.readonly",
-}
+SEQUENCE = (
+    "UPDATE sqlite_sequence SET seq = (SELECT coalesce(max(id), 0) FROM {0})"
+    " WHERE name = '{0}' AND seq = 9223372036854775807"
+)
 
 
 def _durability(connection: Connection) -> Durable:
@@ -305,11 +300,7 @@ DIALECT = Dialect(
     check_intact=_check_intact,
     closed=_closed,
     disk=_disk,
-    busy=BUSY,
-    full=frozenset({"disk is full"}),
-    read_only=frozenset({"readonly database"}),
-    broken=frozenset({"no such table", "no such column", "no such function"}),
-    remedies=REMEDIES,
+    **sqlite_errors.SIGNS,
     durability=_durability,
     skips_locks=never,
     lead=None,
@@ -317,6 +308,7 @@ DIALECT = Dialect(
     schema_lock=lambda *_: nullcontext(True),
     watch=watch,
     same_clock=True,
+    sequence=SEQUENCE,
     grants=_grants,
     time=_Time,
     money=_Money,

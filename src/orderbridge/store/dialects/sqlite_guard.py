@@ -16,6 +16,7 @@ from sqlalchemy.exc import OperationalError
 from orderbridge.store.dialects.sqlite_driver import driver_of, tell_driver
 
 GUARD = "delivery_guard"
+OPENED = "min(open, 1000000) + 1"  # somebody may have left the largest number there
 _OPENED = "orderbridge_guard"  # in a connection's info: what had been changed when the guard was opened
 
 
@@ -66,14 +67,14 @@ def forget_guard(connection: Connection) -> None:
 def open_guard(connection: Connection) -> None:
     """Once a transaction that writes has begun. A file that is new, or of an older version, has no guard yet."""
     driver = driver_of(connection)
-    changed = _set(connection, "open + 1")
+    changed = _set(connection, OPENED)
     if changed is None:
         if not _is_missed(driver):
             return
         connection.exec_driver_sql(_TABLE)  # somebody has dropped it: without it the triggers let nothing through
     if not changed:
         connection.exec_driver_sql(_ROW)
-        _set(connection, "open + 1")
+        _set(connection, OPENED)
     connection.info[_OPENED] = _changes(driver)
 
 
