@@ -427,9 +427,10 @@ def _failed(started: asyncio.subprocess.Process, configuration: Path) -> Asserti
 
 
 @contextlib.asynccontextmanager
-async def process(configuration: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`orderbridge run`, ended by the test; killed when the test fails first."""
-    with (configuration.parent / "log").open("ab") as log:
+async def process(configuration: Path, output: int | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`orderbridge run`, ended by the test; killed when the test fails first. `output`: where its log goes."""
+    with (configuration.parent / "log").open("ab") as file:
+        log = file if output is None else output
         started = await asyncio.create_subprocess_exec(
             COMMAND, "--config", configuration, "run", stdout=log, stderr=log, env=os.environ | NO_AUTHORITIES
         )

@@ -10,6 +10,7 @@ Rules of this file:
 
 import asyncio
 import contextlib
+import os
 import platform
 import signal
 from collections.abc import Callable
@@ -73,6 +74,7 @@ class Service:
         self._listening = Listening(self, settings.web)
         self._cooldowns = Cooldowns()  # they run on over a reload, whatever the clock and the database say by then
         self._last_word: Word | None = None  # how far the tables went when the daemon before this one looked
+        self._name_holder: str | None = None  # who answers `orderbridge healthcheck` in our place
         self._told: Watch | None = None  # what the log was told by it
 
     async def run(self) -> None:
@@ -82,7 +84,7 @@ class Service:
         for number, heard in ((signal.SIGTERM, self._end), (signal.SIGINT, self._end), (signal.SIGHUP, self._reload)):
             loop.add_signal_handler(number, heard)
         systemd.hear_reloads()
-        alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._say))
+        alive = asyncio.gather(self._say_alive(), liveness.answer(self._name, self._say, on_holder=self._see_holder))
         self._serving = asyncio.create_task(self._serve())
         try:
             await self._serving
@@ -134,6 +136,14 @@ class Service:
     def at_work(self) -> AtWork | None:
         """For the board."""
         return None if self._daemon is None else self._daemon.at_work()
+
+    def _see_holder(self, peer: liveness.Peer | None) -> None:
+        """Who has our name. One that waits for another daemon is not at work, and replicas may share a configuration."""
+        is_replica = peer is not None and peer.uid == os.geteuid() and self._settings.fleet.from_database
+        found = None if peer is None or self._daemon is None or is_replica else str(peer)
+        if found is not None and found != self._name_holder:
+            _log.warning("healthcheck.name_taken", holder=found, reason=say("log.name_taken"))
+        self._name_holder = found
 
     # ---- working -----------------------------------------------------------------------------------------------------
 
@@ -211,6 +221,7 @@ class Service:
         self._daemon = daemon
         daemon.on_started = self._begun.set
         daemon.health.known.page = lambda: self._listening.page
+        daemon.health.known.name_holder = lambda: self._name_holder
         leader = await self._leader_of(daemon)
         if isinstance(leader, Membership | Alone):  # each beat says what is ours
             daemon.join(leader)

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import signal
 import sqlite3
+import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -36,10 +38,12 @@ from orderbridge.daemon import Daemon
 from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.poll import Poller
 from orderbridge.observe import liveness
-from orderbridge.observe.liveness import Pulse, answer, ask, daemons, name_of
+from orderbridge.observe.liveness import MOST_ANSWER, STRANGER, Peer, Pulse, answer, ask, daemons, name_of
 from orderbridge.sandbox import Fault, Sandbox, World
 
 __all__ = ["certificates", "configuration", "sandbox", "till", "world"]
+
+NOBODY = 65534
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -120,6 +124,67 @@ def test_a_long_path_gives_a_name_too_and_two_paths_two() -> None:
     assert len(name_of(long / "1.toml").encode()) <= liveness.MOST
     assert name_of(long / "1.toml") != name_of(long / "2.toml")
     assert name_of(Path("/etc/x/../orderbridge/config.toml")) == "orderbridge:/etc/orderbridge/config.toml"
+
+
+@contextlib.asynccontextmanager
+async def squatting(name: str) -> AsyncIterator[None]:
+    """Another user's program has the name, says that all is well, and never stops saying it."""
+    script = f"""
+import os, socket
+os.setuid({NOBODY})
+line = socket.socket(socket.AF_UNIX)
+line.bind("\\0{name}")
+line.listen(1)
+print(flush=True)
+while True:
+    try:
+        asked = line.accept()[0]
+        while asked.send(b"alive" * 1000):
+            pass
+    except OSError:
+        pass
+"""
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    assert other.stdout
+    await other.stdout.readline()
+    try:
+        yield
+    finally:
+        other.kill()
+        await other.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_another_users_program_is_not_believed_and_is_named(tmp_path: Path) -> None:
+    name = name_of(tmp_path / "config.toml")
+    holders: list[Peer | None] = []
+    async with squatting(name):
+        said = await asyncio.to_thread(ask, name)
+        assert (said.split(":")[0], f"UID {NOBODY}" in said) == (STRANGER, True)
+        believed = await asyncio.to_thread(ask, name, [NOBODY])
+        assert believed.startswith("alive")
+        assert len(believed) < 2 * MOST_ANSWER
+        answering = asyncio.create_task(answer(name, lambda: "alive", on_holder=holders.append))
+        await until(lambda: holders)
+        assert [holder and holder.uid for holder in holders] == [NOBODY]
+    answering.cancel()
+
+
+@pytest.mark.parametrize(
+    "group, is_ours",
+    [
+        ("0::/system.slice/orderbridge.service", True),
+        ("1:pids:/x\n0::/system.slice/system-orderbridge.slice/orderbridge@kadikoy.service\n", True),
+        ("0::/system.slice/apache2.service", False),
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/orderbridge.service", False),
+        ("", False),
+    ],
+)
+def test_a_service_that_root_named_orderbridge_is_believed(
+    group: str, is_ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda path, _: group)
+    assert Peer(1, NOBODY).is_one_of([1000]) == is_ours
 
 
 # ---- what hangs in a daemon, and what does not -----------------------------------------------------------------------
@@ -275,6 +340,6 @@ def test_where_a_configuration_is_found_its_own_daemon_is_asked(tmp_path: Path, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(liveness, "daemons", lambda: ["another"])
     asked: list[str] = []
-    monkeypatch.setattr(liveness, "ask", lambda name: asked.append(name) or "dead: it is not there")
+    monkeypatch.setattr(liveness, "ask", lambda name, _: asked.append(name) or "dead: it is not there")
     ended = CliRunner().invoke(healthcheck, obj=Context())
     assert (ended.exit_code, asked) == (1, [liveness.name_of(tmp_path / "orderbridge.toml")])

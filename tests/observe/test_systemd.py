@@ -10,6 +10,8 @@ import pytest
 from orderbridge.observe import systemd
 from orderbridge.observe.systemd import READY, notify
 
+PATIENT_S = 3600.0
+
 
 def test_nobody_is_told_without_systemd() -> None:
     assert notify(READY, environ={}) is False
@@ -30,6 +32,9 @@ def test_a_supervisor_that_does_not_read_keeps_nobody_waiting(tmp_path: Path, mo
         supervisor.bind(str(address))
         assert notify(READY, environ={"NOTIFY_SOCKET": str(address)})
         assert any(not notify(READY, environ={"NOTIFY_SOCKET": str(address)}) for _ in range(10_000))
+        monkeypatch.setattr(systemd, "WITHIN_S", PATIENT_S)  # what is said again does not even wait for that
+        assert not notify(systemd.ALIVE, environ={"NOTIFY_SOCKET": str(address)})
+        assert not notify(f"{systemd.STATUS}green", environ={"NOTIFY_SOCKET": str(address)})
 
 
 def test_an_abstract_address_is_understood(request: pytest.FixtureRequest) -> None:

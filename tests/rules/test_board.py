@@ -137,6 +137,8 @@ UNBROKEN = {
     Code.JOURNAL_NOT_WRITTEN: "orders come in",
     Code.ALARM_FAILING: "orders come in",
     Code.WRITES_FENCED: "orders come in, elsewhere",
+    Code.LOG_NOT_READ: "orders come in",
+    Code.HEALTHCHECK_TAKEN: "orders come in",
     Code.BOARD_UNHEARD: "whoever reads it here has to touch the sound, and another bar says so",
     Code.PAGE_NOT_SERVED: "whoever reads it here has the page",
     Code.CERTIFICATE_REFUSED: "whoever reads it here has the page",

@@ -32,6 +32,8 @@ def test_nothing_is_wrong_with_what_was_not_seen_yet():
         (DaemonFacts(offsets_s=(61.0, -7200.0)), Code.CLOCK_WRONG, {"offset": "-7200"}),
         (DaemonFacts(died_young=(("moda", 3),)), Code.CREDENTIALS_SHARED, {"count": "3"}),
         (DaemonFacts(fenced=(NOW - FENCED + SECOND, 2)), Code.WRITES_FENCED, {"count": "2"}),
+        (DaemonFacts(log_stuck_s=10.0), Code.LOG_NOT_READ, {}),
+        (DaemonFacts(name_holder="PID 7"), Code.HEALTHCHECK_TAKEN, {"holder": "PID 7"}),
     ],
 )
 def test_each_fact_has_its_code_and_its_words(facts: DaemonFacts, code: Code, words: dict[str, str]):

@@ -23,8 +23,12 @@ def healthcheck(context: Context) -> None:
     from orderbridge.observe import liveness
 
     file = find(None if context.config_file is None else Path(context.config_file), os.environ)
-    names = liveness.daemons() if file is None else [liveness.name_of(file)]
-    answers = {name: liveness.ask(name) for name in names}
+    if file is None:  # anybody may take such a name, and is not asked
+        found = {name: liveness.ask(name) for name in liveness.daemons()}
+        answers = {name: said for name, said in found.items() if not said.startswith(liveness.STRANGER)}
+    else:
+        name, owner = liveness.name_of(file), file.stat().st_uid if file.exists() else os.geteuid()
+        answers = {name: liveness.ask(name, [owner])}
     for name, said in answers.items():
         verdict, *status = said.splitlines()
         click.echo(" | ".join([f"{name}: {verdict}", *status]))

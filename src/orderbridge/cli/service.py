@@ -24,9 +24,11 @@ def run(context: Context) -> None:
     """
     from orderbridge.config import Settings
     from orderbridge.errors import ConfigError, Unusable
-    from orderbridge.observe import logs, systemd
+    from orderbridge.observe import logs, output, systemd
     from orderbridge.service import Service
     from orderbridge.store.workers import settle
+
+    output.never_wait()
 
     def load() -> Settings:
         settings = context.reload()

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from orderbridge.clock import Clock
+from orderbridge.observe import output
 from orderbridge.rules import daemon, page
 from orderbridge.rules.problems import Code, Problem, severity_of
 from orderbridge.store.database import Database
@@ -49,6 +50,7 @@ class DaemonProblems:
         self._service: tuple[datetime, float] | None = None  # its clock, and ours that nobody sets
         self.page: Callable[[], page.Page] = page.Page  # what is served stands beside the daemon, and outlives it
         self.fenced: Callable[[], tuple[datetime | None, int]] = lambda: (None, 0)  # outlives the daemon, too
+        self.name_holder: Callable[[], str | None] = lambda: None  # asked of the service, which answers healthcheck
         self.is_held = False  # by another program, so that the last look at health could not even read
 
     def begin(
@@ -117,4 +119,6 @@ class DaemonProblems:
             offsets_s=self._offsets_s,
             died_young=tuple((name, login.died_young()) for name, login in self._logins()),
             fenced=self.fenced(),
+            log_stuck_s=output.stuck_s(),
+            name_holder=self.name_holder(),
         )

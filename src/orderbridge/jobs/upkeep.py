@@ -95,5 +95,5 @@ class Upkeep:
         status = " ".join(filter(None, (self._progress.look(self._begun()), status)))
         if status != self.status:
             self.status = status
-            systemd.notify(f"STATUS={status}")
+            systemd.notify(f"{systemd.STATUS}{status}")
         return HEALTH_S

@@ -7,23 +7,33 @@ Rules of this file:
 - The process answers for itself, over a socket without a file: nothing is left behind by one that died, one that is
   stopped does not answer, and a full or a read-only disk changes nothing. Each network namespace has names of its own,
   so a container sees its own daemon only.
+- Whoever comes first has such a name, so the system says whose the process is that answers: ours, root's, the owner's of
+  the configuration, or a service that root named orderbridge. Nobody else is believed, and a daemon says who has its name.
 """
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import NamedTuple
 
+from orderbridge.clock import SystemClock
 from orderbridge.texts import say
 
 ALIVE = "alive"
+STRANGER = "unknown"
 ANSWER_S = 5.0  # for an answer, on a busy machine
+MOST_ANSWER = 64 * 1024  # bytes
 AGAIN_S = 2.0  # between two tries to get a name that another daemon has
 LISTED = Path("/proc/net/unix")
 OURS = "orderbridge:"
 MOST = 100  # bytes of a name; the system takes 107
+ROOT = 0
+SERVICES = "/system.slice/"  # of the control groups: what root's systemd started
 
 
 class Pulse:
@@ -65,16 +75,51 @@ def daemons() -> list[str]:
     return sorted(name[1:] for name in found if name.startswith(f"@{OURS}"))
 
 
-def ask(name: str) -> str:
-    """What the daemon of that name says of itself: a line that begins with ALIVE, or why not; a second on its health."""
+class Peer(NamedTuple):
+    """Whose the process at the other end of a socket is, as the system says it."""
+
+    pid: int
+    uid: int
+
+    def __str__(self) -> str:
+        return f"PID {self.pid}, UID {self.uid}"
+
+    def is_one_of(self, users: Collection[int]) -> bool:
+        """Whether it is one of these users', root's, or a service of root's that is named orderbridge."""
+        return self.uid in {ROOT, *users} or self._service().startswith("orderbridge")
+
+    def _service(self) -> str:
+        """Only root puts a process into a control group of the system's: with DynamicUser= no user is known before."""
+        try:
+            group = Path(f"/proc/{self.pid}/cgroup").read_text("ascii").strip().rpartition(":")[2]
+        except (OSError, ValueError):
+            return ""
+        return group.rpartition("/")[2] if group.startswith(SERVICES) else ""
+
+
+def _peer(line: socket.socket) -> Peer:
+    pid, uid, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return Peer(pid, uid)
+
+
+def ask(name: str, believed: Collection[int] = ()) -> str:
+    """What the daemon of that name says of itself: a line that begins with ALIVE, or why not; a second on its health.
+
+    `believed`: the users of which a daemon may be, beside our own and root.
+    """
+    clock = SystemClock()
+    until = clock.monotonic() + ANSWER_S
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(ANSWER_S)
         try:
             line.connect(f"\0{name}")
+            if not (peer := _peer(line)).is_one_of({os.geteuid(), *believed}):
+                return f"{STRANGER}: {say('liveness.stranger', holder=peer)}"
             said = b""
-            while more := line.recv(4096):
+            while len(said) < MOST_ANSWER and (more := line.recv(4096)):
                 said += more
-        except TimeoutError:
+                line.settimeout(max(until - clock.monotonic(), 0.001))
+        except (TimeoutError, BlockingIOError):  # the latter: nobody has taken those who asked before
             return f"hung: {say('liveness.no_answer', seconds=f'{ANSWER_S:.0f}')}"
         except ConnectionRefusedError:
             return f"dead: {say('liveness.none')}"
@@ -83,8 +128,18 @@ def ask(name: str) -> str:
     return said.decode(errors="replace").strip() or f"dead: {say('liveness.ended')}"
 
 
-async def answer(name: str, say: Callable[[], str]) -> None:
-    """Answer with `say()`, for ever. Where another daemon has the name, it answers until it ends."""
+def holder(name: str) -> Peer | None:
+    """Whose the process is that has this name; None: nobody's, or nobody can say. Waits for nothing."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as line, contextlib.suppress(OSError):
+        line.connect(f"\0{name}")
+        return _peer(line)
+    return None
+
+
+async def answer(
+    name: str, say: Callable[[], str], *, on_holder: Callable[[Peer | None], None] = lambda _: None
+) -> None:
+    """Answer with `say()`, for ever. Where another process has the name, it answers until it ends; `on_holder` hears of it."""
 
     async def tell(_: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):  # who asked has gone
@@ -93,10 +148,15 @@ async def answer(name: str, say: Callable[[], str]) -> None:
         out.close()
 
     while True:
-        with contextlib.suppress(OSError):  # taken, or a system without such names
+        try:
             server = await asyncio.start_unix_server(tell, path=f"\0{name}")
-            try:
-                await server.serve_forever()
-            finally:
-                server.close()
+        except OSError as error:  # taken, or a system without such names
+            on_holder(holder(name) if error.errno == errno.EADDRINUSE else None)
+        else:
+            on_holder(None)
+            with contextlib.suppress(OSError):
+                try:
+                    await server.serve_forever()
+                finally:
+                    server.close()
         await asyncio.sleep(AGAIN_S)

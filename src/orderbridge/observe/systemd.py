@@ -11,8 +11,11 @@ from typing import TextIO
 READY = "READY=1"
 STOPPING = "STOPPING=1"
 ALIVE = "WATCHDOG=1"
+STATUS = "STATUS="
 PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's, as the journal reads them
-WITHIN_S = 0.5  # the queue takes ten messages; the event loop does not wait for one who does not read
+WITHIN_S = (
+    0.5  # for the queue, which takes ten messages: for those that are said once. What is said again waits for nothing
+)
 
 
 def hear_reloads() -> None:
@@ -34,7 +37,7 @@ def notify(message: str, environ: Mapping[str, str] = os.environ) -> bool:
         address = "\0" + address[1:]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-            out.settimeout(WITHIN_S)
+            out.settimeout(0 if message.startswith((ALIVE, STATUS)) else WITHIN_S)
             out.sendto(message.encode(), address)
     except OSError:  # a slow or deaf supervisor is no reason to stop taking orders
         return False

@@ -4,6 +4,7 @@ Rules of this file:
 - A till may hold the database for a moment: it is busy when that lasts, and slow when several units of work took long.
 - Our clock is wrong when two Dates in a row say so: one alone may come out of a proxy's store.
 - A token that is over is none of ours to tell; several that died young are somebody else's logins.
+- A log that nobody reads for a while is one whose lines are dropped soon.
 - That a replica was replaced is told for an hour: what it did meanwhile is done.
 """
 
@@ -14,11 +15,13 @@ from datetime import datetime, timedelta
 from orderbridge.rules.problems import Code, Problem, severity_of
 
 BUSY = timedelta(seconds=10)
+PASSING = {Code.DATABASE_BUSY, Code.HEALTHCHECK_TAKEN}  # the latter while one daemon follows another
 CLOCK_WRONG_S = 60.0
 MOST_DEAD = 3  # tokens of an account within the hour
 FENCED = timedelta(hours=1)
 SILENT = timedelta(seconds=90)  # without a sign of life for so long, nobody polls
 VERY_SLOW_S = 10.0
+LOG_STUCK_S = 10.0
 MOST_SLOW = 3  # units of work that were slow, or one that was very slow, within
 SLOW_WITHIN_S = 120.0
 
@@ -37,6 +40,8 @@ class DaemonFacts:
     offsets_s: tuple[float, ...] = ()
     died_young: tuple[tuple[str, int], ...] = ()
     fenced: tuple[datetime | None, int] = (None, 0)
+    log_stuck_s: float = 0.0  # for so long whoever reads the log has taken no line
+    name_holder: str | None = None  # who answers `orderbridge healthcheck` in our place
 
 
 def problems(facts: DaemonFacts, now: datetime) -> Iterator[Problem]:
@@ -53,6 +58,10 @@ def problems(facts: DaemonFacts, now: datetime) -> Iterator[Problem]:
     at, refused = facts.fenced
     if at is not None and now - at < FENCED:
         yield _problem(Code.WRITES_FENCED, since=at, how_many=refused, count=str(refused))
+    if facts.log_stuck_s >= LOG_STUCK_S:
+        yield _problem(Code.LOG_NOT_READ)
+    if facts.name_holder is not None:
+        yield _problem(Code.HEALTHCHECK_TAKEN, holder=facts.name_holder)
 
 
 def _problem(
@@ -73,4 +82,4 @@ def too_slow(slow: Iterable[tuple[float, float]], now: float) -> float | None:
 
 def has_lasted(one: Problem, now: datetime) -> bool:
     """Whether it is one by now."""
-    return one.code != Code.DATABASE_BUSY or one.since is None or abs(now - one.since) >= BUSY
+    return one.code not in PASSING or one.since is None or abs(now - one.since) >= BUSY

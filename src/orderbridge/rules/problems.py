@@ -46,6 +46,8 @@ class Code(StrEnum):
     ALARM_FAILING = "alarm_failing"
     ACCOUNT_UNREADABLE = "account_unreadable"
     WRITES_FENCED = "writes_fenced"
+    LOG_NOT_READ = "log_not_read"
+    HEALTHCHECK_TAKEN = "healthcheck_taken"
     NOT_TAKEN_OVER = "not_taken_over"
     UNANSWERED = "unanswered"
     ACCEPT_FAILED = "accept_failed"
@@ -131,6 +133,8 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.ALARM_FAILING: ProblemKind(_WARNING, of_the_daemon=True),
     Code.ACCOUNT_UNREADABLE: ProblemKind(_SEVERE, Link.LOGIN, of_the_daemon=True),
     Code.WRITES_FENCED: ProblemKind(_WARNING, of_the_daemon=True),
+    Code.LOG_NOT_READ: ProblemKind(_WARNING, of_the_daemon=True),
+    Code.HEALTHCHECK_TAKEN: ProblemKind(_WARNING, of_the_daemon=True),
     Code.NOT_TAKEN_OVER: ProblemKind(_SEVERE, Link.POS, behind=_NO_DATABASE),
     Code.UNANSWERED: ProblemKind(_SEVERE, behind=_CUT_OFF),
     Code.ACCEPT_FAILED: ProblemKind(_SEVERE, behind=_CUT_OFF),

@@ -1,0 +1,44 @@
+"""What is not the database may hang: orders come in, are acknowledged, and the daemon ends when it is told to."""
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+from tests.test_daemon import ended, log_of, process, until
+
+from orderbridge.observe.liveness import name_of
+from orderbridge.sandbox import World
+from orderbridge.sandbox.scenery import KADIKOY
+
+
+async def test_a_log_that_nobody_reads_holds_up_no_order_and_no_end(configuration: Path, world: World):
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    while True:
+        try:
+            os.write(writer, b"-" * 4096)
+        except BlockingIOError:
+            break
+    os.set_blocking(writer, True)
+    try:
+        async with process(configuration, writer) as daemon:
+            first = world.place_order(restaurant_id=KADIKOY)
+            await until(lambda: first.acknowledged)
+            daemon.send_signal(signal.SIGHUP)
+            second = world.place_order(restaurant_id=KADIKOY)
+            await until(lambda: second.acknowledged)
+            assert await ended(daemon, signal.SIGTERM) == 0
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+async def test_who_has_the_daemons_name_is_told_until_it_has_it(configuration: Path, world: World):
+    with socket.socket(socket.AF_UNIX) as squatter:
+        squatter.bind(f"\0{name_of(configuration)}")
+        squatter.listen()
+        async with process(configuration) as daemon:
+            await until(lambda: "healthcheck.name_taken" in log_of(configuration))
+            assert f"PID {os.getpid()}" in log_of(configuration)
+            assert await ended(daemon, signal.SIGTERM) == 0
