@@ -139,7 +139,7 @@ class Shop:
         return self.orders[name].key
 
     def reference(self, name: str) -> str:
-        return f"A-{self.orders[name].number}"
+        return f"K1-{self.orders[name].number}"
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self.path, timeout=WITHIN_S)) as connection:
@@ -286,7 +286,7 @@ class Till:
             release = threading.Timer(HELD_S, other.rollback)
             release.start()
             release.join()
-        shop.until("SELECT 1 FROM pos_prints WHERE paper = 'begun'")
+        shop.until("SELECT 1 FROM till_papers WHERE paper = 'begun'")
         process.kill()
         _, errors = process.communicate()
         os.close(out)
@@ -356,16 +356,19 @@ def ticket(shop: Shop, name: str) -> str:
 def goes_on(till: Till, shop: Shop) -> None:
     """It prints what it took over, what may be on paper already as such, and each verdict and change."""
     shop.until(NOTHING_WAITS)
-    ((begun,),) = shop.rows("SELECT payment_key FROM pos_prints WHERE paper = 'begun'")
-    assert shop.rows("SELECT ticket FROM pos_prints WHERE kind = 'SOLD OUT'") == [
+    ((begun,),) = shop.rows("SELECT payment_key FROM till_papers WHERE paper = 'begun'")
+    assert shop.rows("SELECT ticket FROM till_papers WHERE kind = 'SOLD OUT'") == [
         (f"SOLD OUT {ticket(shop, 'sold_out')}",)
     ]
+    shop.write(
+        "UPDATE till_papers SET since = since - 61, till = 'K2' WHERE paper = 'begun'"
+    )  # a minute ago, by another
     refused, sold_out = shop.reference("refused"), shop.reference("sold_out")
     said = [piece for piece in till.look() if not piece.startswith("lamp ")]  # it is dark until the daemon's first look
     assert said == sorted(
         [
             *(
-                f"{'REPRINT ' if shop.key(name) == begun else ''}{'LATER' if name == 'later' else 'NEW'} {ticket(shop, name)}"
+                f"{'PERHAPS A SECOND COPY from K2 ' if shop.key(name) == begun else ''}{'LATER' if name == 'later' else 'NEW'} {ticket(shop, name)}"
                 for name in WORDS
                 if name != "sold_out"  # that is over before it is on paper
             ),

@@ -5,7 +5,7 @@ The steps here are the guide's, one for one; the statements are cut out of its p
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,8 +20,11 @@ from orderbridge.store.database import Database
 PAGE = GUIDES["en"].read_text("utf-8")
 LOOP = re.sub(r"--.*", "", re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)[0])
 PRINTED = [" ".join(found.split()) for found in re.findall(r"(?:SELECT|INSERT INTO|UPDATE|DELETE FROM)\b[^;]*;", LOOP)]
+CLOCKS = {
+    kind: re.search(rf"^\| {name} \| `(.*?)` \| `(.*?)` \|$", PAGE, re.MULTILINE)
+    for kind, name in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL"), ("mariadb", "MariaDB"))
+}
 OWN_TABLES = re.findall(r"CREATE TABLE .*?\);", re.sub(r"--.*", "", PAGE), re.DOTALL)
-CLOCK = NOW + timedelta(minutes=5)  # of the till
 
 
 def sql(*words: str) -> str:
@@ -40,11 +43,13 @@ SQL = {
     "note": sql("pos_revision < :revision"),
     "last_paper": sql("SELECT kind, revision"),
     "papers": sql("SELECT till_papers.*"),
+    "papers_left": sql("SELECT count(*) FROM till_papers"),
     "needless": sql("DELETE FROM till_papers"),
-    "begun": sql("paper = 'begun'"),
-    "out": sql("paper = 'out'", "UPDATE"),
+    "may_be_out": sql("paper = 'begun'", "paper = 'out'"),
+    "begun": sql("tries = tries + 1"),
+    "out": sql("SET paper = 'out'", "kind = :kind"),
     "last_asked": sql("SELECT request_id, state"),
-    "tries": sql("SELECT count(*)"),
+    "tries": sql("SELECT count(*) FROM delivery_actions"),
     "ask": sql("INSERT INTO delivery_actions"),
     "asked": sql("INSERT INTO till_asked"),
     "verdicts": sql("FROM till_asked JOIN"),
@@ -71,10 +76,12 @@ class Till:
         self.printer_dies = False
 
     def do(self, statement: str, **values: object) -> Any:
-        statement = statement.replace("K1-", f"{self.name}-")
-        names = re.findall(r":(\w+)", statement)
-        given = {"till": self.name} | values
-        return self.pos.execute(re.sub(r":\w+", "?", statement), [given[name] for name in names])
+        now, age = CLOCKS[self.pos.kind].groups()  # type: ignore[union-attr]
+        statement = re.sub(r"AGE\((\w+)\)", lambda found: age.replace("column", found[1]), statement)
+        statement = re.sub(r"\bNOW\b", lambda _: now, statement).replace("K1-", f"{self.name}-")
+        names = re.findall(r"(?<!:):(\w+)", statement)
+        given = values | {"till": self.name}
+        return self.pos.execute(re.sub(r"(?<!:):\w+", "?", statement), [given[name] for name in names])
 
     def all(self, statement: str, **values: object) -> list[Row]:
         cursor = self.do(statement, **values)
@@ -110,8 +117,7 @@ class Till:
     def at_once(self, order: Row) -> bool:
         codes = (order["problem"] or "").split(",") if order["problem"] else []
         soon = order["status"] == "RECEIVED" and order["scheduled_for"] is None
-        is_new = str(order["received_utc"])[:19] >= f"{CLOCK - timedelta(minutes=10):%Y-%m-%d %H:%M:%S}"
-        return soon and is_new and all(code.startswith("total_mismatch") for code in codes)
+        return soon and order["age"] <= 600 and all(code.startswith("total_mismatch") for code in codes)
 
     def ticket(self, order: Row, kind: str) -> None:
         names = [line["name"] for line in self.all(SQL["lines"], **order)]
@@ -125,6 +131,9 @@ class Till:
             if self.do(SQL["note"], **order).rowcount != 1:
                 self.pos.execute("ROLLBACK")
                 continue
+            if order["ended_utc"] is not None:
+                self.do(SQL["needless"], **order)
+                self.do(SQL["may_be_out"], **order)
             last = self.one(SQL["last_paper"], **order)
             if order["ended_utc"] is not None:
                 if order["ended_by"] == "cancelled" and last and last["kind"] in {"NEW", "CHANGED"}:
@@ -133,13 +142,11 @@ class Till:
                 self.ticket(order, "CHANGED")
             self.pos.execute("COMMIT")
 
-    def print_papers(self) -> None:
-        for one in self.all(SQL["papers"]):
-            if one["ended_utc"] is not None and one["kind"] != "STOP":
-                self.do(SQL["needless"], **one)
+    def print_papers(self, found: list[Row] | None = None) -> None:
+        for one in self.all(SQL["papers"]) if found is None else found:
+            if self.do(SQL["begun"], **one).rowcount != 1:
                 continue
-            head = "PERHAPS A SECOND COPY " if one["paper"] == "begun" else ""
-            self.do(SQL["begun"], **one)
+            head = "PERHAPS A SECOND COPY " if one["tries"] else ""
             self.paper.append(head + one["ticket"])
             if self.printer_dies:
                 raise PowerCut
@@ -164,8 +171,8 @@ class Till:
 
     def waiting(self) -> list[str]:
         """Whose customers hear nothing. The rest of the screen with it."""
-        self.all(SQL["lamp"])
-        self.all(SQL["open"])
+        for shown in ("lamp", "open", "papers_left"):
+            self.all(SQL[shown])
         return [order["payment_key"] for order in self.all(SQL["unanswered"])]
 
 
@@ -179,8 +186,14 @@ def own_tables(pos: Pos) -> Iterator[None]:
         pos.execute(f"DROP TABLE {table}")
 
 
-def deliver(database: Database, *numbers: int, at: datetime = NOW, **changes: Any) -> None:
+def a_minute_later(pos: Pos) -> None:
+    """As the papers know it."""
+    pos.execute("UPDATE till_papers SET since = since - 61")
+
+
+def deliver(database: Database, *numbers: int, at: datetime | None = None, **changes: Any) -> None:
     """New orders, as the daemon stores them."""
+    at = at or datetime.now(UTC)
     new = [
         arrival(
             key(number),
@@ -218,6 +231,9 @@ def test_an_order_is_taken_over_printed_and_accepted_once_whoever_dies_when(data
     with pytest.raises(PowerCut):
         second.round()
     third = Till(pos, paper=first.paper)
+    third.round()
+    assert first.paper == ["NEW K1-1: Pide 1, Ayran"]  # it may still be at it
+    a_minute_later(pos)
     for _ in range(2):
         third.round()
         Till(pos, "K2", paper=first.paper).round()
@@ -276,7 +292,7 @@ def test_what_a_person_must_judge_waits_for_one(database: Database, pos: Pos):
     deliver(database, 1, facts={"scheduled_for": "2026-03-01 19:00:00"})
     deliver(database, 2, problems=("not_a_number:total",))
     deliver(database, 3, problems=("total_mismatch:line_1", "total_mismatch:total"))
-    deliver(database, 4, at=NOW - timedelta(minutes=6))
+    deliver(database, 4, at=datetime.now(UTC) - timedelta(minutes=11))
     till = Till(pos)
     till.round()
     assert sorted(till.waiting()) == [key(1), key(2), key(4)]
@@ -292,3 +308,63 @@ def test_an_order_that_this_till_cannot_take_over_harms_itself_alone(database: D
     assert till.refused == [key(1)]
     assert [order["payment_key"] for order in rows(pos, "SELECT payment_key FROM delivery_new_orders")] == [key(1)]
     assert [row["payment_key"] for row in rows(pos, "SELECT payment_key FROM delivery_actions")] == [key(2)]
+
+
+@pytest.mark.usefixtures("own_tables")
+def test_two_loops_that_print_at_once_print_each_paper_once(database: Database, pos: Pos):
+    """Both have read all papers before either begins one: two programs, or a loop that outlived a killed till."""
+    deliver(database, *range(1, 21))
+    till = Till(pos)
+    till.take_over()
+    both = [till.all(SQL["papers"]) for _ in range(2)]
+    for found in both:
+        till.print_papers(found)
+    assert (len(till.paper), len(set(till.paper))) == (20, 20)
+    a_minute_later(pos)
+    pos.execute("UPDATE till_papers SET paper = 'begun'")
+    both = [till.all(SQL["papers"]) for _ in range(2)]
+    for found in both:
+        till.print_papers(found)
+    assert len(till.paper) == 40
+    assert all(paper.startswith("PERHAPS A SECOND COPY NEW") for paper in till.paper[20:])
+
+
+@pytest.mark.usefixtures("own_tables")
+def test_a_paper_that_may_be_out_gets_its_stop_and_one_that_waits_is_dropped(database: Database, pos: Pos):
+    deliver(database, 1, 2)
+    till = Till(pos)
+    till.take_over()
+    till.printer_dies = True
+    with pytest.raises(PowerCut):
+        till.print_papers()
+    for number in (1, 2):
+        change(database, number, revision=2, last_change="cancelled", ended_utc=NOW, ended_by="cancelled")
+    later = Till(pos, paper=till.paper)
+    a_minute_later(pos)
+    later.print_papers()  # a program of its own may come before CHANGES: nothing that is over is printed or forgotten
+    assert till.paper == ["NEW K1-1: Pide 1, Ayran"]
+    later.round()
+    assert till.paper[1:] == ["STOP K1-1: Pide 1, Ayran"]
+
+
+@pytest.mark.usefixtures("own_tables")
+def test_what_a_dead_till_left_another_prints_and_stops_after_a_minute(database: Database, pos: Pos):
+    deliver(database, 1, 2)
+    dead = Till(pos)
+    dead.take_over()
+    living = Till(pos, "K2")
+    living.round()
+    assert living.paper == []
+    a_minute_later(pos)
+    living.round()
+    assert living.paper == ["NEW K1-1: Pide 1, Ayran", "NEW K1-2: Pide 2, Ayran"]
+    dead.round()  # it lives after all
+    assert dead.paper == []
+    now = datetime.now(UTC)
+    over = {"revision": 2, "last_change": "cancelled", "ended_utc": now, "ended_by": "cancelled"}
+    change(database, 1, changed_utc=now, **over)
+    living.round()
+    assert len(living.paper) == 2
+    change(database, 1, changed_utc=now - timedelta(seconds=90))
+    living.round()
+    assert living.paper[2:] == ["STOP K1-1: Pide 1, Ayran"]

@@ -10,7 +10,8 @@
 //
 // The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
 // later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
-// may be on paper already is printed once more, with REPRINT on it. Several tills may run on one file.
+// may be on paper already is printed once more after a minute, with PERHAPS A SECOND COPY on it. Several may run on one
+// file, also under one name; what a till leaves for a minute another one prints.
 
 using System;
 using System.Collections.Generic;
@@ -37,14 +38,27 @@ class Pos
     const string Options = "";
 #endif
 
-    // What must not be forgotten. pos_prints: what the kitchen is told; its paper waits, is begun, or is out.
-    // pos_asked: what we asked for and whose verdict nobody has seen.
+    const string Till = "K1"; // each till has a name of its own
+    // The two tables of the POS guide. till_papers: what the kitchen is told; its paper waits, is begun, or is out.
+    // till_asked: what we asked for and whose verdict nobody has seen.
     const string Tables = @"
-        CREATE TABLE IF NOT EXISTS pos_prints (
-            id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL,
-            ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', UNIQUE (payment_key, revision, kind));
-        CREATE TABLE IF NOT EXISTS pos_asked (request_id TEXT PRIMARY KEY);";
-    const string Ours = "pos_reference LIKE 'A-%'"; // a till notes and shows the changes of its own orders only
+        CREATE TABLE IF NOT EXISTS till_papers (
+            payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL, till TEXT NOT NULL,
+            ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', tries INTEGER NOT NULL DEFAULT 0,
+            since INTEGER NOT NULL DEFAULT (strftime('%s', 'now')), PRIMARY KEY (payment_key, revision, kind));
+        CREATE TABLE IF NOT EXISTS till_asked (request_id TEXT PRIMARY KEY, till TEXT NOT NULL);";
+    const string Ours = "pos_reference LIKE '" + Till + "-%'";
+    const string Changed = " FROM delivery_changed_orders WHERE " + Ours
+        + @" OR (strftime('%s', 'now') - strftime('%s', changed_utc) > 60
+            AND payment_key IN (SELECT payment_key FROM till_papers))"; // and what another till has left for a minute
+    // What another till, or a printer, has left for a minute is printed, too. What is over is never printed to be cooked.
+    const string Waiting = @"
+        SELECT papers.rowid AS id, paper, tries, CASE WHEN tries > 0 THEN 'PERHAPS A SECOND COPY ' ELSE '' END
+            || CASE WHEN till <> '" + Till + @"' THEN 'from ' || till || ' ' ELSE '' END || ticket AS ticket
+        FROM till_papers AS papers JOIN delivery_orders AS orders ON orders.payment_key = papers.payment_key
+        WHERE (kind = 'STOP' OR ended_utc IS NULL)
+            AND ((paper = 'waits' AND till = '" + Till + @"') OR (paper <> 'out' AND since < strftime('%s', 'now') - 60))
+        ORDER BY papers.rowid";
     // is_later: over an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
     const string Orders = @"
         SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
@@ -121,10 +135,8 @@ class Pos
 
     void Run(int? orders)
     {
-        // The last run may have ended in the middle of a paper: print it again, and say so.
-        Write("UPDATE pos_prints SET paper = 'waits', ticket = 'REPRINT ' || ticket WHERE paper = 'begun'");
         // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
-        Write("DELETE FROM pos_prints WHERE payment_key IN"
+        Write("DELETE FROM till_papers WHERE payment_key IN"
             + " (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))");
         int taken = 0;
         var lamps = new List<string>();
@@ -143,7 +155,7 @@ class Pos
             {
                 Console.WriteLine("!!! " + error.Message);
             }
-            var left = Rows("SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE " + Ours);
+            var left = Rows("SELECT 1 FROM till_asked WHERE till = '" + Till + "' UNION ALL SELECT 1" + Changed);
             if (orders != null && taken >= orders && left.Count == 0)
                 return;
             Thread.Sleep(LookMs);
@@ -156,7 +168,7 @@ class Pos
         int taken = 0;
         foreach (var order in Rows(Orders + " FROM delivery_new_orders ORDER BY received_utc, payment_key"))
         {
-            string key = order.Text("payment_key"), reference = "A-" + order.Text("order_number");
+            string key = order.Text("payment_key"), reference = Till + "-" + order.Text("order_number");
             bool soldOut = order.Text("status") == "RECEIVED" && Rows(SoldOut, key, order["account"]).Count > 0;
             string kind = soldOut ? "SOLD OUT" : order.Is("is_later") ? "LATER" : "NEW";
             string ticket = TicketText(order, kind, reference);
@@ -206,7 +218,7 @@ class Pos
         var marks = string.Join(", ", names.Select((name, i) => "@" + (i + 3)));
         Write("INSERT INTO delivery_actions (request_id, action, created_by, " + string.Join(", ", names) + ")"
             + " VALUES (@1, @2, 'mini POS', " + marks + ")", new object[] { request, action }.Concat(values).ToArray());
-        Write("INSERT INTO pos_asked (request_id) VALUES (@1)", request);
+        Write("INSERT INTO till_asked (request_id, till) VALUES (@1, @2)", request, Till);
     }
 
     // The time of an order that was put by for later has come.
@@ -214,8 +226,8 @@ class Pos
     {
         foreach (var order in Rows(Orders + " FROM delivery_open_orders AS due WHERE " + Ours + @"
             AND COALESCE(is_later, 0) = 0
-            AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'LATER')
-            AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'NOW')"))
+            AND EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'LATER')
+            AND NOT EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'NOW')"))
         {
             string ticket = TicketText(order, "NOW", order.Text("pos_reference"));
             InTransaction(() =>
@@ -229,45 +241,46 @@ class Pos
     // What became of our orders: the revision that we read is noted together with what the kitchen must hear.
     void TakeChanged()
     {
-        foreach (var order in Rows(Orders + " FROM delivery_changed_orders WHERE " + Ours
-            + " ORDER BY changed_utc, payment_key"))
+        foreach (var order in Rows(Orders + Changed + " ORDER BY changed_utc, payment_key"))
         {
-            var reference = order.Text("pos_reference");
-            bool isOver = order.Text("ended_utc") != "";
-            var told = Rows("SELECT kind, revision FROM pos_prints WHERE payment_key = @1 ORDER BY id DESC LIMIT 1",
-                order["payment_key"]).FirstOrDefault() ?? new Row { { "kind", "" }, { "revision", 0 } };
-            string kind = null, ticket = null;
-            if (isOver) // first: what is over is never printed to be cooked
-            {
-                // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
-                bool isCancelled = order.Text("ended_by") == "cancelled";
-                if (isCancelled && !new[] { "", "STOP", "SOLD OUT" }.Contains(told.Text("kind")))
-                {
-                    kind = "STOP";
-                    ticket = "STOP " + reference + "\n  cancelled: do not cook it, do not send it out";
-                }
-            }
-            else if (new[] { "", "STOP" }.Contains(told.Text("kind"))
-                || Convert.ToInt64(order["contents_revision"]) > Convert.ToInt64(told["revision"]))
-            {
-                kind = "CHANGED"; // other items, notes or money
-                ticket = TicketText(order, kind, reference);
-            }
             InTransaction(() =>
             {
-                int noted = Write("UPDATE delivery_orders SET pos_revision = @1"
-                    + " WHERE payment_key = @2 AND pos_revision < @1", order["revision"], order["payment_key"]);
-                if (noted > 0 && kind != null)
-                    Remember(order, kind, ticket);
+                if (Write("UPDATE delivery_orders SET pos_revision = @1"
+                    + " WHERE payment_key = @2 AND pos_revision < @1", order["revision"], order["payment_key"]) > 0)
+                    TellKitchen(order);
             });
-            Console.WriteLine("{0}: {1}{2}", reference, order["status"], isOver ? ", over" : "");
+            Console.WriteLine("{0}: {1}{2}", order["pos_reference"], order["status"],
+                order.Text("ended_utc") == "" ? "" : ", over");
         }
+    }
+
+    void TellKitchen(Row order)
+    {
+        object key = order["payment_key"];
+        bool isOver = order.Text("ended_utc") != "";
+        if (isOver) // first: what is over is never cooked. A paper that no printer has begun goes
+        {
+            Write("DELETE FROM till_papers WHERE payment_key = @1 AND paper = 'waits'", key);
+            Write("UPDATE till_papers SET paper = 'out' WHERE payment_key = @1 AND paper = 'begun'", key);
+        }
+        var told = Rows("SELECT kind, revision FROM till_papers WHERE payment_key = @1 ORDER BY rowid DESC LIMIT 1",
+            key).FirstOrDefault() ?? new Row { { "kind", "" }, { "revision", 0 } };
+        string kind = told.Text("kind"), reference = order.Text("pos_reference");
+        if (isOver)
+        {
+            // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+            if (order.Text("ended_by") == "cancelled" && !new[] { "", "STOP", "SOLD OUT" }.Contains(kind))
+                Remember(order, "STOP", "STOP " + reference + "\n  cancelled: do not cook it, do not send it out");
+        }
+        else if (new[] { "", "STOP" }.Contains(kind)
+            || Convert.ToInt64(order["contents_revision"]) > Convert.ToInt64(told["revision"]))
+            Remember(order, "CHANGED", TicketText(order, "CHANGED", reference)); // other items, notes or money
     }
 
     void Remember(Row order, string kind, string ticket)
     {
-        Write("INSERT OR IGNORE INTO pos_prints (payment_key, revision, kind, ticket) VALUES (@1, @2, @3, @4)",
-            order["payment_key"], order["revision"], kind, ticket);
+        Write("INSERT OR IGNORE INTO till_papers (payment_key, revision, kind, till, ticket) VALUES (@1, @2, @3, @4, @5)",
+            order["payment_key"], order["revision"], kind, Till, ticket);
     }
 
     // What to collect, what to cook, and what else to know.
@@ -292,17 +305,16 @@ class Pos
         return string.Join("\n", lines);
     }
 
-    // After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between.
+    // After the COMMIT. No row changed: another loop or till has begun it since we read it, or it is over.
     void PrintWaiting()
     {
-        foreach (var row in Rows(@"SELECT id, ticket FROM pos_prints AS prints
-            JOIN delivery_orders AS orders ON orders.payment_key = prints.payment_key
-            WHERE paper = 'waits' AND (kind = 'STOP' OR ended_utc IS NULL) ORDER BY id")) // over: never to be cooked
+        foreach (var row in Rows(Waiting))
         {
-            if (Write("UPDATE pos_prints SET paper = 'begun' WHERE id = @1 AND paper = 'waits'", row["id"]) == 0)
-                continue; // another till is at it
+            if (Write(@"UPDATE till_papers SET paper = 'begun', tries = tries + 1, since = strftime('%s', 'now')
+                WHERE rowid = @1 AND paper = @2 AND tries = @3", row["id"], row["paper"], row["tries"]) == 0)
+                continue;
             Console.WriteLine(row["ticket"]); // here is the printer
-            Write("UPDATE pos_prints SET paper = 'out' WHERE id = @1", row["id"]);
+            Write("UPDATE till_papers SET paper = 'out' WHERE rowid = @1", row["id"]);
         }
     }
 
@@ -310,15 +322,15 @@ class Pos
     void ShowVerdicts()
     {
         foreach (var row in Rows(@"SELECT asked.request_id, action, state, error_text,
-            COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
+            COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM till_asked AS asked
             JOIN delivery_actions AS actions ON actions.request_id = asked.request_id
             LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
-            WHERE state NOT IN ('pending', 'sending') ORDER BY actions.id"))
+            WHERE till = @1 AND state NOT IN ('pending', 'sending') ORDER BY actions.id", Till))
         {
             var loud = new[] { "refused", "failed", "expired" }.Contains(row.Text("state")) ? "!!! " : "";
             Console.WriteLine(string.Format("{0}{1} {2}: {3} {4}", loud, row["action"], row["about"], row["state"],
                 row["error_text"]).TrimEnd());
-            Write("DELETE FROM pos_asked WHERE request_id = @1", row["request_id"]);
+            Write("DELETE FROM till_asked WHERE request_id = @1", row["request_id"]);
         }
     }
 
@@ -355,7 +367,7 @@ class Pos
         if (verb == "collect")
             Console.WriteLine(order["collect"]);
         else if (verb == "ticket")
-            foreach (var row in Rows("SELECT ticket FROM pos_prints WHERE payment_key = @1 AND paper <> 'waits' ORDER BY id",
+            foreach (var row in Rows("SELECT ticket FROM till_papers WHERE payment_key = @1 AND paper <> 'waits' ORDER BY rowid",
                 values[0]))
                 Console.WriteLine(row["ticket"]);
         else if (Write("UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = @1"

@@ -9,23 +9,35 @@
 //
 // The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
 // later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
-// may be on paper already is printed once more, with REPRINT on it. Several tills may run on one file.
+// may be on paper already is printed once more after a minute, with PERHAPS A SECOND COPY on it. Several may run on one
+// file, also under one name; what a till leaves for a minute another one prints.
 'use strict';
 
 const fs = require('node:fs');
 
+const TILL = 'K1'; // each till has a name of its own
 const LOOK_MS = 500;
 const READY_IN_MINUTES = 25;
 const OUT_OF_STOCK = 1; // delivery_cancel_reasons
 
-// What must not be forgotten. pos_prints: what the kitchen is told; its paper waits, is begun, or is out.
-// pos_asked: what we asked for and whose verdict nobody has seen.
+// The two tables of the POS guide. till_papers: what the kitchen is told; its paper waits, is begun, or is out.
+// till_asked: what we asked for and whose verdict nobody has seen.
 const TABLES = `
-  CREATE TABLE IF NOT EXISTS pos_prints (
-    id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL,
-    ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', UNIQUE (payment_key, revision, kind));
-  CREATE TABLE IF NOT EXISTS pos_asked (request_id TEXT PRIMARY KEY);`;
-const OURS = "pos_reference LIKE 'A-%'"; // a till notes and shows the changes of its own orders only
+  CREATE TABLE IF NOT EXISTS till_papers (
+    payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL, till TEXT NOT NULL,
+    ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', tries INTEGER NOT NULL DEFAULT 0,
+    since INTEGER NOT NULL DEFAULT (strftime('%s', 'now')), PRIMARY KEY (payment_key, revision, kind));
+  CREATE TABLE IF NOT EXISTS till_asked (request_id TEXT PRIMARY KEY, till TEXT NOT NULL);`;
+const OURS = `pos_reference LIKE '${TILL}-%'`;
+const CHANGED = `delivery_changed_orders WHERE ${OURS} OR (strftime('%s', 'now') - strftime('%s', changed_utc) > 60
+  AND payment_key IN (SELECT payment_key FROM till_papers))`; // and what another till has left for a minute
+// What another till, or a printer, has left for a minute is printed, too. What is over is never printed to be cooked.
+const WAITING = `SELECT papers.rowid AS id, paper, tries, CASE WHEN tries > 0 THEN 'PERHAPS A SECOND COPY ' ELSE '' END
+    || CASE WHEN till <> '${TILL}' THEN 'from ' || till || ' ' ELSE '' END || ticket AS ticket
+  FROM till_papers AS papers JOIN delivery_orders AS orders ON orders.payment_key = papers.payment_key
+  WHERE (kind = 'STOP' OR ended_utc IS NULL)
+    AND ((paper = 'waits' AND till = '${TILL}') OR (paper <> 'out' AND since < strftime('%s', 'now') - 60))
+  ORDER BY papers.rowid`;
 // is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
 const ORDERS = `SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
   CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect`;
@@ -41,7 +53,7 @@ const LINES = `SELECT line FROM (
     || COALESCE(group_name, '?') || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options
   UNION ALL SELECT payment_key, line_no, 3, 0, '    note: ' || note FROM delivery_order_items WHERE note <> ''
 ) WHERE payment_key = ? ORDER BY line_no, part, option_no`;
-const TOLD = "SELECT ticket FROM pos_prints WHERE payment_key = ? AND paper <> 'waits' ORDER BY id";
+const TOLD = "SELECT ticket FROM till_papers WHERE payment_key = ? AND paper <> 'waits' ORDER BY rowid";
 const LAMPS = `SELECT lamp, account, sentence, remedy FROM delivery_lamp
   UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)`;
 const VERBS = { // the action and the columns that its arguments fill
@@ -95,10 +107,8 @@ function transaction(work) {
 }
 
 function run(orders) {
-  // The last run may have ended in the middle of a paper: print it again, and say so.
-  write("UPDATE pos_prints SET paper = 'waits', ticket = 'REPRINT ' || ticket WHERE paper = 'begun'");
   // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
-  write(`DELETE FROM pos_prints WHERE payment_key IN
+  write(`DELETE FROM till_papers WHERE payment_key IN
     (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))`);
   let taken = 0;
   let lamps = [];
@@ -115,7 +125,7 @@ function run(orders) {
     } catch (error) {
       say(`!!! ${error.message}`); // held by somebody for too long, perhaps: the next look does it
     }
-    const left = rows(`SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE ${OURS}`);
+    const left = rows(`SELECT 1 FROM till_asked WHERE till = '${TILL}' UNION ALL SELECT 1 FROM ${CHANGED}`);
     if (orders === null || taken < orders || left.length > 0) setTimeout(look, LOOK_MS);
   }
 }
@@ -125,7 +135,7 @@ function takeNew() {
   let taken = 0;
   for (const order of rows(`${ORDERS} FROM delivery_new_orders ORDER BY received_utc, payment_key`)) {
     const key = order.payment_key;
-    const reference = `A-${order.order_number}`;
+    const reference = `${TILL}-${order.order_number}`;
     const soldOut = order.status === 'RECEIVED' && rows(SOLD_OUT, key, order.account).length > 0;
     const kind = soldOut ? 'SOLD OUT' : order.is_later ? 'LATER' : 'NEW';
     const ticket = ticketText(order, kind, reference);
@@ -171,14 +181,14 @@ function ask(columns) {
     `INSERT INTO delivery_actions (${names.join(', ')}, created_by) VALUES (${'?, '.repeat(names.length)}'mini POS')`,
     ...Object.values(columns)
   );
-  write('INSERT INTO pos_asked (request_id) VALUES (?)', columns.request_id);
+  write('INSERT INTO till_asked (request_id, till) VALUES (?, ?)', columns.request_id, TILL);
 }
 
 // The time of an order that was put by for later has come.
 function takeScheduled() {
   for (const order of rows(`${ORDERS} FROM delivery_open_orders AS due WHERE ${OURS} AND COALESCE(is_later, 0) = 0
-      AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'LATER')
-      AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'NOW')`)) {
+      AND EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'LATER')
+      AND NOT EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'NOW')`)) {
     const ticket = ticketText(order, 'NOW', order.pos_reference);
     transaction(() => {
       remember(order, 'NOW', ticket);
@@ -189,34 +199,37 @@ function takeScheduled() {
 
 // What became of our orders: the revision that we read is noted together with what the kitchen must hear.
 function takeChanged() {
-  const last = 'SELECT kind, revision FROM pos_prints WHERE payment_key = ? ORDER BY id DESC LIMIT 1';
-  for (const order of rows(`${ORDERS} FROM delivery_changed_orders WHERE ${OURS} ORDER BY changed_utc, payment_key`)) {
-    const { payment_key: key, pos_reference: reference, revision } = order;
-    const told = rows(last, key)[0] ?? { kind: null, revision: 0 };
-    let kind = null;
-    let ticket = null;
-    if (order.ended_utc !== null) { // first: what is over is never printed to be cooked
-      // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
-      if (order.ended_by === 'cancelled' && ![null, 'STOP', 'SOLD OUT'].includes(told.kind)) {
-        kind = 'STOP';
-        ticket = `STOP ${reference}\n  cancelled: do not cook it, do not send it out`;
-      }
-    } else if ([null, 'STOP'].includes(told.kind) || order.contents_revision > told.revision) {
-      kind = 'CHANGED'; // other items, notes or money
-      ticket = ticketText(order, kind, reference);
-    }
+  for (const order of rows(`${ORDERS} FROM ${CHANGED} ORDER BY changed_utc, payment_key`)) {
     transaction(() => {
       const noted = 'UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ? AND pos_revision < ?';
-      if (write(noted, revision, key, revision) > 0 && kind !== null) remember(order, kind, ticket);
+      if (write(noted, order.revision, order.payment_key, order.revision) > 0) tellKitchen(order);
     });
-    say(`${reference}: ${order.status}${order.ended_utc === null ? '' : ', over'}`);
+    say(`${order.pos_reference}: ${order.status}${order.ended_utc === null ? '' : ', over'}`);
+  }
+}
+
+function tellKitchen(order) {
+  const { payment_key: key, pos_reference: reference } = order;
+  if (order.ended_utc !== null) { // first: what is over is never cooked. A paper that no printer has begun goes
+    write("DELETE FROM till_papers WHERE payment_key = ? AND paper = 'waits'", key);
+    write("UPDATE till_papers SET paper = 'out' WHERE payment_key = ? AND paper = 'begun'", key);
+  }
+  const last = 'SELECT kind, revision FROM till_papers WHERE payment_key = ? ORDER BY rowid DESC LIMIT 1';
+  const told = rows(last, key)[0] ?? { kind: null, revision: 0 };
+  if (order.ended_utc !== null) {
+    // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+    if (order.ended_by === 'cancelled' && ![null, 'STOP', 'SOLD OUT'].includes(told.kind)) {
+      remember(order, 'STOP', `STOP ${reference}\n  cancelled: do not cook it, do not send it out`);
+    }
+  } else if ([null, 'STOP'].includes(told.kind) || order.contents_revision > told.revision) {
+    remember(order, 'CHANGED', ticketText(order, 'CHANGED', reference)); // other items, notes or money
   }
 }
 
 function remember(order, kind, ticket) {
   write(
-    'INSERT OR IGNORE INTO pos_prints (payment_key, revision, kind, ticket) VALUES (?, ?, ?, ?)',
-    order.payment_key, order.revision, kind, ticket
+    'INSERT OR IGNORE INTO till_papers (payment_key, revision, kind, till, ticket) VALUES (?, ?, ?, ?, ?)',
+    order.payment_key, order.revision, kind, TILL, ticket
   );
 }
 
@@ -233,29 +246,27 @@ function ticketText(order, kind, reference) {
   return [...lines, ...rows(LINES, order.payment_key).map((row) => row.line)].join('\n');
 }
 
-// After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between.
+// After the COMMIT. No row changed: another loop or till has begun it since we read it, or it is over.
 function printWaiting() {
-  for (const { id, ticket } of rows(`SELECT id, ticket FROM pos_prints AS prints
-      JOIN delivery_orders AS orders ON orders.payment_key = prints.payment_key
-      WHERE paper = 'waits' AND (kind = 'STOP' OR ended_utc IS NULL) ORDER BY id`)) { // over: never to be cooked
-    if (write("UPDATE pos_prints SET paper = 'begun' WHERE id = ? AND paper = 'waits'", id) === 0) {
-      continue; // another till is at it
-    }
+  const begin = `UPDATE till_papers SET paper = 'begun', tries = tries + 1, since = strftime('%s', 'now')
+    WHERE rowid = ? AND paper = ? AND tries = ?`;
+  for (const { id, paper, tries, ticket } of rows(WAITING)) {
+    if (write(begin, id, paper, tries) === 0) continue;
     say(ticket); // here is the printer
-    write("UPDATE pos_prints SET paper = 'out' WHERE id = ?", id);
+    write("UPDATE till_papers SET paper = 'out' WHERE rowid = ?", id);
   }
 }
 
 // Tell the cashier how each of our rows ended, and loudly what was not done.
 function showVerdicts() {
   for (const row of rows(`SELECT asked.request_id, action, state, error_text,
-      COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
+      COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM till_asked AS asked
       JOIN delivery_actions AS actions ON actions.request_id = asked.request_id
       LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
-      WHERE state NOT IN ('pending', 'sending') ORDER BY actions.id`)) {
+      WHERE till = '${TILL}' AND state NOT IN ('pending', 'sending') ORDER BY actions.id`)) {
     const loud = ['refused', 'failed', 'expired'].includes(row.state) ? '!!! ' : '';
     say(`${loud}${row.action} ${row.about}: ${row.state} ${row.error_text ?? ''}`.trimEnd());
-    write('DELETE FROM pos_asked WHERE request_id = ?', row.request_id);
+    write('DELETE FROM till_asked WHERE request_id = ?', row.request_id);
   }
 }
 

@@ -10,7 +10,8 @@
 
   The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
   later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
-  may be on paper already is printed once more, with REPRINT on it. Several tills may run on one file.
+  may be on paper already is printed once more after a minute, with PERHAPS A SECOND COPY on it. Several may run on one
+  file, also under one name; what a till leaves for a minute another one prints.
 
   In Delphi the same statements go through FireDAC; set LockingMode=Normal and BusyTimeout=5000 in the connection's
   parameters, for FireDAC opens a SQLite file for itself alone by default. }
@@ -28,14 +29,26 @@ const
   ReadyInMinutes = '25';
   OutOfStock = '1'; { delivery_cancel_reasons }
 
-  { What must not be forgotten. pos_prints: what the kitchen is told; its paper waits, is begun, or is out.
-    pos_asked: what we asked for and whose verdict nobody has seen. }
+  Till = 'K1'; { each till has a name of its own }
+  { The two tables of the POS guide. till_papers: what the kitchen is told; its paper waits, is begun, or is out.
+    till_asked: what we asked for and whose verdict nobody has seen. }
   Tables: array[1..2] of string = (
-    'CREATE TABLE IF NOT EXISTS pos_prints (' +
-    ' id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL,' +
-    ' ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT ''waits'', UNIQUE (payment_key, revision, kind))',
-    'CREATE TABLE IF NOT EXISTS pos_asked (request_id TEXT PRIMARY KEY)');
-  Ours = 'pos_reference LIKE ''A-%'''; { a till notes and shows the changes of its own orders only }
+    'CREATE TABLE IF NOT EXISTS till_papers (' +
+    ' payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL, till TEXT NOT NULL,' +
+    ' ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT ''waits'', tries INTEGER NOT NULL DEFAULT 0,' +
+    ' since INTEGER NOT NULL DEFAULT (strftime(''%s'', ''now'')), PRIMARY KEY (payment_key, revision, kind))',
+    'CREATE TABLE IF NOT EXISTS till_asked (request_id TEXT PRIMARY KEY, till TEXT NOT NULL)');
+  Ours = 'pos_reference LIKE ''' + Till + '-%''';
+  Changed = ' FROM delivery_changed_orders WHERE ' + Ours + { and what another till has left for a minute }
+    ' OR (strftime(''%s'', ''now'') - strftime(''%s'', changed_utc) > 60' +
+    ' AND payment_key IN (SELECT payment_key FROM till_papers))';
+  { What another till, or a printer, has left for a minute is printed, too. What is over is never printed to be cooked. }
+  Waiting =
+    'SELECT papers.rowid AS id, paper, tries, CASE WHEN tries > 0 THEN ''PERHAPS A SECOND COPY '' ELSE '''' END' +
+    ' || CASE WHEN till <> ''' + Till + ''' THEN ''from '' || till || '' '' ELSE '''' END || ticket AS ticket' +
+    ' FROM till_papers AS papers JOIN delivery_orders AS orders ON orders.payment_key = papers.payment_key' +
+    ' WHERE (kind = ''STOP'' OR ended_utc IS NULL) AND ((paper = ''waits'' AND till = ''' + Till + ''')' +
+    ' OR (paper <> ''out'' AND since < strftime(''%s'', ''now'') - 60)) ORDER BY papers.rowid';
   { is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
     An empty text before an expression makes a text of it: SQLDB takes the type of the first row for that of all. }
   Orders =
@@ -205,7 +218,7 @@ begin
   else
     Run('INSERT INTO delivery_actions (request_id, action, created_by, ' + Column + ', ' + Column2 + ')' +
       ' VALUES (:r, :a, ''mini POS'', :v, :w)', [Request, Action, Value, Value2]);
-  Run('INSERT INTO pos_asked (request_id) VALUES (:r)', [Request]);
+  Run('INSERT INTO till_asked (request_id, till) VALUES (:r, :t)', [Request, Till]);
 end;
 
 { Asked before, whatever became of it: a second try is a person's. }
@@ -275,22 +288,21 @@ end;
 
 procedure Remember(const Order: TRow; const Kind, Ticket: string);
 begin
-  Run('INSERT OR IGNORE INTO pos_prints (payment_key, revision, kind, ticket) VALUES (:k, :r, :i, :t)',
-    [Order.Text('payment_key'), Order.Text('revision'), Kind, Ticket]);
+  Run('INSERT OR IGNORE INTO till_papers (payment_key, revision, kind, till, ticket) VALUES (:k, :r, :i, :n, :t)',
+    [Order.Text('payment_key'), Order.Text('revision'), Kind, Till, Ticket]);
 end;
 
-{ After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between. }
+{ After the COMMIT. No row changed: another loop or till has begun it since we read it, or it is over. }
 procedure PrintWaiting;
 var
   Row: TRow;
 begin
-  for Row in Rows('SELECT id, ticket FROM pos_prints AS prints' +
-    ' JOIN delivery_orders AS orders ON orders.payment_key = prints.payment_key' +
-    ' WHERE paper = ''waits'' AND (kind = ''STOP'' OR ended_utc IS NULL) ORDER BY id', []) do { over: never to be cooked }
-    if Run('UPDATE pos_prints SET paper = ''begun'' WHERE id = :i AND paper = ''waits''', [Row.Text('id')]) > 0 then
-    begin { otherwise another till is at it }
+  for Row in Rows(Waiting, []) do
+    if Run('UPDATE till_papers SET paper = ''begun'', tries = tries + 1, since = strftime(''%s'', ''now'')' +
+      ' WHERE rowid = :i AND paper = :p AND tries = :t', [Row.Text('id'), Row.Text('paper'), Row.Text('tries')]) > 0 then
+    begin
       Say(Row.Text('ticket')); { here is the printer }
-      Run('UPDATE pos_prints SET paper = ''out'' WHERE id = :i', [Row.Text('id')]);
+      Run('UPDATE till_papers SET paper = ''out'' WHERE rowid = :i', [Row.Text('id')]);
     end;
 end;
 
@@ -302,7 +314,7 @@ var
   Key, Reference, Kind, Ticket: string;
 begin
   Key := Order.Text('payment_key');
-  Reference := 'A-' + Order.Text('order_number');
+  Reference := Till + '-' + Order.Text('order_number');
   Kind := IfThen(Order.Text('is_later') = '1', 'LATER', 'NEW');
   if (Order.Text('status') = 'RECEIVED') and (Length(Rows(SoldOut, [Key, Order.Text('account')])) > 0) then
     Kind := 'SOLD OUT';
@@ -344,8 +356,8 @@ var
   Ticket: string;
 begin
   for Order in Rows(Orders + ' FROM delivery_open_orders AS due WHERE ' + Ours + ' AND COALESCE(is_later, ''0'') = ''0''' +
-    ' AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = ''LATER'')' +
-    ' AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = ''NOW'')', []) do
+    ' AND EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = ''LATER'')' +
+    ' AND NOT EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = ''NOW'')', []) do
   begin
     Ticket := TicketText(Order, 'NOW', Order.Text('pos_reference'));
     BeginNow;
@@ -367,13 +379,18 @@ var
   Told: string;
 begin
   Result := '';
-  Last := Rows('SELECT kind, revision FROM pos_prints WHERE payment_key = :k ORDER BY id DESC LIMIT 1',
+  if Order.Text('ended_utc') <> '' then { first: what is over is never cooked. A paper that no printer has begun goes }
+  begin
+    Run('DELETE FROM till_papers WHERE payment_key = :k AND paper = ''waits''', [Order.Text('payment_key')]);
+    Run('UPDATE till_papers SET paper = ''out'' WHERE payment_key = :k AND paper = ''begun''', [Order.Text('payment_key')]);
+  end;
+  Last := Rows('SELECT kind, revision FROM till_papers WHERE payment_key = :k ORDER BY rowid DESC LIMIT 1',
     [Order.Text('payment_key')]);
   if Length(Last) > 0 then
     Told := Last[0].Text('kind')
   else
     Told := '';
-  if Order.Text('ended_utc') <> '' then { first: what is over is never printed to be cooked }
+  if Order.Text('ended_utc') <> '' then
   begin
     { SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough. }
     if (Order.Text('ended_by') = 'cancelled') and not AnsiMatchStr(Told, ['', 'STOP', 'SOLD OUT']) then
@@ -384,24 +401,29 @@ begin
     Result := 'CHANGED'; { other items, notes or money }
 end;
 
+procedure TellKitchen(const Order: TRow; const Kind: string);
+var
+  Reference: string;
+begin
+  Reference := Order.Text('pos_reference');
+  if Kind = 'STOP' then
+    Remember(Order, Kind, 'STOP ' + Reference + LineEnding + '  cancelled: do not cook it, do not send it out')
+  else if Kind <> '' then
+    Remember(Order, Kind, TicketText(Order, Kind, Reference));
+end;
+
 { What became of our orders: the revision that we read is noted together with what the kitchen must hear. }
 procedure TakeChanged;
 var
   Order: TRow;
-  Kind, Ticket: string;
 begin
-  for Order in Rows(Orders + ' FROM delivery_changed_orders WHERE ' + Ours + ' ORDER BY changed_utc, payment_key', []) do
+  for Order in Rows(Orders + Changed + ' ORDER BY changed_utc, payment_key', []) do
   begin
-    Kind := PaperFor(Order);
-    if Kind = 'STOP' then
-      Ticket := 'STOP ' + Order.Text('pos_reference') + LineEnding + '  cancelled: do not cook it, do not send it out'
-    else if Kind <> '' then
-      Ticket := TicketText(Order, Kind, Order.Text('pos_reference'));
     BeginNow;
     try
-      if (Run('UPDATE delivery_orders SET pos_revision = :r WHERE payment_key = :k AND pos_revision < :s',
-        [Order.Text('revision'), Order.Text('payment_key'), Order.Text('revision')]) > 0) and (Kind <> '') then
-        Remember(Order, Kind, Ticket);
+      if Run('UPDATE delivery_orders SET pos_revision = :r WHERE payment_key = :k AND pos_revision < :s',
+        [Order.Text('revision'), Order.Text('payment_key'), Order.Text('revision')]) > 0 then
+        TellKitchen(Order, PaperFor(Order));
       Commit;
     except
       Rollback;
@@ -418,15 +440,15 @@ var
   Loud: string;
 begin
   for Row in Rows('SELECT asked.request_id, action, state, error_text,' +
-    ' '''' || COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked' +
+    ' '''' || COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM till_asked AS asked' +
     ' JOIN delivery_actions AS actions ON actions.request_id = asked.request_id' +
     ' LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key' +
-    ' WHERE state NOT IN (''pending'', ''sending'') ORDER BY actions.id', []) do
+    ' WHERE till = ''' + Till + ''' AND state NOT IN (''pending'', ''sending'') ORDER BY actions.id', []) do
   begin
     Loud := IfThen(AnsiMatchStr(Row.Text('state'), ['refused', 'failed', 'expired']), '!!! ', '');
     Say(TrimRight(Loud + Row.Text('action') + ' ' + Row.Text('about') + ': ' + Row.Text('state') + ' ' +
       Row.Text('error_text')));
-    Run('DELETE FROM pos_asked WHERE request_id = :r', [Row.Text('request_id')]);
+    Run('DELETE FROM till_asked WHERE request_id = :r', [Row.Text('request_id')]);
   end;
 end;
 
@@ -455,10 +477,8 @@ procedure RunTill(Orders: Integer);
 var
   Taken: Integer;
 begin
-  { The last run may have ended in the middle of a paper: print it again, and say so. }
-  Run('UPDATE pos_prints SET paper = ''waits'', ticket = ''REPRINT '' || ticket WHERE paper = ''begun''', []);
   { A ticket holds the customer's words: orderbridge blanks its own 90 days after the end. }
-  Run('DELETE FROM pos_prints WHERE payment_key IN' +
+  Run('DELETE FROM till_papers WHERE payment_key IN' +
     ' (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime(''now'', ''-90 days''))', []);
   Taken := 0;
   while True do
@@ -474,8 +494,8 @@ begin
       on Error: EDatabaseError do { held by somebody for too long, perhaps: the next look does it }
         Say('!!! ' + Error.Message);
     end;
-    if (Orders >= 0) and (Taken >= Orders) and (Length(Rows('SELECT 1 FROM pos_asked UNION ALL' +
-      ' SELECT 1 FROM delivery_changed_orders WHERE ' + Ours, [])) = 0) then
+    if (Orders >= 0) and (Taken >= Orders) and (Length(Rows('SELECT 1 FROM till_asked WHERE till = ''' + Till + '''' +
+      ' UNION ALL SELECT 1' + Changed, [])) = 0) then
       Exit;
     Sleep(LookMs);
   end;
@@ -550,7 +570,7 @@ begin
   if Verb = 'collect' then
     Say(Order[0].Text('collect'))
   else if Verb = 'ticket' then
-    for Row in Rows('SELECT ticket FROM pos_prints WHERE payment_key = :k AND paper <> ''waits'' ORDER BY id', [Key]) do
+    for Row in Rows('SELECT ticket FROM till_papers WHERE payment_key = :k AND paper <> ''waits'' ORDER BY rowid', [Key]) do
       Say(Row.Text('ticket'))
   else if Run('UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = :k' +
     ' AND state IN (''pending'', ''sending'')', [Key]) = 0 then

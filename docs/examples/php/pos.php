@@ -10,20 +10,32 @@
 //
 // The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
 // later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
-// may be on paper already is printed once more, with REPRINT on it. Several tills may run on one file.
+// may be on paper already is printed once more after a minute, with PERHAPS A SECOND COPY on it. Several may run on one
+// file, also under one name; what a till leaves for a minute another one prints.
 
+const TILL = 'K1'; // each till has a name of its own
 const LOOK_US = 500000;
 const READY_IN_MINUTES = 25;
 const OUT_OF_STOCK = 1; // delivery_cancel_reasons
 
-// What must not be forgotten. pos_prints: what the kitchen is told; its paper waits, is begun, or is out.
-// pos_asked: what we asked for and whose verdict nobody has seen.
+// The two tables of the POS guide. till_papers: what the kitchen is told; its paper waits, is begun, or is out.
+// till_asked: what we asked for and whose verdict nobody has seen.
 const TABLES = "
-    CREATE TABLE IF NOT EXISTS pos_prints (
-        id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL,
-        ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', UNIQUE (payment_key, revision, kind));
-    CREATE TABLE IF NOT EXISTS pos_asked (request_id TEXT PRIMARY KEY);";
-const OURS = "pos_reference LIKE 'A-%'"; // a till notes and shows the changes of its own orders only
+    CREATE TABLE IF NOT EXISTS till_papers (
+        payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL, till TEXT NOT NULL,
+        ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', tries INTEGER NOT NULL DEFAULT 0,
+        since INTEGER NOT NULL DEFAULT (strftime('%s', 'now')), PRIMARY KEY (payment_key, revision, kind));
+    CREATE TABLE IF NOT EXISTS till_asked (request_id TEXT PRIMARY KEY, till TEXT NOT NULL);";
+const OURS = "pos_reference LIKE '" . TILL . "-%'";
+const CHANGED = ' FROM delivery_changed_orders WHERE ' . OURS . " OR (strftime('%s', 'now') - strftime('%s', changed_utc) > 60
+    AND payment_key IN (SELECT payment_key FROM till_papers))"; // and what another till has left for a minute
+// What another till, or a printer, has left for a minute is printed, too. What is over is never printed to be cooked.
+const WAITING = "SELECT papers.rowid AS id, paper, tries, CASE WHEN tries > 0 THEN 'PERHAPS A SECOND COPY ' ELSE '' END
+    || CASE WHEN till <> '" . TILL . "' THEN 'from ' || till || ' ' ELSE '' END || ticket AS ticket
+    FROM till_papers AS papers JOIN delivery_orders AS orders ON orders.payment_key = papers.payment_key
+    WHERE (kind = 'STOP' OR ended_utc IS NULL)
+        AND ((paper = 'waits' AND till = '" . TILL . "') OR (paper <> 'out' AND since < strftime('%s', 'now') - 60))
+    ORDER BY papers.rowid";
 // is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
 const ORDERS = "SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
     CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect";
@@ -39,7 +51,7 @@ const LINES = "SELECT line FROM (
         || COALESCE(group_name, '?') || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options
     UNION ALL SELECT payment_key, line_no, 3, 0, '    note: ' || note FROM delivery_order_items WHERE note <> ''
 ) WHERE payment_key = ? ORDER BY line_no, part, option_no";
-const TOLD = "SELECT ticket FROM pos_prints WHERE payment_key = ? AND paper <> 'waits' ORDER BY id";
+const TOLD = "SELECT ticket FROM till_papers WHERE payment_key = ? AND paper <> 'waits' ORDER BY rowid";
 const LAMPS = "SELECT lamp, account, sentence, remedy FROM delivery_lamp
     UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)";
 const VERBS = [ // the action and the columns that its arguments fill
@@ -103,10 +115,8 @@ function transaction(callable $work)
 
 function run(?int $orders): void
 {
-    // The last run may have ended in the middle of a paper: print it again, and say so.
-    write("UPDATE pos_prints SET paper = 'waits', ticket = 'REPRINT ' || ticket WHERE paper = 'begun'");
     // A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
-    write("DELETE FROM pos_prints WHERE payment_key IN
+    write("DELETE FROM till_papers WHERE payment_key IN
         (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))");
     $taken = 0;
     $lamps = [];
@@ -121,7 +131,7 @@ function run(?int $orders): void
         } catch (PDOException $error) {
             echo "!!! {$error->getMessage()}\n"; // held by somebody for too long, perhaps: the next look does it
         }
-        $left = rows('SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE ' . OURS);
+        $left = rows("SELECT 1 FROM till_asked WHERE till = '" . TILL . "' UNION ALL SELECT 1" . CHANGED);
         if ($orders !== null && $taken >= $orders && !$left) {
             return;
         }
@@ -135,7 +145,7 @@ function take_new(): int
     $taken = 0;
     foreach (rows(ORDERS . ' FROM delivery_new_orders ORDER BY received_utc, payment_key') as $order) {
         $key = $order['payment_key'];
-        $reference = "A-{$order['order_number']}";
+        $reference = TILL . "-{$order['order_number']}";
         $sold_out = $order['status'] === 'RECEIVED' && rows(SOLD_OUT, $key, $order['account']);
         $kind = $sold_out ? 'SOLD OUT' : ($order['is_later'] ? 'LATER' : 'NEW');
         $ticket = ticket_text($order, $kind, $reference);
@@ -197,15 +207,15 @@ function ask(array $columns): void
     $marks = str_repeat('?, ', count($columns));
     $values = array_values($columns);
     write("INSERT INTO delivery_actions ($names, created_by) VALUES ($marks'mini POS')", ...$values);
-    write('INSERT INTO pos_asked (request_id) VALUES (?)', $columns['request_id']);
+    write('INSERT INTO till_asked (request_id, till) VALUES (?, ?)', $columns['request_id'], TILL);
 }
 
 // The time of an order that was put by for later has come.
 function take_scheduled(): void
 {
     $due = ORDERS . ' FROM delivery_open_orders AS due WHERE ' . OURS . " AND COALESCE(is_later, 0) = 0
-        AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'LATER')
-        AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'NOW')";
+        AND EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'LATER')
+        AND NOT EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'NOW')";
     foreach (rows($due) as $order) {
         $ticket = ticket_text($order, 'NOW', $order['pos_reference']);
         transaction(function () use ($order, $ticket) {
@@ -218,37 +228,41 @@ function take_scheduled(): void
 // What became of our orders: the revision that we read is noted together with what the kitchen must hear.
 function take_changed(): void
 {
-    $last = 'SELECT kind, revision FROM pos_prints WHERE payment_key = ? ORDER BY id DESC LIMIT 1';
-    $changed = ORDERS . ' FROM delivery_changed_orders WHERE ' . OURS . ' ORDER BY changed_utc, payment_key';
-    foreach (rows($changed) as $order) {
-        $reference = $order['pos_reference'];
-        $is_over = $order['ended_utc'] !== null;
-        $told = rows($last, $order['payment_key'])[0] ?? ['kind' => null, 'revision' => 0];
-        $kind = $ticket = null;
-        if ($is_over) { // first: what is over is never printed to be cooked
-            // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
-            if ($order['ended_by'] === 'cancelled' && !in_array($told['kind'], [null, 'STOP', 'SOLD OUT'], true)) {
-                $kind = 'STOP';
-                $ticket = "STOP $reference\n  cancelled: do not cook it, do not send it out";
-            }
-        } elseif (in_array($told['kind'], [null, 'STOP'], true) || $order['contents_revision'] > $told['revision']) {
-            $kind = 'CHANGED'; // other items, notes or money
-            $ticket = ticket_text($order, $kind, $reference);
-        }
-        transaction(function () use ($order, $kind, $ticket) {
+    foreach (rows(ORDERS . CHANGED . ' ORDER BY changed_utc, payment_key') as $order) {
+        transaction(function () use ($order) {
             $noted = 'UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ? AND pos_revision < ?';
-            if (write($noted, $order['revision'], $order['payment_key'], $order['revision']) && $kind !== null) {
-                remember($order, $kind, $ticket);
+            if (write($noted, $order['revision'], $order['payment_key'], $order['revision'])) {
+                tell_kitchen($order);
             }
         });
-        echo "$reference: {$order['status']}", $is_over ? ', over' : '', "\n";
+        echo "{$order['pos_reference']}: {$order['status']}", $order['ended_utc'] === null ? '' : ', over', "\n";
+    }
+}
+
+function tell_kitchen(array $order): void
+{
+    $key = $order['payment_key'];
+    $reference = $order['pos_reference'];
+    if ($order['ended_utc'] !== null) { // first: what is over is never cooked. A paper that no printer has begun goes
+        write("DELETE FROM till_papers WHERE payment_key = ? AND paper = 'waits'", $key);
+        write("UPDATE till_papers SET paper = 'out' WHERE payment_key = ? AND paper = 'begun'", $key);
+    }
+    $last = 'SELECT kind, revision FROM till_papers WHERE payment_key = ? ORDER BY rowid DESC LIMIT 1';
+    $told = rows($last, $key)[0] ?? ['kind' => null, 'revision' => 0];
+    if ($order['ended_utc'] !== null) {
+        // SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+        if ($order['ended_by'] === 'cancelled' && !in_array($told['kind'], [null, 'STOP', 'SOLD OUT'], true)) {
+            remember($order, 'STOP', "STOP $reference\n  cancelled: do not cook it, do not send it out");
+        }
+    } elseif (in_array($told['kind'], [null, 'STOP'], true) || $order['contents_revision'] > $told['revision']) {
+        remember($order, 'CHANGED', ticket_text($order, 'CHANGED', $reference)); // other items, notes or money
     }
 }
 
 function remember(array $order, string $kind, string $ticket): void
 {
-    $row = [$order['payment_key'], $order['revision'], $kind, $ticket];
-    write('INSERT OR IGNORE INTO pos_prints (payment_key, revision, kind, ticket) VALUES (?, ?, ?, ?)', ...$row);
+    $row = [$order['payment_key'], $order['revision'], $kind, TILL, $ticket];
+    write('INSERT OR IGNORE INTO till_papers (payment_key, revision, kind, till, ticket) VALUES (?, ?, ?, ?, ?)', ...$row);
 }
 
 // What to collect, what to cook, and what else to know.
@@ -273,16 +287,15 @@ function ticket_text(array $order, string $kind, string $reference): string
     return implode("\n", array_merge($lines, array_column(rows(LINES, $order['payment_key']), 'line')));
 }
 
-// After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between.
+// After the COMMIT. No row changed: another loop or till has begun it since we read it, or it is over.
 function print_waiting(): void
 {
-    $waiting = "SELECT id, ticket FROM pos_prints AS prints
-        JOIN delivery_orders AS orders ON orders.payment_key = prints.payment_key
-        WHERE paper = 'waits' AND (kind = 'STOP' OR ended_utc IS NULL) ORDER BY id"; // over: never to be cooked
-    foreach (rows($waiting) as $row) {
-        if (write("UPDATE pos_prints SET paper = 'begun' WHERE id = ? AND paper = 'waits'", $row['id'])) {
-            echo $row['ticket'], "\n"; // here is the printer; no row changed: another till is at it
-            write("UPDATE pos_prints SET paper = 'out' WHERE id = ?", $row['id']);
+    $begin = "UPDATE till_papers SET paper = 'begun', tries = tries + 1, since = strftime('%s', 'now')
+        WHERE rowid = ? AND paper = ? AND tries = ?";
+    foreach (rows(WAITING) as $row) {
+        if (write($begin, $row['id'], $row['paper'], $row['tries'])) {
+            echo $row['ticket'], "\n"; // here is the printer
+            write("UPDATE till_papers SET paper = 'out' WHERE rowid = ?", $row['id']);
         }
     }
 }
@@ -291,14 +304,14 @@ function print_waiting(): void
 function show_verdicts(): void
 {
     $ended = "SELECT asked.request_id, action, state, error_text,
-        COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
+        COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM till_asked AS asked
         JOIN delivery_actions AS actions ON actions.request_id = asked.request_id
         LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
-        WHERE state NOT IN ('pending', 'sending') ORDER BY actions.id";
+        WHERE till = '" . TILL . "' AND state NOT IN ('pending', 'sending') ORDER BY actions.id";
     foreach (rows($ended) as $row) {
         $loud = in_array($row['state'], ['refused', 'failed', 'expired'], true) ? '!!! ' : '';
         echo rtrim("$loud{$row['action']} {$row['about']}: {$row['state']} {$row['error_text']}"), "\n";
-        write('DELETE FROM pos_asked WHERE request_id = ?', $row['request_id']);
+        write('DELETE FROM till_asked WHERE request_id = ?', $row['request_id']);
     }
 }
 

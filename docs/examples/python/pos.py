@@ -9,7 +9,8 @@
 
 The till takes orders over and accepts them. One with a food that was switched off is cancelled; one that is for
 later or has a `problem` waits for a person. It may be killed at any moment and goes on where it was: a ticket that
-may be on paper already is printed once more, with REPRINT on it. Several tills may run on one file.
+may be on paper already is printed once more after a minute, with PERHAPS A SECOND COPY on it. Several may run on one
+file, also under one name; what a till leaves for a minute another one prints.
 """
 
 import contextlib
@@ -18,19 +19,30 @@ import sqlite3
 import sys
 import time
 
+TILL = "K1"  # each till has a name of its own
 LOOK_S = 0.5
 READY_IN_MINUTES = 25
 OUT_OF_STOCK = 1  # delivery_cancel_reasons
 
-# What must not be forgotten. pos_prints: what the kitchen is told; its paper waits, is begun, or is out.
-# pos_asked: what we asked for and whose verdict nobody has seen.
+# The two tables of the POS guide. till_papers: what the kitchen is told; its paper waits, is begun, or is out.
+# till_asked: what we asked for and whose verdict nobody has seen.
 TABLES = """
-    CREATE TABLE IF NOT EXISTS pos_prints (
-        id INTEGER PRIMARY KEY, payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL,
-        ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', UNIQUE (payment_key, revision, kind));
-    CREATE TABLE IF NOT EXISTS pos_asked (request_id TEXT PRIMARY KEY);
+    CREATE TABLE IF NOT EXISTS till_papers (
+        payment_key TEXT NOT NULL, revision INTEGER NOT NULL, kind TEXT NOT NULL, till TEXT NOT NULL,
+        ticket TEXT NOT NULL, paper TEXT NOT NULL DEFAULT 'waits', tries INTEGER NOT NULL DEFAULT 0,
+        since INTEGER NOT NULL DEFAULT (strftime('%s', 'now')), PRIMARY KEY (payment_key, revision, kind));
+    CREATE TABLE IF NOT EXISTS till_asked (request_id TEXT PRIMARY KEY, till TEXT NOT NULL);
 """
-OURS = "pos_reference LIKE 'A-%'"  # a till notes and shows the changes of its own orders only
+OURS = f"pos_reference LIKE '{TILL}-%'"
+CHANGED = f"""delivery_changed_orders WHERE {OURS} OR (strftime('%s', 'now') - strftime('%s', changed_utc) > 60
+    AND payment_key IN (SELECT payment_key FROM till_papers))"""  # and what another till has left for a minute
+# What another till, or a printer, has left for a minute is printed, too. What is over is never printed to be cooked.
+WAITING = f"""SELECT papers.rowid AS id, paper, tries, CASE WHEN tries > 0 THEN 'PERHAPS A SECOND COPY ' ELSE '' END
+    || CASE WHEN till <> '{TILL}' THEN 'from ' || till || ' ' ELSE '' END || ticket AS ticket
+    FROM till_papers AS papers JOIN delivery_orders AS orders ON orders.payment_key = papers.payment_key
+    WHERE (kind = 'STOP' OR ended_utc IS NULL)
+        AND ((paper = 'waits' AND till = '{TILL}') OR (paper <> 'out' AND since < strftime('%s', 'now') - 60))
+    ORDER BY papers.rowid"""
 # is_later: more than an hour ahead, by this computer's time zone. NULL: not scheduled, or no time that can be read.
 ORDERS = """SELECT *, datetime(scheduled_for) > datetime('now', 'localtime', '+60 minutes') AS is_later,
     CASE WHEN amount_due IS NULL THEN 'ask' ELSE printf('%.2f', amount_due) END AS collect"""
@@ -46,7 +58,7 @@ LINES = """SELECT line FROM (
         || COALESCE(group_name, '?') || ': ' || COALESCE(option_name, '?') FROM delivery_order_item_options
     UNION ALL SELECT payment_key, line_no, 3, 0, '    note: ' || note FROM delivery_order_items WHERE note <> ''
 ) WHERE payment_key = ? ORDER BY line_no, part, option_no"""
-TOLD = "SELECT ticket FROM pos_prints WHERE payment_key = ? AND paper <> 'waits' ORDER BY id"
+TOLD = "SELECT ticket FROM till_papers WHERE payment_key = ? AND paper <> 'waits' ORDER BY rowid"
 LAMPS = """SELECT lamp, account, sentence, remedy FROM delivery_lamp
     UNION ALL SELECT 'red', '?', 'orderbridge has not run yet', NULL WHERE NOT EXISTS (SELECT 1 FROM delivery_lamp)"""
 VERBS = {  # the action and the columns that its arguments fill
@@ -88,10 +100,8 @@ def transaction():
 
 
 def run(orders):
-    # The last run may have ended in the middle of a paper: print it again, and say so.
-    write("UPDATE pos_prints SET paper = 'waits', ticket = 'REPRINT ' || ticket WHERE paper = 'begun'")
     # A ticket holds the customer's words: orderbridge blanks its own 90 days after the end.
-    write("""DELETE FROM pos_prints WHERE payment_key IN
+    write("""DELETE FROM till_papers WHERE payment_key IN
         (SELECT payment_key FROM delivery_orders WHERE ended_utc < datetime('now', '-90 days'))""")
     taken, lamps = 0, []
     while True:
@@ -104,7 +114,7 @@ def run(orders):
             lamps = show_lamps(lamps)
         except sqlite3.Error as error:  # held by somebody for too long, perhaps: the next look does it
             print(f"!!! database: {error}", flush=True)
-        left = rows(f"SELECT 1 FROM pos_asked UNION ALL SELECT 1 FROM delivery_changed_orders WHERE {OURS}")
+        left = rows(f"SELECT 1 FROM till_asked WHERE till = '{TILL}' UNION ALL SELECT 1 FROM {CHANGED}")
         if orders is not None and taken >= orders and not left:
             return
         time.sleep(LOOK_S)
@@ -114,7 +124,7 @@ def take_new():
     """Take each new order over: our number, its ticket and our answer are written together or not at all."""
     taken = 0
     for order in rows(f"{ORDERS} FROM delivery_new_orders ORDER BY received_utc, payment_key"):
-        key, reference = order["payment_key"], f"A-{order['order_number']}"
+        key, reference = order["payment_key"], f"{TILL}-{order['order_number']}"
         sold_out = order["status"] == "RECEIVED" and rows(SOLD_OUT, key, order["account"])
         kind = "SOLD OUT" if sold_out else "LATER" if order["is_later"] else "NEW"
         ticket = ticket_text(order, kind, reference)
@@ -157,14 +167,14 @@ def ask(**columns):
     """A row in the outbox, and with it the note that we wait for its verdict."""
     names, marks = ", ".join(columns), ", ".join("?" * len(columns))
     write(f"INSERT INTO delivery_actions ({names}, created_by) VALUES ({marks}, 'mini POS')", *columns.values())
-    write("INSERT INTO pos_asked (request_id) VALUES (?)", columns["request_id"])
+    write("INSERT INTO till_asked (request_id, till) VALUES (?, ?)", columns["request_id"], TILL)
 
 
 def take_scheduled():
     """The time of an order that was put by for later has come."""
     for order in rows(f"""{ORDERS} FROM delivery_open_orders AS due WHERE {OURS} AND COALESCE(is_later, 0) = 0
-            AND EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'LATER')
-            AND NOT EXISTS (SELECT 1 FROM pos_prints WHERE payment_key = due.payment_key AND kind = 'NOW')"""):
+            AND EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'LATER')
+            AND NOT EXISTS (SELECT 1 FROM till_papers WHERE payment_key = due.payment_key AND kind = 'NOW')"""):
         ticket = ticket_text(order, "NOW", order["pos_reference"])
         with transaction():
             remember(order, "NOW", ticket)
@@ -173,28 +183,34 @@ def take_scheduled():
 
 def take_changed():
     """What became of our orders: the revision that we read is noted together with what the kitchen must hear."""
-    for order in rows(f"{ORDERS} FROM delivery_changed_orders WHERE {OURS} ORDER BY changed_utc, payment_key"):
-        key, reference, is_over = order["payment_key"], order["pos_reference"], order["ended_utc"] is not None
-        last = rows("SELECT kind, revision FROM pos_prints WHERE payment_key = ? ORDER BY id DESC LIMIT 1", key)
-        told, revision = last[0] if last else (None, 0)
-        kind = ticket = None
-        if is_over:  # first: what is over is never printed to be cooked
-            # SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
-            if order["ended_by"] == "cancelled" and told not in (None, "STOP", "SOLD OUT"):
-                kind, ticket = "STOP", f"STOP {reference}\n  cancelled: do not cook it, do not send it out"
-        elif told in (None, "STOP") or order["contents_revision"] > revision:  # other items, notes or money
-            kind, ticket = "CHANGED", ticket_text(order, "CHANGED", reference)
+    for order in rows(f"{ORDERS} FROM {CHANGED} ORDER BY changed_utc, payment_key"):
+        noted = "UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ? AND pos_revision < ?"
         with transaction():
-            noted = "UPDATE delivery_orders SET pos_revision = ? WHERE payment_key = ? AND pos_revision < ?"
-            if write(noted, order["revision"], key, order["revision"]) and kind:
-                remember(order, kind, ticket)
-        print(f"{reference}: {order['status']}{', over' if is_over else ''}", flush=True)
+            if write(noted, order["revision"], order["payment_key"], order["revision"]):
+                tell_kitchen(order)
+        over = ", over" if order["ended_utc"] else ""
+        print(f"{order['pos_reference']}: {order['status']}{over}", flush=True)
+
+
+def tell_kitchen(order):
+    key, reference = order["payment_key"], order["pos_reference"]
+    if order["ended_utc"]:  # first: what is over is never cooked. What no printer has begun need not be out at all
+        write("DELETE FROM till_papers WHERE payment_key = ? AND paper = 'waits'", key)
+        write("UPDATE till_papers SET paper = 'out' WHERE payment_key = ? AND paper = 'begun'", key)
+    last = rows("SELECT kind, revision FROM till_papers WHERE payment_key = ? ORDER BY rowid DESC LIMIT 1", key)
+    told, revision = last[0] if last else (None, 0)
+    if order["ended_utc"]:
+        # SOLD OUT: that was our own cancel, before anybody cooked; its verdict is word enough.
+        if order["ended_by"] == "cancelled" and told not in (None, "STOP", "SOLD OUT"):
+            remember(order, "STOP", f"STOP {reference}\n  cancelled: do not cook it, do not send it out")
+    elif told in (None, "STOP") or order["contents_revision"] > revision:  # other items, notes or money
+        remember(order, "CHANGED", ticket_text(order, "CHANGED", reference))
 
 
 def remember(order, kind, ticket):
     write(
-        "INSERT OR IGNORE INTO pos_prints (payment_key, revision, kind, ticket) VALUES (?, ?, ?, ?)",
-        *(order["payment_key"], order["revision"], kind, ticket),
+        "INSERT OR IGNORE INTO till_papers (payment_key, revision, kind, till, ticket) VALUES (?, ?, ?, ?, ?)",
+        *(order["payment_key"], order["revision"], kind, TILL, ticket),
     )
 
 
@@ -216,25 +232,25 @@ def ticket_text(order, kind, reference):
 
 
 def print_waiting():
-    """After the COMMIT. Marked before and after the paper: so the next start knows what a crash left in between."""
-    for row in rows("""SELECT id, ticket FROM pos_prints AS prints
-            JOIN delivery_orders AS orders ON orders.payment_key = prints.payment_key
-            WHERE paper = 'waits' AND (kind = 'STOP' OR ended_utc IS NULL) ORDER BY id"""):  # over: never to be cooked
-        if write("UPDATE pos_prints SET paper = 'begun' WHERE id = ? AND paper = 'waits'", row["id"]):
-            print(row["ticket"], flush=True)  # here is the printer; no row changed: another till is at it
-            write("UPDATE pos_prints SET paper = 'out' WHERE id = ?", row["id"])
+    """After the COMMIT. No row changed: another loop or till has begun it since we read it, or it is over."""
+    begin = """UPDATE till_papers SET paper = 'begun', tries = tries + 1, since = strftime('%s', 'now')
+        WHERE rowid = ? AND paper = ? AND tries = ?"""
+    for row in rows(WAITING):
+        if write(begin, row["id"], row["paper"], row["tries"]):
+            print(row["ticket"], flush=True)  # here is the printer
+            write("UPDATE till_papers SET paper = 'out' WHERE rowid = ?", row["id"])
 
 
 def show_verdicts():
     """Tell the cashier how each of our rows ended, and loudly what was not done."""
-    for row in rows("""SELECT asked.request_id, action, state, error_text,
-            COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM pos_asked AS asked
+    for row in rows(f"""SELECT asked.request_id, action, state, error_text,
+            COALESCE(pos_reference, food_id, actions.restaurant_id) AS about FROM till_asked AS asked
             JOIN delivery_actions AS actions ON actions.request_id = asked.request_id
             LEFT JOIN delivery_orders AS orders ON orders.payment_key = actions.payment_key
-            WHERE state NOT IN ('pending', 'sending') ORDER BY actions.id"""):
+            WHERE till = '{TILL}' AND state NOT IN ('pending', 'sending') ORDER BY actions.id"""):
         loud = "!!! " if row["state"] in ("refused", "failed", "expired") else ""
         print(f"{loud}{row['action']} {row['about']}: {row['state']} {row['error_text'] or ''}".rstrip(), flush=True)
-        write("DELETE FROM pos_asked WHERE request_id = ?", row["request_id"])
+        write("DELETE FROM till_asked WHERE request_id = ?", row["request_id"])
 
 
 def show_lamps(last):

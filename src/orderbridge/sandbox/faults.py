@@ -55,7 +55,7 @@ FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "times": ("How many calls it meets; none: until it is cleared.", "Kaç istek; none: temizlenene kadar."),
     "skip": ("How many fitting calls pass first.", "Önce kaç uygun istek sorunsuz geçer."),
-    "every": ("After those, each so-manieth fitting call.", "Ondan sonra her kaçıncı uygun istek."),
+    "every": ("After those, every n-th call that fits.", "Ondan sonra her kaçıncı uygun istek."),
     "percent": ("So many of a hundred of those, by chance.", "Bunların yüzde kaçı, rastgele."),
     "after_seconds": ("It begins so many seconds after it was added.", "Eklendikten kaç saniye sonra başlar."),
     "for_seconds": ("For how long from then on; none: without end.", "O andan sonra ne kadar sürer; none: süresiz."),
@@ -97,7 +97,7 @@ class Fault:
     skip: int = 0
     """How many fitting calls pass unharmed first."""
     every: int = 1
-    """After those it meets each so-manieth fitting call."""
+    """After those it meets every n-th call that fits."""
     percent: float = 100.0
     """So many of a hundred of those, by chance."""
     after_seconds: float = 0.0

@@ -101,7 +101,7 @@ class Trouble:
     )
     trouble_every: int = switch(
         0,
-        en="Each so-manieth call meets trouble; 0: none.",
+        en="Every n-th call meets trouble; 0: none.",
         tr="Her bu kadarıncı istek sorunla karşılaşır; 0: hiçbiri.",
     )
     outage_every_seconds: float = switch(
