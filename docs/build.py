@@ -153,10 +153,18 @@ def make_not_refused(language: Language) -> Iterator[str]:
 
 
 def problem_codes() -> list[str]:
-    """Every code that the reader of documents can write, by its source."""
-    source = "".join(Path(module.__file__ or "").read_text("utf-8") for module in (schema, fields))
-    found = re.findall(r'Unreadable\("(\w+)"\)|note\(f?"(\w+)', source)
+    """Every code that the reader of documents can write into `problem`, by its source."""
+    found = re.findall(r'Unreadable\("(\w+)"\)|note\("(\w+)', _reader())
     return sorted({STATUS_DOUBTFUL, CONTENTS_OUTDATED, TOTAL_MISMATCH} | {one or other for one, other in found})
+
+
+def remark_codes() -> list[str]:
+    """Those that stand in `remarks` alone."""
+    return sorted({*re.findall(r'remark\("(\w+)', _reader())} - {*problem_codes()})
+
+
+def _reader() -> str:
+    return "".join(Path(module.__file__ or "").read_text("utf-8") for module in (schema, fields))
 
 
 def make_problems(language: Language) -> Iterator[str]:

@@ -33,31 +33,37 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column of what is read. `path`: of its value in the document, dots between; None: made from other fields."""
+    """One column of what is read. `path`: of its value in the document, dots between; None: made from other fields.
+
+    `minor`: neither what is cooked nor what is paid depends on it: what is wrong with it is a remark, and no problem.
+    """
 
     column: str
     path: str | None
     kind: ValueKind
     personal: bool
+    minor: bool
 
 
-def _stands(path: str | None, kind: ValueKind, *, personal: bool = False) -> Any:
-    return field(metadata={"path": path, "kind": kind, "personal": personal})
+def _stands(path: str | None, kind: ValueKind, *, personal: bool = False, minor: bool = False) -> Any:
+    return field(metadata={"path": path, "kind": kind, "personal": personal, "minor": minor})
 
 
 def whole(path: str) -> int | None:
-    """A whole number of the document."""
-    return _stands(path, ValueKind.WHOLE)  # type: ignore[no-any-return]
+    """A whole number of the document. All of them are ids, which a text stands beside."""
+    return _stands(path, ValueKind.WHOLE, minor=True)  # type: ignore[no-any-return]
 
 
-def money(path: str | None) -> Decimal | None:
+def money(path: str | None, *, minor: bool = False) -> Decimal | None:
     """An amount."""
-    return _stands(path, ValueKind.MONEY)  # type: ignore[no-any-return]
+    return _stands(path, ValueKind.MONEY, minor=minor)  # type: ignore[no-any-return]
 
 
-def text(path: str | None, kind: ValueKind = ValueKind.NAME, *, personal: bool = False) -> str | None:
+def text(
+    path: str | None, kind: ValueKind = ValueKind.NAME, *, personal: bool = False, minor: bool = False
+) -> str | None:
     """A text. `personal`: it may name the customer, and is blanked some time after the order's end."""
-    return _stands(path, kind, personal=personal)  # type: ignore[no-any-return]
+    return _stands(path, kind, personal=personal, minor=minor)  # type: ignore[no-any-return]
 
 
 def inside(_: type[T], path: str) -> tuple[T, ...]:
@@ -70,8 +76,8 @@ class Option:
     """One selected modifier: its group and the option in it."""
 
     group_id: int | None = whole("id")
-    group_name: str | None = text("name")
-    type: str | None = text("type")
+    group_name: str | None = text("name", minor=True)
+    type: str | None = text("type", minor=True)
     operation: str | None = text("operation")
     option_id: int | None = whole("options.id")
     option_name: str | None = text("options.name")
@@ -82,7 +88,7 @@ class Option:
 class Item:
     """One line of an order (docs/interface.md, Order item)."""
 
-    item_id: str | None = text("id")
+    item_id: str | None = text("id", minor=True)
     food_id: int | None = whole("food_id")
     name: str | None = text("name")
     note: str | None = text("note", ValueKind.TEXT, personal=True)
@@ -98,21 +104,21 @@ class Facts:
 
     order_number: int | None = whole("id")
     restaurant_id: str | None = text("restaurant_id", ValueKind.ID)
-    restaurant_name: str | None = text("restaurant_name")
+    restaurant_name: str | None = text("restaurant_name", minor=True)
     shipping_method: str | None = text("shipping_method")
     payment_method: str | None = text("payment_method")
     payment_code: str | None = text(None, ValueKind.CODE)
     amount_due: Decimal | None = money(None)
     note: str | None = text("note", ValueKind.TEXT, personal=True)
     total: Decimal | None = money("total")
-    discount: Decimal | None = money("discount")
-    courier_type: str | None = text("courier_type")
-    courier_fee: Decimal | None = money("courier_fee")
-    order_tip: Decimal | None = money("order_tip")
-    ordered_at: str | None = text("date")
+    discount: Decimal | None = money("discount", minor=True)
+    courier_type: str | None = text("courier_type", minor=True)
+    courier_fee: Decimal | None = money("courier_fee", minor=True)
+    order_tip: Decimal | None = money("order_tip", minor=True)
+    ordered_at: str | None = text("date", minor=True)
     scheduled_for: str | None = text("scheduled_date", ValueKind.MOMENT)
-    customer_name: str | None = text("customer.name", personal=True)
-    customer_phone: str | None = text("customer.phone", personal=True)
+    customer_name: str | None = text("customer.name", personal=True, minor=True)
+    customer_phone: str | None = text("customer.phone", personal=True, minor=True)
     address: str | None = text("address.address", personal=True)
     address_description: str | None = text("address.description", ValueKind.TEXT, personal=True)
     apartment_no: str | None = text("address.apartment_no", personal=True)

@@ -191,7 +191,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A delivered order, read from a document. `problems` are codes for what could not be read as it should."""
+    """A delivered order, read from a document. `problems` are codes for what a person must look at.
+
+    `remarks`: the same for what is merely noted.
+    """
 
     payment_key: str
     status_id: int | None
@@ -201,6 +204,7 @@ class Order:
     raw: bytes = field(repr=False)
     digest: str
     service_key: str | None = None  # as Document has it
+    remarks: tuple[str, ...] = ()
 
     @property
     def payload(self) -> str:

@@ -23,6 +23,11 @@ def read(value: dict[str, Any] | str) -> Order:
     return replace(delivered, problems=tuple(code for code in delivered.problems if "total_mismatch" not in code))
 
 
+def codes(delivered: Order) -> set[str]:
+    """Problems and remarks; which is which, test_readings has."""
+    return {*delivered.problems, *delivered.remarks}
+
+
 def test_an_order_as_documented_is_read_whole() -> None:
     delivered = read(order())
     assert delivered.problems == ()
@@ -79,15 +84,15 @@ def test_an_order_as_documented_is_read_whole() -> None:
 
 def test_an_order_of_nothing_but_its_key_is_an_order() -> None:
     delivered = read({"payment_key": KEY})
-    assert delivered.problems == ("status_unreadable", "missing:foods")
+    assert delivered.problems == ("status_unreadable", "missing:total", "missing:foods")
     facts = {name: getattr(delivered.facts, name) for name in Facts.__slots__}
     assert facts.pop("items") == ()
     assert set(facts.values()) == {None}
 
 
-def test_null_is_missing_and_no_problem_but_for_the_lines() -> None:
+def test_null_is_missing_and_no_problem_but_for_the_lines_and_the_total() -> None:
     delivered = read(dict.fromkeys(order()) | {"payment_key": KEY, "status_id": 1})
-    assert delivered.problems == ("missing:foods",)
+    assert delivered.problems == ("missing:total", "missing:foods")
     assert delivered.facts.customer_name is None
     assert delivered.facts.items == ()
 
@@ -132,7 +137,8 @@ AMOUNTS = [
     ('"0.125"', "0.125", None),
     ('"1234.125"', "1234.125", None),
     ('"-0,125"', "-0.125", None),
-    ('"1.234"', "1.234", None),
+    ('"1.234"', None, "ambiguous_number"),
+    ('"-12.345"', None, "ambiguous_number"),
     ('"12,345"', None, "ambiguous_number"),
     ('"1.234.56"', None, "not_a_number"),
     ('"1.234.5678"', None, "not_a_number"),
@@ -148,10 +154,15 @@ AMOUNTS = [
     ("Infinity", None, "not_a_number"),
     ("true", None, "not_a_number"),
     ("[1]", None, "not_a_number"),
-    ("{}", None, "not_a_number"),
+    ('{"amount": 12}', None, "not_a_number"),
+    ("{}", None, None),
+    ("[]", None, None),
+    ("false", None, None),
     ("null", None, None),
     ('""', None, None),
     ('"  "', None, None),
+    ('"-"', None, None),
+    ('"N/A"', None, None),
     ("9999999999.9999", "9999999999.9999", None),
     ("-9999999999.9999", "-9999999999.9999", None),
     ("10000000000", None, "amount_out_of_range"),
@@ -174,12 +185,12 @@ AMOUNTS = [
 @pytest.mark.parametrize("served, amount, problem", AMOUNTS, ids=[served[:20] for served, _, _ in AMOUNTS])
 def test_amounts(served: str, amount: str | None, problem: str | None) -> None:
     for field in ("total", "discount", "courier_fee", "order_tip"):
-        delivered = read('{"payment_key": "%s", "status_id": 1, "foods": [{}], "%s": %s}' % (KEY, field, served))
+        delivered = read(text(order(**{field: "HERE"})).replace('"HERE"', served))
         found = getattr(delivered.facts, field)
         assert found == (None if amount is None else Decimal(amount)), field
         assert len(str(found)) <= 16, field
-        allowed = [()] if problem is None else [(f"{code}:{field}",) for code in problem.split("|")]
-        assert delivered.problems in allowed
+        allowed: list[set[str]] = [set()] if problem is None else [{f"{code}:{field}"} for code in problem.split("|")]
+        assert codes(delivered) - {"missing:total", "not_positive:total"} in allowed
 
 
 INTEGERS = [
@@ -196,9 +207,12 @@ INTEGERS = [
     ("1e-999999", None, "not_an_integer"),
     ("true", None, "not_a_number"),
     ('"five"', None, "not_a_number"),
-    ('"1.000"', 1, None),
+    ('"1.000"', None, "ambiguous_number"),
     ('"1,000"', None, "ambiguous_number"),
-    ("{}", None, "not_a_number"),
+    ('"100001"', 100001, None),
+    ("100001.0", 100001, None),
+    ("{}", None, None),
+    ('{"a": 1}', None, "not_a_number"),
     ("9223372036854775807", 2**63 - 1, None),
     ("-9223372036854775808", -(2**63), None),
     ("9223372036854775808", None, "integer_out_of_range"),
@@ -214,7 +228,9 @@ def test_integers(served: str, number: int | None, problem: str | None) -> None:
     element = text(order(foods=[food(food_id="HERE")])).replace('"HERE"', served)
     delivered = read(element)
     assert delivered.facts.items[0].food_id == number
-    assert delivered.problems == (() if problem is None else (f"{problem}:foods.food_id",))
+    assert codes(delivered) - {"not_positive:foods.food_id"} == (
+        set() if problem is None else {f"{problem}:foods.food_id"}
+    )
 
 
 TEXTS = [
@@ -239,9 +255,9 @@ TEXTS = [
 @pytest.mark.parametrize("served, expected, problem", TEXTS, ids=[served[:20] for served, _, _ in TEXTS])
 def test_texts(served: str, expected: str | None, problem: str | None) -> None:
     for field in ("restaurant_id", "restaurant_name", "shipping_method", "payment_method", "courier_type", "date"):
-        delivered = read('{"payment_key": "%s", "status_id": 1, "foods": [{}], "%s": %s}' % (KEY, field, served))
+        delivered = read(text(order(**{field: "HERE"})).replace('"HERE"', served))
         assert getattr(delivered.facts, "ordered_at" if field == "date" else field) == expected, field
-        assert delivered.problems == (() if problem is None else (f"{problem}:{field}",))
+        assert codes(delivered) == (set() if problem is None else {f"{problem}:{field}"})
 
 
 def test_notes_and_directions_are_never_cut() -> None:
@@ -259,30 +275,22 @@ def test_notes_and_directions_are_never_cut() -> None:
 def test_a_long_part_of_the_address_is_cut(field: str) -> None:
     delivered = read(order(address={field: "x" * 300}))
     assert getattr(delivered.facts, field) == "x" * 255
-    assert delivered.problems == (f"text_cut:address.{field}",)
+    assert codes(delivered) == {f"text_cut:address.{field}"}
 
 
 @pytest.mark.parametrize("name, column", [("name", "customer_name"), ("phone", "customer_phone")])
 def test_a_long_part_of_the_customer_is_cut(name: str, column: str) -> None:
     delivered = read(order(customer={name: "x" * 300}))
     assert getattr(delivered.facts, column) == "x" * 255
-    assert delivered.problems == (f"text_cut:customer.{name}",)
+    assert codes(delivered) == {f"text_cut:customer.{name}"}
 
 
 @pytest.mark.parametrize("field", ["customer", "address"])
-@pytest.mark.parametrize("served", [5, "Moda", ["x"], True], ids=["number", "text", "list", "true"])
+@pytest.mark.parametrize("served", [5, ["x"], True], ids=["number", "list", "true"])
 def test_a_customer_or_an_address_that_is_no_object_is_a_problem(field: str, served: Any) -> None:
     delivered = read(order(**{field: served}))
-    assert delivered.problems == (f"not_an_object:{field}",)
+    assert codes(delivered) == {f"not_an_object:{field}"}
     assert delivered.facts.total == Decimal("230.5")
-
-
-@pytest.mark.parametrize(
-    "served, expected",
-    [("", None), (" ", None), (None, None), ("2026-11-22 19:00:00", "2026-11-22 19:00:00"), ("yarın", "yarın")],
-)
-def test_an_empty_schedule_is_none(served: str | None, expected: str | None) -> None:
-    assert read(order(scheduled_date=served)).facts.scheduled_for == expected
 
 
 @pytest.mark.parametrize(
@@ -295,7 +303,7 @@ def test_an_empty_schedule_is_none(served: str | None, expected: str | None) -> 
         (food(), 1, ()),
         ("x", 0, ("not_a_list:foods",)),
         (5, 0, ("not_a_list:foods",)),
-        ([{}], 1, ()),
+        ([{}], 1, ("missing:foods.name", "missing:foods.quantity")),
         ([[food()]], 0, ("not_an_object:foods",)),
     ],
 )
@@ -324,10 +332,13 @@ AYRAN = GROUP["options"]
         (GROUP, ["Ayran"], ()),
         ([GROUP, GROUP], ["Ayran", "Ayran"], ()),
         ([GROUP | {"options": [AYRAN, {"name": "Kola"}]}], ["Ayran", "Kola"], ()),
-        ([GROUP | {"options": None}], [None], ()),
-        ([GROUP | {"options": []}], [None], ()),
-        ([{name: GROUP[name] for name in ("id", "name")}], [None], ()),
+        ([GROUP | {"options": {"7": AYRAN, "9": {"name": "Kola"}}}], ["Ayran", "Kola"], ()),
+        ({"1": GROUP, "4": GROUP}, ["Ayran", "Ayran"], ()),
+        ([GROUP | {"options": None}], [], ()),
+        ([GROUP | {"options": []}], [], ()),
+        ([{name: GROUP[name] for name in ("id", "name")}], [None], ("missing:foods.option_groups.options",)),
         ([GROUP | {"options": "x"}], [None], ("not_a_list:foods.option_groups.options",)),
+        ([GROUP | {"options": [{"id": 7, "name": None}]}], [None], ("missing:foods.option_groups.options.name",)),
         ([GROUP | {"options": [AYRAN, 5]}], ["Ayran"], ("not_an_object:foods.option_groups.options",)),
         ([GROUP | {"options": [5]}], [None], ("not_an_object:foods.option_groups.options",)),
         ([5, GROUP], ["Ayran"], ("not_an_object:foods.option_groups",)),

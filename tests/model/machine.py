@@ -296,7 +296,7 @@ class Daemon:
         monkeypatch.setattr(books.ORDERS, "Mark", tuple, raising=False)
         self.tasks = _NoTasks()
         monkeypatch.setattr(acknowledge, "asyncio", self.tasks)
-        monkeypatch.setattr(intake, "read_order", lambda shown, payment_codes: order_shown(shown.status_id))
+        monkeypatch.setattr(intake, "read_order", lambda shown, **_: order_shown(shown.status_id))
         monkeypatch.setattr(deliveries, "differs", lambda *_, **__: Differs.NOTHING)
         monkeypatch.setattr(verdicts.Verdicts, "_words", lambda *_: None)
         self.answer_to_acknowledgement: Callable[[], Exception] | None = None

@@ -205,7 +205,7 @@ class ColumnsSayWhatIsSo(Invariant):
         state = _contents(document) | self._status(document, document.status)
         state |= {"payment_key": document.key, "account": call.account, "received_utc": now}
         state |= {"acknowledged_utc": None, "acknowledged_status_id": None}
-        state |= {"start_utc": None, "remarks": None}
+        state |= {"start_utc": None}
         state |= {"revision": 1, "contents_revision": 1, "last_change": "new", "changed_utc": now}
         state |= self._end({"ended_by": None}, document.status)
         return Step("a new order", state, [(now, "received", document.status, state["status"], None)])
@@ -366,8 +366,9 @@ class ColumnsSayWhatIsSo(Invariant):
         key, state = row["payment_key"], plain(dict(row))
         for column in (*OF_THE_POS, *BOOKKEEPING):
             del state[column]
-        codes = [] if row["problem"] is None else row["problem"].split(",")
-        state["problem"] = frozenset(codes if len(set(codes)) == len(codes) else [*codes, "one twice"])
+        for column in ("problem", "remarks"):
+            codes = [] if row[column] is None else row[column].split(",")
+            state[column] = frozenset(codes if len(set(codes)) == len(codes) else [*codes, "one twice"])
         state["lines"] = self._of("delivery_order_items", LINE_COLUMNS, key)
         state["options"] = self._of("delivery_order_item_options", OPTION_COLUMNS, key)
         return state
@@ -453,13 +454,14 @@ class ColumnsSayWhatIsSo(Invariant):
 def _contents(document: Document) -> State:
     made = read(document)
     lines = {"lines": tuple(made.lines), "options": tuple(made.options)}
-    return made.columns | lines | {"payload": document.text, "problem": frozenset(made.problems)}
+    codes = {"problem": frozenset(made.problems), "remarks": frozenset(made.remarks)}
+    return made.columns | lines | codes | {"payload": document.text}
 
 
 def _differ(before: State, after: State) -> bool:
     """Whether something that a till shows is different, the status aside."""
     apart = {"status_id", "status", "status_text", "service_status_id", "payload", "payload_hash", "problem"}
-    apart |= {"ended_by", "ended_utc"}
+    apart |= {"remarks", "ended_by", "ended_utc"}
     return before["payload"] is None or any(after[name] != before[name] for name in after.keys() - apart)
 
 

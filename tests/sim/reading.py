@@ -12,6 +12,13 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 SUMMED = {"foods", "foods.option_groups", "foods.option_groups.options"}  # what is not read is in no sum
+# What neither a kitchen nor a cashier needs.
+MINOR = {"id", "status_text", "restaurant_name", "discount", "courier_type", "courier_fee", "order_tip", "date"} | {
+    "customer", "customer.name", "customer.phone", "foods.id", "foods.food_id", "foods.option_groups.id",
+    "foods.option_groups.name", "foods.option_groups.type", "foods.option_groups.options.id",
+}  # fmt: skip
+JUST_NOTED = {"text_cut", "amount_rounded"}
+NO_LIST = "none"  # a word that says as much as null
 LONGEST = 255  # names and codes
 STATUS_WORDS = {1: "RECEIVED", 2: "CONFIRMED", 5: "COMPLETE_WITH_PAYMENT", 6: "CANCELED", 16: "IN_DELIVERY"}
 ENDS = {5: "completed", 6: "cancelled"}
@@ -112,6 +119,10 @@ class Reading:
     lines: list[tuple[Any, ...]] = field(default_factory=list)
     options: list[tuple[Any, ...]] = field(default_factory=list)
     problems: set[str] = field(default_factory=set)
+    remarks: set[str] = field(default_factory=set)
+
+    def note(self, code: str, name: str) -> None:
+        (self.remarks if name in MINOR or code in JUST_NOTED else self.problems).add(f"{code}:{name}")
 
     # ---- one value ---------------------------------------------------------------------------------------------------
 
@@ -119,17 +130,20 @@ class Reading:
         if value is None:
             return None
         if isinstance(value, bool | dict | list):
-            self.problems.add(f"not_text:{name}")
+            if value:
+                self.note("not_text", name)
             return None
         text = re.sub("[\0\ud800-\udfff]", "\ufffd", str(value))
         if longest is not None and len(text) > longest:
-            self.problems.add(f"text_cut:{name}")
+            self.note("text_cut", name)
         return text[:longest]
 
     def number(self, value: Any, name: str) -> Decimal | None:
         said: Any = SAID.get(value, value) if isinstance(value, str) else value
+        if said is False or said in ([], {}):
+            return None
         if isinstance(said, bool | dict | list) or said in ("not_a_number", "ambiguous_number"):
-            self.problems.add(f"{said if isinstance(said, str) else 'not_a_number'}:{name}")
+            self.note(said if isinstance(said, str) else "not_a_number", name)
             return None
         return None if said is None else Decimal(said)
 
@@ -138,11 +152,11 @@ class Reading:
         if number is None:
             return None
         if abs(number) >= 10**10:
-            self.problems.add(f"amount_out_of_range:{name}")
+            self.note("amount_out_of_range", name)
             return None
         rounded = number.quantize(Decimal("0.0001"), rounding=ROUND_HALF_EVEN)
         if rounded != number:
-            self.problems.add(f"amount_rounded:{name}")
+            self.note("amount_rounded", name)
         return rounded
 
     def integer(self, value: Any, name: str) -> int | None:
@@ -150,31 +164,34 @@ class Reading:
         if number is None:
             return None
         if number != int(number):
-            self.problems.add(f"not_an_integer:{name}")
+            self.note("not_an_integer", name)
             return None
         if not -(2**63) <= number < 2**63:
-            self.problems.add(f"integer_out_of_range:{name}")
+            self.note("integer_out_of_range", name)
             return None
         return int(number)
 
-    def members(self, value: Any, name: str) -> Mapping[str, Any]:
+    def members(self, value: Any, name: str, text_is: str) -> Mapping[str, Any]:
         if isinstance(value, dict):
             return value
-        if value is not None:
-            self.problems.add(f"not_an_object:{name}")
+        if isinstance(value, str) and value:
+            self.remarks.add(f"not_an_object:{name}")
+            return {text_is: value}
+        if value:
+            self.note("not_an_object", name)
         return {}
 
     def several(self, value: Any, name: str) -> list[Mapping[str, Any]]:
         """An object, a list or null."""
-        if value is None:
+        if not value or value == NO_LIST:
             return []
         if isinstance(value, dict):
             return [value]
         if not isinstance(value, list):
-            self.problems.add(f"not_a_list:{name}")
+            self.note("not_a_list", name)
             return []
         if any(not isinstance(one, dict) for one in value):
-            self.problems.add(f"not_an_object:{name}")
+            self.note("not_an_object", name)
         return [one for one in value if isinstance(one, dict)]
 
 
@@ -188,20 +205,23 @@ def read(document: Document) -> Reading:
     columns["order_number"] = made.integer(value.get("id"), "id")
     for name, column in ORDER_TEXTS.items():
         columns[column] = made.text(value.get(name), name)
-    columns["scheduled_for"] = columns["scheduled_for"] or None
+    if (columns["scheduled_for"] or "") <= (columns["ordered_at"] or ""):  # both as the town writes them
+        columns["scheduled_for"] = None
     columns["note"] = made.text(value.get("note"), "note", longest=None)
     for name in ("total", "discount", "courier_fee", "order_tip"):
         columns[name] = made.money(value.get(name), name)
+    if not value.get("total") and value.get("total") != 0:
+        made.problems.add("missing:total")
     columns["payment_code"] = code = _payment_code(columns["payment_method"])
     columns["amount_due"] = columns["total"] if code == "CASH" else None if code is None else Decimal(0)
-    customer = made.members(value.get("customer"), "customer")
+    customer = made.members(value.get("customer"), "customer", "name")
     columns["customer_name"] = made.text(customer.get("name"), "customer.name")
     columns["customer_phone"] = made.text(customer.get("phone"), "customer.phone")
-    address = made.members(value.get("address"), "address")
+    address = made.members(value.get("address"), "address", "address")
     for name in ADDRESS_TEXTS:
         columns[name] = made.text(address.get(name), f"address.{name}")
     columns["address_description"] = made.text(address.get("description"), "address.description", longest=None)
-    if not value.get("foods"):
+    if not value.get("foods") or value["foods"] == NO_LIST:
         made.problems.add("missing:foods")
     for line_no, food in enumerate(made.several(value.get("foods"), "foods"), start=1):
         _read_line(made, line_no, food)
@@ -257,6 +277,10 @@ def _read_line(made: Reading, line_no: int, food: Mapping[str, Any]) -> None:
             made.money(food.get("total"), "foods.total"),
         )
     )
+    if made.lines[-1][3] is None or not re.search("[^\\W\\d_]", made.lines[-1][3]):
+        made.problems.add("missing:foods.name")
+    if food.get("quantity") is None:
+        made.problems.add("missing:foods.quantity")
     option_no = 0
     for group in made.several(food.get("option_groups"), "foods.option_groups"):
         name = "foods.option_groups"
@@ -266,7 +290,10 @@ def _read_line(made: Reading, line_no: int, food: Mapping[str, Any]) -> None:
             made.text(group.get("type"), f"{name}.type"),
             made.text(group.get("operation"), f"{name}.operation"),
         )
-        for option in made.several(group.get("options"), f"{name}.options") or [{}]:  # a group alone shows its name
+        chosen = made.several(group.get("options"), f"{name}.options")
+        if not chosen:
+            made.remarks.add(f"missing:{name}.options")
+        for option in chosen:
             option_no += 1
             made.options.append(
                 (

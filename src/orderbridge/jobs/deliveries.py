@@ -5,6 +5,7 @@ write: store.orders, store.actions, store.quarantine
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import tzinfo
 
 import structlog
 from sqlalchemy import Connection
@@ -24,11 +25,14 @@ _log = structlog.get_logger(__name__)
 class Deliveries:
     """The deliveries of one account."""
 
-    def __init__(self, account: Account, *, clock: Clock, configured: Collection[str], statuses: Statuses) -> None:
+    def __init__(
+        self, account: Account, *, clock: Clock, configured: Collection[str], statuses: Statuses, zone: tzinfo
+    ) -> None:
         self._account = account
         self._clock = clock
         self._configured = configured
         self._statuses = statuses
+        self._zone = zone
         self._log = _log.bind(account=account.name)
 
     def insert(self, connection: Connection, fresh: Sequence[Order], *, accepting: bool = True) -> Sequence[Order]:
@@ -72,7 +76,7 @@ class Deliveries:
             change = lifecycle.merge(
                 stored,
                 order.status_id,
-                differs=differs(order, before.get(order.payment_key), payment_codes=codes),
+                differs=differs(order, before.get(order.payment_key), payment_codes=codes, zone=self._zone),
                 status_counts=order.payment_key in held,
                 problems=order.problems,
             )

@@ -16,6 +16,7 @@ What not even quarantine holds is not acknowledged either. Each is told once, an
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, tzinfo
 from functools import partial
 from typing import TypeVar
 
@@ -67,17 +68,21 @@ class Intake:
         clock: Clock,
         verdicts: Verdicts,
         configured: Collection[str],
+        zone: tzinfo = UTC,
         list_limit: int | None = None,
         may_acknowledge: bool = True,
         unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
         journal: Journal | None = None,
     ) -> None:
-        """`may_acknowledge`: False where only the taking in is wanted, as in benchmarks/ingest.py."""
+        """`zone`: of the service's times. `may_acknowledge`: False where only the taking in is wanted, as in benchmarks/ingest.py."""
         self._account = account
         self._database = database
         self._lanes = lanes
         self._clock = clock
-        self._deliveries = Deliveries(account, clock=clock, configured=configured, statuses=verdicts.statuses)
+        self._deliveries = Deliveries(
+            account, clock=clock, configured=configured, statuses=verdicts.statuses, zone=zone
+        )
+        self._zone = zone
         self._configured = configured
         self._statuses = verdicts.statuses
         self._list_limit = list_limit
@@ -162,14 +167,14 @@ class Intake:
         codes = await self._database.read(reference.payment_codes) if listed.new or listed.changed else {}
         self._made_to_wait = None
         for chunk in self._chunks(listed.new):
-            fresh = await self._database.apart(partial(_read, chunk, codes))
+            fresh = await self._database.apart(partial(_read, chunk, codes, self._zone))
             answer.counts.new += await self._write(answer, fresh, self._deliveries.insert, self._keep_new)
         self._tell_waiting()
         answer.counts.unchanged += len(listed.unchanged)
         for chunk in self._chunks(listed.unchanged):
             self.acknowledger.start(answer, [(d.payment_key or "", d.status_id) for d in chunk])
         for chunk in self._chunks(listed.changed):
-            fresh = await self._database.apart(partial(_read, chunk, codes))
+            fresh = await self._database.apart(partial(_read, chunk, codes, self._zone))
             update = partial(self._deliveries.update, answer.held, codes)
             answer.counts.changed += await self._write(answer, fresh, update, self._write_least)
 
@@ -321,5 +326,5 @@ class Intake:
             self._told = {subject: event for subject, event in self._told.items() if subject in there}
 
 
-def _read(chunk: Sequence[Document], codes: Mapping[str, str]) -> list[Order]:
-    return [read_order(document, payment_codes=codes) for document in chunk]
+def _read(chunk: Sequence[Document], codes: Mapping[str, str], zone: tzinfo) -> list[Order]:
+    return [read_order(document, payment_codes=codes, zone=zone) for document in chunk]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 from typing import Generic, TypeVar
+from zoneinfo import ZoneInfo
 
 from orderbridge.clock import Clock
 from orderbridge.config import Marketplace
@@ -93,6 +94,7 @@ class Pollers:
             clock=self._clock,
             verdicts=self._verdicts,
             configured=self._configured,
+            zone=ZoneInfo(self._market.timezone),
             list_limit=self._market.list_limit,
             unresolved=self._unresolved,
             journal=self._journal,

@@ -1,28 +1,35 @@
 """One value of a document into one column: lenient, total, and honest about what it could not read.
 
-The problem codes, each followed by `:` and the service's name of the field (`total`, `foods.price`):
+Each code is followed by `:` and the service's name of the field (`total`, `foods.price`). It is a problem, which a person
+must look at, where it may change what is cooked, paid or delivered; else a remark, which stops nothing.
 
 | code | what was wrong | what the column gets |
 |---|---|---|
-| not_text | an object, a list or a truth value where text belongs | NULL |
-| text_cut | a name or code longer than 255 characters | its first 255 characters |
+| not_text | an object, a list or `true` where text belongs | NULL |
 | not_a_number | text that is no number, or another type | NULL |
-| ambiguous_number | text such as `1,234`, which may be 1.234 or 1234 | NULL |
-| amount_rounded | more than four decimals | the amount, rounded half-even to four |
+| ambiguous_number | text such as `1.234` or `1,234`, which may be 1.234 or 1234 | NULL |
 | amount_out_of_range | more than ten digits before the point | NULL |
 | not_an_integer | a number with decimals where a whole one belongs | NULL |
 | integer_out_of_range | a whole number of more than 64 bits | NULL |
-| not_an_object | `customer`, `address`, or an element of a list that is no object | NULL, or the element is left out |
-| not_a_list | `foods` or `option_groups` is no list | no elements |
-| missing | `foods` is not there at all | no elements |
+| unreadable_time | a scheduled time that cannot be read | NULL |
+| not_an_object | an element of a list that is no object | the element is left out |
+| not_a_list | `foods`, `option_groups` or `options` is no list and reads as no element of one | no elements |
+| missing | `foods` or `total` is empty, a line has no name or quantity, an option no name | NULL, or no elements |
+| not_positive | a quantity that is not above 0, a total below 0 | the number |
 
-Besides these, without a field: status_unreadable (no status_id, or one that is no whole number).
+Always a remark: text_cut (a name longer than 255 characters), amount_rounded (more than four decimals, rounded half-even to
+four), not_an_object of `customer` and `address` when it is text (it is taken for the name, or the street), and any code of a
+field that document.py calls `minor`. Without a field, and a problem: status_unreadable.
+
+Empty is empty in any type (`is_empty`): it leaves a column NULL, and is no problem of its own.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
+
+from orderbridge.clock import YEARS
 
 NAME_LENGTH = 255  # names and codes; docs/design.md, Database contract
 
@@ -31,7 +38,16 @@ _AMOUNT_STEP = Decimal("0.0001")
 _INTEGER_LIMIT = 2**63
 _INTEGER_DIGITS = 19
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_EMPTY_TEXTS = frozenset({"", "-", "--", "n/a", "null", "none", "nil", "undefined", "false", "[]", "{}"})
+_NO_TIMES = _EMPTY_TEXTS | {"invalid date", "nan", "now", "asap"}
+_ZERO_TIME = " 0:.-/+tz"  # what a zero date is made of
+_DATED = re.compile(r"(?P<year>[+-]?[0-9]{4,6})-[0-9]{2}-[0-9]{2}(?![0-9])")
+_NUMERIC_NAME = re.compile("[0-9]+")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_LINE_ENDS = re.compile("\r\n?")
+# What a printer or a terminal obeys, tab and line feed aside.
+_CONTROLS = re.compile("[\x01-\x08\x0b-\x1f\x7f-\x9f]")
+_ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]|\\[bfru]")  # in a document: of what a text may need cleaning
 _JSON = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
 _PLAIN = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
 _GROUPED = re.compile(
@@ -48,31 +64,54 @@ class Unreadable(ValueError):
         self.code = code
 
 
+def is_empty(value: object) -> bool:
+    """Whether a value says nothing: null, false, an empty text, list or object, or a word that programs write for those."""
+    if isinstance(value, str):
+        return value.strip().lower() in _EMPTY_TEXTS
+    return value is None or value is False or (isinstance(value, list | dict) and not value)
+
+
+def is_plain(document: str) -> bool:
+    """Whether no text of a document can need cleaning."""
+    return _ODD.search(document) is None
+
+
+def elements_of(value: object, is_one: Callable[[Mapping[str, Any]], bool]) -> list[Any] | None:
+    """The elements of a list in any of its shapes; None: it has none of them. `is_one`: whether an object is an element.
+
+    An object whose names are all numbers is a list with gaps; an object of elements is a list by ids; an element alone
+    is a list of one.
+    """
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, dict):
+        return None
+    if all(_NUMERIC_NAME.fullmatch(name) for name in value):
+        return list(value.values())
+    if is_one(value):
+        return [value]
+    inner = list(value.values())
+    return inner if all(isinstance(one, dict) and is_one(one) for one in inner) else None
+
+
 def parse_number(value: object) -> Decimal | None:
-    """The number that a JSON number or a text is; None for null and for blank text. Raises Unreadable."""
+    """The number that a JSON number or a text is; None for what is empty. Raises Unreadable."""
     if isinstance(value, Decimal):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return Decimal(value)
-    if value is None:
+    if is_empty(value):
         return None
     if not isinstance(value, str):
         raise Unreadable("not_a_number")
     return _number_of_text(value.strip())
 
 
-def _number_of_text(text: str) -> Decimal | None:
-    """`12.50`, `12,50`, `1.5e1`, `1.234,50`, `1,234,567`. `1,234` says nothing for certain.
-
-    What JSON would read as a number is that number: the service writes a point before its decimals.
-    """
-    if not text:
-        return None
-    if _JSON.fullmatch(text) is not None:
-        return Decimal(text)
+def _number_of_text(text: str) -> Decimal:
+    """`12.50`, `12,50`, `1.5e1`, `1.234,50`, `1,234,567`. `1.234` and `1,234` say nothing for certain."""
     grouped = _GROUPED.fullmatch(text)
     if grouped is None:
-        if _PLAIN.fullmatch(text) is None:
+        if _JSON.fullmatch(text) is None and _PLAIN.fullmatch(text) is None:
             raise Unreadable("not_a_number")
         return Decimal(text.replace(",", "."))
     group, decimals = grouped["group"], grouped["decimals"] or ""
@@ -87,7 +126,7 @@ def _number_of_text(text: str) -> Decimal | None:
 
 
 def parse_integer(value: object) -> int | None:
-    """The whole number of 64 bits that a value is; None for null and for blank text. Raises Unreadable."""
+    """The whole number of 64 bits that a value is; None for what is empty. Raises Unreadable."""
     if type(value) is int:
         return _in_64_bits(value)
     number = parse_number(value)
@@ -107,43 +146,55 @@ def _in_64_bits(number: int) -> int:
 
 
 def compared(key: str) -> str:
-    """An id of the service in the one form in which ids are compared: a UUID in lower case, anything else as it is."""
-    lower = key.strip().lower()
+    """An id of the service in the one form in which ids are compared: a UUID in lower case without braces, anything else as it is."""
+    lower = key.strip().strip("{}").lower()
     return lower if UUID.fullmatch(lower) else key
 
 
 class Reader:
-    """Reads the fields of one order and remembers, once each, the problems it met."""
+    """Reads the fields of one order and remembers, once each, the problems and the remarks."""
 
-    __slots__ = ("_plain", "_problems")
+    __slots__ = ("_minor", "_plain", "_problems", "_remarks")
 
-    def __init__(self, *, plain: bool = False) -> None:
-        """`plain`: nothing of the document can be a letter that no database takes."""
+    def __init__(self, *, plain: bool = False, minor: Collection[str] = ()) -> None:
+        """`plain`: `is_plain` of the document. `minor`: the fields whose problems are remarks."""
         self._plain = plain
+        self._minor = minor
         self._problems: dict[str, None] = {}
+        self._remarks: dict[str, None] = {}
 
     @property
     def problems(self) -> tuple[str, ...]:
+        """What a person must look at."""
         return tuple(self._problems)
 
-    def note(self, problem: str) -> None:
-        self._problems[problem] = None
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is merely noted."""
+        return tuple(self._remarks)
+
+    def note(self, code: str, field: str = "") -> None:
+        """A problem, or a remark where the field is a minor one."""
+        kept = self._remarks if field in self._minor else self._problems
+        kept[f"{code}:{field}" if field else code] = None
+
+    def remark(self, code: str, field: str) -> None:
+        """A remark, whatever the field."""
+        self._remarks[f"{code}:{field}"] = None
 
     def text(self, value: object, field: str, *, limit: int | None = NAME_LENGTH) -> str | None:
-        """Text as it came, what no database takes replaced; numbers as text."""
+        """Text without control characters; numbers as text."""
         if self._plain and type(value) is str and len(value) <= NAME_LENGTH:
             return value
         if not isinstance(value, str):
-            if value is None:
-                return None
             if isinstance(value, bool) or not isinstance(value, int | Decimal):
-                self.note(f"not_text:{field}")
+                if not is_empty(value):
+                    self.note("not_text", field)
                 return None
             value = str(value)
-        if _UNSTORABLE.search(value):
-            value = _UNSTORABLE.sub("\ufffd", value)
+        value = _CONTROLS.sub("", _LINE_ENDS.sub("\n", _UNSTORABLE.sub("\ufffd", value)))
         if limit is not None and len(value) > limit:
-            self.note(f"text_cut:{field}")
+            self.remark("text_cut", field)
             return value[:limit]
         return value
 
@@ -152,9 +203,13 @@ class Reader:
         return self.text(value, field, limit=None)
 
     def moment(self, value: object, field: str) -> str | None:
-        """A time as the service writes it; none when it is blank."""
+        """A time as the service writes it; None for what stands for no time: a zero date, a year before ours, a word."""
         said = self.text(value, field)
-        return said if said and not said.isspace() else None
+        word = "" if said is None else said.strip().lower()
+        if not word.strip(_ZERO_TIME) or word in _NO_TIMES:
+            return None
+        dated = _DATED.match(word)
+        return said if dated is None or int(dated["year"]) in YEARS else None
 
     def identity(self, value: object, field: str) -> str | None:
         """An id of the service, as ids are compared."""
@@ -166,19 +221,16 @@ class Reader:
         try:
             number = parse_number(value)
         except Unreadable as error:
-            self.note(f"{error.code}:{field}")
+            self.note(error.code, field)
             return None
         if not number:
             return None if number is None else Decimal(0)
-        if number.adjusted() >= _AMOUNT_DIGITS:
-            self.note(f"amount_out_of_range:{field}")
+        rounded = number if number.adjusted() >= _AMOUNT_DIGITS else number.quantize(_AMOUNT_STEP, ROUND_HALF_EVEN)
+        if rounded.adjusted() >= _AMOUNT_DIGITS:
+            self.note("amount_out_of_range", field)
             return None
-        rounded = number.quantize(_AMOUNT_STEP, rounding=ROUND_HALF_EVEN)
         if rounded != number:
-            if rounded.adjusted() >= _AMOUNT_DIGITS:
-                self.note(f"amount_out_of_range:{field}")
-                return None
-            self.note(f"amount_rounded:{field}")
+            self.remark("amount_rounded", field)
         return rounded
 
     def integer(self, value: object, field: str) -> int | None:
@@ -188,26 +240,32 @@ class Reader:
         try:
             return parse_integer(value)
         except Unreadable as error:
-            self.note(f"{error.code}:{field}")
+            self.note(error.code, field)
             return None
 
-    def members(self, value: object, field: str) -> Mapping[str, Any]:
-        """The members of an object; none for null."""
+    def members(self, value: object, field: str, *, text_is: str) -> Mapping[str, Any]:
+        """The members of an object; a text is the member `text_is`."""
         if isinstance(value, dict):
             return value
-        if value is not None:
-            self.note(f"not_an_object:{field}")
+        if is_empty(value):
+            return _NOTHING
+        if isinstance(value, str):
+            self.remark("not_an_object", field)
+            return {text_is: value}
+        self.note("not_an_object", field)
         return _NOTHING
 
-    def objects(self, value: object, field: str) -> list[Mapping[str, Any]]:
-        """The objects in a list; one object stands for a list of one, null for an empty list."""
-        if isinstance(value, dict):
-            return [value]
-        if not isinstance(value, list):
-            if value is not None:
-                self.note(f"not_a_list:{field}")
+    def objects(
+        self, value: object, field: str, is_one: Callable[[Mapping[str, Any]], bool]
+    ) -> list[Mapping[str, Any]]:
+        """The objects in a list, whatever its shape (`elements_of`)."""
+        if is_empty(value):
             return []
-        objects: list[Mapping[str, Any]] = [entry for entry in value if isinstance(entry, dict)]
-        if len(objects) < len(value):
-            self.note(f"not_an_object:{field}")
+        elements = elements_of(value, is_one)
+        if elements is None:
+            self.note("not_a_list", field)
+            return []
+        objects: list[Mapping[str, Any]] = [one for one in elements if isinstance(one, dict)]
+        if len(objects) < len(elements):
+            self.note("not_an_object", field)
         return objects

@@ -7,7 +7,7 @@ remarks are two different things, because a wrong guess here is money not collec
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import lru_cache
 
@@ -37,13 +37,20 @@ def amount_due(total: Decimal | None, code: str | None) -> Decimal | None:
 
 @lru_cache(maxsize=64)
 def _tables(codes: frozenset[tuple[str, str]]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Codes by full name (and by themselves), and by name without remark where that fits one code only."""
-    exact = {code: code for _, code in codes} | {_normal(name): code for name, code in codes}
-    meanings: dict[str, set[str]] = {}
-    for name, code in exact.items():
-        meanings.setdefault(_REMARK.sub("", name), set()).add(code)
-    return exact, {name: found.pop() for name, found in meanings.items() if len(found) == 1}
+    """Codes by full name (and by themselves), and by name without remark, each where that fits one code only."""
+    exact = _unambiguous(
+        [*((_normal(code), code) for _, code in codes), *((_normal(name), code) for name, code in codes)]
+    )
+    return exact, _unambiguous((_REMARK.sub("", name), code) for name, code in exact.items())
+
+
+def _unambiguous(meanings: Iterable[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, set[str]] = {}
+    for name, code in meanings:
+        found.setdefault(name, set()).add(code)
+    return {name: codes.pop() for name, codes in found.items() if len(codes) == 1}
 
 
 def _normal(name: str) -> str:
-    return unicodedata.normalize("NFC", name).strip()
+    """Case and blanks do not count. Turkish has two letters i, which a program's upper case mixes up: both are one here."""
+    return " ".join(unicodedata.normalize("NFC", name).replace("İ", "i").replace("ı", "i").casefold().split())

@@ -3,7 +3,7 @@
 Three things differ from `json.loads`. Numbers keep their decimals. What a strict reader refuses although its meaning
 is plain (a raw line break in a string, NaN, a number of ten thousand digits) is read, the number as the text that it
 was. And the elements of one list can be cut out one by one as the bytes they were, so that an element that is no JSON
-harms only itself.
+harms only itself. An object whose names are all numbers is a list, too: one of PHP's, with gaps.
 
 A body can be 32 MB of anything. So no step takes more than a small multiple of the body's bytes, and none looks at more
 of it at once than it must:
@@ -40,6 +40,8 @@ _RUN = re.compile(r'[^"\[\]{}]*+(' + _STRING + r'|"|\[+|\]+|\{+|\}+)', re.DOTALL
 _COUNTED = re.compile(r'[^"\[\]{},]*+(' + _STRING + r"|[\[{]+|[\]}]+|,+)", re.DOTALL)
 _BARE_END = re.compile(r"[,\]}]")
 _OPENER = {"]": "[", "}": "{"}
+_CLOSERS = {"[": "]", "{": "}"}
+_NUMBERED = re.compile(r'"[0-9]+"[ \t\n\r]*:[ \t\n\r]*')
 _BEGINNINGS = ('"', "[", "{")  # of a value that says itself where it ends
 _INT_DIGITS = 40  # int() takes time with the square of the digits, and refuses more than 4,300
 
@@ -121,8 +123,9 @@ def read_members(body: bytes, *, cut: str, take: Take[T], again: Again[T] = _nev
         if not isinstance(key, str):
             raise BrokenText(say("net.key_no_text"))
         at = _expect(text, _skip_space(text, end), ":")
-        if key == cut and text[at : at + 1] == "[":
-            members[key], end = cutter.elements(at, take, again)
+        elements = cutter.elements(at, take, again) if key == cut and text[at : at + 1] in _CLOSERS else None
+        if elements is not None:
+            members[key], end = elements
         else:
             value, end = cutter.value(at)
             members[key] = value if value is BROKEN else decode(utf8(cutter.body[at:end]))
@@ -146,18 +149,27 @@ class _Cutter:
         self._base = 0  # where in the text the window begins
         self._careful = False
 
-    def elements(self, start: int, take: Take[T], again: Again[T]) -> tuple[tuple[T, ...], int]:
-        """What `take` makes of the elements of the list that begins at `start`, and where the list ends."""
+    def elements(self, start: int, take: Take[T], again: Again[T]) -> tuple[tuple[T, ...], int] | None:
+        """What `take` makes of the elements of the list that begins at `start`, and where the list ends.
+
+        None: it is an object whose names are not all numbers.
+        """
         taken: list[T] = []
-        text, body = self.text, self.body
-        at = _expect(text, start, "[")
-        while text[at : at + 1] != "]":
-            if taken:
+        text = self.text
+        closer = _CLOSERS[text[start]]
+        at = first = _skip_space(text, start + 1)
+        while text[at : at + 1] != closer:
+            if at > first:
                 at = _expect(text, at, ",")
-            known = again(body, at)
+            if closer == "}":
+                numbered = _NUMBERED.match(text, at)
+                if numbered is None:
+                    return None
+                at = numbered.end()
+            known = again(self.body, at)
             if known is None:
                 value, end = self.value(at)
-                known = take(body[at:end], value), end
+                known = take(self.body[at:end], value), end
             taken.append(known[0])
             at = _skip_space(text, known[1])
         return tuple(taken), at + 1

@@ -1,18 +1,23 @@
 """The service's documents, read leniently (docs/interface.md, Resources; docs/design.md, Documents). Pure.
 
-A kitchen must see an order that can be shown at all: whatever can be read is read, the rest is NULL and a problem
-code (the table is in fields.py). Only what is no object, or has no usable payment_key, is set aside.
+A kitchen must see an order that can be shown at all: whatever can be read is read, the rest is NULL and a code (the table
+is in fields.py). Only what is no object, or has no usable payment_key, is set aside.
+
+What was read must be something: a line without a name or a quantity, an option without a name, an order without a total
+is a problem. So no shape that nobody thought of passes for an order that can be cooked.
 """
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, tzinfo
 from operator import attrgetter
 from typing import Any
 
+from orderbridge.clock import YEARS, local_moment
 from orderbridge.document import Facts, Field, Item, Option, ValueKind, fields_of
 from orderbridge.errors import UnknownOutcome
 from orderbridge.marketplace.answers import is_success, judge
-from orderbridge.marketplace.fields import UUID, Reader, Unreadable, parse_integer
+from orderbridge.marketplace.fields import UUID, Reader, Unreadable, is_empty, is_plain, parse_integer
 from orderbridge.marketplace.payment import amount_due, payment_code
 from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_members, utf8
 from orderbridge.marketplace.seen import Seen
@@ -62,7 +67,7 @@ def read_raw(raw: bytes) -> Document:
     return _document(raw, value)
 
 
-def differs(order: Order, payload: str | None, *, payment_codes: Mapping[str, str]) -> Differs:
+def differs(order: Order, payload: str | None, *, payment_codes: Mapping[str, str], zone: tzinfo = UTC) -> Differs:
     """In what a till sees another order than in the stored document, which is read as the new one was.
 
     `payload`: None when retention has blanked it.
@@ -70,7 +75,7 @@ def differs(order: Order, payload: str | None, *, payment_codes: Mapping[str, st
     before = None if payload is None else read_stored(payload)
     if before is None or before.reason is not None:
         return Differs.PRINT
-    facts = read_order(before, payment_codes=payment_codes).facts
+    facts = read_order(before, payment_codes=payment_codes, zone=zone).facts
     if facts == order.facts:
         return Differs.NOTHING
     return Differs.DETAILS if _printed(facts) == _printed(order.facts) else Differs.PRINT
@@ -126,19 +131,20 @@ def _status_id(value: object) -> int | None:
     return number if number is not None and -_STATUS_ID_LIMIT <= number < _STATUS_ID_LIMIT else None
 
 
-def read_order(document: Document, *, payment_codes: Mapping[str, str]) -> Order:
+def read_order(document: Document, *, payment_codes: Mapping[str, str], zone: tzinfo = UTC) -> Order:
     """The order in a document whose `reason` is None (docs/interface.md, Order). Never raises for such a document.
 
-    `payment_codes` gives the code for each name of the payment method list, as GET orders/variables told them.
+    `payment_codes` gives the code for each name of the payment method list, as GET orders/variables told them. `zone`: of
+    times without an offset.
     """
     if document.payment_key is None:
         raise ValueError(f"a document set aside is no order: {document.reason}")
     text = document.payload
     value = decode(text)
-    read = Reader(plain="\\u" not in text and "\0" not in text)
+    read = Reader(plain=is_plain(text), minor=_MINOR)
     if document.status_id is None:
         read.note("status_unreadable")
-    facts = _facts(value, read, payment_codes)
+    facts = _facts(value, read, payment_codes, zone)
     # A line that could not be read is missing from every sum.
     if not any(problem.partition(":")[2] in _COUNTED for problem in read.problems):
         for problem in mismatches(facts):
@@ -149,6 +155,7 @@ def read_order(document: Document, *, payment_codes: Mapping[str, str]) -> Order
         status_text=read.text(value.get("status_text"), "status_text"),
         facts=facts,
         problems=read.problems,
+        remarks=read.remarks,
         raw=document.raw,
         digest=document.digest,
         service_key=document.service_key,
@@ -176,43 +183,101 @@ def _plan(columns: Iterable[Field], within: str = "") -> Plan:
 _ORDER = fields_of(Facts)
 _COLUMNS = [one.column for one in _ORDER if one.path is not None]
 _PLAN = _plan(_ORDER)
-_HOLDERS = [*dict.fromkeys(holder for holder, *_ in _PLAN if holder)]
+_HOLDERS = {"customer": "name", "address": "address"}  # objects, and which member a text in the place of one is
 _ITEM = _plan(fields_of(Item), "foods.")
 _OPTION = _plan(fields_of(Option), "foods.option_groups.")
 _GROUP_PART = tuple(part for part in _OPTION if not part[0])
 _CHOSEN_PART = tuple(part for part in _OPTION if part[0])
+_NOT_CHOSEN: list[Any] = [None] * len(_CHOSEN_PART)
+_MINOR = {"status_text", "customer"} | {
+    f"{within}{one.path}"
+    for rows, within in ((Facts, ""), (Item, "foods."), (Option, "foods.option_groups."))
+    for one in fields_of(rows)
+    if one.minor
+}
 
 
-def _facts(value: Mapping[str, Any], read: Reader, payment_codes: Mapping[str, str]) -> Facts:
+def _facts(value: Mapping[str, Any], read: Reader, payment_codes: Mapping[str, str], zone: tzinfo) -> Facts:
     """All fields but the status, so that a change of status alone leaves them equal."""
-    holders = {"": value} | {name: read.members(value.get(name), name) for name in _HOLDERS}
+    holders = {"": value} | {
+        name: read.members(value.get(name), name, text_is=member) for name, member in _HOLDERS.items()
+    }
     columns = [how(read, holders[holder].get(name), label) for holder, name, label, how in _PLAN]
     said = dict(zip(_COLUMNS, columns, strict=True))
+    said["scheduled_for"] = _scheduled(said["scheduled_for"], said["ordered_at"], zone, read)
+    total = said["total"]
+    if is_empty(value.get("total")):
+        read.note("missing", "total")
+    elif total is not None and total < 0:
+        read.note("not_positive", "total")
     code = payment_code(said["payment_method"], payment_codes)
-    due = amount_due(said["total"], code)
-    return Facts(**said, payment_code=code, amount_due=due, items=_items(value, read))
+    return Facts(**said, payment_code=code, amount_due=amount_due(total, code), items=_items(value, read))
+
+
+def _scheduled(said: str | None, ordered_at: str | None, zone: tzinfo, read: Reader) -> str | None:
+    """The time for which an order is wanted, as it was sent; None when that is not after the order's own time."""
+    if said is None:
+        return None
+    wanted, ordered = local_moment(said, zone), local_moment(ordered_at, zone)
+    if wanted is None:
+        read.note("unreadable_time", "scheduled_date")
+        return None
+    return said if wanted.year in YEARS and (ordered is None or wanted > ordered) else None
 
 
 def _items(value: Mapping[str, Any], read: Reader) -> tuple[Item, ...]:
     foods = value.get("foods")
-    if foods in (None, []):  # null and an empty list leave a kitchen with as little as no field does
-        read.note("missing:foods")
-    return tuple([_item(food, read) for food in read.objects(foods, "foods")])
+    if is_empty(foods):
+        read.note("missing", "foods")
+    return tuple([_item(food, read) for food in read.objects(foods, "foods", _reads_as_food)])
 
 
 def _item(food: Mapping[str, Any], read: Reader) -> Item:
     """One line of the order (docs/interface.md, Order item)."""
-    groups = read.objects(food.get("option_groups"), "foods.option_groups")
+    groups = read.objects(food.get("option_groups"), "foods.option_groups", _reads_as_group)
     values: list[Any] = [how(read, food.get(name), label) for _, name, label, how in _ITEM]
-    values.append(tuple([option for group in groups for option in _options(group, read)]))
-    return Item(*values)
+    values.append(tuple([option for group in groups if not is_empty(group) for option in _options(group, read)]))
+    item = Item(*values)
+    name, quantity = food.get("name"), item.quantity
+    if is_empty(name) or (item.name is not None and not any(map(str.isalpha, item.name))):
+        read.note("missing", "foods.name")
+    if is_empty(food.get("quantity")):
+        read.note("missing", "foods.quantity")
+    elif quantity is not None and quantity <= 0:
+        read.note("not_positive", "foods.quantity")
+    if item.food_id is not None and item.food_id <= 0:
+        read.remark("not_positive", "foods.food_id")
+    return item
+
+
+def _reads_as_food(value: Mapping[str, Any]) -> bool:
+    return not (is_empty(value.get("name")) and is_empty(value.get("food_id")))
 
 
 def _options(group: Mapping[str, Any], read: Reader) -> list[Option]:
-    """A group and its options (docs/interface.md, Option group), flat; a group without options still shows its name."""
+    """A group and its options (docs/interface.md, Option group), flat. None of one in which nothing was chosen."""
     of_group = [how(read, group.get(name), label) for _, name, label, how in _GROUP_PART]
-    options = read.objects(group.get("options"), "foods.option_groups.options")
-    return [
+    chosen = read.objects(group.get("options"), "foods.option_groups.options", _reads_as_option)
+    options = [
         Option(*of_group, *[how(read, option.get(name), label) for _, name, label, how in _CHOSEN_PART])
-        for option in options or [{}]
+        for option in chosen
+        if not is_empty(option)
     ]
+    if any(is_empty(option.option_name) for option in options):
+        read.note("missing", "foods.option_groups.options.name")
+    if options:
+        return options
+    if "options" in group and is_empty(group["options"]):
+        read.remark("missing", "foods.option_groups.options")
+        return []
+    if "options" not in group:  # what was chosen may stand where nobody looks for it
+        read.note("missing", "foods.option_groups.options")
+    return [] if is_empty(group.get("name")) else [Option(*of_group, *_NOT_CHOSEN)]
+
+
+def _reads_as_group(value: Mapping[str, Any]) -> bool:
+    return "options" in value or not is_empty(value.get("name"))
+
+
+def _reads_as_option(value: Mapping[str, Any]) -> bool:
+    return not (is_empty(value.get("name")) and is_empty(value.get("id")))

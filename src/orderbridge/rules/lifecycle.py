@@ -47,7 +47,7 @@ from orderbridge.model import (
 )
 from orderbridge.rules.statuses import ENDS
 
-OWN_COURIER = "restaurant"
+OTHERS_COURIERS = frozenset({"platform_courier", "come_get"})  # who carries it is no courier of the restaurant
 
 
 def is_unchanged(stored: Stored, document: Document) -> bool:
@@ -139,7 +139,7 @@ class Shown(Protocol):
 
     @property
     def courier_type(self) -> str | None:
-        """Empty: the service does not say who carries it."""
+        """Who carries it, as the service says. Of a word that is not known the service is asked."""
 
 
 def may_send(action: Action, stored: Shown | None) -> Refusal | Already | None:
@@ -153,6 +153,6 @@ def may_send(action: Action, stored: Shown | None) -> Refusal | Already | None:
         return Refusal("order_completed")
     if stored.service_status_id == CANCELED:
         return Refusal("order_cancelled")
-    if kind.own_courier_only and stored.courier_type not in {None, "", OWN_COURIER}:
+    if kind.own_courier_only and (stored.courier_type or "").strip().lower() in OTHERS_COURIERS:
         return Refusal("courier_not_restaurant")
     return None

@@ -148,7 +148,11 @@ def _new_row(account: str, arrival: Arrival, now: datetime) -> dict[str, Any]:
 
 def _facts(order: Order) -> dict[str, Any]:
     said = dict(zip(_FACTS, _of_facts(order.facts), strict=True))
-    return said | {"payload": without_nul(order.payload), "service_key": order.service_key}
+    return said | {
+        "payload": without_nul(order.payload),
+        "service_key": order.service_key,
+        "remarks": as_problem(order.remarks),
+    }
 
 
 def _shown(arrival: Arrival) -> dict[str, Any]:

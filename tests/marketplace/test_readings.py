@@ -1,0 +1,227 @@
+"""Documents of shapes and words that nobody has described: what is read, who has to look, what is accepted by itself.
+
+A wrong guess must never look like an order that can be cooked, and a harmless form must stop nothing. Each row changes an
+ordinary order of two lines; `columns` are what differs from it.
+"""
+
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from tests.marketplace.samples import CODES, KEY, listing, order, text
+
+from orderbridge.document import Facts, Item
+from orderbridge.marketplace.schema import read_listing, read_order
+from orderbridge.model import Order
+from orderbridge.rules.intake import accepts_itself
+
+ADANA: dict[str, Any] = {
+    "id": "a", "food_id": 100001, "name": "Adana Dürüm", "note": "", "price": 120, "quantity": 1, "total": 120,
+    "option_groups": [],
+}  # fmt: skip
+AYRAN = ADANA | {"id": "b", "food_id": 100002, "name": "Ayran", "price": 30, "quantity": 2, "total": 60}
+KASAR = {"id": 7, "name": "Kaşar", "price": 0}
+GROUP = {"id": 3, "name": "Ekstra", "type": "multi", "operation": "+", "options": KASAR}
+MONEY: dict[str, Any] = {"total": 180, "discount": "0.00", "courier_fee": 0, "order_tip": 0}
+LONG = "x" * 300
+
+
+def one(**changes: Any) -> dict[str, Any]:
+    """An order of one line, which is changed."""
+    return {"foods": [ADANA | changes], "total": 120}
+
+
+def chosen(groups: Any) -> dict[str, Any]:
+    return one(option_groups=groups)
+
+
+TWO_LINES = {"names": ["Adana Dürüm", "Ayran"]}
+NO_LINES: dict[str, Any] = {"names": []}
+NOTHING: dict[str, Any] = {}
+# (document, columns, problem, remarks). Without a problem, or with total_mismatch alone, the order is accepted by itself.
+ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
+    "an ordinary order": ({}, TWO_LINES, "", ""),
+    # lists in other shapes
+    "lines by numbers, with a gap": ({"foods": {"0": ADANA, "2": AYRAN}}, TWO_LINES, "", ""),
+    "lines by food_id": ({"foods": {"100001": ADANA, "100002": AYRAN}}, TWO_LINES, "", ""),
+    "lines by uuid": ({"foods": {KEY: ADANA, KEY[::-1]: AYRAN}}, TWO_LINES, "", ""),
+    "lines within a word": ({"foods": {"item": ADANA}, "total": 120}, {"names": ["Adana Dürüm"]}, "", ""),
+    "one line alone": ({"foods": ADANA, "total": 120}, {"names": ["Adana Dürüm"]}, "", ""),
+    "lines in a list within": ({"foods": {"items": [ADANA, AYRAN]}}, NO_LINES, "not_a_list:foods", ""),
+    "a list in a list": ({"foods": [[ADANA, AYRAN]]}, NO_LINES, "not_an_object:foods", ""),
+    "lines as a text": ({"foods": text([ADANA, AYRAN])}, NO_LINES, "not_a_list:foods", ""),
+    "an object of nothing known": ({"foods": {"urun": "Adana", "adet": 1}}, NO_LINES, "not_a_list:foods", ""),
+    "lines null": ({"foods": None}, NO_LINES, "missing:foods", ""),
+    "lines an empty object": ({"foods": {}}, NO_LINES, "missing:foods", ""),
+    "a line that is a text": ({"foods": [ADANA, "Ayran"]}, {"names": ["Adana Dürüm"]}, "not_an_object:foods", ""),
+    "a line in other words": (
+        {"foods": [{"urun": "Adana", "adet": 1, "tutar": 180}]},
+        {"names": [None]},
+        "missing:foods.name,missing:foods.quantity",
+        "",
+    ),
+    # what a line must be
+    "a name that is empty": (one(name=""), {"names": [""]}, "missing:foods.name", ""),
+    "a name of blanks": (one(name=" \t "), {"names": [" \t "]}, "missing:foods.name", ""),
+    "a name that is null": (one(name=None), {"names": [None]}, "missing:foods.name", ""),
+    "a name that is a number": (one(name=100001), {"names": ["100001"]}, "missing:foods.name", ""),
+    "a name of languages": (one(name={"tr": "Adana", "en": "Adana"}), {"names": [None]}, "not_text:foods.name", ""),
+    "a name of 300 letters": (one(name=LONG), {"names": [LONG[:255]]}, "", "text_cut:foods.name"),
+    "food_id as a text": (one(food_id="100001"), {"food_id": 100001}, "", ""),
+    "food_id with a fraction of nothing": (one(food_id=100001.0), {"food_id": 100001}, "", ""),
+    "food_id 0": (one(food_id=0), {"food_id": 0}, "", "not_positive:foods.food_id"),
+    "food_id in words": (one(food_id="A-17"), {"food_id": None}, "", "not_a_number:foods.food_id"),
+    "one and a half": (one(quantity=1.5, total=180), {"quantity": Decimal("1.5")}, "total_mismatch:total", ""),
+    "one and a half as a text": (
+        one(quantity="1,5", total=180) | {"total": 180},
+        {"quantity": Decimal("1.5")},
+        "",
+        "",
+    ),
+    "a quantity with a word": (one(quantity="2 adet"), {"quantity": None}, "not_a_number:foods.quantity", ""),
+    "a quantity of nothing": (one(quantity=0, total=0) | {"total": 0}, {"quantity": 0}, "not_positive:foods.quantity", ""),
+    "a quantity below nothing": (one(quantity=-1, total=-120) | {"total": -120}, {"quantity": -1},
+                                 "not_positive:total,not_positive:foods.quantity", ""),
+    "no quantity": (one(quantity=None), {"quantity": None}, "missing:foods.quantity", ""),
+    # options
+    "options by numbers": (chosen({"0": GROUP, "3": GROUP}), {"options": ["Kaşar", "Kaşar"]}, "", ""),
+    "options of a group by numbers": (chosen([GROUP | {"options": {"1": KASAR}}]), {"options": ["Kaşar"]}, "", ""),
+    "options by uuid": (chosen([GROUP | {"options": {KEY: KASAR}}]), {"options": ["Kaşar"]}, "", ""),
+    "one group alone": (chosen(GROUP), {"options": ["Kaşar"]}, "", ""),
+    "no groups: an object": (chosen({}), {"options": []}, "", ""),
+    "no groups: a text": (chosen(""), {"options": []}, "", ""),
+    "no groups: false": (chosen(False), {"options": []}, "", ""),
+    "no groups: an empty one": (chosen([{}]), {"options": []}, "", ""),
+    "nothing chosen in a group": (
+        chosen([GROUP | {"options": []}]), {"options": []}, "", "missing:foods.option_groups.options",
+    ),
+    "a group without options": (
+        chosen([{"id": 3, "name": "Acısız"}]), {"options": [None]}, "missing:foods.option_groups.options", "",
+    ),
+    "an option without a name": (
+        chosen([GROUP | {"options": {"id": 7, "name": None, "price": 0}}]),
+        {"options": [None]},
+        "missing:foods.option_groups.options.name",
+        "",
+    ),
+    "options of nothing known": (
+        chosen([GROUP | {"options": {"secenek": "Kaşar"}}]),
+        {"options": [None]},
+        "not_a_list:foods.option_groups.options",
+        "",
+    ),
+    # amounts
+    "an amount that may be two": (
+        one(price="1.250", total="1.250") | {"total": "1.250"},
+        {"total": None, "amount_due": None},
+        "ambiguous_number:total,ambiguous_number:foods.price,ambiguous_number:foods.total",
+        "",
+    ),
+    "the other amount that may be two": ({"total": "1,250"}, {"total": None}, "ambiguous_number:total", ""),
+    "a JSON number is one amount": (one(price=1.250, total=1.250) | {"total": 1.250}, {"total": Decimal("1.25")}, "", ""),
+    "a Turkish amount": (one(price="1.250,50", total=1250.5) | {"total": "1.250,50"}, {"total": Decimal("1250.5")}, "", ""),
+    "an English amount": ({"total": "1,250.50"}, {"total": Decimal("1250.5")}, "total_mismatch:total", ""),
+    "an amount with blanks": ({"total": "1 250,00"}, {"total": Decimal(1250)}, "total_mismatch:total", ""),
+    "an exponent": ({"total": "1.8e2"}, {"total": Decimal(180)}, "", ""),
+    "an amount with its currency": ({"total": "180 TL"}, {"total": None}, "not_a_number:total", ""),
+    "an amount as an object": (
+        {"total": {"amount": 180, "currency": "TRY"}}, {"total": None}, "not_a_number:total", "",
+    ),
+    "an amount that is true": ({"total": True}, {"total": None}, "not_a_number:total", ""),
+    "no total": ({"total": None}, {"total": None}, "missing:total", ""),
+    "a total of a dash": ({"total": "-"}, {"total": None}, "missing:total", ""),
+    "a total below nothing": ({"total": -180}, {"total": Decimal(-180)}, "not_positive:total,total_mismatch:total", ""),
+    "a total that is none": ({"total": "NaN"}, {"total": None}, "not_a_number:total", ""),
+    "a discount that may be two": ({"discount": "1.250"}, {"discount": None}, "", "ambiguous_number:discount"),
+    "a tip in words": ({"order_tip": "yok"}, {"order_tip": None}, "", "not_a_number:order_tip"),
+    "a fee that is empty": ({"courier_fee": []}, {"courier_fee": None}, "", ""),
+    "a rounded fee": ({"courier_fee": 0.000004}, {"courier_fee": Decimal(0)}, "", "amount_rounded:courier_fee"),
+    # what is empty in another type
+    "no address: a list": ({"address": []}, {"address": None}, "", ""),
+    "no address: a text": ({"address": ""}, {"address": None}, "", ""),
+    "no address: a word": ({"address": "null"}, {"address": None}, "", ""),
+    "no customer: a list": ({"customer": []}, {"customer_name": None}, "", ""),
+    "no customer: false": ({"customer": False}, {"customer_name": None}, "", ""),
+    "no note: false": ({"note": False}, {"note": None}, "", ""),
+    "no note: a list": ({"note": []}, {"note": None}, "", ""),
+    "a note of a dash is a note": ({"note": "-"}, {"note": "-"}, "", ""),
+    "an address as a text": ({"address": "Moda Caddesi 12"}, {"address": "Moda Caddesi 12"}, "", "not_an_object:address"),
+    "an address as a list": ({"address": ["Moda Caddesi"]}, {"address": None}, "not_an_object:address", ""),
+    "a customer as a text": ({"customer": "Ayşe"}, {"customer_name": "Ayşe"}, "", "not_an_object:customer"),
+    "a note as an object": ({"note": {"tr": "acısız"}}, {"note": None}, "not_text:note", ""),
+    # times; the order's own is 2026-11-21 12:30:00 in Istanbul
+    **{
+        f"no time: {said}": ({"scheduled_date": said}, {"scheduled_for": None}, "", "")
+        for said in (
+            "0000-00-00 00:00:00", "0000-00-00", "-0001-11-30 00:00:00", "1970-01-01 02:00:00", "1899-12-30", "Invalid date",
+            "9999-12-31 23:59:59", "null", "0", "-", "N/A", False, [], 0, "2026-11-21 12:30:00", "2026-11-21T09:30:00Z",
+            "21.11.2026 12:00", "2026-11-21",
+        )
+    },
+    **{
+        f"a time: {said}": ({"scheduled_date": said}, {"scheduled_for": str(said)}, "", "")
+        for said in (
+            "2026-11-21 12:31:00", "2026-11-21T10:30:00Z", "2026-11-21T11:45:00+02:00", "21.11.2026 19:30",
+            1795283400, "1795283400000",
+        )
+    },
+    **{
+        f"no readable time: {said}": ({"scheduled_date": said}, {"scheduled_for": None}, "unreadable_time:scheduled_date", "")
+        for said in ("yarın 19:30", "19:30", "2026-13-45 99:00", "hemen değil", 20)
+    },
+    "a time as an object": ({"scheduled_date": {"date": "2026-11-22"}}, {"scheduled_for": None}, "not_text:scheduled_date", ""),
+    # words
+    "a courier of another word": ({"courier_type": "RESTAURANT"}, {"courier_type": "RESTAURANT"}, "", ""),
+    "a method in capitals": ({"payment_method": " NAKİT"}, {"payment_code": "CASH", "amount_due": Decimal(180)}, "", ""),
+    "a method as an object": ({"payment_method": {"key": "CASH"}}, {"payment_code": None}, "not_text:payment_method", ""),
+    "a status as a text": ({"status_id": "1"}, {"total": 180}, "", ""),
+    "a number as a text": ({"id": "n-1"}, {"order_number": None}, "", "not_a_number:id"),
+    "a restaurant in capitals and braces": (
+        {"restaurant_id": f"{{{KEY.upper()}}}"}, {"restaurant_id": KEY}, "", "",
+    ),
+    # what a printer or a terminal obeys
+    "control characters": (
+        {"note": "bebek\x1bp\x00\x19\u009b2J\x07 uyuyor\r\nkapı\ttekrar\n", "customer": {"name": "\x1b@Ayşe"}},
+        {"note": "bebekp\ufffd2J uyuyor\nkapı\ttekrar\n", "customer_name": "@Ayşe"},
+        "",
+        "",
+    ),
+    "a name of control characters": (one(name="\x1b\x07"), {"names": [""]}, "missing:foods.name", ""),
+}  # fmt: skip
+
+
+def read(changes: dict[str, Any]) -> Order:
+    element = text(order(foods=[ADANA, AYRAN], **MONEY) | changes)
+    (document,) = read_listing(listing(element))
+    assert document.payload == element
+    return read_order(document, payment_codes=CODES, zone=ZoneInfo("Europe/Istanbul"))
+
+
+def column(facts: Facts, name: str) -> Any:
+    if name == "names":
+        return [item.name for item in facts.items]
+    if name == "options":
+        return [option.option_name for item in facts.items for option in item.options]
+    return getattr(facts.items[0] if name in Item.__slots__ and name not in Facts.__slots__ else facts, name)
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+def test_what_is_read_who_has_to_look_and_what_is_accepted(
+    row: tuple[dict[str, Any], dict[str, Any], str, str],
+) -> None:
+    changes, columns, problem, remarks = row
+    delivered = read(changes)
+    assert {name: column(delivered.facts, name) for name in columns} == columns
+    assert (",".join(delivered.problems), ",".join(delivered.remarks)) == (problem, remarks)
+    harmless = all(code.startswith("total_mismatch") for code in delivered.problems)
+    assert accepts_itself(delivered, scheduled_too=False) == (harmless and delivered.facts.scheduled_for is None)
+
+
+def test_a_list_of_orders_by_numbers_is_a_list() -> None:
+    first, second = text(order()), text(order(payment_key=KEY.replace("0", "1")))
+    body = f'{{"status": true, "data": {{"0": {first}, "3" : {second}, "7": {{"broken": 1,}}}}}}'.encode()
+    found = read_listing(body)
+    assert [(one.payload, one.reason) for one in found[:2]] == [(first, None), (second, None)]
+    assert found[2].reason == "not_json"
+    assert read_listing(b'{"status": true, "data": {}}') == ()
