@@ -291,6 +291,7 @@ def installed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
         (("dance",), 2, "", "Error: No such command 'dance'"),
         (("check", "--config", "FILE"), 69, "that the service runs", ""),
         (("status", "--config", "missing.toml"), 78, "", "there is no such file"),
+        (("run", "--config", "missing.toml"), 78, "", "there is no such file"),
     ],
     ids=["fine", "failed", "usage", "unreachable", "configuration"],
 )

@@ -1,11 +1,13 @@
 """What is not the database may hang: orders come in, are acknowledged, and the daemon ends when it is told to."""
 
 import os
+import re
 import signal
 import socket
 from pathlib import Path
 
-from tests.test_daemon import ended, log_of, process, until
+import pytest
+from tests.test_daemon import TIMEOUT_S, ended, log_of, process, until
 
 from orderbridge.observe.liveness import name_of
 from orderbridge.sandbox import World
@@ -42,3 +44,17 @@ async def test_who_has_the_daemons_name_is_told_until_it_has_it(configuration: P
             await until(lambda: "healthcheck.name_taken" in log_of(configuration))
             assert f"PID {os.getpid()}" in log_of(configuration)
             assert await ended(daemon, signal.SIGTERM) == 0
+
+
+async def test_a_name_server_that_says_nothing_is_named_and_holds_up_no_end(
+    configuration: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import socket, threading\nsocket.getaddrinfo = lambda *_, **__: threading.Event().wait()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    text = re.sub(r'base_url = ".*"', 'base_url = "https://api.invalid"', configuration.read_text())
+    configuration.write_text(re.sub(r"cooldown_seconds = .*", "", text).replace(f"= {TIMEOUT_S}", "= 1"))
+    async with process(configuration) as daemon:
+        await until(lambda: "dns_silent" in log_of(configuration))
+        assert await ended(daemon, signal.SIGTERM) == 0

@@ -247,10 +247,17 @@ async def test_a_name_that_nobody_knows(make_wire: MakeWire, monkeypatch: pytest
 
 
 async def test_a_name_that_is_looked_up_for_ever(make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch) -> None:
-    over = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: over.wait(30) and [])
+    """One look-up a name, however many ask; and it is the name server that is said to be silent."""
+    over, asked = threading.Event(), []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: asked.append(host) or (over.wait() and []))
+    wire = make_wire("https://service.invalid", timeout_s=0.1)
     try:
-        assert await not_sent(put(make_wire("https://service.invalid", timeout_s=0.1))) == "connect_timeout"
+        for _ in range(2):
+            errors = await asyncio.gather(*(error_of(put(wire)) for _ in range(3)))
+            assert {(type(error), error.code, error.reason) for error in errors} == {
+                (NotSent, "dns_failed", "dns_silent")
+            }
+        assert asked == ["service.invalid"]
     finally:
         over.set()
 

@@ -2,11 +2,13 @@
 
 import fcntl
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+import click
 import pytest
 from structlog.testing import capture_logs
 
@@ -85,7 +87,8 @@ def test_the_end_of_the_process_waits_for_it_but_not_for_long(
     pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = Output(pipe[1], MOST)
-    said.write("last words, with ş\n")
+    monkeypatch.setattr(sys, "stderr", said)
+    click.echo("last words, with ş", err=True)
     said.drain()
     assert os.read(pipe[0], 100).decode() == "last words, with ş\n"
     monkeypatch.setattr(output, "DRAIN_S", 0.01)

@@ -4,8 +4,6 @@ It changes nothing: no file and no table is made, no order is asked for, unless 
 and its token is kept where the tables are there. So it may run at any time, beside a daemon and as another user.
 """
 
-import asyncio
-
 import click
 
 from orderbridge.cli.common import Context, as_json
@@ -44,16 +42,17 @@ def _check(context: Context, report: Report) -> int:
     from orderbridge.cli.check_database import check_database
     from orderbridge.cli.check_files import check_files
     from orderbridge.cli.check_line import check_line
+    from orderbridge.store import workers
 
     check_files(settings, report)
     with check_database(context, report) as database:
         try:
-            reached = asyncio.run(check_line(settings.marketplace, report))
+            reached = workers.run(check_line(settings.marketplace, report))
         except ConfigError as error:  # its file of certificates
             report.bad("certificates", str(error))
             return CONFIGURATION
         if reached:
-            asyncio.run(check_accounts(context, database, report))
+            workers.run(check_accounts(context, database, report))
     if not reached:
         return UNREACHABLE
     return 0 if report.is_good else 1

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def check_cooldown(context: Context, report: Report) -> bool:
     """Whether it could be told. Raises StoreError when a daemon works, or the tables are not there."""
-    from orderbridge.store import schema
+    from orderbridge.store import schema, workers
     from orderbridge.store.leader import LeaderLock
 
     with closing(context.database()) as database, closing(LeaderLock(database)) as leader:
@@ -50,7 +50,7 @@ def check_cooldown(context: Context, report: Report) -> bool:
             report.bad("cooldown", say("check.cooldown_one_account"), say("check.cooldown_two_accounts"))
             return False
         click.echo(say("check.cooldown_asking", names=", ".join(asked.all)), err=True)
-        return asyncio.run(_Asking(context, database, leader, asked, met.accounts, report).run())
+        return workers.run(_Asking(context, database, leader, asked, met.accounts, report).run())
 
 
 class _Met:

@@ -4,7 +4,6 @@ What comes by an option is not asked. Without a terminal nothing is asked: what 
 work ends it, unless --untested says that it will work later. Until all is well nothing is written.
 """
 
-import asyncio
 import contextlib
 import os
 import pwd
@@ -204,6 +203,7 @@ def _checked(draft: Draft, *, database: str = "sqlite:////nowhere", account: str
 
 def _try_line(draft: Draft) -> None:
     from orderbridge.net.survey import survey
+    from orderbridge.store import workers
 
     market = _checked(draft).settings.marketplace
 
@@ -212,20 +212,21 @@ def _try_line(draft: Draft) -> None:
             if step.error is not None:
                 raise step.error
 
-    asyncio.run(go())
+    workers.run(go())
     click.echo(say("init.line_works", base_url=market.base_url), err=True)
 
 
 def _try_login(draft: Draft) -> None:
     from orderbridge.cli.accounts import with_account
     from orderbridge.marketplace.client import Client
+    from orderbridge.store import workers
 
     async def ask(client: Client) -> str:
         return ", ".join(restaurant.name for restaurant in await client.restaurants())
 
     try:
         context = _checked(draft)
-        names = asyncio.run(with_account(context, None, context.settings.accounts[0], ask))
+        names = workers.run(with_account(context, None, context.settings.accounts[0], ask))
     except (LoginRefused, ConfigError):
         if sys.stdin.isatty():  # else they came by files, and are told as they are
             draft.secrets = {}

@@ -1,6 +1,5 @@
 """What runs for long: run, demo, sandbox."""
 
-import asyncio
 import errno
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ def run(context: Context) -> None:
     from orderbridge.errors import ConfigError, Unusable
     from orderbridge.observe import logs, output, systemd
     from orderbridge.service import Service
-    from orderbridge.store.workers import settle
+    from orderbridge.store import workers
 
     output.never_wait()
 
@@ -41,11 +40,11 @@ def run(context: Context) -> None:
         await Service(settings, load).run()
 
     try:
-        asyncio.run(work(load()))
+        workers.run(work(load()))
     except Unusable as error:  # for systemd it is the configuration: starting again does not help
         raise ConfigError(str(error)) from error
     finally:
-        settle()
+        workers.settle()
 
 
 @click.command()

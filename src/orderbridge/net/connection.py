@@ -28,7 +28,7 @@ Header = tuple[bytes, bytes]
 class Trail:
     """Whether a request's first byte has left, which nobody can take back; whether its answer began; the proxy on its way."""
 
-    __slots__ = ("began", "left", "may_leave", "proxy")
+    __slots__ = ("address", "began", "left", "may_leave", "proxy")
 
     def __init__(self, *, left: bool = False, may_leave: Callable[[], bool] = lambda: True) -> None:
         """`may_leave`: asked once more when the connection is there and nothing has been sent."""
@@ -36,6 +36,7 @@ class Trail:
         self.may_leave = may_leave
         self.began = False
         self.proxy = ""
+        self.address = ("", 0)  # that is connected to: host and port, the proxy's where there is one
 
     def ending(self, code_unsent: str, code_left: str, detail: str) -> MarketplaceError:
         return UnknownOutcome(code_left, detail) if self.left else NotSent(code_unsent, detail)

@@ -16,6 +16,7 @@ _TUNNEL_MADE: Final = 2  # any 2xx
 _NEXT_ADDRESS_S: Final = 0.25  # RFC 8305: an address that stays silent does not hold up the next one
 
 Address = tuple[Any, ...]  # as socket.getaddrinfo gives it
+_asking: dict[tuple[asyncio.AbstractEventLoop, str, int], "asyncio.Future[list[Address]]"] = {}
 
 
 async def connect(host: str, port: int, *, tls: ssl.SSLContext, proxy: Proxy | None) -> Connection:
@@ -130,14 +131,29 @@ async def _reach(host: str, port: int) -> socket.socket:
 
 
 async def look_up(host: str, port: int) -> list[Address]:
-    """The addresses of a name, in the order in which they are tried."""
+    """The addresses of a name, in the order in which they are tried.
+
+    It may hang in a thread for a minute, and nobody can end it: who asks meanwhile waits for the same one.
+    """
+    loop = asyncio.get_running_loop()
+    key = (loop, host, port)
+    if (asking := _asking.get(key)) is None:
+        asking = asyncio.ensure_future(loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        asking.add_done_callback(lambda _: _asking.pop(key))
+        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # all who asked may have gone
+        _asking[key] = asking
     try:
-        return list(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        return list(await asyncio.shield(asking))
     except socket.gaierror as error:
         silent = "dns_silent" if error.errno == socket.EAI_AGAIN else ""
         raise NotSent("dns_failed", f"{host}: {describe(error)}", reason=silent) from None
     except (ValueError, OverflowError) as error:  # a name or a port that none can have
         raise NotSent("bad_request", type(error).__name__) from None
+
+
+def is_looking_up(host: str, port: int) -> bool:
+    """Whether a look-up of that name is under way."""
+    return (asyncio.get_running_loop(), host, port) in _asking
 
 
 async def _try(address: Address) -> socket.socket:

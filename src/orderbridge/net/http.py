@@ -20,6 +20,7 @@ import httpx
 
 from orderbridge.errors import CLOSED, HELD_BACK, MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.net.connection import Trail
+from orderbridge.net.connector import is_looking_up
 from orderbridge.net.pace import Importance, Pace
 from orderbridge.net.pool import Connections, tls_context
 from orderbridge.texts import say
@@ -164,7 +165,10 @@ class Wire:
             async with asyncio.timeout(total_s):
                 return await self._exchange(request, trail)
         except TimeoutError:
-            ending = trail.ending("connect_timeout", "timeout", say("net.after", seconds=f"{total_s:.1f}"))
+            after = say("net.after", seconds=f"{total_s:.1f}")
+            ending = trail.ending("connect_timeout", "timeout", after)
+            if not trail.left and is_looking_up(*trail.address):
+                ending = NotSent("dns_failed", f"{trail.address[0]}: {after}", reason="dns_silent")
         except MarketplaceError as error:
             ending = error
         except _FAILURES as error:

@@ -61,6 +61,7 @@ class Connections(httpx.AsyncBaseTransport):
         except ValueError as error:
             raise NotSent("proxy_invalid", str(error)) from None
         trail.proxy = "" if proxy is None else str(proxy)
+        trail.address = (host, port) if proxy is None else (proxy.host, proxy.port)
         return await connect(host, port, tls=self._tls, proxy=proxy)
 
     def _take(self) -> Connection | None:

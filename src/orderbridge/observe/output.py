@@ -58,6 +58,8 @@ class Output(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
+        if not isinstance(text, str):  # so click finds out that this is no stream of bytes
+            raise TypeError(type(text).__name__)
         with self._changed:
             if self._size + len(text) > self._most_waiting:
                 self._dropped += text.count("\n")

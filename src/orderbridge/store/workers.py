@@ -1,13 +1,14 @@
-"""Threads for what waits for a database, so that the event loop never does.
+"""Threads for what waits for a database, so that the event loop never does, and for what asyncio gives to threads.
 
-They are daemon threads all of them: one that hangs in a server's silence is left to the process.
+They are daemon threads all of them: one that hangs in a server's silence, or in a name server's, is left to the process.
 """
 
 import asyncio
 import itertools
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from orderbridge.clock import SystemClock
@@ -54,6 +55,36 @@ class Workers:
         over = clock.monotonic() + LEAVE_WITHIN_S
         for thread in self._threads:
             thread.join(max(over - clock.monotonic(), 0.0))
+
+
+class LeftBehind(ThreadPoolExecutor):
+    """A loop's default executor, in which getaddrinfo hangs: a thread for each call, and no end waits for one."""
+
+    def submit(self, call: Callable[..., T], /, *args: Any, **named: Any) -> "Future[T]":
+        future: Future[T] = Future()
+
+        def work() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call(*args, **named))
+                except BaseException as error:  # noqa: BLE001 - it belongs to the caller, whatever it is
+                    future.set_exception(error)
+
+        threading.Thread(target=work, name=DETACHED, daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for nothing."""
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """As asyncio.run, which waits for a look-up of a name for as long as the resolver likes."""
+
+    async def run() -> T:
+        asyncio.get_running_loop().set_default_executor(LeftBehind(1))
+        return await main
+
+    return asyncio.run(run())
 
 
 def settle() -> None:
