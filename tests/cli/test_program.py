@@ -293,7 +293,7 @@ def installed(*arguments: object, folder: Path) -> subprocess.CompletedProcess[s
         (("status", "--config", "missing.toml"), 78, "", "there is no such file"),
         (("run", "--config", "missing.toml"), 78, "", "there is no such file"),
     ],
-    ids=["fine", "failed", "usage", "unreachable", "configuration"],
+    ids=["fine", "failed", "usage", "unreachable", "configuration", "configuration of run"],
 )
 def test_the_installed_program_ends_with_its_exit_code_and_no_traceback(
     arguments, code, out, err, configure, config_file, tmp_path

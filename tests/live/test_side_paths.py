@@ -14,6 +14,12 @@ from orderbridge.sandbox import World
 from orderbridge.sandbox.scenery import KADIKOY
 
 
+def asks_for(configuration: Path, base_url: str) -> None:
+    """The service is elsewhere, and has one second to answer."""
+    text = re.sub(r'base_url = ".*"', f'base_url = "{base_url}"', configuration.read_text())
+    configuration.write_text(re.sub(r"cooldown_seconds = .*", "", text).replace(f"= {TIMEOUT_S}", "= 1"))
+
+
 async def test_a_log_that_nobody_reads_holds_up_no_order_and_no_end(configuration: Path, world: World):
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -53,8 +59,7 @@ async def test_a_name_server_that_says_nothing_is_named_and_holds_up_no_end(
         "import socket, threading\nsocket.getaddrinfo = lambda *_, **__: threading.Event().wait()\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    text = re.sub(r'base_url = ".*"', 'base_url = "https://api.invalid"', configuration.read_text())
-    configuration.write_text(re.sub(r"cooldown_seconds = .*", "", text).replace(f"= {TIMEOUT_S}", "= 1"))
+    asks_for(configuration, "https://api.invalid")
     async with process(configuration) as daemon:
         await until(lambda: "dns_silent" in log_of(configuration))
         assert await ended(daemon, signal.SIGTERM) == 0
