@@ -3,7 +3,7 @@
     python benchmarks/fleet.py [TRIAL ...] [--accounts 1000] [--kills 20] [--cooldown 30] [--timeout 10] [--database URL ...]
 
 The replicas, the other end and the till are processes; each trial has a database of its own, on the servers that
-ORDERBRIDGE_TEST_POSTGRES_URL and ORDERBRIDGE_TEST_MARIADB_URL name. It is bounded and prints a table for each trial.
+ORDERBRIDGE_TEST_POSTGRES_URL names. It is bounded and prints a table for each trial.
 Late: seconds from when the next poll might leave to when it came, median / p99 / largest. Where a poll or its note may
 have been under way when its replica ended, the next may leave only after a timeout and a cooldown.
 """
@@ -265,7 +265,7 @@ def main() -> None:
     parser.add_argument("--folder", help="for what is made meanwhile")
     asked = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {vars(asked)}\n")
-    for server in asked.urls or list(filter(None, [databases.POSTGRES_URL, databases.MARIADB_URL])):
+    for server in asked.urls or list(filter(None, [databases.POSTGRES_URL])):
         for name in asked.names or TRIALS:
             if name == "clock" and not FAKETIME.exists():
                 print("clock: libfaketime is not here")

@@ -170,7 +170,7 @@ async def test_a_background_task_that_fails_ends_the_daemon_with_its_error(
     async def broken(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr("orderbridge.daemon.wake.watch", broken)
+    monkeypatch.setattr("orderbridge.store.database.Database.watch", broken)
     async with asyncio.timeout(WITHIN_S):
         with pytest.raises(RuntimeError, match="a fault of ours"):
             await Daemon(settings).run()

@@ -124,10 +124,11 @@ def change_quantity(old: sa.types.TypeEngine[object], new: sa.types.TypeEngine[o
     connection.exec_driver_sql("PRAGMA writable_schema = OFF")
 
 
-def drop_leases() -> None:
-    """They were always NULL."""
-    for column in ("lease_owner", "lease_expires_utc"):
-        op.drop_column("delivery_accounts", column)
+def drop_unused() -> None:
+    """Columns that are always NULL."""
+    op.drop_column("delivery_accounts", "lease_owner")
+    op.drop_column("delivery_accounts", "lease_expires_utc")
+    op.drop_column("delivery_replicas", "seen_utc")
 
 
 def upgrade() -> None:
@@ -135,6 +136,6 @@ def upgrade() -> None:
     add_to_orders()
     add_to_restaurants()
     change_quantity(big(), money())
-    drop_leases()
+    drop_unused()
     if here() == "sqlite":
         guard_version(revision)

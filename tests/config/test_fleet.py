@@ -27,6 +27,13 @@ def test_with_a_database_of_accounts_the_file_may_have_none(write: Write) -> Non
     assert settings.fleet.master_keys == (base64.b64decode(KEY),)
 
 
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+pymysql", "mariadb+mysqldb"])
+def test_replicas_on_mariadb_are_refused(scheme: str, write: Write) -> None:
+    said = problems(write(fleet(f'master_key = "{KEY}"\n[database]\nurl = "{scheme}://pos:hunter22@db/pos"')))
+    assert "needs PostgreSQL" in said
+    assert "hunter22" not in said
+
+
 def test_the_file_may_have_some_beside_it_and_none_is_the_default_for_being_alone(write: Write) -> None:
     settings = load(write(fleet(f'master_key = "{KEY}"', accounts=account())), environ={})
     assert [one.name for one in settings.accounts] == ["kadikoy"]

@@ -15,7 +15,6 @@ from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
 from tests.jobs.test_watchdog import _OnTheSpot, never
 
 from orderbridge import config
-from orderbridge import daemon as module
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import fleet, working
 from orderbridge.jobs.replica_problems import ReplicaProblems
@@ -25,6 +24,7 @@ from orderbridge.rules.buckets import bucket_of
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.sandbox.scenery import APP_SECRET, USKUDAR
 from orderbridge.store import account_settings
+from orderbridge.store.database import Database
 from orderbridge.store.fleet_tables import account_settings as table
 from orderbridge.store.fleet_tables import fleet as counter
 from orderbridge.store.fleet_tables import replicas
@@ -100,7 +100,7 @@ def on_virtual_time(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
 
     for part in ("schedulers.base", "executors.base", "triggers.date"):
         monkeypatch.setattr(f"apscheduler.{part}.datetime", Now)
-    monkeypatch.setattr(module.wake, "watch", never)
+    monkeypatch.setattr(Database, "watch", never)
 
     async def at_once(call: Callable[[], Any]) -> Any:
         return call()

@@ -19,6 +19,7 @@ from orderbridge.daemon import Daemon
 from orderbridge.jobs import upkeep
 from orderbridge.observe.liveness import Pulse
 from orderbridge.sandbox import Fault
+from orderbridge.store.database import Database
 
 UNIT = (Path(__file__).parents[2] / "deploy" / "orderbridge.service").read_text("utf-8")
 HOUR_S = 3600.0
@@ -89,7 +90,7 @@ def seldom(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
 
     for part in ("schedulers.base", "executors.base", "triggers.date"):
         monkeypatch.setattr(f"apscheduler.{part}.datetime", Now)
-    monkeypatch.setattr(module.wake, "watch", never)
+    monkeypatch.setattr(Database, "watch", never)
     monkeypatch.setattr(upkeep, "HEALTH_S", 300.0)
     monkeypatch.setattr(upkeep, "SWEEP_S", 3600.0)
     monkeypatch.setattr(module, "WATCH_S", 60.0)

@@ -27,10 +27,10 @@ CONFIG_ERROR = 78
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture(params=databases.SERVERS)
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture
+def url(postgresql_server: str) -> Iterator[str]:
     """A database of its own: what a replica leaves behind concerns no other test."""
-    with databases.own_database(request.getfixturevalue(f"{request.param}_server"), f"obs_fleet_{os.getpid()}") as url:
+    with databases.own_database(postgresql_server, f"obs_fleet_{os.getpid()}") as url:
         yield url
 
 

@@ -79,26 +79,23 @@ async def two(url: str) -> AsyncIterator[tuple[Replica, Replica]]:
             yield first, second
 
 
-@pytest.fixture(params=databases.SERVERS)
-def url(request: pytest.FixtureRequest) -> str:
+@pytest.fixture
+def url(postgresql_database: Database) -> str:
     """A database of its own, with our tables."""
-    database = request.getfixturevalue(f"{request.param}_database")
-    databases.empty(database)
-    return database.engine.url.render_as_string(hide_password=False)
+    databases.empty(postgresql_database)
+    return postgresql_database.engine.url.render_as_string(hide_password=False)
 
 
-@pytest.fixture(scope="module", params=databases.SERVERS)
-def kind_of_server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    is_mariadb = request.param == databases.MARIADB
-    make = databases.own_mariadb_server if is_mariadb else databases.own_postgresql_server
-    with make() as server:
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Server]:
+    with databases.own_postgresql_server() as server:
         yield server
 
 
 @pytest.fixture
-def own(kind_of_server: Server) -> Iterator[str]:
+def own(own_server: Server) -> Iterator[str]:
     """On a server of its own."""
-    with databases.own_database(kind_of_server.url, "shared") as url:
+    with databases.own_database(own_server.url, "shared") as url:
         database = Database(url, inline=True)
         database.write_now(schema.upgrade)
         database.close()
@@ -151,7 +148,7 @@ async def test_three_that_come_and_go_one_after_another(url: str):
 @pytest.mark.parametrize("holds", [False, True], ids=["at rest", "in a transaction"])
 async def test_one_that_is_stopped_is_replaced_and_writes_nothing_when_it_goes_on(holds: bool, url: str):
     """The server ends its sessions; also one in which it was stopped while it wrote, whatever it is called there."""
-    if holds and url.startswith(databases.POSTGRESQL):
+    if holds:
         named = make_url(url).update_query_dict({"application_name": "till"})
         url = named.render_as_string(hide_password=False)
     async with two(url) as (first, second):
@@ -170,11 +167,11 @@ async def test_one_that_is_stopped_is_replaced_and_writes_nothing_when_it_goes_o
     assert keys(url) == {"theirs"}
 
 
-async def test_a_server_that_is_restarted_finds_everybody_in_their_place_again(own: str, kind_of_server: Server):
+async def test_a_server_that_is_restarted_finds_everybody_in_their_place_again(own: str, own_server: Server):
     async with two(own) as (first, second):
-        stop(kind_of_server)
+        stop(own_server)
         await until(lambda: first.has_said("lost") and second.has_said("lost"))
-        kind_of_server.start()
+        own_server.start()
         for one in (first, second):
             one.tell("write x" if one is first else "write y")
         await until(lambda: first.has_said("written") or first.has_said("failed"))
@@ -187,9 +184,9 @@ async def test_a_server_that_is_restarted_finds_everybody_in_their_place_again(o
         assert not first.has_said("over")
 
 
-async def test_a_server_that_says_nothing_hangs_nobody(own: str, kind_of_server: Server):
+async def test_a_server_that_says_nothing_hangs_nobody(own: str, own_server: Server):
     async with two(own) as (first, second):
-        with kind_of_server.frozen():
+        with own_server.frozen():
             await until(lambda: first.has_said("lost") and second.has_said("lost"))
             first.said.clear()
             await until(lambda: first.has_said("lost"))  # also to make a session

@@ -1,6 +1,5 @@
 """Replicas share a database: each has its buckets, the server frees those of one that is gone, and the fence stands."""
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge.store.membership import Beat, Membership
 
-pytestmark = databases.only(*databases.SERVERS)
+pytestmark = databases.only(databases.SERVERS[0])
 ALL = frozenset(range(64))
 WITHIN_S = 30.0
 
@@ -128,7 +127,7 @@ def test_a_daemon_that_works_alone_and_replicas_keep_each_other_out(replica, url
     first, second = replica(), replica()
     assert not first.membership.take()
     alone.close()
-    while not first.membership.take():  # MariaDB gives it on as soon as it has noticed that the session is gone
+    while not first.membership.take():
         pass
     assert second.membership.take()
     assert not alone.take()
@@ -162,50 +161,20 @@ def test_of_many_that_try_at_once_either_replicas_get_in_or_one_alone(replica, u
     alone._engine.dispose()
 
 
-class Between:
-    """A session in which somebody else is quicker: what is done before a statement of these words."""
-
-    def __init__(self, connection: Connection, words: str, before: Callable[[], object]) -> None:
-        self._connection, self._words, self._before = connection, words, before
-
-    def exec_driver_sql(self, statement: str) -> Any:
-        if statement.startswith(self._words):
-            self._before()
-        return self._connection.exec_driver_sql(statement)
-
-
-def test_a_replica_that_comes_while_one_alone_takes_the_lead_keeps_it_out(kind: str, replica, database: Database):
-    if kind != databases.MARIADB:
-        pytest.skip("PostgreSQL takes a shared lock and an exclusive one for the same thing")
-    first, came = replica(), []
-    with database.engine.connect() as connection:
-        between = Between(connection, "SELECT GET_LOCK", lambda: came.append(first.membership.take()))
-        assert not database.dialect.lead(between)
-    assert came == [True]
-    assert first.beat() == ALL
-
-
 # ---- sessions that are lost ------------------------------------------------------------------------------------------
 
 
 def session_of(one: Replica) -> int:
     connection = one.membership._connection
     assert connection is not None
-    is_postgresql = connection.dialect.name == databases.POSTGRESQL
-    asked = "SELECT pg_backend_pid()" if is_postgresql else "SELECT connection_id()"
-    return int(connection.execute(text(asked)).scalar_one())
+    return int(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
 
 
 def kill(database: Database, one: Replica) -> None:
     """End the session that holds the locks, and come back when it is gone, and they with it."""
     number = session_of(one)
     with database.engine.connect() as other:
-        if database.engine.dialect.name == databases.POSTGRESQL:
-            other.execute(text("SELECT pg_terminate_backend(:it, 60000)"), {"it": number})
-            return
-        other.execute(text(f"KILL {number}"))
-        while other.execute(text(f"SELECT 1 FROM information_schema.processlist WHERE id = {number}")).all():
-            pass
+        other.execute(text("SELECT pg_terminate_backend(:it, 60000)"), {"it": number})
 
 
 def test_a_session_that_was_ended_is_made_anew_and_nothing_has_happened(replica, database: Database):
@@ -299,29 +268,17 @@ def test_a_daemon_that_works_alone_was_quicker_than_a_replica_that_lost_its_sess
     alone._engine.dispose()
 
 
-REFUSING = {
-    databases.MARIADB: (
-        (
-            "CREATE TRIGGER refuse BEFORE UPDATE ON delivery_buckets FOR EACH ROW"
-            " SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not here'"
-        ),
-        "DROP TRIGGER refuse",
-    ),
-    databases.POSTGRESQL: (
-        (
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not here'; END $$;"
-            " CREATE TRIGGER refuse BEFORE UPDATE ON delivery_buckets EXECUTE FUNCTION refuse()"
-        ),
-        "DROP TRIGGER refuse ON delivery_buckets; DROP FUNCTION refuse",
-    ),
-}
+MAKE = (
+    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not here'; END $$;"
+    " CREATE TRIGGER refuse BEFORE UPDATE ON delivery_buckets EXECUTE FUNCTION refuse()"
+)
+DROP = "DROP TRIGGER refuse ON delivery_buckets; DROP FUNCTION refuse"
 
 
-def test_a_trigger_that_lets_no_bucket_change_hands_costs_nobody_what_he_has(kind: str, replica, database: Database):
-    make, drop = REFUSING[kind]
+def test_a_trigger_that_lets_no_bucket_change_hands_costs_nobody_what_he_has(replica, database: Database):
     first, second = replica().joined(), replica().joined()
     settle(first, second)
-    database.write_now(lambda tx: tx.exec_driver_sql(make))
+    database.write_now(lambda tx: tx.exec_driver_sql(MAKE))
     try:
         held = second.beat()
         kill(database, first)
@@ -332,7 +289,7 @@ def test_a_trigger_that_lets_no_bucket_change_hands_costs_nobody_what_he_has(kin
         assert second.last.refused is not None
         assert second.beat(min(held)) == held
     finally:
-        database.write_now(lambda tx: tx.exec_driver_sql(drop))
+        database.write_now(lambda tx: tx.exec_driver_sql(DROP))
     assert second.beat() == ALL
     assert second.last.refused is None
 
@@ -401,32 +358,17 @@ def test_several_that_vanished_in_a_transaction_cost_nobody_his_own_session(repl
     assert session_of(last) == session
 
 
-LONG = b"\x03SELECT REPEAT('x', 1000000) FROM information_schema.columns"
-
-
-@contextlib.contextmanager
-def half_done(kind: str, tx: Connection) -> Iterator[None]:
-    """The server waits for the rest of a statement, or for who reads its answer: to itself that is no idle transaction."""
-    driver: Any = tx.connection.driver_connection
-    if kind == databases.POSTGRESQL:
-        with driver.cursor().copy("COPY delivery_problems FROM STDIN"):
-            yield
-    else:
-        driver._sock.sendall(len(LONG).to_bytes(4, "little") + LONG)
-        yield
-
-
 @pytest.mark.slow
-def test_one_that_was_stopped_in_the_middle_of_something_does_not_keep_its_successor_out(
-    kind: str, replica, database: Database
-):
+def test_one_that_was_stopped_in_the_middle_of_something_does_not_keep_its_successor_out(replica, database: Database):
+    """The server waits for the rest of a COPY: to itself that is no idle transaction."""
     first, second = replica().joined(), replica().joined()
     settle(first, second)
     began, over = threading.Event(), threading.Event()
     in_time: list[bool] = []
 
     def stand_still(tx: Connection) -> None:
-        with half_done(kind, tx):
+        driver: Any = tx.connection.driver_connection
+        with driver.cursor().copy("COPY delivery_problems FROM STDIN"):
             began.set()
             in_time.append(over.wait(WITHIN_S))
 

@@ -106,6 +106,14 @@ class Settings(BaseSettings):
         """Only what is handed over: `load` merges, and settings made by hand must not depend on the machine."""
         return (init_settings,)
 
+    @field_validator("fleet")
+    @classmethod
+    def _check_fleet(cls, value: Fleet, info: ValidationInfo) -> Fleet:
+        url = info.data["database"].url if "database" in info.data else ""
+        if value.from_database and url.startswith(("mysql", "mariadb")):
+            raise ValueError(say("config.fleet_mariadb"))
+        return value
+
     @field_validator("accounts")
     @classmethod
     def _check_accounts(cls, value: tuple[Account, ...], info: ValidationInfo) -> tuple[Account, ...]:

@@ -53,7 +53,6 @@ class _Replicas(TypedColumns):
     epoch = Column(Integer, nullable=False, server_default=text("0"))
     node = Column(code())
     started_utc = Column(utc(), nullable=False)
-    seen_utc = Column(utc())
     problems = Column(long_text())
 
 

@@ -68,7 +68,6 @@ class Membership:
         self.name = f"{socket.gethostname()[:40]} {os.getpid()} {self._number:08x}"
         self._epoch: int | None = None  # None: nothing is ours yet, not even a row
         self._count = 0
-        self._node: fleet.Node | None = None
         self._is_over = False
         self._is_absent = False  # its session has said that it no longer counts
         self._is_closed = False
@@ -115,9 +114,6 @@ class Membership:
         self._refuse_over()
         if self._epoch is None:
             return
-        if self._fleet.tie is not None and "tied" not in connection.info:
-            self._fleet.tie(connection)
-            connection.info["tied"] = True
         found = connection.exec_driver_sql(self._fleet.fence, (self.name,)).first()
         if found is None or found[0] != self._epoch:
             self._end()
@@ -127,7 +123,7 @@ class Membership:
 
         `is_ending`: take nothing any more, and let the others divide everything among themselves.
         Raises DBAPIError when the server does not answer: what was ours is so still, ask again. Raises Fenced when this
-        replica is over, Unusable where replicas name different servers of a cluster.
+        replica is over.
         """
         with self._asking():
             self._refuse_over()
@@ -215,10 +211,6 @@ class Membership:
         if not self._fleet.join(connection, self._number):
             self._drop()
             return None
-        node = self._fleet.node(connection)
-        if self._node is not None and self._node.is_shared and node != self._node:  # nobody sees our locks there
-            self._end()
-        self._node = node
         return connection
 
     def _open(self) -> Connection:
@@ -226,26 +218,15 @@ class Membership:
         self._connection = connection = self._session.engine.connect()
         self._is_absent = False
         self._unheld = {}  # nobody could look meanwhile: a grace begins when the server is back
-        if self._fleet.refuse is not None:
-            self._fleet.refuse(connection, self._session.engine)
+        self._fleet.refuse(connection, self._session.engine)
         return connection
 
     # ---- a beat's parts ----------------------------------------------------------------------------------------------
 
     def _enter(self, connection: Connection) -> None:
-        replicas.enter(connection, self.name, self._number, self._node or self._fleet.node(connection))
+        replicas.enter(connection, self.name, self._number, self._fleet.node(connection))
         self._epoch = 0
         self._count = replicas.count(connection)
-        self._refuse_cluster(connection)
-
-    def _refuse_cluster(self, connection: Connection) -> None:
-        """Servers of a cluster know nothing of each other's locks: all replicas have to be with one of them."""
-        if self._node is None or not self._node.is_shared:
-            return
-        other = replicas.elsewhere(connection, self.name, self._node.name)
-        if other is not None:
-            replicas.leave(connection, self.name)
-            raise Unusable(say("fleet.cluster", ours=self._node.name, theirs=other))
 
     @contextlib.contextmanager
     def _own_alone(self) -> Iterator[None]:
@@ -266,7 +247,7 @@ class Membership:
 
     def _look(self, connection: Connection) -> Seen:
         """What is so, and our own locks taken again where a session lost them."""
-        rows = fleet.surveyed(connection.exec_driver_sql(self._fleet.survey))
+        rows = [fleet.Row(*row) for row in connection.exec_driver_sql(self._fleet.survey)]
         of_replicas = [row for row in rows if row.what == fleet.REPLICA]
         names = {row.session: row.replica for row in of_replicas if row.session is not None}
         ourselves = next(row.number for row in rows if row.what == fleet.OURSELVES)
@@ -319,15 +300,12 @@ class Membership:
         except DBAPIError as error:
             if not is_busy(error):
                 raise
-            if noted is not None and self._fleet.end_stuck is not None:
+            if noted is not None:
                 self._fleet.end_stuck(connection, noted)
             return None
 
     def _forget(self, connection: Connection, seen: Seen) -> None:
         """Rows of those that will not come back."""
-        if self._node is not None and self._node.is_shared:
-            replicas.show(connection, self.name)
-            self._refuse_cluster(connection)
         now = self._clock.monotonic()
         used = {one.noted for one in seen.buckets.values()} | seen.alive | {self.name}
         self._vanished = {name: self._vanished.get(name, now) for name in seen.known if name not in used}

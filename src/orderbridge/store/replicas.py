@@ -5,16 +5,12 @@ That session commits by itself. What belongs together is between BEGIN and COMMI
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 
 from sqlalchemy import Connection, delete, func, insert, literal_column, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from orderbridge.store.columns import utc_now
-from orderbridge.store.dialects.fleet import Node
 from orderbridge.store.fleet_tables import BUCKETS, buckets, replicas
-
-SEEN_S = 20  # of a cluster: who has shown itself within that is taken for living
 
 
 def count(connection: Connection) -> int:
@@ -28,30 +24,15 @@ def shares(connection: Connection) -> dict[str, int]:
     return {str(name): held for name, held in connection.execute(query.order_by(buckets.c.replica))}
 
 
-def enter(connection: Connection, replica: str, number: int, node: Node) -> None:
+def enter(connection: Connection, replica: str, number: int, node: str) -> None:
     """A row for the replica, and one for each bucket that has none yet."""
     there = set(connection.scalars(select(buckets.c.bucket)))
     missing = [{"bucket": number} for number in range(count(connection)) if number not in there]
     if missing:
         with suppress(IntegrityError), _transaction(connection):  # another one enters, too, and makes all of them
             connection.execute(insert(buckets), missing)
-    seen = {"seen_utc": utc_now()} if node.is_shared else {}
-    row = insert(replicas).values(replica=replica, number=number, node=node.name, started_utc=utc_now(), **seen)
+    row = insert(replicas).values(replica=replica, number=number, node=node, started_utc=utc_now())
     connection.execute(row)
-
-
-def elsewhere(connection: Connection, replica: str, node: str) -> str | None:
-    """Another server of the cluster that a living replica is with."""
-    seen = select(replicas.c.node, replicas.c.seen_utc, utc_now()).where(
-        replicas.c.replica != replica, replicas.c.node != node, replicas.c.seen_utc.is_not(None)
-    )
-    lately = timedelta(seconds=SEEN_S)
-    return next((name for name, at, now in connection.execute(seen) if at > now - lately), None)
-
-
-def show(connection: Connection, replica: str) -> None:
-    """It lives: for those who are with another server of a cluster."""
-    connection.execute(update(replicas).values(seen_utc=utc_now()).where(replicas.c.replica == replica))
 
 
 def give(connection: Connection, replica: str, given: Collection[int]) -> None:

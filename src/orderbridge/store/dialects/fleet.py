@@ -8,7 +8,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,19 +29,7 @@ class Row(NamedTuple):
     session: int | None
 
 
-def surveyed(rows: Iterable[Any]) -> list[Row]:
-    """A driver's rows. In a union one of them has its numbers as decimals."""
-    return [Row(int(what), int(number), name, None if who is None else int(who)) for what, number, name, who in rows]
-
-
 BUCKET, REPLICA, OURSELVES, COUNT = range(4)  # `what`
-
-
-class Node(NamedTuple):
-    """The server that a session is with. `is_shared`: others of its cluster take writes too, and know none of its locks."""
-
-    name: str
-    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +37,10 @@ class FleetDialect:
     """One server's part. Numbers: of a replica, that of its presence; of a bucket, its own."""
 
     driver: str
-    limits: Callable[[], Mapping[str, Any]]  # for the driver, of the session's own connection
+    limits: Mapping[str, Any]  # for the driver, of the session's own connection
     line: Callable[[Any], int]  # the descriptor of the driver's connection
-    refuse: Callable[[Connection, Engine], None] | None = None  # raises Unusable where a session is not ours alone
-    reach: Callable[[Engine], None] | None = None  # how a session comes to one of several servers of the address
+    refuse: Callable[[Connection, Engine], None]  # raises Unusable where a session is not ours alone
+    reach: Callable[[Engine], None]  # how a session comes to one of several servers of the address
     settle: tuple[str, ...]  # what the session says first
     join: Callable[[Connection, int], bool]  # False: a daemon that works alone is there
     absent: Callable[[Connection, int], None]  # it no longer counts among those that live; what it holds it keeps
@@ -60,12 +48,9 @@ class FleetDialect:
     survey: str  # one query, of Rows
     lock: Callable[[Connection, Sequence[int]], list[int]]  # these buckets; which were got
     unlock: Callable[[Connection, Sequence[int]], None]
-    node: Callable[[Connection], Node]
-    end_stuck: Callable[[Connection, str], None] | None = (
-        None  # transactions in which a replica that vanished was stopped
-    )
+    node: Callable[[Connection], str]  # the server that a session is with
+    end_stuck: Callable[[Connection, str], None]  # transactions in which a replica that vanished was stopped
     fence: str  # the epoch of a replica by its name, so that nobody changes it before this transaction ends
-    tie: Callable[[Connection], None] | None = None  # once in each session that writes: it must not outlive its replica
 
 
 class LockSession:
@@ -73,11 +58,10 @@ class LockSession:
 
     def __init__(self, url: URL, options: Mapping[str, Any], fleet: FleetDialect) -> None:
         """`options`: for create_engine, as for any session of ours."""
-        named = {**options["connect_args"], **fleet.limits()}
+        named = {**options["connect_args"], **fleet.limits}
         more = {**options, "isolation_level": "AUTOCOMMIT", "connect_args": named}
         self.engine = create_engine(url, hide_parameters=True, poolclass=NullPool, **more)
-        if fleet.reach is not None:
-            fleet.reach(self.engine)
+        fleet.reach(self.engine)
         self._number = fleet.line
         self._lines: dict[int, socket.socket] = {}
         self._is_late = False

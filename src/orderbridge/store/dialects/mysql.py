@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import StoreError
-from orderbridge.store.dialects import mysql_errors, mysql_fleet, servers
+from orderbridge.store.dialects import mysql_errors, servers
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Granting, inserting
 from orderbridge.texts import say
 
@@ -43,6 +43,7 @@ LOOK = (
 TABLE_LOCK = "SET lock_wait_timeout = {}"  # a LOCK TABLES or a DDL of somebody's; the server's own is a day
 DDL_LOCK_S = 60  # a change of the schema waits for tills to end their transactions
 ASK = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
+LEAD = "CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), '')))"  # a name for the whole server
 FLUSH = "database.flush"
 BINLOG = "database.binlog"
 
@@ -202,7 +203,7 @@ def _look_on(cursor: Any, ring: Callable[[], object], leave: threading.Event) ->
 
 def _worker(connection: Connection) -> str | None:
     """The server knows its address; the process only where the performance schema is on."""
-    number = mysql_fleet.worker(connection)
+    number = connection.exec_driver_sql(f"SELECT IS_USED_LOCK({LEAD})").scalar()
     if number is None:
         return None
     ask = "SELECT host, user FROM information_schema.processlist WHERE id = %s"
@@ -271,8 +272,7 @@ DIALECT = Dialect(
     skips_locks=_skips_locks,
     worker=_worker,
     snapshot={**READS, "isolation_level": "REPEATABLE READ"},
-    lead=mysql_fleet.lead,
-    fleet=mysql_fleet.FLEET,
+    lead=lambda connection: connection.exec_driver_sql(f"SELECT GET_LOCK({LEAD}, 0)").scalar() == 1,
     schema_lock=_schema_lock,
     watch=_watch,
     grants=_grants,

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 
 from orderbridge.errors import Unusable
 from orderbridge.store.dialects import fleet
-from orderbridge.store.dialects.fleet import FleetDialect, Node
+from orderbridge.store.dialects.fleet import FleetDialect
 from orderbridge.store.dialects.postgresql_hosts import begin_with_the_last
 from orderbridge.texts import say
 
@@ -119,7 +119,7 @@ def _end_stuck(connection: Connection, replica: str) -> None:
 
 FLEET = FleetDialect(
     driver="psycopg",
-    limits=lambda: LIMITS,
+    limits=LIMITS,
     line=lambda connection: int(connection.fileno()),
     refuse=_refuse,
     reach=begin_with_the_last,
@@ -130,7 +130,7 @@ FLEET = FleetDialect(
     survey=SURVEY,
     lock=_lock,
     unlock=_unlock,
-    node=lambda connection: Node(str(connection.exec_driver_sql(NODE).scalar())),
+    node=lambda connection: str(connection.exec_driver_sql(NODE).scalar()),
     end_stuck=_end_stuck,
     fence=FENCE,
 )
