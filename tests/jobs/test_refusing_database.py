@@ -231,6 +231,43 @@ async def test_a_row_that_the_database_does_not_take_is_told_once_and_ends_when_
 
 
 @pytest.mark.plays_daemon
+@pytest.mark.parametrize("raises", [RAISES[0], LEFT_OUT, NO_SUCH_TABLE])
+async def test_a_row_that_was_on_the_wire_in_a_crash_is_recovered_when_the_database_takes_it(
+    open_shop: OpenShop, raises: str
+):
+    first = await open_shop()
+    order = await first.taken_in()
+    row, there = first.act("accept", order), asyncio.Event()
+
+    async def crash_here() -> None:
+        there.set()
+        await asyncio.Event().wait()
+
+    first.line.when_leaving("accept", crash_here)
+    await first.outbox.tick()
+    await there.wait()
+    refuse(first, "UPDATE ON delivery_actions", raises)
+    await first.crash()
+    shop = await open_shop()
+    with capture_logs() as lines:
+        for _ in range(5):
+            await shop.outbox.safe_turn()
+            await asyncio.sleep(2)
+    assert told(lines, "action.database_refused", "outbox.recovered") == []  # told at the start
+    await shop.poll()
+    assert (shop.row(row)["state"], open_codes(shop)) == ("sending", [("not_written", "")])
+    allow(shop)
+    turn = await shop.outbox.safe_turn()
+    await asyncio.sleep(60)
+    assert turn.again_in < 60
+    await shop.outbox.safe_turn()
+    await shop.poll()
+    assert shop.end((await shop.verdict(row))["id"])[0] == "done"
+    await shop.poll()
+    assert (open_codes(shop), len(shop.calls("accept"))) == ([], 1)
+
+
+@pytest.mark.plays_daemon
 async def test_a_row_whose_waiting_could_not_be_said_is_no_longer_refused_once_it_is(shop: Shop):
     shop.world.refuse_account("kadikoy")
     shop.act("deactivate_food", food_id=1007)

@@ -97,7 +97,7 @@ class Outbox:
         )
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
         self._news = True
-        self._needs_recovery = False  # the last turn failed, or could not recover all: what was begun may be half done
+        self._needs_recovery = False  # the last turn failed: what was begun may be half done
         self._ahead: float | None = None  # of the monotonic clock
 
     def wake(self) -> None:
@@ -117,7 +117,8 @@ class Outbox:
         self.feed.follow_roster()
         self.ways.in_doubt = False
         # Asked before the reading: an outcome may be written during it.
-        self._needs_recovery = not await self._recovery.run(self.queue.on_wire())
+        await self._recovery.run(self.queue.on_wire())
+        self._needs_recovery = False
         self.feed.look_at_all()
 
     # ---- the loop ----------------------------------------------------------------------------------------------------
@@ -261,11 +262,12 @@ class Outbox:
         return account in self._accounts and self._accounts[account].poll_in_flight
 
     def _must_recover(self) -> bool:
-        return self._needs_recovery or self.ways.in_doubt
+        is_due = self._recovery.again_at <= self._clock.monotonic()
+        return self._needs_recovery or self.ways.in_doubt or is_due
 
     def _until(self) -> float:
         """Seconds until the next turn is due at the latest."""
-        waits = [FLOOR_S]
+        waits = [FLOOR_S, max(self._recovery.again_at - self._clock.monotonic(), 0.0)]
         if (due := self.queue.due()) is not None:
             waits.append(max((due - self._clock.now()).total_seconds(), 0.01))
         if (back_at := self.queue.back_at()) is not None:

@@ -1,5 +1,6 @@
 """What is marked as on the wire and is not: the program stopped, or the database lost our word, in between."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
 
 import structlog
@@ -7,7 +8,7 @@ from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
 from orderbridge.jobs.batch import write_batch
-from orderbridge.jobs.deferred import Deferred, is_refused
+from orderbridge.jobs.deferred import STUCK_S, Deferred
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import Attempt, OutboxRow, Outcome
 from orderbridge.rules.retry import RetryPolicy, decide
@@ -36,17 +37,21 @@ class Recovery:
         self._deferred = deferred
         self._policy = policy
         self._is_ours = is_ours
+        self.again_at = math.inf  # by the monotonic clock: when those that could not be written are tried again
 
-    async def run(self, mine: Collection[int]) -> bool:
-        """False when some could not be written. `mine`: rows that are on the wire indeed."""
+    async def run(self, mine: Collection[int]) -> None:
+        """`mine`: rows that are on the wire indeed."""
         lost = await self._database.read(lambda tx: self._lost(tx, mine))
         recovered, failed = await write_batch(self._database, self._recover, lost)
-        self._deferred.put_off({row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost})
+        errors, rows = {row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost}
+        times = self._deferred.put_off(errors, rows)
         for row_id in recovered:
             self._deferred.forget(row_id)
         if recovered:
             _log.warning("outbox.recovered", rows=len(recovered))
-        return len(recovered) + sum(is_refused(error) for _, error in failed) == len(lost)
+        soon = self._clock.monotonic() + STUCK_S  # what a till holds, or where the database is away
+        held = [] if len(recovered) + len(failed) == len(lost) else [soon]
+        self.again_at = min([*times.values(), *held], default=math.inf)
 
     def _lost(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int]]:
         """The rows that are marked as on the wire and are not, each with the attempt that was lost."""
