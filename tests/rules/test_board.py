@@ -128,6 +128,7 @@ UNBROKEN = {
     Code.UNANSWERED: "the card rings",
     Code.ACCEPT_FAILED: "the card rings again",
     Code.OUTCOME_UNKNOWN: "the card says how the action ended",
+    Code.UNDECIDED: "the cards say that the actions are in doubt",
     Code.QUARANTINED: "a document that is no order: nobody in the kitchen can do anything",
     Code.NOT_ACKNOWLEDGED: "orders come in, and are answered",
     Code.COOLDOWN_SHARED: "orders come in, a little later",

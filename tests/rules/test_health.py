@@ -288,6 +288,30 @@ def test_what_has_failed_since_the_last_good_poll_is_behind_a_service_that_gives
     assert [one for one, *_ in found(accounts=(never,), **failed(OLD))] == [code]
 
 
+@pytest.mark.parametrize("accept", [ActionState.EXPIRED, ActionState.FAILED])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": "failing", "last_error": "rate_limited"},
+        {"state": "failing", "last_error": "unauthorized"},
+        {"state": "login_refused"},
+        {"state": "unreachable", "last_error": "dns_failed"},
+        {"last_poll_utc": OLD},
+    ],
+    ids=lambda changes: "-".join(str(value) for value in changes.values()),
+)
+def test_an_accept_that_became_too_late_while_no_daemon_worked_follows_from_no_line_and_no_service(
+    changes: dict[str, Any], accept: ActionState
+):
+    account = replace(WELL, **{"last_poll_ok_utc": OLD} | changes)
+    over = received(account="kadikoy", accept=accept, accept_ended_utc=NOW, accept_was_over_utc=NOW - 4 * MINUTE)
+    at_work = (replace(over[0], accept_was_over_utc=NOW - timedelta(seconds=4)),)
+    assert ("accept_failed", "k", Severity.SEVERE) in found(accounts=(account,), received=over)
+    assert [code for code, *_ in found(accounts=(account,), received=at_work)] == [
+        code for code, *_ in found(accounts=(account,))
+    ]
+
+
 def test_an_order_that_a_till_could_answer_is_its_own_cause_whatever_the_service_does():
     failing = replace(WELL, state="failing", last_poll_ok_utc=OLD)
     assert {code for code, *_ in found(accounts=(failing,), received=received(account="kadikoy"))} == {

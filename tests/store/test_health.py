@@ -1,6 +1,6 @@
 """What is asked for health: each question finds what it is about, and only that."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.store.samples import (
@@ -54,25 +54,52 @@ def test_the_newest_accept_of_each_order_counts(database, pos):
     put_action(pos, payment_key=KEY, state="pending")
     put_action(pos, "complete", payment_key=KEY)
     put_action(pos, payment_key=OTHER, state="failed", finished_utc=ago(1))
-    found = database.read_now(lambda tx: health.newest_answers(tx, [KEY, OTHER, key(1)]))
+    found, _ = database.read_now(lambda tx: health.newest_answers(tx, [KEY, OTHER, key(1)], BORDER))
     assert {name: row.state for name, row in found.items()} == {KEY: "pending", OTHER: "failed"}
 
 
 @pytest.mark.parametrize(
-    "cancel, counts",
+    "cancel, is_old, counts",
     [
-        ("pending", "pending"),
-        ("sending", "sending"),
-        ("refused", "expired"),
-        ("failed", "expired"),
-        ("done", "expired"),
+        ("pending", False, "pending"),
+        ("sending", False, "sending"),
+        ("sending", True, "expired"),
+        ("refused", False, "expired"),
+        ("failed", False, "expired"),
+        ("done", False, "expired"),
     ],
 )
-def test_a_cancel_counts_while_it_is_on_its_way(cancel, counts, database, pos):
+def test_a_cancel_counts_while_it_is_on_its_way_and_not_for_long(cancel, is_old, counts, database, pos):
     put_action(pos, payment_key=KEY, state="expired", finished_utc=ago(9))
     put_action(pos, "cancel", payment_key=KEY, state=cancel)
-    found = database.read_now(lambda tx: health.newest_answers(tx, [KEY]))
-    assert found[KEY].state == counts
+    border = datetime.now(UTC) + (5 * MINUTE if is_old else -5 * MINUTE)
+    found, old = database.read_now(lambda tx: health.newest_answers(tx, [KEY], border))
+    assert (found[KEY].state, set(old)) == (counts, {KEY} if is_old else set())
+
+
+def test_actions_in_doubt_beside_a_document_without_a_key_are_counted_by_account(database, pos):
+    for number, (account, state, at) in enumerate(
+        [
+            ("kadikoy", "sending", ago(5)),
+            ("kadikoy", "sending", ago(9)),
+            ("kadikoy", "sending", ago(1)),
+            ("kadikoy", "pending", ago(5)),
+            ("moda", "sending", ago(5)),
+            ("uskudar", "sending", ago(5)),
+        ]
+    ):
+        put_order(pos, key(number), account=account)
+        row = put_action(pos, payment_key=key(number), state=state)
+        for attempt in (1, 2):
+            times = {"started_utc": at, "finished_utc": at}
+            put(pos, "delivery_action_attempts", action_id=row, attempt=attempt, outcome="unknown", **times)
+    documents = [("kadikoy", None, ago(1)), ("moda", None, ago(4)), ("uskudar", KEY, ago(1))]
+    for account, payment_key, seen in documents:
+        put_document(pos, account=account, payment_key=payment_key, payload_hash=account, last_seen_utc=seen)
+    found = database.read_now(lambda tx: health.undecided(tx, BORDER))
+    assert [(account, count, time_text(since)) for account, count, since in found] == [("kadikoy", 2, ago(9))]
+    pos.execute("UPDATE delivery_quarantine SET resolved_utc = last_seen_utc")
+    assert database.read_now(lambda tx: health.undecided(tx, BORDER)) == []
 
 
 def test_orders_that_no_till_takes_over_are_counted_by_account_from_the_oldest(database, pos):

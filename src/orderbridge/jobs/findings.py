@@ -117,7 +117,7 @@ def _facts(
     quarantined, refused = health.quarantined(connection) if there.quarantined else ((), ())
     return Facts(
         accounts=tuple(_polling(name, rows.get(fingerprint)) for fingerprint, name in names.items()),
-        received=_received(connection, now, ZoneInfo(settings.marketplace.timezone)) if there.received else (),
+        received=_received(connection, settings, limits, now) if there.received else (),
         not_taken_over=tuple(health.not_taken_over(connection, late, answered=limits.by_board))
         if late is not None and there.new
         else (),
@@ -129,6 +129,7 @@ def _facts(
         unknown_outcomes=tuple(health.unknown_outcomes(connection, now)) if there.unknown else (),
         quarantined=Pile(*quarantined),
         unacknowledged=tuple(health.unacknowledged(connection, border, now)) if there.unacknowledged else (),
+        undecided=tuple(health.undecided(connection, now - limits.late)) if there.keyless else (),
     )
 
 
@@ -136,10 +137,13 @@ def _polling(name: str, row: Sequence[Any] | None) -> Polling:
     return Polling(name) if row is None else Polling(name, _STATES.get(row[0]), *row[1:])
 
 
-def _received(connection: Connection, now: datetime, zone: ZoneInfo) -> tuple[Received, ...]:
+def _received(
+    connection: Connection, settings: config.Settings, limits: Thresholds, now: datetime
+) -> tuple[Received, ...]:
     rows = health.received(connection, now)
-    accepts = health.newest_answers(connection, [row.payment_key for row in rows])
-    local_now = local_text(now, zone)
+    cancelled_since = now - (limits.unanswered or health.REMEMBERED)
+    accepts, old_cancels = health.newest_answers(connection, [row.payment_key for row in rows], cancelled_since)
+    local_now = local_text(now, ZoneInfo(settings.marketplace.timezone))
     return tuple(
         Received(
             row.payment_key,
@@ -148,11 +152,20 @@ def _received(connection: Connection, now: datetime, zone: ZoneInfo) -> tuple[Re
             is_due=is_due(row.scheduled_for, local_now),
             accept=ActionState(accept.state) if accept else None,
             accept_ended_utc=accept.finished_utc if accept else None,
+            accept_was_over_utc=_over(accept, settings) if accept else None,
             account=row.account,
+            cancel_waits=row.payment_key in old_cancels,
         )
         for row in rows
         for accept in [accepts.get(row.payment_key)]
     )
+
+
+def _over(accept: Any, settings: config.Settings) -> datetime:
+    """From when on it could not be sent any more."""
+    minutes = accept.valid_minutes or settings.actions.accept_valid_minutes
+    over: datetime = accept.expires_utc or accept.created_utc + timedelta(minutes=minutes)
+    return over
 
 
 def described(problem: Problem, language: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 What stands behind another one neither begins nor gets worse meanwhile, and it does not end either, since nobody can know.
 
 A service that gives no list takes no action either: what has failed since the last good poll follows from that. An order
-that nobody has answered yet does not: a till can, and has to.
+that nobody has answered yet does not: a till can, and has to. Nor does an accept that became too late while no daemon worked.
 """
 
 from collections.abc import Collection
@@ -16,8 +16,13 @@ _BY_STATUS = {Code.UNANSWERED, Code.ACCEPT_FAILED}  # what an order's stored sta
 _FAILED = {Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}  # `since` they ended
 
 
-def with_causes(found: list[Problem], refused: Collection[str]) -> list[Problem]:
-    """Each problem with the one that it follows from. `refused`: the orders of which the database takes no news."""
+def with_causes(
+    found: list[Problem], refused: Collection[str], unattended: Collection[str] = frozenset()
+) -> list[Problem]:
+    """Each problem with the one that it follows from. `refused`: the orders of which the database takes no news.
+
+    `unattended`: those whose accept became too late while no daemon worked.
+    """
     codes = {one.code for one in found}
     database = next((code for code in Code if code in NO_DATABASE & codes), None)
     polls = {one.subject: one for one in found if KINDS[one.code].cause in {Cause.CUT_OFF, Cause.NO_LIST}}
@@ -29,7 +34,7 @@ def with_causes(found: list[Problem], refused: Collection[str]) -> list[Problem]
     restored = next((one.since for one in found if one.code == Code.DATABASE_RESTORED), None)
     causes = [
         _of_database(one, database)
-        or _of_polls(one, polls.get(one.account or ""))
+        or _of_polls(one, polls.get(one.account or ""), unattended)
         or _of_order(one, refused)
         or _of_durability(one, codes)
         or _of_restore(one, restored)
@@ -44,9 +49,9 @@ def _of_database(one: Problem, database: Code | None) -> Code | None:
     return database if follows else None
 
 
-def _of_polls(one: Problem, polls: Problem | None) -> Code | None:
+def _of_polls(one: Problem, polls: Problem | None, unattended: Collection[str]) -> Code | None:
     """`polls`: why its account has no good one. What the service has not given, cannot be acknowledged."""
-    if polls is None:
+    if polls is None or (one.code == Code.ACCEPT_FAILED and one.subject in unattended):
         return None
     if KINDS[polls.code].cause in KINDS[one.code].behind:
         return polls.code

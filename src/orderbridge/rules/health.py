@@ -52,6 +52,8 @@ FAILURES: Mapping[str, Code] = {
     "connection_lost": Code.UNREACHABLE,  # it was cut on the way: nobody answered with an error
 }
 _LINE = {*LINES.values(), Code.LINE_TLS}
+ENDED_WITHIN = timedelta(seconds=5)  # a daemon at work ends an accept that is over, a till that holds the file included
+
 RENEWED = "token_over"  # the first 401 since the last good poll, and login stands again
 STRANGERS = {"wrong_path", "no_envelope"}  # somebody answers who is not the service: the address is to be looked at
 
@@ -90,7 +92,8 @@ class Polling:
 class Received:
     """An open order that is stored as RECEIVED. `accept`: the state of its newest accept, and when it ended.
 
-    A cancel that is on its way counts as one: somebody has answered.
+    A cancel that is on its way counts as one: somebody has answered. `accept_was_over_utc`: from when on it was too late.
+    `cancel_waits`: one is unfinished for so long that it counts as none.
     """
 
     payment_key: str
@@ -100,6 +103,14 @@ class Received:
     accept: ActionState | None = None
     accept_ended_utc: datetime | None = None
     account: str = ""
+    accept_was_over_utc: datetime | None = None
+    cancel_waits: bool = False
+
+    @property
+    def is_unattended(self) -> bool:
+        """Its accept became too late while no daemon worked, so that is not what the line or the service has done."""
+        ended, over = self.accept_ended_utc, self.accept_was_over_utc
+        return ended is not None and over is not None and ended > over + ENDED_WITHIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +143,9 @@ class Facts:
     unacknowledged: tuple[
         tuple[str, int, datetime | None], ...
     ] = ()  # for longer than the threshold: account, how many
+    undecided: tuple[
+        tuple[str, int, datetime | None], ...
+    ] = ()  # actions in doubt that no list decides, since one of its documents has no key: account, how many, since
     known: tuple[Problem, ...] = ()  # what only the daemon can know
     is_silent: bool = False  # another program looks, and no daemon has given a sign of life for long enough
     is_gone: bool = False  # another program looks, and certainly none runs
@@ -159,7 +173,8 @@ def problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
 
 def all_problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
     """The same with what stands behind: for who remembers what was open."""
-    found = with_causes(list(_all(facts, limits, now)), {key for key, _ in facts.refused})
+    unattended = {one.payment_key for one in facts.received if one.is_unattended}
+    found = with_causes(list(_all(facts, limits, now)), {key for key, _ in facts.refused}, unattended)
     last = datetime.max.replace(tzinfo=now.tzinfo)
     return sorted(found, key=lambda one: (one.severity != Severity.SEVERE, one.since or last))
 
@@ -173,6 +188,8 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     yield from _unanswered(facts.received, limits, now)
     for name, count, since in facts.unacknowledged:
         yield Problem(Code.NOT_ACKNOWLEDGED, name, since, Severity.SEVERE, count, account=name)
+    for name, count, since in facts.undecided:
+        yield Problem(Code.UNDECIDED, name, since, Severity.SEVERE, count, account=name)
     for payment_key, since, owner in facts.unseen_cancellations:
         by = _by(limits)
         yield Problem(Code.CANCELLATION_UNSEEN, payment_key, since, Severity.SEVERE, facts=by, account=owner)
@@ -300,6 +317,7 @@ def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Pro
     if level := max((number for number, step in enumerate(steps, 1) if waited > step), default=0):
         severity = Severity.SEVERE if waited > limits.unanswered else Severity.WARNING
         minutes = {"minutes": str(int(waited.total_seconds()) // 60)}
+        by = {"by": "cancel"} if order.cancel_waits else {}
         yield Problem(
             Code.UNANSWERED,
             order.payment_key,
@@ -307,5 +325,5 @@ def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Pro
             severity,
             level=level,
             account=order.account,
-            facts=minutes,
+            facts=minutes | by,
         )

@@ -57,6 +57,7 @@ class Code(StrEnum):
     NOT_WRITTEN = "not_written"
     CONTENTS_OUTDATED = "contents_outdated"
     OUTCOME_UNKNOWN = "outcome_unknown"
+    UNDECIDED = "undecided"
     QUARANTINED = "quarantined"
     BOARD_UNHEARD = "board_unheard"
     PAGE_NOT_SERVED = "page_not_served"
@@ -144,6 +145,7 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.NOT_WRITTEN: ProblemKind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE),
     Code.CONTENTS_OUTDATED: ProblemKind(_SEVERE, Link.DATABASE),
     Code.OUTCOME_UNKNOWN: ProblemKind(_WARNING),
+    Code.UNDECIDED: ProblemKind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST}),
     Code.QUARANTINED: ProblemKind(_WARNING),
     Code.BOARD_UNHEARD: ProblemKind(_WARNING, behind=frozenset({Cause.PAGE}), of_the_daemon=True),
     Code.PAGE_NOT_SERVED: ProblemKind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True),

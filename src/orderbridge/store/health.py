@@ -33,10 +33,12 @@ from orderbridge.store.tables import (
     UNRESOLVED,
     accounts,
     actions,
+    attempts,
     changed,
     events,
     orders,
     quarantine,
+    unfinished,
 )
 
 MOST = 1000  # of one kind; what is beyond is not counted
@@ -69,9 +71,17 @@ _RECEIVED = (
 )
 # Not as `needs_answer_since` has it (model.ANSWERED): of what a customer waits for, the end counts however it was, for one
 # that failed is an alarm of its own, and one that is done and whose order is RECEIVED all the same has changed nothing. A
-# cancel counts while it is on its way: then the order is over, or all is as it was.
+# cancel counts while it is unfinished, but not for long: one in doubt may stay so for hours, and the customer waits.
 _ANSWERS = (
-    select(actions.c.payment_key, actions.c.state, actions.c.finished_utc)
+    select(
+        actions.c.payment_key,
+        actions.c.action,
+        actions.c.state,
+        actions.c.finished_utc,
+        actions.c.created_utc,
+        actions.c.valid_minutes,
+        actions.c.expires_utc,
+    )
     .where(
         actions.c.payment_key.in_(bindparam("keys", expanding=True)),
         actions.c.action.in_(sorted(ANSWERS)),
@@ -169,6 +179,26 @@ _kept = (
 _QUARANTINED = select(_kept.c.known, func.count(), func.min(_kept.c.since)).group_by(_kept.c.known)
 
 
+_is_keyless: Conditions = literal_column(UNRESOLVED), quarantine.c.payment_key.is_(None)
+# A document without a key could be any order, so what a list lacks is no evidence as long as it comes with each list.
+_UNDECIDED = (
+    select(orders.c.account, func.count(actions.c.id.distinct()), func.min(attempts.c.finished_utc))
+    .join_from(actions, orders, orders.c.payment_key == actions.c.payment_key)
+    .join(attempts, attempts.c.action_id == actions.c.id)
+    .where(
+        unfinished,
+        actions.c.state == ActionState.SENDING,
+        attempts.c.finished_utc < bindparam("undecided_since"),
+        exists().where(
+            *_is_keyless,
+            quarantine.c.account == orders.c.account,
+            quarantine.c.last_seen_utc >= bindparam("undecided_since"),
+        ),
+    )
+    .group_by(orders.c.account)
+)
+
+
 def _any(kind: str, table: Table, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     return exists().select_from(table).where(*conditions).label(kind)
 
@@ -181,6 +211,7 @@ _THERE = select(
     _any("outdated", orders, *_is_outdated),
     _any("unknown", actions, *_is_unknown),
     _any("quarantined", quarantine, literal_column(UNRESOLVED)),
+    _any("keyless", quarantine, *_is_keyless),
 )
 
 
@@ -210,13 +241,21 @@ def received(connection: Connection, now: datetime) -> Sequence[Any]:
     return connection.execute(_RECEIVED, {"lately": now - REMEMBERED}).all()
 
 
-def newest_answers(connection: Connection, keys: Sequence[str]) -> dict[str, Any]:
-    """By order: the state and finished_utc of its newest accept, or of a newer cancel that is on its way."""
+def newest_answers(
+    connection: Connection, keys: Sequence[str], border: datetime
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """By order: its newest accept, or a newer cancel that is unfinished and was written since `border`.
+
+    Each as state, finished_utc, and by what its time is over: created_utc, valid_minutes, expires_utc. Then by order the
+    unfinished cancels that were written before.
+    """
     found: dict[str, Any] = {}
+    old: dict[str, Any] = {}
     for batch in batches(keys):
-        rows = connection.execute(_ANSWERS, {"keys": batch})
-        found.update((row.payment_key, row) for row in rows)
-    return found
+        for row in connection.execute(_ANSWERS, {"keys": batch}):
+            counts = row.action in AWAITED or row.created_utc >= border
+            (found if counts else old)[row.payment_key] = row
+    return found, old
 
 
 def not_taken_over(connection: Connection, border: datetime, *, answered: bool = False) -> list[OfAccount]:
@@ -288,3 +327,9 @@ def quarantined(connection: Connection) -> tuple[Pile, list[tuple[str, datetime]
     pile = next(((count, since) for known, count, since in rows if known is None), (0, None))
     refused = sorted((since, known) for known, _, since in rows if known is not None)
     return pile, [(known, since) for since, known in refused[:MOST_TOLD]]
+
+
+def undecided(connection: Connection, border: datetime) -> list[OfAccount]:
+    """Actions of orders that are in doubt since before `border`, where a document without a key came since: account, count, oldest."""
+    rows = connection.execute(_UNDECIDED, {"undecided_since": border})
+    return [(row[0], row[1], row[2]) for row in rows]
