@@ -69,7 +69,7 @@ def open_database(*_: object, **__: object) -> SimDatabase:
     return life.new_database()
 
 
-async def unasked(*_: object) -> None:
+async def unasked(*_: object, **__: object) -> None:
     """In the place of observe.liveness.answer: no real socket has a part in it."""
     await asyncio.Event().wait()
 
