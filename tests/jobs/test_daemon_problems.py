@@ -57,6 +57,31 @@ async def test_a_disk_that_became_read_only_under_the_file(shop: Shop):
     assert names(await checkup.look()) == [("database_read_only", "")]
 
 
+async def test_a_view_that_cannot_be_read(shop: Shop):
+    checkup = checkup_of(shop)
+    assert await checkup.look() == []
+    shop.till.execute("DROP VIEW delivery_new_orders")
+    assert names(await checkup.look()) == [("view_broken", "delivery_new_orders")]
+
+
+async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_shrinks(shop: Shop):
+    checkup = checkup_of(shop)
+    shop.till.execute("CREATE TABLE pos_notes (note TEXT)")
+    shop.till.execute("INSERT INTO pos_notes VALUES (1), (2)")
+    reading = shop.till.execute("SELECT * FROM pos_notes")
+    reading.fetchone()
+    for number in range(36):
+        note = str(number) * 1_000_000
+        await shop.database.run(lambda tx, note=note: tx.exec_driver_sql("UPDATE pos_notes SET note = ?", (note,)))
+    (found,) = await checkup.look()
+    assert (found.code, found.severity, int(found.facts["megabytes"]) > 67) == ("wal_large", "warning", True)
+    reading.close()
+    for _ in range(3):
+        await shop.database.run(lambda tx: tx.exec_driver_sql("UPDATE pos_notes SET note = ''"))
+    assert await checkup.look() == []
+    assert shop.database.file.log_size() <= 16 * 1024 * 1024
+
+
 async def test_a_replica_that_was_replaced_tells_it_for_an_hour(shop: Shop):
     checkup, at = checkup_of(shop), shop.clock.now()
     checkup.known.fenced = lambda: (at, 3)

@@ -51,6 +51,7 @@ class DaemonProblems:
         self.page: Callable[[], page.Page] = page.Page  # what is served stands beside the daemon, and outlives it
         self.fenced: Callable[[], tuple[datetime | None, int]] = lambda: (None, 0)  # outlives the daemon, too
         self.name_holder: Callable[[], str | None] = lambda: None  # asked of the service, which answers healthcheck
+        self.broken_views: tuple[str, ...] = ()  # at the last look at health
         self.is_held = False  # by another program, so that the last look at health could not even read
 
     def begin(
@@ -119,6 +120,8 @@ class DaemonProblems:
             offsets_s=self._offsets_s,
             died_young=tuple((name, login.died_young()) for name, login in self._logins()),
             fenced=self.fenced(),
+            broken_views=self.broken_views,
+            wal_bytes=0 if self._database.file is None else self._database.file.log_size(),
             log_stuck_s=output.stuck_s(),
             name_holder=self.name_holder(),
         )

@@ -38,6 +38,7 @@ from orderbridge.rules.health import late_after
 from orderbridge.rules.problems import BY_TIME_ALONE, NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy
+from orderbridge.store.inspection import broken_views
 from orderbridge.texts import problem_text
 
 if TYPE_CHECKING:
@@ -241,6 +242,7 @@ class Checkup:
 
     def _read(self, now: datetime, unsafe: str | None, connection: Connection) -> list[Problem]:
         self.also(connection)
+        self.known.broken_views = broken_views(connection)
         known = (*self.known.problems(), *self.others(connection))
         return looked(connection, self._settings, now, unsafe, known, self._names())
 

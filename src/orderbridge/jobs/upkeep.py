@@ -63,8 +63,8 @@ class Upkeep:
 
     def begin(self, timetable: Timetable) -> None:
         """From now on, again and again."""
-        for name, wait, job in zip(JOBS, (SWEEP_S, HEALTH_S), (self.sweep, self.look), strict=True):
-            timetable.plan(name, wait, job)
+        timetable.plan("sweep", SWEEP_S, self.sweep)
+        timetable.plan("health", 0.0, self.look)  # at once: a till asks for its lamp as soon as there are tables
 
     async def sweep(self) -> float:
         """What only time brings about. Returns the seconds until the next one."""

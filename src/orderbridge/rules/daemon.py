@@ -21,6 +21,7 @@ MOST_DEAD = 3  # tokens of an account within the hour
 FENCED = timedelta(hours=1)
 SILENT = timedelta(seconds=90)  # without a sign of life for so long, nobody polls
 VERY_SLOW_S = 10.0
+LARGE_WAL_BYTES = 64 * 1024 * 1024  # SQLite itself keeps it at some MB, unless somebody reads without an end
 LOG_STUCK_S = 10.0
 MOST_SLOW = 3  # units of work that were slow, or one that was very slow, within
 SLOW_WITHIN_S = 120.0
@@ -40,16 +41,15 @@ class DaemonFacts:
     offsets_s: tuple[float, ...] = ()
     died_young: tuple[tuple[str, int], ...] = ()
     fenced: tuple[datetime | None, int] = (None, 0)
+    broken_views: tuple[str, ...] = ()
+    wal_bytes: int = 0
     log_stuck_s: float = 0.0  # for so long whoever reads the log has taken no line
     name_holder: str | None = None  # who answers `orderbridge healthcheck` in our place
 
 
 def problems(facts: DaemonFacts, now: datetime) -> Iterator[Problem]:
     """All of it, without the time since when it is so where the facts do not say it."""
-    if facts.trouble is not None:
-        yield _problem(facts.trouble)
-    if facts.slowest_s is not None:
-        yield _problem(Code.DATABASE_SLOW, seconds=f"{facts.slowest_s:.0f}")
+    yield from _of_the_database(facts)
     if len(facts.offsets_s) > 1 and min(map(abs, facts.offsets_s)) > CLOCK_WRONG_S:
         yield _problem(Code.CLOCK_WRONG, offset=f"{facts.offsets_s[-1]:+.0f}")
     for account, dead in facts.died_young:
@@ -62,6 +62,17 @@ def problems(facts: DaemonFacts, now: datetime) -> Iterator[Problem]:
         yield _problem(Code.LOG_NOT_READ)
     if facts.name_holder is not None:
         yield _problem(Code.HEALTHCHECK_TAKEN, holder=facts.name_holder)
+
+
+def _of_the_database(facts: DaemonFacts) -> Iterator[Problem]:
+    if facts.trouble is not None:
+        yield _problem(facts.trouble)
+    if facts.slowest_s is not None:
+        yield _problem(Code.DATABASE_SLOW, seconds=f"{facts.slowest_s:.0f}")
+    for view in facts.broken_views:
+        yield Problem(Code.VIEW_BROKEN, view, None, severity_of(Code.VIEW_BROKEN), facts={"view": view})
+    if facts.wal_bytes > LARGE_WAL_BYTES:
+        yield _problem(Code.WAL_LARGE, megabytes=str(facts.wal_bytes // 1_000_000))
 
 
 def _problem(

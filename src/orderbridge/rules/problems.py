@@ -42,6 +42,8 @@ class Code(StrEnum):
     DATABASE_SLOW = "database_slow"
     DATABASE_LOST = "database_lost"
     DATABASE_RESTORED = "database_restored"
+    VIEW_BROKEN = "view_broken"
+    WAL_LARGE = "wal_large"
     JOURNAL_NOT_WRITTEN = "journal_not_written"
     ALARM_FAILING = "alarm_failing"
     ACCOUNT_UNREADABLE = "account_unreadable"
@@ -130,6 +132,8 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.DATABASE_SLOW: ProblemKind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True),
     Code.DATABASE_LOST: ProblemKind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
     Code.DATABASE_RESTORED: ProblemKind(_SEVERE, Link.DATABASE, of_the_daemon=True),
+    Code.VIEW_BROKEN: ProblemKind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE, of_the_daemon=True),
+    Code.WAL_LARGE: ProblemKind(_WARNING, of_the_daemon=True),
     Code.JOURNAL_NOT_WRITTEN: ProblemKind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True),
     Code.ALARM_FAILING: ProblemKind(_WARNING, of_the_daemon=True),
     Code.ACCOUNT_UNREADABLE: ProblemKind(_SEVERE, Link.LOGIN, of_the_daemon=True),

@@ -167,6 +167,7 @@ class Dialect:
     is_uuid: Callable[[str], str]  # in lower case
     partial_indexes: bool
     computed: Callable[[str, Mapping[str, str]], tuple[str, ...]] = no_ddl  # columns in place of partial indexes
+    view: str = "VIEW"  # the word, and with whose rights it is read
     guard_insert: Callable[[str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, what is refused, why
     guard_update: Callable[[str, str, Sequence[str], str], tuple[str, ...]] = no_ddl  # trigger, table, columns, why
     guard_value: Callable[[str, str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, column, refused, why

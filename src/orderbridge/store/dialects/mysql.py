@@ -291,5 +291,6 @@ DIALECT = Dialect(
     is_uuid=lambda column: f"{column} IS NULL OR {column} REGEXP '{servers.UUID_PATTERN}'",
     partial_indexes=False,
     computed=_computed,
+    view="SQL SECURITY INVOKER VIEW",
     dump=_dump,
 )

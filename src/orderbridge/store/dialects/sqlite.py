@@ -46,6 +46,7 @@ LOOK_MS = 20  # SQLite looks after 1, 3 and 8 ms, and then we let it begin anew
 LEAST_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
 SYNCHRONOUS_FULL = 2
+LOG_BYTES = 16 * 1024 * 1024  # a -wal that had to grow beyond it shrinks once nobody reads what is old in it
 WAL = "database.wal_off"
 
 
@@ -70,6 +71,7 @@ def _prepare_connection(connection: Any, _: Any) -> None:
     mode = cursor.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
     # A file that has just become WAL has its -wal opened, and held against removal, with the first reading.
     cursor.execute("PRAGMA schema_version").fetchone()
     cursor.close()

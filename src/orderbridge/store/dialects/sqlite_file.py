@@ -12,6 +12,7 @@ that closes the file would be taken for the last one, and remove the -wal that w
 import fcntl
 import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,6 +155,12 @@ class SqliteFile:
         if self._lock_beside is not None:
             os.close(self._lock_beside)
             self._lock_beside = None
+
+    def log_size(self) -> int:
+        """Bytes of its -wal."""
+        with suppress(OSError):
+            return Path(f"{self.path}-wal").stat().st_size
+        return 0
 
     def close(self) -> None:
         """After SQLite's own connections."""
