@@ -90,3 +90,15 @@ def local_text(moment: datetime, zone: ZoneInfo) -> str:
 def is_date(text: str) -> bool:
     """Whether it can be compared with `local_text`."""
     return len(text) >= len(DATE) and all(form in {"_", one} for form, one in zip(DATE, text, strict=False))
+
+
+def http_date(text: str) -> datetime | None:
+    """The time of an HTTP header; None: it is none. The parser raises whatever it likes: OverflowError for a large number."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - it takes long to load, and most commands need none
+
+    try:
+        there = parsedate_to_datetime(text)
+        there = there.replace(tzinfo=there.tzinfo or UTC).astimezone(UTC)
+    except Exception:  # noqa: BLE001 - see above
+        return None
+    return there if there.year in YEARS else None

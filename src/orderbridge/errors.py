@@ -4,6 +4,8 @@
 that a rule can decide on a value and never on an exception.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 from orderbridge.hiding import without_secrets
@@ -121,3 +123,26 @@ class UnknownOutcome(MarketplaceError):
     """Silence, a broken answer, 502 or 504, or a body without the envelope: it may have had its effect."""
 
     outcome = Outcome.UNKNOWN
+
+
+@contextmanager
+def reading(http_status: int | None = None) -> Iterator[None]:
+    """What the other side wrote is parsed in here: whatever a parser makes of it costs this one answer and no more.
+
+    Parsers raise more than they promise: OverflowError for a date, ValueError for a number of 5,000 digits, RecursionError.
+    """
+    try:
+        yield
+    except MarketplaceError:
+        raise
+    except Exception as error:  # noqa: BLE001 - see above; without its text, which quotes the answer
+        raise broken(error, http_status) from None
+
+
+def broken(error: Exception, http_status: int | None = None) -> UnknownOutcome:
+    """An answer that no parser could read; where it was, for a fault of ours."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    place = "" if frame is None else f" in {frame.tb_frame.f_code.co_name}"
+    return UnknownOutcome("broken_answer", f"{type(error).__name__}{place}", http_status=http_status)

@@ -236,7 +236,19 @@ async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: 
         assert names(await checkup.look()) == []
 
 
-@pytest.mark.parametrize("dates", [["soon"] * 3, [""] * 3, ["Mon, 01 Jan 1990 00:00:00 GMT"]])
+UNREADABLE = (
+    "",
+    "soon",
+    "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+    "Mon, 01 Jan 2026 00:00:00 +99999999999999999999",
+    "Fri, 31 Dec 9999 23:59:59 -1200",
+    "Mon, " + "9" * 5000 + " Jan 2026 00:00:00 GMT",
+    "\udcff, \x00",
+    " ",
+)
+
+
+@pytest.mark.parametrize("dates", [*([date] * 3 for date in UNREADABLE), ["Mon, 05 Jan 2015 00:00:00 GMT"]])
 async def test_a_date_that_says_nothing_or_came_once_is_no_alarm(dates: list[str], shop: Shop):
     checkup = checkup_of(shop)
     await shop.poll()

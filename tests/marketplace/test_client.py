@@ -264,6 +264,21 @@ async def test_nothing_but_a_401_is_repeated(
     assert (len(service.seen), service.logged_in) == (1, 0)
 
 
+@pytest.mark.parametrize("kind", [OverflowError, RecursionError, KeyError, MemoryError, UnicodeError])
+async def test_whatever_a_parser_raises_is_a_broken_answer_of_that_call(
+    kind: type[Exception], client: Client, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parse(_: object) -> None:
+        raise kind("what the answer says")
+
+    monkeypatch.setattr("orderbridge.marketplace.client.read_restaurants", parse)
+    service.answers = [(200, success([])), (200, success([{"id": 1, "reason": "x"}]))]
+    caught = await error_of(client.restaurants())
+    assert (type(caught), caught.code, caught.http_status) == (UnknownOutcome, "broken_answer", 200)
+    assert caught.detail == f"{kind.__name__} in parse"
+    assert await client.cancel_reasons()
+
+
 async def test_success_with_other_data_is_success_and_said_once_per_operation(client: Client, service: Service) -> None:
     service.answers = [(200, success({"phone": "123"})), (200, success({"phone": "123"})), (200, success(None))]
     with capture_logs() as logs:

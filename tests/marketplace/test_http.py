@@ -14,11 +14,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import h11
 import httpx
 import pytest
 from tests.marketplace.servers import PATIENCE_S, Certificates, Line, Server, Talk, http_answer, serving, skip
 
 from orderbridge.errors import ConfigError, MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.net.connection import _AT_ONCE
 from orderbridge.net.http import Answer, Wire
 from orderbridge.net.pool import Connections
 
@@ -399,7 +401,16 @@ async def test_an_answer_cut_off(serve: Serve, make_wire: MakeWire) -> None:
         http_answer(zlib.compress(OK), head="Content-Encoding: deflate\r\n"),
         http_answer(OK, head="Content-Encoding: br\r\n"),
     ],
-    ids=["no http", "no header", "no length", "no chunk", "not packed", "packed and cut", "deflate", "br"],
+    ids=[
+        "no http",
+        "no header",
+        "no length",
+        "no chunk",
+        "not packed",
+        "packed and cut",
+        "deflate",
+        "br",
+    ],
 )
 async def test_an_answer_that_is_none(answer: bytes, serve: Serve, make_wire: MakeWire) -> None:
     talk, _ = answering(answer)
@@ -445,6 +456,37 @@ async def test_a_body_that_drips(serve: Serve, make_wire: MakeWire) -> None:
     async with serve(talk) as server:
         error = await error_of(put(make_wire(server)))
     assert (error.code, error.began) == ("timeout", True)
+
+
+async def test_an_answer_in_tiny_chunks_lets_others_have_their_turn(
+    serve: Serve, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks, at_once, most = 20_000, 0, 0
+    read = h11.Connection.next_event
+
+    def counted(connection: h11.Connection) -> Any:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        return read(connection)
+
+    async def others() -> None:
+        nonlocal at_once
+        while True:
+            at_once = 0
+            await asyncio.sleep(0)
+
+    async def talk(line: Line) -> None:
+        await line.request()
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await line.send(head + b"1\r\nx\r\n" * chunks + b"0\r\n\r\n")
+
+    monkeypatch.setattr(h11.Connection, "next_event", counted)
+    beside = asyncio.create_task(others())
+    async with serve(talk) as server:
+        assert (await put(make_wire(server))).body == b"x" * chunks
+    beside.cancel()
+    assert most <= 2 * _AT_ONCE
 
 
 # ---- connections

@@ -1,12 +1,11 @@
 """The line: proxy, DNS, TLS, then one request without a token, whose refusal shows the service, the path and the clock."""
 
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from pathlib import Path
 
 from orderbridge import __version__
 from orderbridge.cli.report import Report
-from orderbridge.clock import SystemClock
+from orderbridge.clock import SystemClock, http_date
 from orderbridge.config import Marketplace
 from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFailed, Unauthorized
 from orderbridge.marketplace.answers import read_envelope
@@ -77,14 +76,11 @@ def _check_path(base_url: str, answer: Answer, report: Report) -> bool:
 
 
 def _check_clock(date: str, report: Report) -> None:
-    try:
-        there = parsedate_to_datetime(date)
-    except ValueError:
+    if (there := http_date(date)) is None:
         return  # it does not say what time it is
-    there = there if there.tzinfo else there.replace(tzinfo=UTC)
     now: datetime = SystemClock().now()
     off = (now - there).total_seconds()
-    facts = say("check.clock", seconds=f"{off:+.0f}", there=there.astimezone(UTC), here=now)
+    facts = say("check.clock", seconds=f"{off:+.0f}", there=there, here=now)
     if abs(off) < WRONG_S:
         report.good("clock", facts)
     else:

@@ -6,10 +6,10 @@ tokens that died young, whether this replica was replaced (rules.daemon decides)
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
-from orderbridge.clock import Clock
+from orderbridge.clock import Clock, http_date
 from orderbridge.observe import output
 from orderbridge.rules import daemon, page
 from orderbridge.rules.problems import Code, Problem, severity_of
@@ -86,13 +86,9 @@ class DaemonProblems:
         if not date or now < self._dated + DATE_EVERY_S:
             return
         self._dated = now
-        from email.utils import parsedate_to_datetime  # noqa: PLC0415 - of each answer that has one
-
-        try:
-            there = parsedate_to_datetime(date)
-        except ValueError:
+        if (there := http_date(date)) is None:
             return
-        there = there.replace(tzinfo=there.tzinfo or UTC) + timedelta(seconds=0.5)  # it has whole seconds only
+        there += timedelta(seconds=0.5)  # it has whole seconds only
         self._service = there, now
         self._offsets_s = (*self._offsets_s[-1:], (self._clock.now() - there).total_seconds())
 

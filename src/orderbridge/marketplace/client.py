@@ -16,7 +16,7 @@ from urllib.parse import quote
 import structlog
 
 from orderbridge.actions import ACTIONS
-from orderbridge.errors import MarketplaceError, NotSent, RateLimited, Refused, Unauthorized, UnknownOutcome
+from orderbridge.errors import MarketplaceError, NotSent, RateLimited, Refused, Unauthorized, UnknownOutcome, reading
 from orderbridge.marketplace.answers import read_envelope
 from orderbridge.marketplace.reference import (
     read_cancel_reasons,
@@ -46,7 +46,7 @@ async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Gra
     secrets = {"app_secret_key": app_secret_key, "rest_secret_key": rest_secret_key}
     async with wire.login():
         answer = await wire.request("POST", "/auth/login", headers={}, json=secrets)
-    return _reading(read_grant)(answer)
+    return _read(_reading(read_grant), answer)
 
 
 class Apart(Protocol):
@@ -227,8 +227,8 @@ class Client:
             answer = await self._wire.request(
                 method, path, headers=headers, json=json, params=params, timeout_s=remaining
             )
-            reading = partial(read, answer)
-            result = reading() if len(answer.body) <= SMALL_BODY else await self._apart(reading)
+            call = partial(_read, read, answer)
+            result = call() if len(answer.body) <= SMALL_BODY else await self._apart(call)
         except MarketplaceError as error:
             self._session.record_outcome(error, token, path)
             raise
@@ -252,6 +252,11 @@ async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:
         raise failed from error
     except TimeoutError as error:
         raise NotSent("login_timeout") from error
+
+
+def _read(read: Callable[[Answer], _Result], answer: Answer) -> _Result:
+    with reading(answer.status):
+        return read(answer)
 
 
 def _reading(read: Callable[[Any], _Result]) -> Callable[[Answer], _Result]:

@@ -11,6 +11,7 @@ from orderbridge.errors import UnknownOutcome
 from orderbridge.marketplace.fields import Reader, compared
 from orderbridge.model import CancelReason, Grant, Method, Restaurant, Variables
 
+MOST_TOKEN = 16 * 1024  # characters; no server takes a longer header
 _STATUSES = ("Open", "Closed")
 _Entry = TypeVar("_Entry")
 
@@ -19,7 +20,7 @@ def read_grant(data: object) -> Grant:
     """docs/interface.md, Access token. A token that no header can carry is none."""
     members = data if isinstance(data, dict) else {}
     token = Reader().text(members.get("access_token"), "access_token", limit=None)
-    if not token or not token.isascii() or not token.isprintable() or token != token.strip():
+    if not token or len(token) > MOST_TOKEN or not token.isascii() or not token.isprintable() or token != token.strip():
         raise _malformed("access_token")
     return Grant(token, Reader().text(members.get("expiration_date"), "expiration_date"))
 

@@ -26,7 +26,7 @@ def shown_by(tls: ssl.SSLObject | None) -> str:
     document = None if tls is None else tls.getpeercert(binary_form=True)
     try:
         return "" if document is None else _described(document)
-    except ValueError:
+    except Exception:  # noqa: BLE001 - a stranger made it, and it is shown for help alone
         return ""
 
 

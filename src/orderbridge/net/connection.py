@@ -16,11 +16,12 @@ from typing import Final, cast
 
 import h11
 
-from orderbridge.errors import HELD_BACK, MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.errors import HELD_BACK, MarketplaceError, NotSent, UnknownOutcome, broken
 from orderbridge.texts import say
 
 HEAD_LIMIT: Final = 100 * 1024  # bytes of an answer's status line and headers
 _AHEAD_LIMIT: Final = 128 * 1024  # bytes that came and were not read yet; more waits with the system
+_AT_ONCE: Final = 64  # pieces of an answer that are read without a pause: one packet may hold twenty thousand
 
 Header = tuple[bytes, bytes]
 
@@ -52,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._is_asking = False
         self._reader: asyncio.Future[None] | None = None  # done when there is more to read
         self._ahead = 0  # bytes
+        self._pieces = 0
         self._is_over = False  # nothing more will come
         self._error: Exception | None = None  # it broke, rather than being closed
 
@@ -141,12 +143,16 @@ class Connection(asyncio.Protocol):
 
     async def _next_event(self) -> h11.Event:
         told_end = False
+        self._pieces += 1
+        if self._pieces % _AT_ONCE == 0:  # others have their turn, and the time limit its say
+            await asyncio.sleep(0)
         while True:
             try:
                 event = self._http.next_event()
-            except h11.RemoteProtocolError as error:  # without its text: that quotes the answer
-                code = "connection_lost" if told_end else "broken_answer"
-                raise UnknownOutcome(code, type(error).__name__) from None
+            except Exception as error:  # noqa: BLE001 - h11's own, and what int() says; without its text: that quotes the answer
+                if told_end and isinstance(error, h11.RemoteProtocolError):
+                    raise UnknownOutcome("connection_lost", type(error).__name__) from None
+                raise broken(error) from None
             if isinstance(event, h11.Event):
                 return event
             if self._error is not None:

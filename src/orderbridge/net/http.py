@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 import httpx
 
-from orderbridge.errors import CLOSED, HELD_BACK, MarketplaceError, NotSent, UnknownOutcome
+from orderbridge.errors import CLOSED, HELD_BACK, MarketplaceError, NotSent, UnknownOutcome, reading
 from orderbridge.net.connection import Trail
 from orderbridge.net.connector import is_looking_up
 from orderbridge.net.pace import Importance, Pace
@@ -188,12 +188,13 @@ class Wire:
         response = await self._transport.handle_async_request(request)
         trail.began = True
         try:
-            body = await _read_body(response)
+            with reading(response.status_code):
+                body = await _read_body(response)
+                date = response.headers.get("date", "")
         finally:
             await response.aclose()
-        told = response.headers
-        self.on_date(told.get("date", ""))
-        return Answer(response.status_code, body, told.get("date", ""))
+        self.on_date(date)
+        return Answer(response.status_code, body, date)
 
 
 async def _read_body(response: httpx.Response) -> bytes:
@@ -206,6 +207,8 @@ async def _read_body(response: httpx.Response) -> bytes:
     async for chunk in cast("httpx.AsyncByteStream", response.stream):
         for piece in (chunk,) if unpacker is None else _unpacked(chunk, unpacker):
             body += piece
+            if len(piece) == _UNPACKED_PIECE:  # a packet may become a thousand times as large
+                await asyncio.sleep(0)
             if len(body) > _BODY_LIMIT:
                 raise UnknownOutcome("body_too_large", say("net.too_large"), http_status=status)
         if unpacker is not None and unpacker.unused_data:  # it would grow without a bound
