@@ -82,6 +82,17 @@ def test_a_day_for_a_spreadsheet_runs_no_formula(run, sold):
     ]
 
 
+def test_a_turkish_spreadsheet_gets_semicolons_decimal_commas_and_a_mark(run, configure, sold):
+    configure(document().replace('language = "en"', 'language = "tr"'))
+    out = run("day", "2026-03-01", "--csv").out
+    assert out.startswith("\ufeffaccount;")
+    lines = list(csv.DictReader(io.StringIO(out.removeprefix("\ufeff")), delimiter=";"))
+    assert [(line["restaurant_name"], line["cash"]) for line in lines] == [
+        ("'=Kadıköy Şubesi", "200,20"),
+        ("Moda", "100,10"),
+    ]
+
+
 @pytest.mark.parametrize("cut, orders", [("02:00", 6), ("4:00", 6), ("05:00", 7)])
 def test_the_cut_is_chosen(cut, orders, run, sold):
     assert run("day", "2026-03-01", "--cut", cut, "--json").json["total"]["orders"] == orders

@@ -471,3 +471,28 @@ def test_what_speaks_to_the_service_needs_the_secrets(arguments, run, configure)
     ended = run(*arguments)
     assert ended.code == 78
     assert "app_secret_key" in ended.out + ended.err
+
+
+# ---- what steers a terminal ------------------------------------------------------------------------------------------
+
+
+STEERING = "kapı\x1b[2J\x1b[8m\x07\x9b2J\u202etxt.exe\u2066\rüst\ttab"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("orders",), ("orders", "--json"), ("order", KEY), ("order", KEY, "--json"), ("actions", "list"), ("status",)],
+)
+def test_no_command_prints_what_steers_a_terminal(words, run, pos):
+    """Rows of older versions, and what a till writes, may hold anything."""
+    named = {"restaurant_name": STEERING, "customer_name": STEERING, "note": STEERING, "pos_reference": STEERING}
+    put_account(pos, last_error=STEERING, state="failing")
+    put_order(pos, KEY, **named)
+    put_action(pos, payment_key=KEY, created_by=STEERING, error_text=STEERING, state="failed")
+    ended = run(*words)
+    shown = ended.out + ended.err
+    assert not [letter for letter in STEERING if letter in shown and not letter.isprintable() and letter != "\t"]
+    if words[0] == "order":
+        assert "\\u202e" in shown
+    if words == ("order", KEY, "--json"):
+        assert ended.json["order"]["note"] == STEERING

@@ -69,12 +69,17 @@ def test_variables_with_another_list_are_no_answer(name: str, wrong: Any) -> Non
     malformed(read_variables, {"paymentMethod": [], "shippingMethod": []} | {name: wrong})
 
 
-@pytest.mark.parametrize("status", ["Open", "Closed"])
+@pytest.mark.parametrize("status", ["Open", "Closed", "open", "CLOSED", " Open"])
 def test_the_status_of_a_restaurant(status: str) -> None:
-    assert read_restaurant_status(status) == status
+    assert read_restaurant_status(status) == status.strip().capitalize()
 
 
-@pytest.mark.parametrize("status", ["open", "OPEN", " Open", ""])
+def test_a_list_by_numbers_is_a_list() -> None:
+    named = {"0": {"id": 1, "reason": "Ürün tükendi"}, "7": {"id": 8, "reason": "Diğer"}}
+    assert [one.id for one in read_cancel_reasons(named)] == [1, 8]
+
+
+@pytest.mark.parametrize("status", ["Açık", "1", ""])
 def test_another_word_is_no_status(status: str) -> None:
     malformed(read_restaurant_status, status)
 

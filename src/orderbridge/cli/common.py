@@ -1,11 +1,12 @@
 """What the commands share: the configuration, the database, and printing a list for people or for programs."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -25,6 +26,30 @@ ANSWERS = {
     **dict.fromkeys(("y", "yes", "e", "evet"), True),
     **dict.fromkeys(("n", "no", "h", "hayır", "hayir"), False),
 }
+
+
+# What steers a terminal, breaks a line or turns the direction of writing; the colours of click and of the log are our own.
+STEERS = re.compile(
+    r"\x1b(?!\[(?:[0-24]|[349][0-7])?m)"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+)
+
+
+class Guarded:
+    """A standard stream that escapes what steers a terminal: whatever a command shows may be a customer's text.
+
+    The escapes are those of JSON, in which they are the letter itself.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write it; the number is of no use to anybody."""
+        return self._stream.write(STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Context:

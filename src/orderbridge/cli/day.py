@@ -20,7 +20,19 @@ if TYPE_CHECKING:
 pass_context = click.make_pass_decorator(Context)
 
 MOST_LINES = 20  # of restaurants, and of differences, on the screen; --json and --csv have them all
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a name that begins so
+FORMULAS = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+)  # a spreadsheet would run a name that begins so
 
 
 class _Day(click.ParamType["date"]):
@@ -50,7 +62,9 @@ class _Cut(click.ParamType["time"]):
 @click.command("day")
 @click.argument("day", type=_Day(), required=False, metavar="[DATE]")
 @click.option("--cut", type=_Cut(), default="04:00", show_default=True, help="When a business day begins, local time.")
-@click.option("--csv", "as_csv", is_flag=True, help="One line for each restaurant, for a spreadsheet.")
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="One line for each restaurant, for a spreadsheet of the configured language."
+)
 @as_json
 @pass_context
 def day_command(context: Context, day: date | None, cut: time, as_csv: bool, as_json: bool) -> None:
@@ -105,22 +119,25 @@ def _difference(order: "Sold") -> dict[str, Any]:
 def _csv(found: "Day") -> str:
     from orderbridge.rules.day import Sums
 
-    out = io.StringIO()
-    writer = csv.writer(out)
+    """As spreadsheets of the language read it: Turkish ones want semicolons, decimal commas and the mark of UTF-8."""
+    out = io.StringIO("\ufeff" if spoken() == "tr" else "")
+    out.seek(0, io.SEEK_END)
+    writer = csv.writer(out, delimiter=";" if spoken() == "tr" else ",")
     names = [one.name for one in fields(Sums)]
     writer.writerow(["account", "restaurant_id", "restaurant_name", *names])
     for (account, place), (name, sums) in found.restaurants.items():
         shown = (_cents(value) if isinstance(value, Decimal) else value for value in asdict(sums).values())
-        writer.writerow([account, _harmless(place), _harmless(name), *shown])
+        writer.writerow([_harmless(account), _harmless(place), _harmless(name), *shown])
     return out.getvalue()
 
 
 def _harmless(text: str) -> str:
-    return f"'{text}" if text.startswith(FORMULAS) else text
+    return f"'{text}" if text.lstrip(" \u00a0").startswith(FORMULAS) else text
 
 
 def _cents(amount: Decimal) -> str:
-    return f"{amount:.2f}" if amount == round(amount, 2) else f"{amount}"
+    text = f"{amount:.2f}" if amount == round(amount, 2) else f"{amount}"
+    return text.replace(".", ",") if spoken() == "tr" else text
 
 
 def money(amount: Decimal | None) -> str:

@@ -13,7 +13,7 @@ import click
 
 from orderbridge import __version__
 from orderbridge.actions import ACTIONS
-from orderbridge.cli.common import Context
+from orderbridge.cli.common import Context, Guarded
 from orderbridge.cli.words import WordsContext, in_words, show
 from orderbridge.errors import Closed, ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
 from orderbridge.observe import systemd
@@ -125,6 +125,7 @@ def main() -> None:
     # structlog loads rich where it happens to be installed, for tracebacks in colour: memory that nothing here uses.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     speak(language_of(os.environ))
+    _guard_output()
     try:
         _refuse_bytes(sys.argv[1:])
         sys.exit(program(standalone_mode=False))  # what click raises is told here, in the language of the process
@@ -148,6 +149,13 @@ def main() -> None:
             click.echo(systemd.with_priority(traceback.format_exc().rstrip(), "critical"), err=True)
             sys.exit(EXIT_FAILED)
         _end_database(error)
+
+
+def _guard_output() -> None:
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, Guarded):
+            setattr(sys, name, Guarded(stream))
 
 
 def _refuse_bytes(words: Sequence[str]) -> None:

@@ -21,7 +21,8 @@ def watch(look: Callable[[], tuple[bool, list[str]]], pause: Callable[[float], N
         while True:
             is_well, shown = look()
             if sys.stdout.isatty():
-                click.echo(HOME + "\n".join(_fitting(shown)), nl=False)
+                click.echo(HOME, nl=False, file=sys.__stdout__)  # which is not guarded
+                click.echo("\n".join(_fitting(shown)), nl=False)
             elif (news := _steady(shown)) != before:
                 now: datetime = SystemClock().now()
                 click.echo("\n".join([f"--- {now.astimezone():%Y-%m-%d %H:%M:%S}", *shown]))

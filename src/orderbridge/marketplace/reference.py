@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from orderbridge.errors import UnknownOutcome
-from orderbridge.marketplace.fields import Reader, compared
+from orderbridge.marketplace.fields import Reader, compared, elements_of
 from orderbridge.model import CancelReason, Grant, Method, Restaurant, Variables
 
 MOST_TOKEN = 16 * 1024  # characters; no server takes a longer header
-_STATUSES = ("Open", "Closed")
+_STATUSES = {"open": "Open", "closed": "Closed"}
 _Entry = TypeVar("_Entry")
 
 
@@ -31,9 +31,9 @@ def read_restaurants(data: object) -> tuple[Restaurant, ...]:
 
 
 def read_restaurant_status(data: object) -> str:
-    """docs/interface.md, Restaurant: `Open` or `Closed`."""
-    if isinstance(data, str) and data in _STATUSES:
-        return data
+    """docs/interface.md, Restaurant: `Open` or `Closed`, whatever its case."""
+    if isinstance(data, str) and (status := _STATUSES.get(data.strip().lower())):
+        return status
     raise _malformed("restaurant status")
 
 
@@ -53,9 +53,10 @@ def read_variables(data: object) -> Variables:
 
 
 def _entries(data: object, name: str, read: Callable[[Mapping[str, Any]], _Entry | None]) -> tuple[_Entry, ...]:
-    if not isinstance(data, list):
+    elements = elements_of(data, lambda entry: bool({"id", "key"} & entry.keys()))
+    if elements is None or data == {}:
         raise _malformed(name)
-    read_or_none = [read(entry) for entry in data if isinstance(entry, dict)]
+    read_or_none = [read(entry) for entry in elements if isinstance(entry, dict)]
     entries = tuple(entry for entry in read_or_none if entry is not None)
     if data and not entries:
         raise _malformed(name)

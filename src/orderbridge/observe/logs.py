@@ -24,7 +24,9 @@ from orderbridge.observe.systemd import PRIORITIES, is_journal
 from orderbridge.texts import say
 
 PRIVATE = re.compile(r"secret|token|password|authorization|phone|address|customer|note|payload", re.IGNORECASE)
-BREAKS_A_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # surrogates break the encoding
+BREAKS_A_LINE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)  # surrogates break the encoding
 CHATTY = ("httpcore", "httpx", "uvicorn.access")  # httpx logs addresses, the others every request
 ECHOES = ("apscheduler", "psycopg")  # what they warn of is told where it is met, or is no trouble
 RESETS = ("sqlalchemy.pool",)  # a connection that cannot be given back clean: its server is away, which is told anyway
