@@ -1,7 +1,7 @@
 """`orderbridge support-bundle`: everything that somebody who helps from afar needs, and no customer in it.
 
 Each part is made alone: what cannot be had, without a daemon, a database or a configuration, is named in about.json.
-What is masked, masking.py decides. The archive is made in memory: a full disk is found out before anything is written.
+What may stand in it, bundle_contents.py lists. The archive is made in memory: a full disk is found out before anything is written.
 """
 
 import io
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orderbridge import __version__
-from orderbridge.cli import masking
+from orderbridge.cli import bundle_contents
 from orderbridge.cli.common import Context, plain
 from orderbridge.texts import say
 
@@ -43,7 +43,7 @@ METRICS_S = 3.0
 def support_bundle(
     context: Context, file: Path | None, wanted: tuple[str, ...], log_file: Path | None, unit: str
 ) -> None:
-    """Everything for whoever helps, in one ZIP, customers and secrets masked. FILE: `-` is stdout.
+    """Everything for whoever helps, in one ZIP, without customers and secrets. FILE: `-` is stdout.
 
     It works while the daemon is dead. Mode 0600; a file that is there is never overwritten.
     """
@@ -76,7 +76,8 @@ class _Bundle:
             made = make()
             text = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False, indent=1, default=plain)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the other parts help all the same
-            self.missing[name] = f"{type(error).__name__}: {masking.text(' '.join(str(error).split()))[:500]}"
+            causes = (error, error.__cause__, getattr(error, "orig", None))
+            self.missing[name] = ", ".join(type(cause).__name__ for cause in causes if cause is not None)
             return None
         self.parts[name] = text
         return made
@@ -102,7 +103,7 @@ def _fill(bundle: _Bundle, context: Context, wanted: tuple[str, ...], log_file: 
                 _stories(bundle, database, wanted, accounts)
             finally:
                 database.close()
-    bundle.add("log.txt", lambda: _log(log_file, unit))
+    bundle.add("log.txt", lambda: _log(log_file, unit, accounts))
     bundle.add("about.json", lambda: _about() | {"missing": bundle.missing})
 
 
@@ -124,29 +125,20 @@ def _about() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "sqlalchemy": sqlalchemy.__version__,
         "sqlite": sqlite3.sqlite_version,
-        "daemons": {masking.mask(name): masking.text(liveness.ask(name)) for name in liveness.daemons()},
+        "daemons": [bundle_contents.value(liveness.ask(name).split()[0].strip(":")) for name in liveness.daemons()],
     }
 
 
 def _configuration(context: Context) -> dict[str, Any]:
     from orderbridge.config import shown
-    from orderbridge.hiding import hide
 
-    settings = context.settings
-    for account in settings.accounts:
-        hide(account.app_secret_key.get_secret_value())
-        hide(account.rest_secret_key.get_secret_value())
-    values = shown(settings)
-    alarms = values.get("alarms", {})
-    for name in set(alarms) & {"command", "ping_url"}:  # either may hold somebody's token
-        alarms[name] = masking.mask(str(alarms[name])) if alarms[name] else alarms[name]
-    return values
+    return dict(bundle_contents.configuration(shown(context.settings)))
 
 
 def _status(context: Context, accounts: frozenset[str]) -> Any:
     from orderbridge.cli.status import look
 
-    return masking.anything(json.loads(json.dumps(look(context), default=plain)), accounts)
+    return bundle_contents.status(json.loads(json.dumps(look(context), default=plain)), accounts)
 
 
 def _metrics(context: Context) -> str:
@@ -213,15 +205,13 @@ def _story(database: "Database", key: str, accounts: frozenset[str]) -> dict[str
     from orderbridge.store import story
 
     told = database.read_now(lambda tx: story.tell(tx, key))
-    shown: dict[str, Any] = {"order": masking.row(told["order"], accounts)}
-    return shown | {
-        name: [masking.row(row, accounts) for row in told[name]]
-        for name in ("items", "options", "events", "actions", "attempts")
-    }
+    order = told.pop("order")
+    rows = {part: [bundle_contents.row(part, one, accounts) for one in told[part]] for part in told}
+    return {"order": bundle_contents.row("order", order, accounts), **rows}
 
 
-def _log(log_file: Path | None, unit: str) -> str:
-    """The last lines, masked: of the file, else of the unit's journal."""
+def _log(log_file: Path | None, unit: str, accounts: frozenset[str]) -> str:
+    """What is listed of the last lines: of the file, else of the unit's journal."""
     if log_file is not None:
         with log_file.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -237,7 +227,7 @@ def _log(log_file: Path | None, unit: str) -> str:
         command = [journalctl, "--unit", unit, "--no-pager", "--output", "short-iso", "--lines", str(LOG_LINES)]
         raw = subprocess.run(command, capture_output=True, timeout=LOG_S, check=True).stdout[-LOG_BYTES:]  # noqa: S603
     lines = raw.decode("utf-8", "replace").splitlines()[-LOG_LINES:]
-    return "\n".join(masking.text(line) for line in lines) + "\n"
+    return "\n".join(bundle_contents.line(line, accounts) for line in lines) + "\n"
 
 
 def _write(file: Path, data: bytes) -> None:
