@@ -4,13 +4,13 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import asdict, fields
-from datetime import date, datetime, time
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orderbridge.cli.common import Context, as_json, show_json
+from orderbridge.cli.common import Context, as_json, show_json, table
 from orderbridge.clock import YEARS
 from orderbridge.texts import say, spoken
 
@@ -20,54 +20,28 @@ if TYPE_CHECKING:
 pass_context = click.make_pass_decorator(Context)
 
 MOST_LINES = 20  # of restaurants, and of differences, on the screen; --json and --csv have them all
-FORMULAS = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-    "\n",
-    "\uff1d",
-    "\uff0b",
-    "\uff0d",
-    "\uff20",
-)  # a spreadsheet would run a name that begins so
-
-
-class _Day(click.ParamType["date"]):
-    name = "date"
-
-    def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> date:
-        for form in ("%Y-%m-%d", "%d.%m.%Y"):
-            try:
-                day = datetime.strptime(value, form).date()  # noqa: DTZ007 - a day has no zone
-            except ValueError:
-                continue
-            if day.year in YEARS:
-                return day
-        raise click.BadParameter(say("day.no_date", value=value))
-
-
-class _Cut(click.ParamType["time"]):
-    name = "HH:MM"
-
-    def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> time:
-        try:
-            return datetime.strptime(value, "%H:%M").time()  # noqa: DTZ007
-        except ValueError:
-            raise click.BadParameter(say("day.no_time", value=value)) from None
+IF_ANY = ("payment_unknown", "cash_unfinished", "prepaid_unfinished", "without_amount")
+_COUNTS = ("orders", "completed", "unfinished", "cancelled", "never_taken_over")
+SHOWN = (*_COUNTS, "cash", "prepaid", "payment_unknown", "discount", "tips", *IF_ANY[1:])
+FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # a spreadsheet would run a name that begins so
 
 
 @click.command("day")
-@click.argument("day", type=_Day(), required=False, metavar="[DATE]")
-@click.option("--cut", type=_Cut(), default="04:00", show_default=True, help="When a business day begins, local time.")
+@click.argument("day", type=click.DateTime(["%Y-%m-%d", "%d.%m.%Y"]), required=False, metavar="[DATE]")
+@click.option(
+    "--cut",
+    type=click.DateTime(["%H:%M"]),
+    default="04:00",
+    show_default=True,
+    metavar="HH:MM",
+    help="When a business day begins, local time.",
+)
 @click.option(
     "--csv", "as_csv", is_flag=True, help="One line for each restaurant, for a spreadsheet of the configured language."
 )
 @as_json
 @pass_context
-def day_command(context: Context, day: date | None, cut: time, as_csv: bool, as_json: bool) -> None:
+def day_command(context: Context, day: datetime | None, cut: datetime, as_csv: bool, as_json: bool) -> None:
     """The day's orders, cash to hand in, prepaid, discounts, tips, cancelled, differences. DATE: 2026-03-01; else today.
 
     A business day goes from 04:00 to 04:00. Nothing is written.
@@ -79,8 +53,10 @@ def day_command(context: Context, day: date | None, cut: time, as_csv: bool, as_
     from orderbridge.store import day as store
 
     zone = ZoneInfo(context.settings.marketplace.timezone)
-    chosen = day or rules.present(SystemClock().now(), zone, cut)
-    begin, end = rules.bounds(chosen, zone, cut)
+    chosen = rules.present(SystemClock().now(), zone, cut.time()) if day is None else day.date()
+    if chosen.year not in YEARS:
+        raise click.BadParameter(say("day.no_year", date=chosen))
+    begin, end = rules.bounds(chosen, zone, cut.time())
     found = context.read(lambda tx: rules.counted(rules.Sold(*row) for row in store.received(tx, begin, end)))
     if as_json:
         show_json(_facts(found) | {"date": f"{chosen}", "begin_utc": begin, "end_utc": end})
@@ -117,9 +93,9 @@ def _difference(order: "Sold") -> dict[str, Any]:
 
 
 def _csv(found: "Day") -> str:
+    """As spreadsheets of the language read it: Turkish ones want semicolons, decimal commas and the mark of UTF-8."""
     from orderbridge.rules.day import Sums
 
-    """As spreadsheets of the language read it: Turkish ones want semicolons, decimal commas and the mark of UTF-8."""
     out = io.StringIO("\ufeff" if spoken() == "tr" else "")
     out.seek(0, io.SEEK_END)
     writer = csv.writer(out, delimiter=";" if spoken() == "tr" else ",")
@@ -171,41 +147,28 @@ def _named(order: "Sold") -> str:
 
 
 def _sums(total: "Sums") -> Iterator[str]:
-    counts = ("orders", "completed", "unfinished", "cancelled", "never_taken_over")
-    amounts = ("cash", "prepaid", "payment_unknown", "discount", "tips", "cash_unfinished", "prepaid_unfinished")
-    rows = [(say(f"day.{name}"), str(getattr(total, name))) for name in counts]
-    optional = {"payment_unknown", "cash_unfinished", "prepaid_unfinished"}
-    rows += [
-        (say(f"day.{name}"), money(getattr(total, name)))
-        for name in amounts
-        if getattr(total, name) or name not in optional
-    ]
-    if total.without_amount:
-        rows.append((say("day.without_amount"), str(total.without_amount)))
-    wide = max(len(label) for label, _ in rows)
-    right = max(len(value) for _, value in rows)
+    shown = {name: cell for name in SHOWN if (cell := getattr(total, name)) or name not in IF_ANY}
+    rows = [(say(f"day.{name}"), f"{cell}" if isinstance(cell, int) else money(cell)) for name, cell in shown.items()]
+    wide, right = (max(map(len, column)) for column in zip(*rows, strict=True))
     for label, value in rows:
         yield f"{label.ljust(wide)}  {value.rjust(right)}"
 
 
 def _restaurants(found: "Day") -> Iterator[str]:
-    """Those that sold most, first; as wide as a screen."""
-    heads = [say(f"day.{name}") for name in ("restaurant", "orders", "short_cash", "short_prepaid", "cancelled")]
+    """Those that sold most, first."""
     by_size = sorted(found.restaurants.items(), key=lambda one: -one[1][1].orders)
-    cells = [
+    yield from table(
         [
-            f"{name or place or '-'} ({account})"[:32],
-            str(sums.orders),
-            money(sums.cash),
-            money(sums.prepaid),
-            str(sums.cancelled),
+            {
+                say("day.restaurant"): f"{name or place or '-'} ({account})"[:32],
+                say("day.orders"): sums.orders,
+                say("day.short_cash"): money(sums.cash),
+                say("day.short_prepaid"): money(sums.prepaid),
+                say("day.cancelled"): sums.cancelled,
+            }
+            for (account, place), (name, sums) in by_size[:MOST_LINES]
         ]
-        for (account, place), (name, sums) in by_size[:MOST_LINES]
-    ]
-    wide = [max(len(line[place]) for line in [heads, *cells]) for place in range(len(heads))]
-    for line in [heads, *cells]:
-        numbers = (text.rjust(width) for text, width in zip(line[1:], wide[1:], strict=True))
-        yield "  ".join([line[0].ljust(wide[0]), *numbers])
+    )
     if len(by_size) > MOST_LINES:
         yield say("day.more", count=len(by_size) - MOST_LINES)
 
