@@ -24,12 +24,12 @@ import pytest
 from tests.cli.shell import APP, REST
 from tests.store.samples import hold_open
 
+from orderbridge import mounts as system_mounts
 from orderbridge.clock import SystemClock
 from orderbridge.config import load
 from orderbridge.errors import ConfigError
 from orderbridge.sandbox import Sandbox
 from orderbridge.store.database import open_database
-from orderbridge.store.dialects import sqlite_mounts
 
 LANGUAGES = ("en", "tr")
 
@@ -485,7 +485,13 @@ def _(place: Place) -> None:
     place.database["url"] = "mysql://pos@127.0.0.1"
 
 
-@setup("a folder for a database", "veritabanı yerine klasör", "is a folder and no SQLite file", "Name the file in it")
+@setup(
+    "a folder for a database",
+    "veritabanı yerine klasör",
+    "is a folder and no SQLite file",
+    "Name the file in it",
+    code=78,
+)
 def _(place: Place) -> None:
     place.file.unlink()
     place.file.mkdir()
@@ -524,7 +530,7 @@ def _(place: Place) -> None:
     place.file.write_bytes(b"a menu, no database" * 100)
 
 
-@setup("the file is damaged", "dosya bozulmuş", "is damaged", "put a backup in its place")
+@setup("the file is damaged", "dosya bozulmuş", "is damaged", "put a backup in its place", code=78)
 def _(place: Place) -> None:
     with closing(sqlite3.connect(place.file)) as pos:
         page = pos.execute("SELECT rootpage FROM sqlite_master WHERE name = 'delivery_orders'").fetchone()[0]
@@ -540,7 +546,7 @@ def _(place: Place) -> None:
     place.file.symlink_to(place.folder / "nowhere/pos.db")
 
 
-@setup("root's -wal beside the file", "dosyanın yanında root'un -wal dosyası", "to -wal and -shm beside it")
+@setup("root's -wal beside the file", "dosyanın yanında root'un -wal dosyası", "to -wal and -shm beside it", code=78)
 def _(place: Place) -> None:
     _needs_root()
     pos = place.stack.enter_context(closing(sqlite3.connect(place.file)))
@@ -607,31 +613,36 @@ def _(place: Place) -> None:
     "tablolar daha yeni bir sürümün",
     "schema 0099",
     "Install the newer orderbridge",
+    code=78,
 )
 def _(place: Place) -> None:
     hold_open(place.file)
     _say_sql(place.file, "UPDATE delivery_schema_version SET version_num = '0099'")
 
 
-@setup("the tables are unfinished", "tablolar yarım kalmış", "unfinished", "drop these tables")
+@setup("the tables are unfinished", "tablolar yarım kalmış", "unfinished", "drop these tables", code=78)
 def _(place: Place) -> None:
     place.file.unlink()
     _say_sql(place.file, "CREATE TABLE delivery_orders (payment_key TEXT)")
 
 
 @setup(
-    "the file is gone and its -wal is not", "dosya yok, -wal dosyası duruyor", "and its -wal is", "Put the file back"
+    "the file is gone and its -wal is not",
+    "dosya yok, -wal dosyası duruyor",
+    "and its -wal is",
+    "Put the file back",
+    code=78,
 )
 def _(place: Place) -> None:
     place.file.unlink()
     place.file.with_name("pos.db-wal").write_bytes(b"x" * 100)
 
 
-@setup("a network file system", "ağ dosya sistemi", "network file system (nfs4)", "local disk")
+@setup("a network file system", "ağ dosya sistemi", "network file system (nfs4)", "local disk", code=78)
 def _(place: Place) -> None:
     mounts = place.folder / "mountinfo"
     mounts.write_text(f"31 1 0:31 / {place.folder} rw - nfs4 server:/pos rw\n")
-    place.patch.setattr(sqlite_mounts, "MOUNTS", mounts)
+    place.patch.setattr(system_mounts, "MOUNTS", mounts)
 
 
 @setup("the database's server is away", "veritabanı sunucusu kapalı", "does not answer", "that the server runs")
@@ -644,6 +655,7 @@ def _(place: Place) -> None:
     "sürücü yüklü değil",
     "The driver for mysql is missing",
     "-r requirements.lock",
+    code=78,
 )
 def _(place: Place) -> None:
     place.patch.setitem(sys.modules, "pymysql", None)

@@ -311,10 +311,10 @@ def test_a_database_that_is_none_ends_with_1_and_its_remedy(run, sandbox, path: 
     assert said_of(ended, "account kadikoy", "ok")  # what else is wrong is seen at once
 
 
-def test_a_database_of_a_newer_program_ends_with_1_and_its_remedy(run, sandbox, pos):
+def test_a_database_of_a_newer_program_ends_with_78_and_its_remedy(run, sandbox, pos):
     pos.execute("UPDATE delivery_schema_version SET version_num = '0099'")
     ended = run("check")
-    assert ended.code == 1
+    assert ended.code == 78
     assert "FAIL  database: The database has schema 0099" in ended.out
     assert "Install the newer orderbridge" in ended.out
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.config.documents import Write, account, document
 
+from orderbridge import mounts
 from orderbridge.config import load
 
 
@@ -69,3 +70,11 @@ def test_a_secret_with_a_character_that_a_copy_brings(write: Write, character: s
     text = document(accounts=account(rest=f"secret{character}key"))
     warnings = load(write(text), environ={}).warnings
     assert warnings[-1].startswith(f"accounts.kadikoy.rest_secret_key: character 7 is not ASCII ({name})")
+
+
+def test_a_configuration_that_is_mounted_alone(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(document())
+    for place, wanted in ((file.parent, False), (file, True)):
+        (tmp_path / "mountinfo").write_text(f"30 1 0:1 / {place} rw - ext4 disk rw\n")
+        monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
+        assert ("is mounted alone" in "\n".join(load(file, environ={}).warnings)) is wanted

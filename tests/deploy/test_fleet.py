@@ -36,7 +36,7 @@ def test_the_configuration_for_kubernetes_loads(tmp_path: Path):
 
 
 def test_the_configuration_for_compose_loads(tmp_path: Path):
-    text = re.search(r"^# 2. Beside this file fleet.toml.*?\n(.*?)^# 3. ", COMPOSE, re.MULTILINE | re.DOTALL)
+    text = re.search(r"^# 2. Beside this file config/fleet.toml.*?\n(.*?)^# 3. ", COMPOSE, re.MULTILINE | re.DOTALL)
     assert text is not None
     settings = loaded(
         re.sub(r"^# *", "", text[1], flags=re.MULTILINE).replace("https://…", "https://m.example"), tmp_path

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from orderbridge import mounts
 from orderbridge.errors import Unusable
+from orderbridge.mounts import network_kind
 from orderbridge.store.database import Database, open_database
-from orderbridge.store.dialects import sqlite_mounts as mounts
-from orderbridge.store.dialects.sqlite_mounts import network_kind
 
 LOCAL = ["ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "fuseblk", "fuse.fuse-overlayfs", "vfat", "virtiofs"]
 REMOTE = ["nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "glusterfs", "fuse", "fuse.sshfs", "fuse.glusterfs"]
@@ -89,3 +89,37 @@ def fuse(tmp_path: Path) -> Iterator[Path]:
 def test_a_real_one_is_refused(fuse: Path):
     with pytest.raises(Unusable, match=r"fuse\.sshfs"):
         open_database(f"sqlite:///{fuse}/pos.db", inline=True)
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Path]:
+    """A database that is mounted as a file, at another place."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount it")
+    source, target = tmp_path / "source.db", tmp_path / "target" / "pos.db"
+    target.parent.mkdir()
+    Database(f"sqlite:///{source}", inline=True).close()
+    target.touch()
+    done = subprocess.run(["mount", "--bind", source, target], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"mount: {done.stderr.decode()}")
+    yield target
+    subprocess.run(["umount", target], check=True)
+
+
+def test_a_file_that_is_mounted_alone_is_refused_at_both_places(alone: Path, tmp_path: Path):
+    (tmp_path / "link.db").symlink_to(alone)
+    for path in (alone, tmp_path / "source.db", tmp_path / "link.db"):
+        with pytest.raises(Unusable, match="mounted alone"):
+            Database(f"sqlite:///{path}", inline=True)
+
+
+def test_a_file_with_two_names_is_refused_and_a_link_to_it_is_one_name(tmp_path: Path):
+    path, link, other = (tmp_path / name for name in ("pos.db", "link.db", "other.db"))
+    link.symlink_to(path)
+    for one in (path, link):
+        Database(f"sqlite:///{one}", inline=True).close()
+    other.hardlink_to(path)
+    for one in (path, link, other):
+        with pytest.raises(Unusable, match="hard link"):
+            Database(f"sqlite:///{one}", inline=True)

@@ -53,6 +53,8 @@ def _check(context: Context, report: Report) -> int:
             return CONFIGURATION
         if reached:
             workers.run(check_accounts(context, database, report))
+    if report.is_unusable:
+        return CONFIGURATION
     if not reached:
         return UNREACHABLE
     return 0 if report.is_good else 1

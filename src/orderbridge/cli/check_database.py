@@ -14,7 +14,7 @@ from orderbridge.cli.check_settings import check_settings
 from orderbridge.cli.common import Context
 from orderbridge.cli.report import Report
 from orderbridge.config.addresses import sqlite_file, without_password
-from orderbridge.errors import NoFile, StoreError
+from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.store import guards, inspection, replicas, revisions, schema
 from orderbridge.store.alone import membership
 from orderbridge.store.dialects.sqlite_locks import writers_of
@@ -46,6 +46,7 @@ def check_database(context: Context, report: Report) -> Iterator["Database | Non
         return
     except StoreError as error:
         report.bad("database", str(error))
+        report.is_unusable = isinstance(error, Unusable)
         _say_holders(file, report)
         yield None
         return
@@ -73,6 +74,7 @@ def _is_usable(context: Context, database: "Database", report: Report) -> bool:
             _sum_up(context, database, report)
     except StoreError as error:
         report.bad("database", str(error))
+        report.is_unusable = isinstance(error, Unusable)
         return False
     except DBAPIError as error:
         report.bad("database", str(error.orig), remedy(error))

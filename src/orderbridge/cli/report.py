@@ -15,6 +15,7 @@ class Report:
     def __init__(self, *, machine: bool) -> None:
         self._machine = machine
         self.findings: list[dict[str, str | bool]] = []
+        self.is_unusable = False  # the database: `run` ends with 78
 
     def good(self, what: str, detail: str = "", *, subject: str = "") -> None:
         """All is well with it."""

@@ -57,7 +57,7 @@ def load(
     settle(tree, file.parent if file else Path.cwd(), environ, found)
     settings = _validate(tree, found)
     origins = {dotted(place): origin for place, origin in found.origins.items()}
-    warnings = tuple(noticed(settings, file if _holds_secret(in_file) else None, found.secret_files))
+    warnings = tuple(noticed(settings, file, found.secret_files, holds_secrets=_holds_secret(in_file)))
     without_secrets = frozenset(_owner(settings, place) for place in found.without_secrets)
     settings._source = Source(file, origins, warnings, without_secrets)  # noqa: SLF001 - only `load` knows it
     return settings

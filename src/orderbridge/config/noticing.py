@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from orderbridge.config.account import SECRETS
 from orderbridge.config.addresses import sqlite_file
+from orderbridge.mounts import is_mounted_alone
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
 LONGEST_SHEBANG = 256
 
 
-def noticed(settings: "Settings", with_secrets: Path | None, secret_files: Iterable[Path]) -> Iterator[str]:
-    """A sentence for each. `with_secrets` is the configuration file, if it holds secrets itself."""
-    if with_secrets and _mode(with_secrets) & S_IROTH:
-        yield say("config.open_file", file=with_secrets)
+def noticed(
+    settings: "Settings", file: Path | None, secret_files: Iterable[Path], *, holds_secrets: bool
+) -> Iterator[str]:
+    """A sentence for each. `file`: the configuration."""
+    if file and holds_secrets and _mode(file) & S_IROTH:
+        yield say("config.open_file", file=file)
+    if file and is_mounted_alone(str(file)):
+        yield say("config.mounted_alone", file=file, folder=file.parent)
     key = settings.web.certificate_key
     for secret_file in dict.fromkeys([*secret_files, *([key] if key else [])]):
         if _mode(secret_file) & S_IROTH:
