@@ -45,7 +45,6 @@ OF_COMMANDS = frozenset(
 # Technical codes that mean the same to a cashier.
 SAME = {
     "unauthorized": "login_refused",
-    "unauthorized_again": "login_refused",
     "invalid_credentials": "login_refused",
     "login_failed": "unreachable",
     "login_timeout": "unreachable",

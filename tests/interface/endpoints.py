@@ -265,7 +265,7 @@ CURRENT = [
     Rule(
         "current-401",
         "6 get-current / 401: Invalid or expired access token",
-        POLL + "test_a_401_logs_in_now_and_polls_at_the_next_slot",
+        POLL + "test_after_a_401_the_next_slot_logs_in_and_polls",
         LOGIN + "test_every_other_operation_wants_a_token_first[invented-get_current]",
     ),
     Rule(

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import START, Shop
 
+from orderbridge.jobs.reference import Common, read_lists, read_statuses
 from orderbridge.sandbox import Fault
 from orderbridge.sandbox.scenery import BESIKTAS
 
@@ -57,19 +58,51 @@ async def test_wrong_credentials_are_tried_with_growing_waits(shop: Shop):
     assert account["last_error"]
 
 
-async def test_a_login_whose_token_never_works_is_tried_with_growing_waits_too(shop: Shop):
-    for operation in ("get_current", "get_restaurants"):
-        shop.world.faults.add(Fault.unauthorized(operation, times=None))
+async def test_a_login_whose_token_never_works_is_told_and_each_login_is_followed_by_a_poll(shop: Shop):
+    shop.world.faults.add(Fault.unauthorized("get_current", times=None))
     with capture_logs() as lines:
         for _ in range(14):
             await shop.poll()
-    waits = [line["wait_s"] for line in lines if line["event"] == "login.refused"]
-    assert waits[:5] == [60, 120, 300, 600, 900]
+    assert [line["log_level"] for line in lines if line["event"] == "login.refused"].count("error") == 1
+    assert shop.one("SELECT state FROM delivery_accounts")["state"] == "login_refused"
+    polls = [call.at for call in shop.calls("get_current")]
+    assert max(after - before for before, after in itertools.pairwise(polls)) < timedelta(seconds=32)
+    shop.world.faults.clear()
+    assert (await shop.poll()).ok
+
+
+async def test_a_401_of_each_call_once_stops_no_poll(shop: Shop):
+    """The lists first, then the poll: every login succeeds, and the account is not refused."""
+    await shop.poll()
+    lists = ("get_restaurants", "get_cancel_reasons", "get_variables", "get_restaurant_status")
+    for operation in ("get_current", *lists):
+        shop.world.faults.add(Fault.unauthorized(operation))
+    with capture_logs() as lines:
+        common = Common(shop.clock)
+        for _ in range(5):
+            await read_lists(shop.account, shop.database, shop.names, common)
+            await read_statuses(shop.account, shop.database, shop.clock)
+            await shop.poll()
+    assert (await shop.poll()).ok
+    assert "login.refused" not in [line["event"] for line in lines]
+    polls = [call.at for call in shop.calls("get_current")]
+    assert max(after - before for before, after in itertools.pairwise(polls)) < timedelta(seconds=32)
+
+
+async def test_a_list_that_is_always_answered_401_stops_no_poll_even_where_no_login_succeeds(shop: Shop):
+    await shop.poll()
+    shop.world.faults.add(Fault.unauthorized("get_restaurants", times=None), Fault.too_many("login", times=None))
+    for _ in range(5):
+        await read_lists(shop.account, shop.database, shop.names, Common(shop.clock))
+        assert (await shop.poll()).ok
+    polls = [call.at for call in shop.calls("get_current")]
+    assert max(after - before for before, after in itertools.pairwise(polls)) < timedelta(seconds=32)
 
 
 async def test_nothing_of_the_account_leaves_while_its_login_is_refused(shop: Shop):
     order = await shop.taken_in()
     shop.world.refuse_account("kadikoy")
+    await shop.poll()
     await shop.poll()
     calls = len(shop.world.calls())
     for action in ("accept", "on_the_way", "cancel"):
@@ -106,6 +139,7 @@ async def test_credentials_that_work_again_end_the_refusal(shop: Shop):
     assert "poll.recovered" in [line["event"] for line in lines]
     assert (shop.order(order)["revision"], shop.account.paused() <= 0) == (1, True)
     shop.world.refuse_account("kadikoy")
+    await shop.poll()
     await shop.poll()
     assert shop.account.paused() == pytest.approx(60)  # the waits begin anew
 
@@ -163,12 +197,11 @@ async def test_a_token_that_was_just_obtained_is_not_refused_for_what_another_on
         shop.world.end_tokens()
         assert not (await shop.poll()).ok
         assert shop.account.paused() <= 0
-        assert shop.account.session.current is not None
         assert (await shop.poll()).ok
     shop.world.end_tokens()  # and where nothing has gone well in between
     assert not (await shop.poll()).ok
     shop.world.end_tokens()
-    assert (await shop.poll()).ok, "what has waited for its slot is tried before"
+    assert (await shop.poll()).ok, "its login is made at its slot"
     assert shop.account.paused() <= 0
 
 

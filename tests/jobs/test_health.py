@@ -142,7 +142,7 @@ async def test_tokens_that_ended_in_an_outage_are_no_alarm_of_their_own_unless_t
     assert seen() == [(Code.POLL_FAILING, Severity.WARNING)]
     shop.world.faults.add(Fault.unauthorized("get_current", times=1))
     await shop.poll()
-    assert seen() == [(Code.POLL_FAILING, Severity.SEVERE)]
+    assert seen() == [(Code.LOGIN_REFUSED, Severity.SEVERE)]
     await shop.poll()
     assert seen() == []
 

@@ -4,6 +4,7 @@ The day is the same each time. What may differ is how the service words a no, ne
 each of its statuses is acknowledged, or when the list is asked for.
 """
 
+import asyncio
 import itertools
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -287,6 +288,8 @@ class Day:
         for action in ("accept", "on_the_way"):
             self.act(action, order)
         await self.quiet()
+        if "login_limit" in self.setting.options:
+            await asyncio.sleep(60)  # three more logins are within it
         for action, about in (
             ("complete", {"order": order}),
             ("close_restaurant", {"restaurant_id": USKUDAR}),

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -19,10 +20,6 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 def token(name: str) -> Token:
     return Token(name, NOW, NOW)
-
-
-async def unasked(_: Token) -> bool | None:
-    raise AssertionError("a probe")
 
 
 class Login:
@@ -75,7 +72,7 @@ async def test_a_token_from_before_needs_no_login(login: Login) -> None:
 
 ASK: dict[str, Callable[[Session], Awaitable[Token]]] = {
     "token": lambda session: session.token(),
-    "replace": lambda session: session.replace(token("old"), "call", unasked),
+    "replace": lambda session: session.replace(token("old"), "call"),
     "renew": lambda session: session.renew(),
 }
 
@@ -92,173 +89,77 @@ async def test_ten_at_once_are_one_login(login: Login) -> None:
 async def test_ten_refused_with_the_same_token_are_one_login(login: Login) -> None:
     session = a_session(login, token=token("old"))
     login.go_on.set()
-    assert (
-        await asyncio.gather(*[session.replace(token("old"), "call", unasked) for _ in range(10)]) == [token("t1")] * 10
-    )
-    assert await session.replace(token("old"), "call", unasked) == token("t1")  # one who comes late
+    assert await asyncio.gather(*[session.replace(token("old"), "call") for _ in range(10)]) == [token("t1")] * 10
+    assert await session.replace(token("old"), "call") == token("t1")  # one who comes late
     assert login.calls == 1
 
 
+async def test_a_call_that_is_refused_with_a_token_just_obtained_costs_no_other_login(login: Login) -> None:
+    login.go_on.set()
+    session = a_session(login, token=token("old"), waits=MINUTES)
+    first = await session.replace(token("old"), "call")
+    for name in ("call", "another"):
+        with pytest.raises(Unauthorized) as caught:
+            await session.replace(first, name)
+        assert caught.value.code == "not_permitted"
+    assert (login.calls, session.current, session.paused() <= 0) == (1, first, True)
+
+
+async def test_a_call_that_alone_is_refused_costs_no_login_once_the_token_has_served_another(login: Login) -> None:
+    login.go_on.set()
+    session = a_session(login, token=token("old"))
+    first = await session.replace(token("old"), "call")
+    session.record_outcome(None, first, "another")
+    with pytest.raises(Unauthorized):
+        await session.replace(first, "call")
+    assert await session.replace(first, "another") == token("t2"), "that one went well before: the token is over"
+    session.record_outcome(None, token("t2"), "call")
+    assert await session.replace(token("t2"), "call") == token("t3")
+
+
+async def test_a_401_of_another_call_leaves_the_polls_their_token(login: Login) -> None:
+    session = a_session(login, token=token("old"), waits=MINUTES)
+    login.error = LoginRefused("x", until=NOW)
+    login.go_on.set()
+    with pytest.raises(LoginRefused):
+        await session.replace(token("old"), "call")
+    assert session.current == token("old") == await session.token_for_poll()
+    login.error = ServiceFailed("x")
+    with pytest.raises(MarketplaceError):
+        await session.token()
+    session.record_outcome(None, token("old"), "poll")
+    assert await session.token() == token("old"), "it works"
+
+
 @pytest.mark.parametrize(
-    "works, has_worked, error, code, current",
-    [
-        pytest.param(True, False, Unauthorized, "not_permitted", "t1", id="it works: the call is refused"),
-        pytest.param(False, False, LoginRefused, "login_refused", None, id="it never worked: the account is refused"),
-        pytest.param(False, True, None, None, "t2", id="it has worked: it is over"),
-        pytest.param(None, False, Unauthorized, "unauthorized_again", None, id="nobody knows"),
-    ],
+    "served, young, refused",
+    [(False, True, True), (True, True, False), (False, False, False)],
+    ids=["it served nothing", "it has served another call", "somebody else may have ended it"],
 )
-async def test_a_token_in_place_of_a_refused_one_that_is_refused_itself_is_probed_once(
-    login: Login, works: bool | None, has_worked: bool, error: type[Exception] | None, code: str, current: str | None
+async def test_a_poll_that_is_refused_with_a_token_just_obtained_refuses_the_account_for_a_cooldown(
+    login: Login, served: bool, young: bool, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not young:
+        monkeypatch.setattr(module, "JUST_S", -1.0)
     login.go_on.set()
-    session = a_session(login, token=token("old"), waits=MINUTES)
-    first = await session.replace(token("old"), "call", unasked)
-    if has_worked:
-        session.record_outcome(None, first, "another call")
-    asked: list[Token] = []
-
-    async def probe(token: Token) -> bool | None:
-        asked.append(token)
-        await asyncio.sleep(0)
-        return works
-
-    calls = [session.replace(first, f"call {number}", probe) for number in range(5)]
-    ends = await asyncio.gather(*calls, return_exceptions=True)
-    assert asked == ([] if has_worked else [first]), "once for all that ask at the same moment"
-    if error is None:
-        assert ends == [token("t2")] * 5
-    else:
-        first_end = ends[0]
-        assert isinstance(first_end, error)
-        assert isinstance(first_end, MarketplaceError)
-        assert first_end.code == code
-    if works is not None:
-        assert session.current == (None if current is None else token(current))
-
-
-@pytest.mark.parametrize("works", [True, False, None], ids=["good", "refused", "nobody knows"])
-async def test_who_asks_for_a_token_while_a_doubted_one_is_probed_gets_what_the_probe_leaves(
-    login: Login, works: bool | None
-) -> None:
-    login.go_on.set()
-    session = a_session(login, token=token("old"), waits=MINUTES)
-    first = await session.replace(token("old"), "call", unasked)
-    probing, answered = asyncio.Event(), asyncio.Event()
-
-    async def probe(_: Token) -> bool | None:
-        probing.set()
-        await answered.wait()
-        return works
-
-    refused = asyncio.create_task(session.replace(first, "call", probe))
-    await probing.wait()
-    poll = asyncio.create_task(session.token())
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert not poll.done(), "it would leave with a token that may be refused"
-    answered.set()
-    ends = await asyncio.gather(refused, poll, return_exceptions=True)
-    assert isinstance(ends[0], Unauthorized if works is not False else LoginRefused)
-    if works is False:
-        assert isinstance(ends[1], LoginRefused)
-    else:
-        assert ends[1] == (first if works else token("t2"))
+    session = a_session(login, token=token("old"), waits=replace(MINUTES, limited_s=30.0))
+    session.drop(token("old"), "poll")
+    first = await session.token_for_poll()
+    if served:
+        session.record_outcome(None, first, "another")
+    with pytest.raises(LoginRefused) if refused else contextlib.nullcontext():
+        session.drop(first, "poll")
+    assert session.current is None
+    assert session.is_refused(polls=True) is refused
+    assert round(max(session.paused(polls=True), 0.0)) == (30 if refused else 0)
 
 
 async def test_a_token_that_nobody_has_tried_is_not_thrown_away_for_what_the_one_before_it_met(login: Login) -> None:
     login.go_on.set()
     session = a_session(login, token=token("old"))
-    first = await session.replace(token("old"), "poll", unasked)
-    assert await session.replace(token("old"), "late call", unasked) == first == session.current
+    first = await session.replace(token("old"), "poll")
+    assert await session.replace(token("old"), "late call") == first == session.current
     assert session.paused() <= 0
-
-
-async def test_a_call_that_was_refused_alone_is_probed_before_a_good_token_is_thrown_away(login: Login) -> None:
-    login.go_on.set()
-    session = a_session(login, token=token("old"))
-    first = await session.replace(token("old"), "call", unasked)
-
-    async def good(_: Token) -> bool | None:
-        return True
-
-    for _ in range(3):
-        with pytest.raises(Unauthorized):
-            await session.replace(first, "call", good)
-    session.take_up(token("another"))
-    with pytest.raises(Unauthorized):
-        await session.replace(token("another"), "call", good)
-    session.record_outcome(None, token("another"), "call")
-    assert await session.replace(token("another"), "call", unasked) == token("t2")
-
-
-async def test_a_probe_that_nobody_waited_for_is_not_believed_later(login: Login) -> None:
-    login.go_on.set()
-    session = a_session(login, token=token("old"))
-    first = await session.replace(token("old"), "call", unasked)
-    answered, probed = asyncio.Event(), list[Token]()
-
-    async def good_after_a_while(_: Token) -> bool | None:
-        return await answered.wait()
-
-    async def bad(probed_token: Token) -> bool | None:
-        probed.append(probed_token)
-        return False
-
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            await session.replace(first, "call", good_after_a_while)
-    answered.set()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    with contextlib.suppress(MarketplaceError):
-        await session.replace(first, "call", bad)
-    assert probed == [first]
-
-
-@pytest.mark.parametrize(
-    "works, error, current",
-    [
-        pytest.param([False, True], None, "t2", id="the new one works: somebody has ended the other"),
-        pytest.param([False, False], LoginRefused, None, id="the new one does not: the account is refused"),
-        pytest.param([False, None], None, "t2", id="nobody knows: the next call tells"),
-        pytest.param([True], None, "t1", id="it was good all the time"),
-        pytest.param([None], None, "t1", id="nobody knows of the first"),
-    ],
-)
-async def test_a_doubted_token_that_has_waited_for_its_slot_is_probed_before(
-    login: Login,
-    works: list[bool | None],
-    error: type[Exception] | None,
-    current: str | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "JUST_S", -1.0)
-    login.go_on.set()
-    session = a_session(login, token=token("old"), waits=MINUTES)
-    await session.replace(token("old"), "poll", unasked)
-    ends, asked = iter(works), []
-
-    async def probe(token: Token) -> bool | None:
-        asked.append(token)
-        return next(ends)
-
-    if error is None:
-        assert await session.tried(probe) == token(current)
-    else:
-        with pytest.raises(error):
-            await session.tried(probe)
-    assert asked == [token("t1"), token("t2")][: len(works)]
-    assert session.current == (None if current is None else token(current))
-
-
-@pytest.mark.parametrize("doubted", [False, True], ids=["good", "just obtained"])
-async def test_a_token_that_is_good_or_was_just_obtained_is_not_probed(login: Login, doubted: bool) -> None:
-    login.go_on.set()
-    session = a_session(login, token=token("old"), waits=MINUTES)
-    if doubted:
-        await session.replace(token("old"), "poll", unasked)
-    assert await session.tried(unasked) == token("t1" if doubted else "old")
 
 
 async def test_a_refused_token_is_given_to_nobody_else(login: Login) -> None:
@@ -266,8 +167,7 @@ async def test_a_refused_token_is_given_to_nobody_else(login: Login) -> None:
     login.error = NotSent("dns_failed")
     login.go_on.set()
     with pytest.raises(NotSent):
-        await session.replace(token("old"), "call", unasked)
-    assert session.current is None
+        await session.replace(token("old"), "call")
     login.error = None
     assert await session.token() == token("t2")
 
@@ -294,7 +194,7 @@ async def test_one_refused_during_a_renewal_joins_it(login: Login) -> None:
     session = a_session(login, token=token("old"))
     renewal = asyncio.create_task(session.renew())
     await login.begun.wait()
-    replacement = asyncio.create_task(session.replace(token("old"), "call", unasked))
+    replacement = asyncio.create_task(session.replace(token("old"), "call"))
     login.go_on.set()
     assert await renewal == await replacement == token("t1")
     assert login.calls == 1

@@ -241,7 +241,7 @@ def test_a_token_that_was_over_after_an_outage_is_no_more_than_a_poll_that_is_st
     assert found(accounts=(account,)) == []
     (one,) = problems(Facts((replace(account, last_poll_ok_utc=OLD),)), LIMITS, NOW)
     assert (one.code, one.severity) == (Code.POLL_FAILING, Severity.WARNING)
-    assert "the next poll brings the orders" in problem_text(one.code, "en", **one.facts)[1]
+    assert "the next poll logs in again" in problem_text(one.code, "en", **one.facts)[1]
 
 
 def known(*codes: Code) -> tuple[Problem, ...]:

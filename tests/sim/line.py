@@ -33,7 +33,6 @@ TARGET = {"accept": 2, "on_the_way": 16, "complete": 5, "cancel": 6}  # the stat
 ORDER_OPERATIONS = set(TARGET)
 FOOD_OPERATIONS = {"activate_food", "deactivate_food"}
 RESTAURANT_OPERATIONS = {"open_restaurant", "close_restaurant"}
-PROBES = {"get_restaurants", "get_cancel_reasons"}  # they need a good token, and nothing else
 ACTIONS = ORDER_OPERATIONS | FOOD_OPERATIONS | RESTAURANT_OPERATIONS
 
 _PATHS = [(re.compile(path.replace("{id}", "([^/]*)")), method, str(name)) for name, method, path in ENDPOINTS]
@@ -232,11 +231,8 @@ class Line(httpx.AsyncBaseTransport):
         self._sim.tell("ended", call)
 
     def _keeps_waiting(self, call: Call) -> bool:
-        """What makes an account wait for minutes: a login that failed, and a token that never worked, for nothing."""
-        if call.operation == "login":
-            return call.status is not None and call.said != "ok"
-        refused = call.operation in PROBES and call.outcome == "unauthorized"
-        return refused and not any(c.token == call.token and c.outcome in {"ok", "no"} for c in self._sim.calls)
+        """A login that failed: its account waits for minutes, for nothing."""
+        return call.operation == "login" and call.status is not None and call.said != "ok"
 
     async def _travel(self, call: Call, request: httpx.Request) -> httpx.Response:
         weather, life = self._sim.weather, self._life

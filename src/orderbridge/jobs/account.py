@@ -92,9 +92,9 @@ class Account:
             self._hidden = token.access_token
             self.session.take_up(token)
 
-    def paused(self) -> float:
-        """Seconds for which nothing of this account can leave; 0 or less: it can."""
-        return self.session.paused()
+    def paused(self, *, polls: bool = False) -> float:
+        """Seconds for which nothing of this account can leave, or no poll; 0 or less: it can."""
+        return self.session.paused(polls=polls)
 
     def pause_code(self) -> str:
         """The error_code of a row that waits for the end of that pause."""
@@ -102,9 +102,9 @@ class Account:
             return "login_refused"
         return HELD_BACK if self.session.is_held_back() else "unreachable"
 
-    def is_refused(self) -> bool:
+    def is_refused(self, *, polls: bool = False) -> bool:
         """Whether the service refuses us: there is no token, and none can be had yet."""
-        return self.session.is_refused()
+        return self.session.is_refused(polls=polls)
 
     def retry_at(self) -> datetime:
         """When a request that could not leave is made again."""

@@ -4,7 +4,7 @@ One get-current after the other, for one account. A tick goes through these step
 promise:
 
     wait      nothing happens while the cooldown runs or the account is paused; the tick says for how long
-    login     before the slot: one that fails uses none up
+    login     at the slot, before the poll: one that fails uses none up. After a 401 the next slot's
     place     on the wire, among all polls (`PollPlaces`), then its turn at the pace (net.pace). Who waits here is not
               noted yet: what is noted leaves at once
     note      that no other poll may leave before this one is answered and has cooled down. On disk before the request
@@ -166,9 +166,9 @@ class Poller:
 
     async def _wait(self) -> float:
         """Seconds to wait; 0: the poll has a place, is noted and may leave. A login comes first: it uses up no slot."""
-        wait = max(self._slot(), self._account.paused())
+        wait = max(self._slot(), self._account.paused(polls=True))
         if wait > 0:
-            if self._account.is_refused() and self._state != AccountState.LOGIN_REFUSED:
+            if self._account.is_refused(polls=True) and self._state != AccountState.LOGIN_REFUSED:
                 await self._note_state(AccountState.LOGIN_REFUSED, "login_refused", "login_refused")
             return wait
         self._account.drop_expired_token()
@@ -210,7 +210,7 @@ class Poller:
         """A failed poll: its slot is used up, unless the request certainly never left. `noted`: it was in the books."""
         self._ask_otherwise(error)
         on_trial = self._cooldowns.is_on_trial(self._who)
-        failure = failure_of(error, on_trial=on_trial, is_renewed=self._is_renewed(error))
+        failure = failure_of(error, on_trial=on_trial, is_token_over=self._is_token_over(error))
         if failure.ended is None:
             self._cooldowns.unsent(self._who)
             next_poll = self._clock.now() if noted else None
@@ -223,7 +223,7 @@ class Poller:
             await self._notes.failed(self._who, next_poll_utc=next_poll)
         elif next_poll is not None:
             await self._notes.cooled(self._who, next_poll)
-        return max(self._account.paused(), 1.0) if failure.ended is None else max(self._slot(), 0.0)
+        return max(self._account.paused(polls=True), 1.0) if failure.ended is None else max(self._slot(), 0.0)
 
     def _ask_otherwise(self, error: MarketplaceError) -> None:
         """A list that does not come in whole is asked for in parts. Told when that begins, and of each part once."""
@@ -236,12 +236,12 @@ class Poller:
             self._not_in.add(asked)
             self._log.error("poll.part_too_large", status_id=asked, error=error.code, remedy=say("poll.part_missing"))
 
-    def _is_renewed(self, error: MarketplaceError) -> bool:
-        """Whether it is the first 401 since the last good poll, and login stands again."""
+    def _is_token_over(self, error: MarketplaceError) -> bool:
+        """Whether it is the first 401 since the last good poll: the next one logs in."""
         if not isinstance(error, Unauthorized):
             return False
         is_first, self._was_refused = not self._was_refused, True
-        return is_first and self._account.session.current is not None
+        return is_first
 
     async def _cool_down(self, how: Ended) -> datetime:
         """The cooldown runs from here, by the monotonic clock. Returns the end of it, for the next start's database."""

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import structlog
 
 from orderbridge.actions import ACTIONS
-from orderbridge.errors import MarketplaceError, NotSent, RateLimited, Refused, Unauthorized, UnknownOutcome, reading
+from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, Refused, Unauthorized, UnknownOutcome, reading
 from orderbridge.marketplace.answers import read_envelope
 from orderbridge.marketplace.reference import (
     read_cancel_reasons,
@@ -34,7 +34,6 @@ from orderbridge.texts import say
 
 SMALL_BODY = 64 * 1024  # bytes; taken apart in a millisecond or two, and most lists are empty
 LIST = "/orders/get-current"
-PROBES = ("/restaurants/get", "/orders/cancel-reasons")  # what needs nothing but a good token
 ACKNOWLEDGE_TIMEOUT_S = 5.0  # docs/design.md, Promises, 2: for the call and its one repeat together
 
 _log = structlog.get_logger(__name__)
@@ -79,14 +78,15 @@ class Client:
 
     async def be_ready(self) -> None:
         """Before a poll's turn is noted: has a token for it. Raises what a login ends in."""
-        await self._session.tried(partial(self._works, path=PROBES[0]))
+        await self._session.token_for_poll()
 
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
         """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer is.
 
         It leaves at once: who asks has a token (`be_ready`) and has waited for his turn (`Wire.admit`) before he noted that
         it leaves. Without a token, which another call may have lost meanwhile, it does not leave at all (NotSent).
-        On a 401 it logs in, so that the next slot's call has a good token, and raises Unauthorized all the same.
+        A 401 is raised as Unauthorized, and the next call logs in (`be_ready`); its code is login_refused where a login that
+        has just succeeded gave the token.
         """
         token = self._session.current
         if token is None:
@@ -97,12 +97,9 @@ class Client:
         except Unauthorized as refusal:
             _log.info("client.unauthorized", operation="get-current", code=refusal.code)
             try:
-                await self._another(token, LIST, refusal)
-            except Unauthorized as own:
-                raise own from refusal
-            except MarketplaceError as failure:  # the poll was answered, so its cooldown runs: never NotSent
-                said = failure.detail if failure.code == "login_failed" else f"login: {failure.code}"
-                raise Unauthorized(refusal.code, said, http_status=refusal.http_status) from failure
+                self._session.drop(token, LIST)
+            except LoginRefused as own:  # the poll was answered, so its cooldown runs: never NotSent
+                raise Unauthorized(own.code, http_status=refusal.http_status) from own
             raise
 
     async def acknowledge(self, payment_key: str, timeout_s: float = ACKNOWLEDGE_TIMEOUT_S) -> None:
@@ -158,14 +155,7 @@ class Client:
         try:
             return await self._send(method, path, token, read, json=json, deadline=deadline, importance=importance)
         except Unauthorized as again:
-            error = Unauthorized("unauthorized_again", again.detail, http_status=again.http_status)
-            try:
-                await self._another(token, path, again, deadline)
-            except Unauthorized as own:
-                error = own
-            except MarketplaceError as failure:
-                raise error from failure
-            raise error from again
+            raise Unauthorized("not_permitted", again.detail, http_status=again.http_status) from again
 
     async def _token(self, deadline: float | None = None) -> Token:
         """A token, or NotSent: whatever a login ends in, the call that wanted it was not carried out."""
@@ -173,26 +163,10 @@ class Client:
 
     async def _another(self, refused: Token, path: str, refusal: Unauthorized, deadline: float | None = None) -> Token:
         """A token other than the refused one, or NotSent. Raises Unauthorized when there is no use in that."""
-
-        async def probe(token: Token) -> bool | None:
-            return await self._works(token, PROBES[path == PROBES[0]])
-
         try:
-            return await _in_time(self._session.replace(refused, path, probe), deadline)
+            return await _in_time(self._session.replace(refused, path), deadline)
         except Unauthorized as own:
             raise Unauthorized(own.code, refusal.detail, http_status=refusal.http_status) from refusal
-
-    async def _works(self, token: Token, path: str) -> bool | None:
-        """Whether the token is good for a call that needs nothing else; None: that cannot be said now."""
-        try:
-            await self._send("GET", path, token, _data, importance=Importance.ACTION)
-        except Unauthorized:
-            return False
-        except (Refused, RateLimited):
-            return True
-        except MarketplaceError:
-            return None
-        return True
 
     async def _send(
         self,

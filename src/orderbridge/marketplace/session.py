@@ -7,20 +7,18 @@ others' login with it. Ahead of its end it is renewed, and the old one serves un
 Refusal. A 401 may mean three things, and the service says the same words for all of them (docs/interface.md, Authentication 4).
 - The token is over: somebody logged in elsewhere, or ended it. A login, and the call is made once more (the poll at its
   next slot).
-- The account is refused: also the new token does not work. That counts as a refused login, as wrong credentials do.
-- The call is refused: this restaurant, item or order is none of ours. The token works for everything else.
-So a token that was obtained in place of a refused one is *doubted* until it has worked. When it is refused itself, or a
-call is refused again, a call that needs nothing but a good token is made with it (`probe`), once for all that ask at that
-moment. It goes well: the call is the one that is refused, and it alone waits; a login is no use to it. 401 as well: where
-the token has never worked, the account is refused, if it was just obtained; else somebody may have ended this one, too,
-and another one is obtained and probed at once. Where it has worked, it is over. No answer: nobody can say; the next call
-logs in. A poll does not try a doubted token that has waited for its slot: it is probed before.
-A token that nobody has tried is never thrown away for what another one met.
+- The call is refused: this restaurant, item or order is none of ours. It was refused with the token before, too, and the
+  current one has served other calls or was obtained just now. It alone waits; a login is no use to it.
+- The account is refused: its login succeeds, and the token that it gave works for nothing. Only a poll shows that, with a
+  token that was obtained in place of a refused one, has served no call, and is so young that nobody else can have ended
+  it. The account waits for one cooldown and logs in again.
+Polls do not stop for the 401 of another call: the token stays theirs until another one is there, or until a poll itself
+is answered 401. Then the next call logs in: the poll at its slot, so that no other login comes between its own and it.
 
 Backoff. Nothing of the account leaves
 - while its line is down: a request that certainly never left makes all of them wait, 1 to 5 s, until one is answered;
-- while it has no token and may not log in: after refused credentials minutes, growing; after a 429 one cooldown; after
-  a 5xx 1, 2 and 4 s, then minutes. The waits themselves are decisions of rules.tokens, handed in as `Waits`.
+- while it has no token and may not log in: after refused credentials minutes, growing; after a refused token and after a
+  429 one cooldown; after a 5xx 1, 2 and 4 s, then minutes. The waits are decisions of rules.tokens, handed in as `Waits`.
 Failures of the same moment are one failure. A refusal is forgotten when a call succeeds: a login alone does not show
 that its token works.
 
@@ -28,6 +26,8 @@ The client reports here how each request of it ended (`record_outcome`); nobody 
 """
 
 import asyncio
+import contextlib
+import math
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -46,11 +46,10 @@ MOST_REFUSED_CALLS = 1000  # that are remembered
 MOST_DEATHS = 20  # that are remembered, of the last
 DEATHS_S = 3600.0
 YOUNG = timedelta(hours=1)  # before its end, or longer
-JUST_S = 5.0  # a token that is refused so soon was never good
+JUST_S = 5.0  # a token that is refused so soon after its login was not ended by another login
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
-Probe = Callable[[Token], Awaitable[bool | None]]  # does this token work? None: that cannot be said now
 
 
 @dataclass(slots=True)
@@ -61,7 +60,7 @@ class _Held:
     since: float
     doubted: bool = False  # obtained in place of one that was refused
     worked: int = 0  # calls that it served
-    probing: asyncio.Task[bool | None] | None = None
+    refused: bool = False  # to another call than a poll: the others log in first, polls go on with it
 
     @property
     def is_doubted(self) -> bool:
@@ -115,80 +114,48 @@ class Session:
         self._held = None
 
     async def token(self) -> Token:
-        """The current token; a login when there is none. Whatever that raises goes to everybody who waits for it.
+        """A token that nobody was refused; a login when there is none. What that raises goes to everybody who waits for it."""
+        held = self._held
+        return await self._joined_login() if held is None or held.refused else held.token
 
-        A doubted one that is just being probed is waited for: refused, it would cost a poll its slot.
-        """
-        if (held := self._held) is not None and held.is_doubted and held.probing is not None:
-            await _joined(held.probing)
+    async def token_for_poll(self) -> Token:
+        """The current token; one that was refused to another call only where no other can be had."""
+        if self._held is not None and self._held.refused:
+            with contextlib.suppress(MarketplaceError):
+                await self._joined_login()
         return self.current or await self._joined_login()
 
     async def renew(self) -> Token:
         """A fresh token by a login now; the old one stays in use until then."""
         return await self._joined_login()
 
-    async def replace(self, refused: Token, call: str, probe: Probe) -> Token:
-        """A call was answered 401 with this token. Returns one to make it again with.
+    async def replace(self, refused: Token, call: str) -> Token:
+        """A call, no poll, was answered 401 with this token. Returns one to make it again with.
 
-        Raises Unauthorized when there is no use in that for this call, LoginRefused when the account is refused, and
-        whatever else a login may end in. `call`: what was called, in any words that stay the same.
+        Raises Unauthorized when there is no use in that, and whatever else a login may end in. `call`: what was called,
+        in any words that stay the same.
         """
         held = self._held
         if held is None or held.token.access_token != refused.access_token:
             return await self.token()
-        again = call in self._refused_calls
+        if (held.worked and call in self._refused_calls) or (held.is_doubted and self._is_young(held)):
+            raise Unauthorized("not_permitted")
         self._remember(call, held)
-        if again or held.is_doubted:
-            works = await self._probed(held, probe)
-            if self._held is not held:  # another one was quicker
-                return await self.token()
-            if works:
-                raise Unauthorized("not_permitted")
-            if works is not None and held.is_doubted:
-                return await self._one_that_works(held, probe)
-            if works is None:
-                self._drop_refused()
-                raise Unauthorized("unauthorized_again")
-        self._drop_refused()
+        held.refused = self._in_place = True
         return await self._joined_login()
 
-    async def tried(self, probe: Probe) -> Token:
-        """The current token, for a call that has one slot: a doubted one that has waited for it is probed before.
-
-        Who ended the token before it may have ended this one, too.
-        """
-        token, held = await self.token(), self._held
-        if held is None or not held.is_doubted or not self._has_waited(held):
-            return token
-        works = await self._probed(held, probe)
-        if self._held is not held:
-            return await self.token()
-        return token if works is not False else await self._one_that_works(held, probe)
-
-    def _has_waited(self, held: _Held) -> bool:
-        return self._clock.monotonic() - held.since > JUST_S
-
-    async def _one_that_works(self, refused: _Held, probe: Probe) -> Token:
-        """In place of a doubted token that was refused. Raises LoginRefused when the account is.
-
-        Only a token that was just obtained shows that: another one may have been ended by somebody else's login.
-        """
-        if self._has_waited(refused):
-            self._drop_refused()
-            token, held = await self._joined_login(), self._held
-            if held is None or held.token != token:
-                return await self.token()
-            works = await self._probed(held, probe)
-            if self._held is not held:
-                return await self.token()
-            if works is not False or not held.is_doubted:
-                return token
-        self._held = None
-        raise self._refuse("unauthorized_again")
-
-    def _drop_refused(self) -> None:
-        """It is known to be bad: nobody else shall be refused with it."""
+    def drop(self, refused: Token, call: str) -> None:
+        """A poll was answered 401 with this token: the next call logs in. Raises LoginRefused when the account is refused."""
+        held = self._held
+        if held is None or held.token.access_token != refused.access_token:
+            return
+        self._remember(call, held)
         self._held, self._in_place = None, True
+        if held.is_doubted and self._is_young(held):
+            raise self._refuse("unauthorized_again", most_s=self._waits.limited_s)
+
+    def _is_young(self, held: _Held) -> bool:
+        return self._clock.monotonic() - held.since <= JUST_S
 
     def _remember(self, call: str, held: _Held) -> None:
         is_young = held.worked > 0 and held.token.expires_utc - self._clock.now() > YOUNG
@@ -196,24 +163,11 @@ class Session:
         if len(self._refused_calls) > MOST_REFUSED_CALLS:
             self._refused_calls.popitem(last=False)
 
-    async def _probed(self, held: _Held, probe: Probe) -> bool | None:
-        if held.probing is None or held.probing.done():  # nobody waited for that one: its word is of its own time
-            held.probing = asyncio.ensure_future(probe(held.token))
-        task = held.probing
-        try:
-            return await _joined(task)
-        finally:
-            if task.done():
-                held.probing = None
-
     async def close(self) -> None:
-        """Ends a login or a probe that is still under way."""
-        probing = None if self._held is None else self._held.probing
-        under_way = [task for task in (self._login, probing) if task is not None]
-        for task in under_way:
-            task.cancel()
-        if under_way:
-            await asyncio.wait(under_way)
+        """Ends a login that is still under way."""
+        if self._login is not None:
+            self._login.cancel()
+            await asyncio.wait([self._login])
 
     # ---- the login ---------------------------------------------------------------------------------------------------
 
@@ -265,15 +219,16 @@ class Session:
         self._login_at = self._clock.monotonic() + wait
         self._credentials_refused = False
 
-    def _refuse(self, code: str) -> LoginRefused:
-        """The credentials are refused, or the token of a fresh login."""
+    def _refuse(self, code: str, most_s: float = math.inf) -> LoginRefused:
+        """The credentials are refused, or the token of a fresh login: then for `most_s` at most."""
         now = self._clock.monotonic()
         if not (self._credentials_refused and self._login_at > now):  # else one more of the same moment
             self._refusals += 1
-            wait = self._waits.refused(self._refusals)
-            self._login_at, self._credentials_refused, self._in_place = now + wait, True, False
+            wait = min(self._waits.refused(self._refusals), most_s)
+            self._login_at, self._credentials_refused = now + wait, True
             said = LoginRefused("login_refused", until=self._clock.now()).remedy
-            self._log.error("login.refused", code=code, refusals=self._refusals, wait_s=wait, remedy=said)
+            log = self._log.error if most_s == math.inf or self._refusals == 1 else self._log.debug
+            log("login.refused", code=code, refusals=self._refusals, wait_s=wait, remedy=said)
         return self._refused_until_then()
 
     def _refused_until_then(self) -> LoginRefused:
@@ -300,6 +255,7 @@ class Session:
             self._note_death(dead)
         if self._held is not None and self._held.token.access_token == token.access_token:
             self._held.worked += 1
+            self._held.refused = False
 
     def _note_death(self, dead: Token) -> None:
         """What was refused goes well with another token: so it was the token, and somebody else has ended it."""
@@ -313,18 +269,22 @@ class Session:
         since = self._clock.monotonic() - DEATHS_S
         return sum(at >= since for at, _ in self._deaths)
 
-    def paused(self) -> float:
-        """Seconds for which nothing of this account can leave; 0 or less: it can."""
-        login = self._login_at - self._clock.monotonic() if self._held is None else 0.0
+    def paused(self, *, polls: bool = False) -> float:
+        """Seconds for which nothing of this account can leave, or no poll; 0 or less: it can."""
+        login = self._login_at - self._clock.monotonic() if self._lacks_token(polls=polls) else 0.0
         return max(self._line.wait(), login)
+
+    def _lacks_token(self, *, polls: bool) -> bool:
+        return self._held is None or (self._held.refused and not polls)
 
     def is_held_back(self) -> bool:
         """Whether it is we who let nothing leave."""
         return self._line.is_ours and self._line.wait() > 0
 
-    def is_refused(self) -> bool:
+    def is_refused(self, *, polls: bool = False) -> bool:
         """Whether the service refuses us: there is no token, and none can be had yet."""
-        return self._held is None and self._credentials_refused and self._login_at > self._clock.monotonic()
+        waits = self._login_at > self._clock.monotonic()
+        return self._lacks_token(polls=polls) and self._credentials_refused and waits
 
 
 async def _joined(task: asyncio.Task[_Result]) -> _Result:

@@ -54,7 +54,7 @@ FAILURES: Mapping[str, Code] = {
 _LINE = {*LINES.values(), Code.LINE_TLS}
 ENDED_WITHIN = timedelta(seconds=5)  # a daemon at work ends an accept that is over, a till that holds the file included
 
-RENEWED = "token_over"  # the first 401 since the last good poll, and login stands again
+TOKEN_OVER = "token_over"  # noqa: S105 - a code: the first 401 since the last good poll
 STRANGERS = {"wrong_path", "no_envelope"}  # somebody answers who is not the service: the address is to be looked at
 
 
@@ -259,7 +259,7 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
             code = Code.LINE_TLS if error.startswith(TLS) else LINES.get(error, Code.UNREACHABLE)
         case _ if not is_tried:
             code = Code.NOT_POLLING
-        case AccountState.FAILING if error in {RENEWED, "unauthorized"} and not is_late:
+        case AccountState.FAILING if error in {TOKEN_OVER, "unauthorized"} and not is_late:
             return None  # the token was over; the next poll has another one
         case AccountState.FAILING:
             code = FAILURES.get(error, Code.POLL_FAILING)
@@ -277,8 +277,8 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
 
 def _severity(code: Code, error: str, is_late: bool) -> Severity:
     """After an outage that outlived the token no more is wrong than that the next poll is still to come."""
-    is_renewed = code == Code.POLL_FAILING and error == RENEWED
-    is_severe = code == Code.LOGIN_REFUSED or (is_late and not is_renewed)
+    is_over = code == Code.POLL_FAILING and error == TOKEN_OVER
+    is_severe = code == Code.LOGIN_REFUSED or (is_late and not is_over)
     return Severity.SEVERE if is_severe else Severity.WARNING
 
 
@@ -286,7 +286,7 @@ def _where(code: Code, error: str, words: str) -> dict[str, str]:
     """What the remedy says more exactly. Of a request that never left the words are our own; an answer's may hold a customer's name."""
     if code in _LINE:
         return {"reason": error, "why": words or error}
-    return {"reason": error} if error in {*STRANGERS, RENEWED} else {}
+    return {"reason": error} if error in {*STRANGERS, TOKEN_OVER} else {}
 
 
 def _is_scheduled(account: Polling, within: timedelta, now: datetime) -> bool:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited
 from orderbridge.model import AccountState
-from orderbridge.rules.health import RENEWED
+from orderbridge.rules.health import TOKEN_OVER
 from orderbridge.rules.turns import Ended
+
+LOGIN_REFUSED = "login_refused"
 
 # It is noted where a line is dead, and that somebody else answers: each has a remedy of its own.
 FINER = ("dns_", "tls_", "proxy_", "wrong_path", "no_envelope")
@@ -29,20 +31,22 @@ class Failure:
     tells: bool = True
 
 
-def failure_of(error: MarketplaceError, *, on_trial: bool, is_renewed: bool = False) -> Failure:
+def failure_of(error: MarketplaceError, *, on_trial: bool, is_token_over: bool = False) -> Failure:
     """`on_trial`: it was tried whether the account has a cooldown of its own, and a 429 was to be expected.
 
-    `is_renewed`: it is the first 401 since the last good poll, and there is another token for the next one.
+    `is_token_over`: it is the first 401 since the last good poll; before the next one comes a login.
     """
     code = error.reason if error.reason.startswith(FINER) else error.code
-    if is_renewed:
-        code = RENEWED
+    if is_token_over:
+        code = TOKEN_OVER
     said = f"{code}: {error.detail}" if error.detail else code
     logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
     if isinstance(error, NotSent):
         state = AccountState.LOGIN_REFUSED if isinstance(error, LoginRefused) else AccountState.UNREACHABLE
         # The database's trouble, or our own end: the account is as it was.
         return Failure(state, said, logged, None, tells=error.reason not in KEPT_HERE)
+    if error.code == LOGIN_REFUSED:  # a 401, and the login after it, or its token, is refused
+        return Failure(AccountState.LOGIN_REFUSED, said, logged, Ended.FAILED)
     if isinstance(error, RateLimited):
         return Failure(AccountState.FAILING, said, logged, Ended.LIMITED, tells=not on_trial)
     return Failure(AccountState.FAILING, said, logged, Ended.FAILED)
