@@ -318,7 +318,7 @@ async def test_a_line_that_is_down_is_tried_with_growing_waits_and_its_recovery_
     shop.line.cut = {"*"}
     await asyncio.sleep(60)
     waits = [(await shop.poll()).again_in for _ in range(6)]
-    usual = [1, 2, 4, 8, 15, 15]
+    usual = [1, 2, 4, 4, 4, 4]
     assert [least <= wait <= least * 1.25 for least, wait in zip(usual, waits, strict=True)] == [True] * 6
     shop.line.cut = set()
     with capture_logs() as lines:

@@ -765,7 +765,7 @@ async def test_a_refused_connection_does_not_use_up_the_slot(shop: Shop):
     shop.line.cut = {"*"}
     waits = [(await shop.poll()).again_in for _ in range(4)]
     assert waits[0] <= 1.25
-    assert waits == sorted(waits)
+    assert max(waits) <= 5
     assert shop.one("SELECT state FROM delivery_accounts")["state"] == "unreachable"
     shop.line.cut = set()
     assert (await shop.poll()).acknowledged == 1
