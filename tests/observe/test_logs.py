@@ -56,8 +56,13 @@ def time_of(start: Started) -> Callable[[float], None]:
 
 def test_a_librarys_line_has_the_same_form_and_its_loggers_name(start: Started) -> None:
     stream = start()
-    logging.getLogger("alembic").info("running %s", "0001")
-    assert {**only(stream), "time": ""} == {"time": "", "level": "info", "event": "running 0001", "logger": "alembic"}
+    logging.getLogger("uvicorn.error").info("running %s", "0001")
+    assert {**only(stream), "time": ""} == {
+        "time": "",
+        "level": "info",
+        "event": "running 0001",
+        "logger": "uvicorn.error",
+    }
 
 
 def test_what_is_bound_to_the_context_is_in_every_line(start: Started, log: Any) -> None:

@@ -86,10 +86,11 @@ class Watch:
             _log.info("problem.ended", code=problem.code, **facts, seconds=seconds)
             return
         told = _log.error if problem.severity == Severity.SEVERE else _log.warning
-        since = None if problem.since is None else problem.since.isoformat()
+        if problem.since is not None:
+            facts["since"] = problem.since.isoformat()
         cause, remedy = problem_text(problem.code, self._language, **problem.facts)
         # Its detail is not for the log: an answer's own words may hold a customer's name.
-        facts |= {"problem_level": problem.level, "since": since, "cause": cause, "remedy": remedy}
+        facts |= {"problem_level": problem.level, "cause": cause, "remedy": remedy}
         told(f"problem.{event.kind}", code=problem.code, **facts)
 
 

@@ -132,6 +132,7 @@ def _upgrade(connection: Connection) -> bool:
         execute(connection, on_version(of(connection.dialect.name)))
         return True
     _refuse_unknown(found)
+    _log.info("schema.upgrading", found=found, to=HEAD)
     migrate(connection)
     return True
 
