@@ -179,7 +179,7 @@ async def test_a_background_task_that_fails_ends_the_daemon_with_its_error(
 async def test_one_transaction_reads_all_that_is_looked_at_every_few_seconds(settings: config.Settings):
     daemon, units = Daemon(settings), []
     daemon.database.write_now(schema.upgrade)
-    await daemon.books.start()
+    await daemon.restore_check.start()
     await daemon.upkeep.look()  # signs of life are written with the first
     with daemon.database.engine.begin() as connection:
         connection.execute(insert(tables.events).values(payment_key="k", at_utc=datetime.now(UTC), event="received"))

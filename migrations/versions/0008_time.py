@@ -101,6 +101,11 @@ def add_to_restaurants() -> None:
     op.add_column("delivery_restaurants", sa.Column("status_by", text()))
 
 
+def add_to_books() -> None:
+    """The counter by which an older copy is known."""
+    op.add_column("delivery_books", sa.Column("generation", big(), nullable=False, server_default=sa.text("0")))
+
+
 def change_quantity(old: sa.types.TypeEngine[object], new: sa.types.TypeEngine[object]) -> None:
     """`1.5` is a quantity, too.
 
@@ -145,6 +150,7 @@ def upgrade() -> None:
     """From 0007 to 0008."""
     add_to_orders()
     add_to_restaurants()
+    add_to_books()
     change_quantity(big(), money())
     drop_unused()
     give_views_to_their_readers()

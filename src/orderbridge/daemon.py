@@ -108,7 +108,7 @@ class Daemon(Parts):
         if self.fleet is None:
             await self.database.run(replicas.end_all)
         await self.database.read(self.database.durability.ask)
-        await self.books.start()
+        self.cooldowns.hold(self._clock.monotonic() + await self.restore_check.start())
         if self.fleet is None:
             await self.working.begin(self._settings.accounts)
         else:
@@ -207,7 +207,7 @@ class Daemon(Parts):
 
     async def _note_rest(self) -> None:
         """What polls could not note before. A database that says nothing is not waited for."""
-        rest = asyncio.gather(self._pollers.note_rest(), self.books.look())
+        rest = asyncio.gather(self._pollers.note_rest(), self.restore_check.close())
         await asyncio.wait([rest], timeout=NOTE_S)
         rest.cancel()
         await asyncio.gather(rest, return_exceptions=True)

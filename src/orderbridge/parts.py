@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 from orderbridge import __version__, config
 from orderbridge.clock import Clock, SharedClock, SystemClock
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.books import Books
 from orderbridge.jobs.fleet import Fleet
 from orderbridge.jobs.gathered import Gathered
 from orderbridge.jobs.health import Checkup
@@ -18,6 +17,7 @@ from orderbridge.jobs.pollers import Pollers
 from orderbridge.jobs.recurring import Recurring
 from orderbridge.jobs.reference import Common
 from orderbridge.jobs.replica_problems import ReplicaProblems
+from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.self_report import SelfReport
 from orderbridge.jobs.timetable import Timetable
@@ -82,8 +82,10 @@ class Parts:
         self.pulse = Pulse()
         self.timetable = self._timetable()
         self.health = self._checkup()
-        self.books = Books(settings, self.database, self._clock, self.health.known, self.roster.known.keys())
-        self.health.also = self.books.read
+        self.restore_check = RestoreCheck(
+            settings, self.database, self._clock, self.health.known, self.roster.known.keys()
+        )
+        self.health.also = self.restore_check.read
         self.replica = ReplicaProblems(self.database)
         self.health.others = self.replica.others
         self.report = self._self_report()
@@ -112,7 +114,7 @@ class Parts:
             database=self.database,
             clock=self._clock,
             health=self.health,
-            books=self.books,
+            restore_check=self.restore_check,
             report=self.report,
             replica=self.replica,
             journal=self.journal,

@@ -32,9 +32,9 @@ from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.readiness import Readiness
 from orderbridge.store import account_settings
 from orderbridge.store.alone import Alone, membership
-from orderbridge.store.books import Word
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.failures import remedy
+from orderbridge.store.high_water import HighWater
 from orderbridge.store.leader import LeaderLock
 from orderbridge.store.membership import Membership
 from orderbridge.store.sealing import MasterKeys
@@ -73,7 +73,7 @@ class Service:
         self._metrics = Metrics(codes=Code, severities=Severity, build=(__version__, platform.python_version()))
         self._listening = Listening(self, settings.web)
         self._cooldowns = Cooldowns()  # they run on over a reload, whatever the clock and the database say by then
-        self._last_word: Word | None = None  # how far the tables went when the daemon before this one looked
+        self._high_water: HighWater | None = None  # how far the tables had come under the daemon before this one
         self._name_holder: str | None = None  # who answers `orderbridge healthcheck` in our place
         self._told: Watch | None = None  # what the log was told by it
 
@@ -161,7 +161,7 @@ class Service:
                 self._shown = asyncio.create_task(self._show())
             if self._next is None:  # else a reload was quicker: this one gives way before it begins
                 self._called.clear()
-            daemon.books.last = self._last_word
+            daemon.restore_check.last = self._high_water
             if self._told is not None:
                 daemon.health.go_on(self._told)
             try:
@@ -171,7 +171,9 @@ class Service:
                 await self._drop_leader()
                 self._cooldowns = Cooldowns()
             finally:
-                self._last_word = daemon.books.last  # a dump that is put back ends replicas: the next one has to see it
+                self._high_water = (
+                    daemon.restore_check.last
+                )  # a dump that is put back ends replicas: the next one has to see it
                 self._told = daemon.health.watch
                 daemon.database.close()
 

@@ -141,7 +141,7 @@ class Hanging:
         await self.go.wait()
         return call()
 
-    def close(self) -> None:
+    def close(self, *, wait: bool) -> None:
         pass
 
 

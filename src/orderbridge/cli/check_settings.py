@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from orderbridge.cli.report import Report
 from orderbridge.config import Settings
 from orderbridge.store import account_list, account_settings
+from orderbridge.store.fleet_tables import ENABLED
 from orderbridge.store.sealing import Fault, MasterKeys
 from orderbridge.texts import say
 
@@ -29,7 +30,7 @@ def check_settings(settings: Settings, database: "Database", report: Report) -> 
         if settings.fleet.from_database and not settings.accounts:
             report.look("account_settings", say("check.no_settings"), say("check.add_settings"))
         return
-    disabled = sum(not row["enabled"] for row in rows)
+    disabled = sum(row["enabled"] != ENABLED for row in rows)
     report.good("account_settings", say("check.settings", opened=len(loaded.accounts), disabled=disabled))
     tell_broken(loaded.broken, report.bad)
     former = [row["name"] for row in rows if row["key_id"] in keys.ids[1:]]

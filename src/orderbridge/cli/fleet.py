@@ -129,6 +129,7 @@ def list_accounts(context: Context, as_json: bool) -> None:
 def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
     from orderbridge.jobs.findings import all_names
     from orderbridge.store import account_list
+    from orderbridge.store.fleet_tables import ENABLED
 
     fingerprints = {name: fingerprint for fingerprint, name in all_names(tx, settings).items()}
     nothing: dict[str, Any] = dict.fromkeys(account_list.STATE)
@@ -143,7 +144,7 @@ def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
         for place, one in enumerate(settings.accounts)
     ]
     for row in account_list.listed(tx):
-        facts = {"name": row["name"], "source": "database", "enabled": bool(row["enabled"])}
+        facts = {"name": row["name"], "source": "database", "enabled": row["enabled"] == ENABLED}
         found.append(facts | state(row["fingerprint"]) | {"changed_utc": row["changed_utc"], "key_id": row["key_id"]})
     return sorted(found, key=lambda one: one["name"])
 

@@ -13,6 +13,7 @@ from orderbridge.texts import say
 
 if TYPE_CHECKING:
     from orderbridge.jobs.replay import Found, Replayed
+    from orderbridge.jobs.restore_check import RestoreCheck
     from orderbridge.store.database import Database
 
 pass_context = click.make_pass_decorator(Context)
@@ -36,22 +37,23 @@ def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as
     from orderbridge.jobs.reimport import Reimport
     from orderbridge.jobs.replay import replay as replayed
     from orderbridge.rules.reimport import UNFINISHED
-    from orderbridge.store import books, schema
+    from orderbridge.store import account_changes, high_water, schema
 
     paths = list(files) or _files(context)
     database = context.database()
     try:
         database.read_now(schema.check)
         _look(context, database)
-        seen = database.read_now(books.older)
+        seen = database.read_now(high_water.older)
         found = _find(paths, _border(since, seen.last_known if seen and not files else None))
         done = list(replayed(Reimport(database, context.settings, SystemClock().now()), found))
         left = [one for one in done if one.fate in UNFINISHED]
-        settled = not left and database.write_now(books.settle)
+        held = database.read_now(account_changes.held)
+        settled = not left and not held and database.write_now(high_water.settle)
     finally:
         database.close()
     _show(found, done, machine=as_json)
-    for key, is_so in (("replay.again", bool(left)), ("replay.settled", settled)):
+    for key, is_so in (("replay.again", bool(left)), ("replay.held", bool(held)), ("replay.settled", settled)):
         if is_so:
             click.echo(say(key), err=True)
     raise SystemExit(bool(left))
@@ -62,8 +64,8 @@ def _look(context: Context, database: "Database") -> None:
     import asyncio
 
     from orderbridge.clock import SystemClock
-    from orderbridge.jobs.books import Books
     from orderbridge.jobs.daemon_problems import DaemonProblems
+    from orderbridge.jobs.restore_check import RestoreCheck
     from orderbridge.observe import logs
     from orderbridge.store.leader import LeaderLock
 
@@ -71,9 +73,14 @@ def _look(context: Context, database: "Database") -> None:
     clock, leader = SystemClock(), LeaderLock(database)
     try:
         if leader.take():
-            asyncio.run(Books(context.settings, database, clock, DaemonProblems(database, clock)).start())
+            asyncio.run(_check(RestoreCheck(context.settings, database, clock, DaemonProblems(database, clock))))
     finally:
         leader.close()
+
+
+async def _check(check: "RestoreCheck") -> None:
+    await check.start()
+    await check.close()
 
 
 def _files(context: Context) -> list[Path]:
@@ -134,10 +141,18 @@ def _show(found: "Found", done: "list[Replayed]", *, machine: bool) -> None:
 @click.command("confirm-restore")
 @pass_context
 def confirm_restore(context: Context) -> None:
-    """Close the alarm about an older copy of the database: somebody has compared it with the service's panel."""
-    from orderbridge.store import books
+    """Close the alarm about an older copy of the database: somebody has compared it with the service's panel.
 
-    click.echo(say("replay.settled" if context.write(books.settle) else "replay.nothing_to_settle"))
+    Accounts of the database that were changed after the copy was made are polled again, as they stand in it now.
+    """
+    from orderbridge.clock import SystemClock
+    from orderbridge.store import account_changes, high_water
+
+    now = SystemClock().now()
+    settled, names = context.write(lambda tx: (high_water.settle(tx), account_changes.release(tx, now)))
+    click.echo(say("replay.settled" if settled else "replay.nothing_to_settle"))
+    for name in names:
+        click.echo(say("listing.account_is_enabled", name=name))
 
 
 COMMANDS = (replay, confirm_restore)

@@ -8,6 +8,6 @@ actions go out   outbox feed ways ledger claims outcomes ends send verdicts lane
 accounts         account roster working recurring timetable progress reference gathered fleet
 what is wrong    health findings daemon_problems replica_problems problem_table self_report
 who is told      alarms command ping lamps board
-now and then     upkeep sweep books release replay reimport
+now and then     upkeep sweep restore_check release replay reimport
 of all of them   batch
 """

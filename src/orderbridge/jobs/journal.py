@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from orderbridge.store.workers import Workers
 from orderbridge.texts import say
 
 WITHIN_S = 3.0  # for so long an acknowledgement, which has 8 s in all, waits for its line
+MOMENT_S = 0.5  # at the end, where it hangs already
 MOST_WAITING = 8 * 1024 * 1024  # bytes of documents that could not be written
 MOST_KNOWN = 10_000  # documents that are not written twice, about 1 MiB
 
@@ -56,6 +57,7 @@ class Journal:
         self._waiting: deque[_Batch] = deque()
         self._known: dict[str, None] = {}
         self._writing: asyncio.Task[None] | None = None
+        self._tidying: asyncio.Task[None] | None = None
         self._lost = 0
         self.since: datetime | None = None  # when it could not be written for the first time; None: it can be
         self.error = ""
@@ -158,22 +160,38 @@ class Journal:
     # ---- now and then ------------------------------------------------------------------------------------------------
 
     async def tidy(self, retention_days: int, late: datetime) -> None:
-        """Write what could not be written, and forget what has been kept for long enough (0: never) when it is so late."""
+        """Write what could not be written, and forget what has been kept for long enough (0: never) when it is so late.
+
+        A disk that hangs is left to it after `WITHIN_S`, and that is told.
+        """
         self._go_on()
-        if retention_days:
+        if retention_days and (self._tidying is None or self._tidying.done()):
             border = (late - timedelta(days=retention_days)).date()
-            try:
-                await self._run(partial(journal.remove_old, self._folder, border))
-            except OSError as error:
-                _log.warning("journal.not_tidied", folder=str(self._folder), error=error.strerror)
+            self._tidying = asyncio.create_task(self._remove_old(border))
+        if self._tidying is not None and not await self._ends(self._tidying):
+            self._failed(say("log.journal_slow"))
+
+    async def _remove_old(self, border: date) -> None:
+        try:
+            await self._run(partial(journal.remove_old, self._folder, border))
+        except OSError as error:
+            _log.warning("journal.not_tidied", folder=str(self._folder), error=error.strerror)
+        else:
+            if not self._waiting and self._writing is None:
+                self._worked()
+
+    @staticmethod
+    async def _ends(task: "asyncio.Task[None]", within_s: float = WITHIN_S) -> bool:
+        await asyncio.wait([task], timeout=within_s)
+        return task.done()
 
     async def close(self) -> None:
-        """Write what waits, once more."""
+        """Write what waits, once more. What hangs is left to the process."""
+        is_late = self.since is not None and self._writing is not None
         self._go_on()
-        if self._writing is not None:
-            await asyncio.wait([self._writing], timeout=WITHIN_S)
+        is_hung = self._writing is not None and not await self._ends(self._writing, MOMENT_S if is_late else WITHIN_S)
         if self._workers is not None:
-            self._workers.close()
+            self._workers.close(wait=not is_hung)
 
 
 def _append(folder: Path, batches: Sequence[_Batch], now: datetime) -> None:

@@ -56,7 +56,8 @@ class ProblemTable:
         """
         if self._rows is None:
             rows = await self._database.read(problems.written)
-            self._told_lost = await self._database.apart(self._loss.read)
+            with contextlib.suppress(OSError):
+                self._told_lost = await self._database.beside(self._loss.read)
             self._rows = {(row["code"], row["subject"]): {**row, "noted_utc": None} for row in rows}
         known = self._rows.values() if self._told_lost is None else self._told_lost
         return [_problem(row) for row in known if row["told"] and row["code"] in set(Code)]
@@ -80,7 +81,7 @@ class ProblemTable:
             return
         self._left = rows
         try:
-            await self._database.apart(partial(self._loss.write, rows))
+            await self._database.beside(partial(self._loss.write, rows))
         except OSError as error:
             _log.warning("database.loss_not_noted", error=error.strerror, reason=say("log.end_untold"))
 
@@ -91,13 +92,13 @@ class ProblemTable:
             if self._left is not None:
                 self._left = None
                 with contextlib.suppress(OSError):
-                    await self._database.apart(self._loss.end)
+                    await self._database.beside(self._loss.end)
             return
         self._told_lost = [row for row in before if (row["code"], row["subject"]) in told]
         over = all(row["code"] not in NO_DATABASE for row in self._told_lost)
         if over or len(self._told_lost) < len(before):
             with contextlib.suppress(OSError):
-                await self._database.apart(self._loss.end if over else partial(self._loss.write, self._told_lost))
+                await self._database.beside(self._loss.end if over else partial(self._loss.write, self._told_lost))
         if over:
             self._told_lost = None
 

@@ -6,12 +6,12 @@ from zoneinfo import ZoneInfo
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.jobs.books import Books
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lamps import headline
 from orderbridge.jobs.progress import Progress
 from orderbridge.jobs.replica_problems import ReplicaProblems
+from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.self_report import SelfReport
 from orderbridge.jobs.sweep import sweep, today
@@ -38,7 +38,7 @@ class Upkeep:
         database: Database,
         clock: Clock,
         health: Checkup,
-        books: Books,
+        restore_check: RestoreCheck,
         report: SelfReport,
         replica: ReplicaProblems,
         journal: Journal | None,
@@ -52,7 +52,7 @@ class Upkeep:
         self._database = database
         self._clock = clock
         self._health = health
-        self._books = books
+        self._restore_check = restore_check
         self._report = report
         self._replica = replica
         self._journal = journal
@@ -81,12 +81,13 @@ class Upkeep:
         """One look at health, told to everybody. Returns the seconds until the next one."""
         if self._journal is not None:
             self._journal.tell(self._health.known)
+        self._restore_check.tell()
         if self._board is not None:
             await self._board.look(self._health.known)
         if self._roster.is_lead:
             await self._replica.note(())  # told with all the others'
             found = await self._health.look()
-            await self._books.follow()
+            await self._restore_check.follow()
         else:
             found = [one for one in self._health.known.problems() if one.behind is None]
             await self._replica.note(found)

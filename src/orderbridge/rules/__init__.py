@@ -2,7 +2,7 @@
 
 orders come in   cooldown turns scope poll_ends asking tokens intake statuses lifecycle reimport
 actions go out   queue lines standing outbox claims retry verdicts
-what is wrong    problems health daemon page causes edges readiness lamps branches books
+what is wrong    problems health daemon page causes edges readiness lamps branches restore
 people           board audience day
 replicas         buckets
 """

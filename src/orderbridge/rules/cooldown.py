@@ -102,6 +102,7 @@ class Cooldowns:
         self._moments = Moments()
         self._polls: dict[str, Poll] = {}
         self._turns = Turns()
+        self._held_until = float("-inf")
 
     def know(self, members: Sequence[Member], cooldown_s: float) -> frozenset[str]:
         """These are the accounts from now on. What is known of them stays. Returns the fingerprints of new ones."""
@@ -157,9 +158,13 @@ class Cooldowns:
         self._place(poll, at)
         return poll.next
 
+    def hold(self, until: float) -> None:
+        """No poll leaves before: the tables are an older copy, which does not know when the last ones left."""
+        self._held_until = until
+
     def wait(self, who: str, now: float) -> float:
         """Seconds until this account's poll may leave, or until it is worth asking again; 0 or less: now."""
-        return max(self._polls[who].next - now, self._turns.wait(who, now))
+        return max(self._polls[who].next - now, self._turns.wait(who, now), self._held_until - now)
 
     def is_on_trial(self, who: str) -> bool:
         """Whether the poll that left last left inside the cooldown of its group: a 429 to it is no failure."""

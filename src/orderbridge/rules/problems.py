@@ -46,6 +46,7 @@ class Code(StrEnum):
     WAL_LARGE = "wal_large"
     JOURNAL_NOT_WRITTEN = "journal_not_written"
     ALARM_FAILING = "alarm_failing"
+    LAST_WORD_NOT_WRITTEN = "last_word_not_written"
     ACCOUNT_UNREADABLE = "account_unreadable"
     WRITES_FENCED = "writes_fenced"
     LOG_NOT_READ = "log_not_read"
@@ -136,6 +137,7 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.WAL_LARGE: ProblemKind(_WARNING, of_the_daemon=True),
     Code.JOURNAL_NOT_WRITTEN: ProblemKind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True),
     Code.ALARM_FAILING: ProblemKind(_WARNING, of_the_daemon=True),
+    Code.LAST_WORD_NOT_WRITTEN: ProblemKind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True),
     Code.ACCOUNT_UNREADABLE: ProblemKind(_SEVERE, Link.LOGIN, of_the_daemon=True),
     Code.WRITES_FENCED: ProblemKind(_WARNING, of_the_daemon=True),
     Code.LOG_NOT_READ: ProblemKind(_WARNING, of_the_daemon=True),

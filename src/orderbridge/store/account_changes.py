@@ -16,7 +16,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from orderbridge.config import Account
 from orderbridge.store.account_settings import opened, plain_of, sealed
 from orderbridge.store.among import among, batches
-from orderbridge.store.fleet_tables import account_settings, fleet
+from orderbridge.store.fleet_tables import DISABLED, ENABLED, HELD, account_settings, fleet
 from orderbridge.store.sealing import Fault, MasterKeys
 
 RESEALED_AT_ONCE = 500
@@ -47,7 +47,7 @@ def put(connection: Connection, keys: MasterKeys, accounts: Collection[Account],
         row = rows.get(account.name)
         text, by = sealed(keys, account)
         values = {"fingerprint": account.fingerprint, "sealed": text, "key_id": by, "version": version}
-        values |= {"changed_utc": now, "enabled": 1 if row is None or row.sealed is None else row.enabled}
+        values |= {"changed_utc": now, "enabled": ENABLED if row is None or row.sealed is None else row.enabled}
         if row is None:
             new.append({"name": account.name, **values})
         else:
@@ -80,8 +80,9 @@ def enable(connection: Connection, names: Sequence[str], now: datetime, *, enabl
     """Those of these whose state has changed. A name that is not there, or was removed, is passed over."""
     version = _take_turn(connection) + 1
     rows = _named(connection, names)
-    wanted = [row.name for row in rows if row.sealed is not None and bool(row.enabled) != enabled]
-    values = {"enabled": int(enabled), "version": version, "changed_utc": now}
+    state = ENABLED if enabled else DISABLED
+    wanted = [row.name for row in rows if row.sealed is not None and row.enabled != state]
+    values = {"enabled": state, "version": version, "changed_utc": now}
     _write(connection, version, [], [{"mine": name, **values} for name in wanted])
     return wanted
 
@@ -90,9 +91,34 @@ def remove(connection: Connection, names: Sequence[str], now: datetime) -> list[
     """Those of these that were there: their secrets are gone, their names stay for who reads only changes."""
     version = _take_turn(connection) + 1
     there = [row.name for row in _named(connection, names) if row.sealed is not None]
-    values = {"sealed": None, "key_id": None, "enabled": 0, "version": version, "changed_utc": now}
+    values = {"sealed": None, "key_id": None, "enabled": DISABLED, "version": version, "changed_utc": now}
     _write(connection, version, [], [{"mine": name, "fingerprint": _nobodys(name), **values} for name in there])
     return there
+
+
+def hold(connection: Connection, mark: Mapping[str, int], above: int, now: datetime) -> tuple[str, ...]:
+    """The tables are an older copy: enabled accounts that the mark knows otherwise are not polled until `release`."""
+    version = max(_take_turn(connection), above) + 1
+    rows = {row.name: row.version for row in connection.execute(_ROWS.where(account_settings.c.enabled == ENABLED))}
+    names = sorted(name for name, there in rows.items() if mark.get(name) != there)
+    values = {"enabled": HELD, "version": version, "changed_utc": now}
+    _write(connection, version, [], [{"mine": name, **values} for name in names])
+    return tuple(names)
+
+
+def held(connection: Connection) -> tuple[str, ...]:
+    """The accounts that wait for `release`."""
+    found = select(account_settings.c.name).where(account_settings.c.enabled == HELD).order_by(account_settings.c.name)
+    return tuple(connection.execute(found).scalars())
+
+
+def release(connection: Connection, now: datetime) -> tuple[str, ...]:
+    """A person has compared them: they are polled again."""
+    version = _take_turn(connection) + 1
+    names = held(connection)
+    values = {"enabled": ENABLED, "version": version, "changed_utc": now}
+    _write(connection, version, [], [{"mine": name, **values} for name in names])
+    return names
 
 
 def _nobodys(name: str) -> str:

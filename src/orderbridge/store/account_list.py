@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, func, literal_column, or_, select
 
 from orderbridge.store.among import among, batches
-from orderbridge.store.fleet_tables import account_settings
+from orderbridge.store.fleet_tables import ENABLED, account_settings
 from orderbridge.store.own_tables import alarms, lamp
 from orderbridge.store.tables import OPEN, accounts, actions, orders, restaurants, unfinished
 
@@ -23,7 +23,7 @@ _SETTINGS = (
     .order_by(account_settings.c.name)
 )
 _ENABLED = select(account_settings.c.fingerprint, account_settings.c.name, account_settings.c.changed_utc).where(
-    account_settings.c.enabled == 1
+    account_settings.c.enabled == ENABLED
 )
 _STATES = select(
     accounts.c.fingerprint,

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select
 from orderbridge.config import Account
 from orderbridge.config.account import SECRETS
 from orderbridge.errors import Unusable
-from orderbridge.store.fleet_tables import account_settings, fleet
+from orderbridge.store.fleet_tables import ENABLED, account_settings, fleet
 from orderbridge.store.sealing import Fault, MasterKeys
 from orderbridge.texts import say
 
@@ -53,6 +53,12 @@ def version(connection: Connection) -> int:
     return connection.execute(select(fleet.c.accounts_version)).scalar() or 0
 
 
+def versions(connection: Connection) -> dict[str, int]:
+    """With which version each account was changed last, by name, removed ones too."""
+    rows = connection.execute(select(account_settings.c.name, account_settings.c.version))
+    return {row.name: row.version for row in rows}
+
+
 def refuse_strange(connection: Connection, keys: MasterKeys) -> None:
     """Raise Unusable where these open no account at all: such a replica would keep its share from all others."""
     used = set(connection.scalars(_USED))
@@ -69,7 +75,7 @@ def read(connection: Connection, keys: MasterKeys, base_url: str, *, since: int 
     gone = set()
     elsewhere = 0
     for name, sealed, by, enabled, noted in connection.execute(query):
-        if not enabled:
+        if enabled != ENABLED:
             gone.add(name)
             continue
         account = opened(keys, name, sealed, by)
@@ -84,7 +90,7 @@ def read(connection: Connection, keys: MasterKeys, base_url: str, *, since: int 
 
 def enabled_ones(connection: Connection, keys: MasterKeys, base_url: str) -> Iterator[tuple[str, Account | Fault]]:
     """By name, each opened when it is asked for: who needs a few opens no more."""
-    for row in connection.execute(_ROWS.where(account_settings.c.enabled == 1)):
+    for row in connection.execute(_ROWS.where(account_settings.c.enabled == ENABLED)):
         account = opened(keys, row.name, row.sealed, row.key_id)
         yield row.name, account if isinstance(account, Fault) else account.at(base_url)
 

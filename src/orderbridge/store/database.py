@@ -23,13 +23,14 @@ from orderbridge.store.failures import is_busy, is_denied, is_ours, is_refusal, 
 from orderbridge.store.schema import set_sequences_right
 from orderbridge.store.tables import metadata
 from orderbridge.store.trouble import Trouble, TroubleKind
-from orderbridge.store.workers import Workers
+from orderbridge.store.workers import Workers, detached
 from orderbridge.texts import say
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 
 SERVER_THREADS = 4
+BESIDE_S = 5.0
 
 
 class Database:
@@ -57,6 +58,7 @@ class Database:
         self.on_work: Callable[[str, float, bool], None] = lambda _doing, _seconds, _failed: (
             None
         )  # of each unit of work
+        self.on_written: Callable[[], None] = lambda: None  # after each unit of work that may have written
         self.fence: Callable[[Connection], None] | None = None  # in each writing transaction first; raises Fenced
         self.on_fenced: Callable[[], None] = lambda: None  # of each unit of work that the fence refused
         self._fenced: str | None = None
@@ -72,6 +74,16 @@ class Database:
     async def apart(self, call: Callable[[], T]) -> T:
         """Run what takes its time and asks no database: the loop goes on meanwhile."""
         return call() if self._apart is None else await self._apart.submit(call, urgent=False)
+
+    async def beside(self, call: Callable[[], T]) -> T:
+        """Run what reads or writes a file beside the database, whose disk may hang: in a thread of its own.
+
+        Raises TimeoutError, an OSError, when it takes longer than `BESIDE_S`.
+        """
+        if self.inline:
+            return call()
+        async with asyncio.timeout(BESIDE_S):
+            return await detached(call)
 
     async def hear(self) -> None:
         """Until a thread that writes and one that reads are free for another unit of work. Neither asks the database."""
@@ -105,6 +117,8 @@ class Database:
         self.trouble.worked(doing)
         self.trouble.waited(took := now() - began, now())
         self.on_work(doing, took, False)
+        if doing == "write":
+            self.on_written()
         return result
 
     def _is_ill(self, error: DBAPIError) -> bool:

@@ -13,6 +13,8 @@ from orderbridge.store.ddl import after
 from orderbridge.store.tables import metadata
 
 BUCKETS = 64  # into which accounts fall, by their name
+# Values of delivery_account_settings.enabled. HELD: altered after the copy that was put back; `db confirm-restore` enables it.
+DISABLED, ENABLED, HELD = 0, 1, 2
 
 
 class _AccountSettings(TypedColumns):

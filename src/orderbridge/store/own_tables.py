@@ -16,8 +16,9 @@ from sqlalchemy import (
     select,
     union_all,
 )
+from sqlalchemy import text as literal_text
 
-from orderbridge.store.columns import code, foreign_code, utc, utc_now
+from orderbridge.store.columns import big, code, foreign_code, utc, utc_now
 from orderbridge.store.columns import text as long_text
 from orderbridge.store.ddl import metadata
 
@@ -56,6 +57,7 @@ class _Books(TypedColumns):
     last_known_utc = Column(utc())
     missing = Column(Integer)
     missing_numbers = Column(code())
+    generation = Column(big(), nullable=False, server_default=literal_text("0"))
 
 
 books = Table("delivery_books", metadata, _Books)

@@ -95,7 +95,7 @@ def believed(connection: Connection, now: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _is_over(before: datetime) -> ColumnElement[bool]:
-    """The order of the newest line of all stories stays: how far the books go is known by it (store.books)."""
+    """The order of the newest line of all stories stays: how far the tables have come is known by it (store.high_water)."""
     newest = select(events.c.payment_key).order_by(events.c.id.desc()).limit(1).scalar_subquery()
     waits = exists().where(actions.c.payment_key == orders.c.payment_key, unfinished)
     return and_(

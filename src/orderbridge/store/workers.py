@@ -46,13 +46,13 @@ class Workers:
             job()
             del job  # and with it what it was called with: a list can be 32 MB
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """End them, once what was submitted is done; wait `LEAVE_WITHIN_S` at most."""
         self._is_closed = True
         for _ in self._threads:
             self._queue.put((2, next(self._order), None))
         clock = SystemClock()
-        over = clock.monotonic() + LEAVE_WITHIN_S
+        over = clock.monotonic() + (LEAVE_WITHIN_S if wait else 0.0)
         for thread in self._threads:
             thread.join(max(over - clock.monotonic(), 0.0))
 

@@ -1,0 +1,289 @@
+"""Whether the tables are an older copy that was put back. Such a copy is told until a person has compared it.
+
+note     soon after each write of the daemon: the next generation in the tables, then in the file (store.high_water)
+decide   rules.restore, by the tables and the mark in the file: at the start, with each note, with each look at health
+withhold what the copy would do to the world: rows that were perhaps sent, accounts and devices that were changed since
+
+The file is a help, and the database is the truth. So nothing waits for the file: where its disk hangs or is full, the
+mark is older than the tables by that time, and that is told. Orders come in meanwhile.
+"""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge import config
+from orderbridge.clock import Clock
+from orderbridge.errors import Over
+from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.rules.problems import Code
+from orderbridge.rules.restore import Copy, hold_s, judge
+from orderbridge.store import high_water, journal
+from orderbridge.store.database import BESIDE_S, Database
+from orderbridge.store.high_water import HighWater, Older
+from orderbridge.store.lost import Loss
+from orderbridge.store.sidecar import SidecarWriter
+from orderbridge.store.workers import detached
+from orderbridge.texts import say, text
+
+MARGIN = timedelta(minutes=1)  # a document is in the journal a moment after its order is in the tables
+NOTE_EVERY_S = 0.2  # or ten times what a note takes
+SHARE = 10
+MANY_S = 5.0  # the same, of many accounts: their versions are in the file
+MANY = 1000
+SLOW_S = 10.0  # a writing that takes longer hangs
+CLOSE_S = 2.0  # at the end, for the last writing
+
+MOST_NAMED = 5  # accounts in a sentence
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class RestoreCheck:
+    """Of one daemon."""
+
+    def __init__(
+        self,
+        settings: config.Settings,
+        database: Database,
+        clock: Clock,
+        known: DaemonProblems,
+        accounts: Collection[str] | None = None,
+    ) -> None:
+        """`accounts`: the names of all there are; without it, of those that are configured."""
+        self._accounts = {account.name for account in settings.accounts} if accounts is None else accounts
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+        self._known = known
+        path = mark_path(settings, database)
+        self._file = None if path is None else SidecarWriter(path, inline=database.inline)
+        self.last: HighWater | None = None  # the mark; in the same process the next daemon begins with it
+        self._found: HighWater | None = None  # by the look that is under way
+        self._was_lost = False  # the file was taken away under the daemon before this one
+        self._hangs = False  # a file that was read did not answer
+        self._reading: asyncio.Future[HighWater | None] | None = None  # the mark: not written over before it was read
+        self._began: HighWater | None = None  # the tables at the start
+        self._failing: datetime | None = None  # since when the mark cannot be written
+        self._is_written = False  # the daemon has written since the last note
+        self._own = 0  # notes under way
+        self._noting: asyncio.Task[None] | None = None
+
+    async def start(self) -> float:
+        """Before anything is sent. Returns the seconds for which no poll may leave."""
+        await self._database.run(lambda tx: high_water.begin(tx, uuid.uuid4().hex))
+        before = await self._read_mark()
+        # Of the daemon before this one in the process, where the file stood still meanwhile.
+        if before is not None and (self.last is None or not high_water.is_behind(before, self.last)):
+            self.last = before
+        told = await self._read_file(Loss(self._database).read) or ()
+        self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in told)
+        found, _ = await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), self.last))
+        hold, self._began = 0.0, found
+        if found is not None and self.last is not None and high_water.is_behind(found, self.last):
+            market = self._settings.marketplace
+            hold = hold_s(self.last.next_poll, self._clock.now(), market.timeout_seconds + market.cooldown_seconds)
+        self._database.on_written = self.written
+        await self.look(at_start=True)
+        return hold
+
+    async def _read_mark(self) -> HighWater | None:
+        """None, too, where the disk hangs: what it says is compared when it answers (`follow`)."""
+        if self._file is None:
+            return None
+        read = partial(high_water.read_mark, self._file.path)
+        if self._database.inline:
+            return read()
+        self._reading = asyncio.ensure_future(detached(read))
+        await asyncio.wait([self._reading], timeout=BESIDE_S)
+        self._hangs = not self._reading.done()
+        return self._read()
+
+    def _read(self) -> HighWater | None:
+        if self._reading is None or not self._reading.done():
+            return None
+        reading, self._reading = self._reading, None
+        return reading.result()
+
+    async def _read_file(self, read: Callable[[], T]) -> T | None:
+        """What a file beside the database says. Where one hangs, no other is waited for."""
+        if self._hangs:
+            return None
+        try:
+            return await self._database.beside(read)
+        except TimeoutError:
+            self._hangs = True
+        except OSError:
+            pass
+        return None
+
+    async def close(self) -> None:
+        """The last note, and a moment for the file."""
+        self._database.on_written = lambda: None
+        pending = [one for one in (self._noting, self._reading) if one is not None]
+        for one in pending:
+            one.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        with suppress(DBAPIError, Over):
+            await self.look()
+        if self._file is not None and self._file.slow_s() < CLOSE_S:
+            await self._database.beside(partial(self._file.close, CLOSE_S))
+
+    # ---- noting ------------------------------------------------------------------------------------------------------
+
+    def written(self) -> None:
+        """The daemon has written: a copy from before is older."""
+        if self._own:
+            self._own -= 1  # the note itself, or a write that the note covers
+            return
+        self._is_written = True
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.create_task(self._note())
+
+    async def _note(self) -> None:
+        while self._is_written:
+            self._is_written = False
+            began = self._clock.monotonic()
+            with suppress(DBAPIError, Over):  # others tell it
+                await self.look()
+            took_s = self._clock.monotonic() - began
+            few = self.last is None or len(self.last.accounts) < MANY
+            await asyncio.sleep(max(NOTE_EVERY_S if few else MANY_S, SHARE * took_s))
+
+    async def look(self, *, at_start: bool = False) -> None:
+        """The next generation, compared with the mark, which follows it. Raises DBAPIError, Over."""
+        self._own += 1
+        try:
+            found, older = await self._database.run(lambda tx: high_water.advance(tx, self._clock.now(), self.last))
+        except BaseException:
+            self._own = max(self._own - 1, 0)
+            raise
+        if found is not None:  # else a copy from before there was this table, or none of ours
+            self._tell(older)
+        await self._compare(found, at_start=at_start)
+
+    def read(self, connection: Connection) -> None:
+        """Within a transaction of whoever looks at more; `follow` goes on from there."""
+        self._found, older = high_water.reach(connection, self._clock.now(), self.last)
+        if self._found is not None:
+            self._tell(older)
+
+    async def follow(self) -> None:
+        """What was read is compared. A command or another replica may have written, too."""
+        found, before, self._found = self._found, self.last, None
+        if (late := self._read()) is not None and self._began is not None and found is not None:
+            with suppress(DBAPIError, Over):
+                if await self._is_older(self._began, late, at_start=True):
+                    self._tell(await self._withhold(found, late))
+        if found is None or before is None or replace(found, at=before.at) == before:
+            return
+        with suppress(DBAPIError, Over):  # others tell it
+            if found.generation == before.generation and found.database == before.database:
+                await self.look()
+            else:
+                await self._compare(found)
+
+    async def _compare(self, found: HighWater | None, *, at_start: bool = False) -> None:
+        before = self.last
+        if found is None:
+            return
+        if before is not None and await self._is_older(found, before, at_start=at_start):
+            self._tell(await self._withhold(found, before))
+            found = (await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), before)))[0] or found
+        self.last = found
+        if self._file is not None and self._reading is None:
+            self._file.put(partial(high_water.document_of, found))
+
+    # ---- an older copy -----------------------------------------------------------------------------------------------
+
+    async def _is_older(self, found: HighWater, before: HighWater, *, at_start: bool) -> bool:
+        copy = judge(found, before, at_start=at_start, was_lost=self._was_lost)
+        return copy is Copy.OLDER or (copy is Copy.IF_MISSING and bool(await self._missing(before.at)))
+
+    async def _withhold(self, found: HighWater, before: HighWater) -> Older | None:
+        now = self._clock.now()
+        at, number = await self._database.read(high_water.last_known)
+        missing = await self._missing(None if at is None else at - MARGIN)
+        numbers = None
+        if number is not None and before.order_number is not None and before.order_number > number:
+            numbers = f"{number + 1}-{before.order_number}"
+        seen = Older(now, at, missing, numbers)
+        error_text = text("outcome_unknown", self._settings.language)
+        withheld = await self._database.run(lambda tx: high_water.withhold(tx, found, before, seen, error_text))
+        older = await self._database.read(high_water.older)
+        if withheld is not None:
+            facts: dict[str, Any] = {
+                "last_known": None if at is None else at.isoformat(),
+                "missing": missing,
+                "numbers": numbers,
+            }
+            facts |= {
+                "rows_not_sent": withheld.rows,
+                "accounts_held": withheld.accounts,
+                "devices_revoked": withheld.devices,
+            }
+            log = _log.info if older is None else _log.error
+            log("database.older_copy", **facts, last_seen=before.at.isoformat())
+        return older
+
+    async def _missing(self, since: datetime | None) -> int | None:
+        """How many orders the journal has since then and the tables do not; None: there is no journal."""
+        folder = self._settings.journal
+        if folder is None:
+            return None
+        keys = await self._read_file(partial(_since, folder, since, self._accounts))
+        return len(await self._database.read(lambda tx: high_water.unknown(tx, keys))) if keys else None
+
+    # ---- telling -----------------------------------------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """Whether the file can be written."""
+        if self._file is None:
+            return
+        error = self._file.error
+        if self._reading is not None or self._file.slow_s() > SLOW_S:
+            error = say("log.disk_silent")
+        if error is None:
+            self._failing = None
+            self._known.end(Code.LAST_WORD_NOT_WRITTEN)
+        else:
+            self._failing = self._failing or self._clock.now()
+            self._known.begin(Code.LAST_WORD_NOT_WRITTEN, since=self._failing, file=self._file.path, error=error)
+
+    def _tell(self, older: Older | None) -> None:
+        if older is None:
+            self._known.end(Code.DATABASE_RESTORED)
+            return
+        at = "?" if older.last_known is None else f"{older.last_known:%Y-%m-%d %H:%M} UTC"
+        missing = "?" if older.missing is None else str(older.missing)
+        facts = {"last_known": at, "missing": missing, "numbers": older.numbers or "?"}
+        facts["accounts"] = ", ".join(older.held[:MOST_NAMED]) + ("…" if len(older.held) > MOST_NAMED else "") or "-"
+        self._known.begin(Code.DATABASE_RESTORED, since=older.since, count=older.missing or 1, **facts)
+
+
+def mark_path(settings: config.Settings, database: Database) -> Path | None:
+    """Beside a SQLite file; of a server in the journal's folder, or in systemd's state directory; None: nowhere."""
+    if database.file is not None:
+        return Path(f"{database.file.path}.last-word")
+    folder = settings.journal or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    return Path(folder, "last-word.json") if folder else None
+
+
+def _since(folder: Path, since: datetime | None, accounts: Collection[str]) -> set[str]:
+    """The orders of these accounts that were delivered after that, by the journal."""
+    found = journal.entries(journal.files(folder, None if since is None else since.date()))
+    ours = (entry for entry in found if entry is not None and entry.account in accounts)
+    return {entry.payment_key for entry in ours if since is None or entry.at > since}

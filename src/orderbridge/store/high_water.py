@@ -1,0 +1,252 @@
+"""How far the tables have come, noted in a file beside them (the high-water mark), and what becomes of an older copy.
+
+The generation rises with each note. What an older copy would do to the world is taken from it in one transaction, which
+lifts the generation above the mark: a crash before it finds the same copy again, and after it a whole database.
+
+- An unfinished outbox row may have been sent after the copy was made: it ends as unknown and is not sent again.
+- An account of the database that was changed since waits for `db confirm-restore`.
+- A device of the board that the mark does not list was revoked since, and is revoked again. So is a pairing code.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, or_, select, update
+
+from orderbridge.model import ActionState
+from orderbridge.store import account_changes
+from orderbridge.store.account_settings import versions
+from orderbridge.store.among import batches
+from orderbridge.store.board_tables import devices, pairing
+from orderbridge.store.fleet_tables import fleet
+from orderbridge.store.own_tables import books
+from orderbridge.store.sidecar import read_document
+from orderbridge.store.tables import accounts, actions, events, orders, quarantine, unfinished
+
+
+@dataclass(frozen=True, slots=True)
+class HighWater:
+    """`next_poll`: when every account may be polled. `accounts`: versions of those in the database, by name.
+
+    `devices`: the ids of the board's devices. `paired` and `revoked`: how many there ever were.
+    """
+
+    database: str
+    generation: int
+    event: int
+    order_number: int | None
+    next_poll: datetime | None
+    accounts_version: int
+    accounts: Mapping[str, int] = field(hash=False)
+    paired: int
+    revoked: int
+    devices: tuple[str, ...]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Older:
+    """That the tables are an older copy. `missing`: orders that were acknowledged after it; None: unknown.
+
+    `held`: the accounts that wait for a person.
+    """
+
+    since: datetime
+    last_known: datetime | None
+    missing: int | None = None
+    numbers: str | None = None
+    held: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """What an older copy would have done: rows not sent, accounts not polled, devices revoked again."""
+
+    rows: int
+    accounts: tuple[str, ...]
+    devices: int
+
+
+# Asked every few seconds: what an index alone finds, in one query.
+_REACH = select(
+    books,
+    select(func.max(events.c.id)).scalar_subquery().label("event"),
+    select(func.max(accounts.c.next_poll_utc))
+    .where(accounts.c.last_poll_utc.is_not(None))
+    .scalar_subquery()
+    .label("next_poll"),
+    select(fleet.c.accounts_version).scalar_subquery().label("accounts_version"),
+    select(func.count(devices.c.id)).scalar_subquery().label("paired"),
+    select(func.count(devices.c.revoked_utc)).scalar_subquery().label("revoked"),
+)
+_NUMBER = (
+    select(orders.c.order_number)
+    .join(events, events.c.payment_key == orders.c.payment_key)
+    .where(events.c.id == bindparam("event"))
+)
+_DEVICES = select(devices.c.id).where(devices.c.revoked_utc.is_(None)).order_by(devices.c.id)
+_ADVANCE = update(books).values(generation=books.c.generation + 1)
+
+
+def begin(connection: Connection, name: str) -> None:
+    """Give the database its id, unless it has one."""
+    if connection.execute(select(books.c.id)).first() is None:
+        connection.execute(insert(books).values(id=name))
+
+
+def reach(connection: Connection, now: datetime, before: HighWater | None) -> tuple[HighWater | None, Older | None]:
+    """How far the tables have come, and whether they are noted as an older copy; None before `begin`.
+
+    `before`: the last mark. What it says of the same event, version or number of devices is not asked again.
+    """
+    row = connection.execute(_REACH).first()
+    if row is None:
+        return None, None
+    last = before if before is not None and before.database == row.id else None
+    event, version = int(row.event or 0), int(row.accounts_version or 0)
+    has_devices = last is not None and (last.paired, last.revoked) == (row.paired, row.revoked)
+    mark = HighWater(
+        database=row.id,
+        generation=row.generation,
+        event=event,
+        order_number=_order_number(connection, event, last),
+        next_poll=row.next_poll,
+        accounts_version=version,
+        accounts=last.accounts if last and last.accounts_version == version else versions(connection),
+        paired=row.paired,
+        revoked=row.revoked,
+        devices=last.devices if last and has_devices else tuple(connection.execute(_DEVICES).scalars()),
+        at=now,
+    )
+    return mark, _older(connection, row)
+
+
+def _order_number(connection: Connection, event: int, last: HighWater | None) -> int | None:
+    """The highest of all orders that were the newest."""
+    if last is not None and last.event == event:
+        return last.order_number
+    found: int | None = connection.execute(_NUMBER, {"event": event}).scalar()
+    if last is None or last.order_number is None:
+        return found
+    return max(found or 0, last.order_number)
+
+
+def advance(
+    connection: Connection, now: datetime, before: HighWater | None
+) -> tuple[HighWater | None, Older | None]:
+    """The next generation, as `reach` says it. An older copy is left as it is."""
+    found, older_copy = reach(connection, now, before)
+    if found is None or (before is not None and is_behind(found, before)):
+        return found, older_copy
+    connection.execute(_ADVANCE)
+    return replace(found, generation=connection.execute(select(books.c.generation)).scalar_one()), older_copy
+
+
+def is_behind(found: HighWater, before: HighWater) -> bool:
+    """Whether it is not what the mark was made of."""
+    return found.database != before.database or found.generation < before.generation
+
+
+def last_known(connection: Connection) -> tuple[datetime | None, int | None]:
+    """The time of the newest event, and the highest order number."""
+    at = connection.execute(select(events.c.at_utc).order_by(events.c.id.desc()).limit(1)).scalar()
+    return at, connection.execute(select(func.max(orders.c.order_number))).scalar()
+
+
+def unknown(connection: Connection, keys: Iterable[str]) -> set[str]:
+    """Of these orders, the ones that neither the tables nor quarantine have."""
+    wanted = set(keys)
+    for batch in batches(sorted(wanted)):
+        for column in (orders.c.payment_key, quarantine.c.payment_key):
+            wanted.difference_update(connection.execute(select(column).where(column.in_(batch))).scalars())
+    return wanted
+
+
+def older(connection: Connection) -> Older | None:
+    """Whether the tables are noted as an older copy."""
+    row = connection.execute(select(books)).first()
+    return None if row is None else _older(connection, row)
+
+
+def _older(connection: Connection, row: Row[Any]) -> Older | None:
+    if row.older_since_utc is None:
+        return None
+    held = account_changes.held(connection)
+    return Older(row.older_since_utc, row.last_known_utc, row.missing, row.missing_numbers, held)
+
+
+# ---- an older copy ---------------------------------------------------------------------------------------------------
+
+
+def withhold(
+    connection: Connection, found: HighWater, mark: HighWater, seen: Older, error_text: str
+) -> Withheld | None:
+    """Take from an older copy what it would do to the world. None: another process has done so.
+
+    It is noted as an older copy where it lacks anything but polls.
+    """
+    above = max(found.generation, mark.generation) + 1
+    taken = update(books).where(books.c.id == found.database, books.c.generation == found.generation)
+    if not connection.execute(taken.values(generation=above)).rowcount:
+        return None
+    rows = _end_rows(connection, mark.at, seen.since, error_text)
+    names: tuple[str, ...] = ()
+    revoked = 0
+    if found.database == mark.database:
+        if found.accounts_version < mark.accounts_version:
+            names = account_changes.hold(connection, mark.accounts, mark.accounts_version, seen.since)
+        revoked = _revoke_others(connection, mark.devices, seen.since)
+    if found.event < mark.event or found.database != mark.database or seen.missing or rows or names or revoked:
+        values = {"missing": seen.missing, "missing_numbers": seen.numbers, "last_known_utc": seen.last_known}
+        connection.execute(update(books).values(older_since_utc=seen.since, **values))
+    return Withheld(rows, names, revoked)
+
+
+def _end_rows(connection: Connection, written: datetime, now: datetime, error_text: str) -> int:
+    """Rows of before the mark end; a till's new ones are sent. A time that no clock can have given decides nothing."""
+    # In one statement, not by a verdict for each (jobs.verdicts): some may be unreadable, and nothing is learnt of their
+    # orders. The log's `database.older_copy` says how many they are.
+    is_new = and_(actions.c.created_utc > written, actions.c.created_utc <= now)
+    ended = {"state": ActionState.FAILED, "error_code": "outcome_unknown", "error_text": error_text}
+    in_copy = or_(actions.c.created_utc.is_(None), ~is_new)
+    return connection.execute(update(actions).where(unfinished, in_copy).values(finished_utc=now, **ended)).rowcount
+
+
+def _revoke_others(connection: Connection, ids: tuple[str, ...], now: datetime) -> int:
+    connection.execute(delete(pairing))
+    gone = update(devices).where(devices.c.revoked_utc.is_(None), devices.c.id.not_in(ids))
+    return connection.execute(gone.values(revoked_utc=now)).rowcount
+
+
+def settle(connection: Connection) -> bool:
+    """What was missing was taken in, or a person has compared. Whether there was anything to settle."""
+    settled = update(books).where(books.c.older_since_utc.is_not(None)).values(older_since_utc=None)
+    return connection.execute(settled).rowcount > 0
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def read_mark(path: Path) -> HighWater | None:
+    """None where there is none that can be read."""
+    found = read_document(path)
+    try:
+        values = {name: found[name] for name in HighWater.__slots__}
+        for name in ("at", "next_poll"):
+            values[name] = values[name] and datetime.fromisoformat(values[name]).astimezone(UTC)
+        values["devices"] = tuple(map(str, values["devices"]))
+        values["accounts"] = {str(name): int(version) for name, version in values["accounts"].items()}
+        for name in ("generation", "event", "accounts_version", "paired", "revoked"):
+            values[name] = int(values[name])
+        values["database"] = str(values["database"])
+        return HighWater(**values) if isinstance(values["at"], datetime) else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def document_of(mark: HighWater) -> dict[str, Any]:
+    """What the file holds."""
+    return asdict(mark)

@@ -1,0 +1,405 @@
+"""An older copy of the database that was put back is seen, says what it lacks, and sends nothing twice. Nothing else is."""
+
+import asyncio
+import json
+import shutil
+import sqlite3
+import stat
+import threading
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
+
+from orderbridge import config
+from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
+from orderbridge.rules.problems import Code, Problem
+from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge.store import account_changes, account_settings, devices, high_water, sidecar
+from orderbridge.store.lost import Loss
+from orderbridge.store.sealing import MasterKeys
+
+KEYS = MasterKeys([bytes(range(32))])
+
+
+class Keeper:
+    """A shop's high-water mark, as its daemon keeps it."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.known = DaemonProblems(shop.database, shop.clock)
+        self.check = RestoreCheck(shop.settings, shop.database, shop.clock, self.known)
+        self.word = shop.path.with_name("pos.db.last-word")
+
+    def problems(self) -> list[Problem]:
+        return [one for one in self.known.problems() if one.code == Code.DATABASE_RESTORED]
+
+
+async def begun(shop: Shop) -> Keeper:
+    keeper = Keeper(shop)
+    await keeper.check.start()
+    return keeper
+
+
+@pytest.fixture
+async def shop(open_shop: OpenShop, clock: FakeClock, tmp_path: Path) -> Shop:
+    shop = await open_shop(orders={"journal": "auto"})
+    shop.pollers["kadikoy"]._intake.acknowledger._journal = Journal(shop.settings.journal, clock=clock, inline=True)
+    return shop
+
+
+def back_up(shop: Shop, name: str = "backup.db") -> None:
+    with closing(sqlite3.connect(shop.path.with_name(name))) as copy, copy:
+        shop.till.backup(copy)
+    copy.close()
+
+
+@pytest.fixture
+def restore(open_shop: OpenShop):
+    async def restore(shop: Shop, name: str = "backup.db") -> Shop:
+        await shop.crash()
+        for task in asyncio.all_tasks():  # a daemon that was killed notes nothing more
+            if task.get_coro().__qualname__ == "RestoreCheck._note":
+                task.cancel()
+        for beside in ("-wal", "-shm"):
+            shop.path.with_name(shop.path.name + beside).unlink(missing_ok=True)
+        shutil.copy(shop.path.with_name(name), shop.path)
+        return await open_shop(orders={"journal": "auto"})
+
+    return restore
+
+
+async def test_an_older_copy_is_told_with_what_it_lacks(shop: Shop, restore):
+    keeper = await begun(shop)
+    first = await shop.taken_in()
+    back_up(shop)
+    lost = [await shop.taken_in(), await shop.taken_in()]
+    await keeper.check.look()
+    numbers = [shop.order(order)["order_number"] for order in (first, *lost)]
+    again = await restore(shop)
+    with capture_logs() as logs:
+        found = await begun(again)
+    (problem,) = found.problems()
+    assert (problem.count, problem.facts["missing"]) == (2, "2")
+    assert problem.facts["numbers"] == f"{numbers[0] + 1}-{numbers[2]}"
+    assert "database.older_copy" in [line["event"] for line in logs]
+    later = await begun(again)  # it stays, over restarts, until somebody has looked
+    assert [one.since for one in later.problems()] == [problem.since]
+    again.database.write_now(high_water.settle)
+    await later.check.look()
+    assert later.problems() == []
+    assert (await begun(again)).problems() == []
+
+
+async def test_the_journal_knows_better_than_a_word_of_before_the_copy(shop: Shop, restore):
+    """The machine died seconds after the last order, and before the word was written."""
+    await begun(shop)
+    back_up(shop)
+    await asyncio.sleep(1)
+    await shop.taken_in()
+    assert [one.count for one in (await begun(await restore(shop))).problems()] == [1]
+
+
+async def test_what_went_to_quarantine_is_not_missing(shop: Shop, restore):
+    shop.till.execute("CREATE TRIGGER no BEFORE INSERT ON delivery_orders BEGIN SELECT raise(ABORT, 'no'); END")
+    await begun(shop)
+    await shop.taken_in()
+    assert (await begun(shop)).problems() == []
+
+
+async def test_what_the_copy_had_to_send_is_not_sent(shop: Shop, restore):
+    """It may have been sent after the copy was made. What a till writes now is new."""
+    keeper = await begun(shop)
+    orders = [await shop.taken_in(), await shop.taken_in()]
+    row = shop.act("accept", orders[0])
+    back_up(shop)
+    assert (await shop.verdict(row))["state"] == "done"
+    await keeper.check.look()
+    again = await restore(shop)
+    await asyncio.sleep(1)
+    new = again.act("accept", orders[1])
+    await begun(again)
+    await again.outbox.recover()
+    await again.drain()
+    assert again.end(row) == ("failed", "outcome_unknown", None)
+    assert again.end(new)[0] == "done"
+    assert len([call for call in again.calls("accept") if call.argument == orders[0].key]) == 1
+
+
+async def test_it_is_seen_while_the_daemon_runs(shop: Shop):
+    """As on a server, or by a copy over the file in place: device and inode stay the same."""
+    keeper = await begun(shop)
+    await shop.taken_in()
+    back_up(shop)
+    for _ in range(3):
+        await shop.taken_in()
+    await keeper.check.look()
+    assert keeper.problems() == []
+    with closing(sqlite3.connect(shop.path.with_name("backup.db"))) as copy, copy:
+        copy.backup(shop.till)
+    copy.close()
+    await keeper.check.look()
+    assert len(keeper.problems()) == 1
+
+
+async def test_a_copy_of_the_same_moment_is_no_older_one(shop: Shop, restore):
+    keeper = await begun(shop)
+    await shop.taken_in()
+    await keeper.check.look()
+    back_up(shop)
+    await shop.poll()
+    await keeper.check.look()
+    assert (await begun(await restore(shop))).problems() == []
+
+
+@pytest.mark.parametrize("how", ["no word", "rubbish", "a word of another database", "a folder", "31 MB"])
+async def test_without_a_word_of_its_own_nothing_is_told(shop: Shop, restore, how: str):
+    keeper = await begun(shop)
+    back_up(shop)
+    await shop.taken_in()
+    await keeper.check.look()
+    word = json.loads(keeper.word.read_text())
+    keeper.word.unlink()
+    match how:
+        case "rubbish":
+            keeper.word.write_bytes(b"\xff{")
+        case "a word of another database":
+            keeper.word.write_text(json.dumps(word | {"database": "another"}))
+        case "a folder":
+            keeper.word.mkdir()
+        case "31 MB":
+            keeper.word.write_bytes(b" " * 31_000_000)
+    again = await begun(await restore(shop))
+    assert again.problems() == []
+    assert again.word.is_dir() or json.loads(again.word.read_text())["event"] < word["event"]
+
+
+@pytest.mark.plays_daemon
+async def test_lines_of_stories_that_were_deleted_are_no_older_copy(shop: Shop, clock: FakeClock, open_shop: OpenShop):
+    keeper = await begun(shop)
+    await shop.taken_in()
+    await keeper.check.look()
+    await shop.poll()
+    shop.till.execute("DELETE FROM delivery_order_events")
+    await keeper.check.look()
+    assert keeper.problems() == []
+    await shop.taken_in()
+    assert (await begun(shop)).problems() == []
+
+
+@pytest.mark.parametrize("missing", [[], [1]], ids=["on purpose", "for one that was lost"])
+async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one_is(
+    missing: list[int], shop: Shop, open_shop: OpenShop, empty_file: Path
+):
+    keeper = await begun(shop)
+    await shop.taken_in()
+    await keeper.check.look()
+    await shop.crash()
+    if missing:
+        Loss(shop.database).write([{"code": "database_lost", "since_utc": None}])
+    for beside in ("", "-wal", "-shm"):
+        shop.path.with_name(shop.path.name + beside).unlink(missing_ok=True)
+    shutil.copy(empty_file, shop.path)
+    again = await open_shop(orders={"journal": "auto"})
+    assert [one.count for one in (await begun(again)).problems()] == missing
+
+
+async def test_a_look_that_finds_nothing_new_asks_one_question_and_writes_nothing(shop: Shop):
+    keeper = await begun(shop)
+    await shop.taken_in()
+    await keeper.check.look()
+    asked: list[str] = []
+    event.listen(shop.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
+    before = keeper.word.stat().st_ino
+    await shop.database.read(keeper.check.read)
+    await keeper.check.follow()
+    assert len(asked) == 1
+    assert keeper.word.stat().st_ino == before
+
+
+async def test_the_mark_is_for_its_owner_alone_and_a_clock_that_was_set_back_is_no_older_copy(
+    shop: Shop, clock: FakeClock
+):
+    keeper = await begun(shop)
+    await shop.taken_in()
+    await keeper.check.look()
+    assert stat.S_IMODE(keeper.word.stat().st_mode) == 0o600
+    clock.ahead -= timedelta(days=1)
+    await keeper.check.look()
+    shop.place()
+    while not (await shop.poll()).acknowledged:  # a clock that was set costs a wait
+        pass
+    await keeper.check.look()
+    assert keeper.problems() == []
+    assert (await begun(shop)).problems() == []
+
+
+@pytest.mark.parametrize("action", ["deactivate_food", "close_restaurant"])
+async def test_a_row_of_a_food_or_a_restaurant_in_the_copy_is_not_sent_again(shop: Shop, restore, action: str):
+    """It writes no event: the copy lacks nothing else, and the row was done after it was made."""
+    await begun(shop)
+    await shop.taken_in()
+    row = shop.act(action, **({"food_id": 1001} if action == "deactivate_food" else {"restaurant_id": KADIKOY}))
+    back_up(shop)
+    assert (await shop.verdict(row))["state"] == "done"
+    await asyncio.sleep(NOTE_EVERY_S)  # and the daemon is killed: nobody looks at the end
+    again = await restore(shop)
+    keeper = await begun(again)
+    assert (await again.verdict(row))["error_code"] == "outcome_unknown"
+    assert len(again.calls(action)) == 1
+    assert len(keeper.problems()) == 1
+
+
+MARK_S = -60.0  # the mark was written a minute ago
+
+
+@pytest.mark.plays_daemon
+@pytest.mark.parametrize(
+    "created, is_sent",
+    [
+        pytest.param(-3600, False, id="in the copy"),
+        pytest.param(MARK_S, False, id="at the mark"),
+        pytest.param(-30, True, id="by a till after the restore"),
+        pytest.param(3600, False, id="by a till's own clock, which is wrong"),
+        pytest.param("soon", False, id="no time at all"),
+    ],
+)
+async def test_of_an_older_copy_a_row_is_sent_only_where_it_is_certainly_new(
+    shop: Shop, restore, clock: FakeClock, created: int | str, is_sent: bool
+):
+    await begun(shop)
+    await shop.taken_in()
+    back_up(shop)
+    await shop.taken_in()
+    again = await restore(shop)
+    await asyncio.sleep(-MARK_S)
+    when = created if isinstance(created, str) else text_of(clock.now() + timedelta(seconds=created))
+    row = again.act("deactivate_food", food_id=1001, created_utc=when)
+    await begun(again)
+    await again.outbox.recover()
+    await again.drain()
+    assert (again.end(row)[1] == "outcome_unknown") is not is_sent
+    new = again.act("activate_food", food_id=1002)
+    assert (await again.verdict(new))["state"] == "done", "what a till writes now is sent"
+
+
+async def test_polls_are_held_until_the_last_ones_cooldown_is_over(shop: Shop, restore):
+    """Though the copy knows of no poll; and a copy that lacks nothing but polls is no alarm."""
+    keeper = await begun(shop)
+    back_up(shop)
+    await shop.poll()
+    await asyncio.sleep(2.5)
+    again = await restore(shop)
+    keeper = Keeper(again)
+    again.cooldowns.hold(again.clock.monotonic() + await keeper.check.start())
+    assert 27 < (await again.tick()).again_in < 28
+    assert keeper.problems() == []
+    await again.poll()
+    assert [call.http_status for call in again.calls("get_current")] == [200, 200]
+    assert await Keeper(again).check.start() == 0, "nothing is held where nothing was put back"
+
+
+async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(shop: Shop, restore):
+    def read(of: Shop) -> list[str]:
+        return [one.name for one in of.database.read_now(lambda tx: account_settings.read(tx, KEYS, BASE_URL)).accounts]
+
+    def put(**minutes: int | None) -> None:
+        accounts = [
+            config.Account(name=name, app_secret_key="a", rest_secret_key=name, auto_accept_minutes=value).at(BASE_URL)
+            for name, value in minutes.items()
+        ]
+        shop.database.write_now(lambda tx: account_changes.put(tx, KEYS, accounts, shop.clock.now()))
+
+    await begun(shop)
+    put(unchanged=None, altered=20, disabled=None, removed=None)
+    back_up(shop)
+    put(altered=30, added=None)
+    now = shop.clock.now()
+    shop.database.write_now(lambda tx: account_changes.enable(tx, ["disabled"], now, enabled=False))
+    shop.database.write_now(lambda tx: account_changes.remove(tx, ["removed"], now))
+    await shop.database.run(lambda _: None)  # the daemon writes, and notes it
+    await asyncio.sleep(2)
+    again = await restore(shop)
+    (problem,) = (await begun(again)).problems()
+    assert read(again) == ["unchanged"]
+    assert problem.facts["accounts"] == "altered, disabled, removed"
+    assert read(again) == ["unchanged"], "also after a restart"
+    released = again.database.write_now(lambda tx: account_changes.release(tx, again.clock.now()))
+    assert released == ("altered", "disabled", "removed")
+    assert read(again) == ["altered", "disabled", "removed", "unchanged"]
+
+
+async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop, restore):
+    keeper = await begun(shop)
+    cookies = []
+    for name in ("bar", "kitchen"):
+        code = shop.database.write_now(lambda tx: devices.new_code(tx, devices.ACT, shop.clock.now()))
+        pair = partial(devices.pair, code=code, name=name, now=shop.clock.now())
+        cookies.append(shop.database.write_now(pair))
+    used = shop.database.write_now(lambda tx: devices.new_code(tx, devices.ACT, shop.clock.now()))
+    back_up(shop)
+    shop.database.write_now(lambda tx: devices.revoke(tx, "bar", shop.clock.now()))
+    await shop.database.read(keeper.check.read)
+    await keeper.check.follow()
+    again = await restore(shop)
+    assert len((await begun(again)).problems()) == 1
+    known = [again.database.read_now(partial(devices.known, cookie=cookie)) for cookie in cookies]
+    assert [one is not None for one in known] == [False, True]
+    pair = partial(devices.pair, code=used, name="thief", now=again.clock.now())
+    assert again.database.write_now(pair) is None
+
+
+# ---- the file ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_file_whose_disk_hangs_is_told_and_nobody_waits_for_it(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    """Of what waits meanwhile only the newest is written."""
+    gate, entered, written = threading.Event(), threading.Event(), []
+
+    def hangs(_: Path, document: object) -> None:
+        entered.set()
+        gate.wait()
+        written.append(document)
+
+    keeper = await begun(shop)
+    monkeypatch.setattr(sidecar, "write_document", hangs)
+    file = keeper.check._file = sidecar.SidecarWriter(keeper.word)
+    for _ in range(3):
+        await shop.taken_in()
+        await keeper.check.look()
+        entered.wait()
+    monkeypatch.setattr(file, "slow_s", lambda: 11.0)
+    keeper.check.tell()
+    assert keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
+    await keeper.check.close()  # not waited for either
+    gate.set()
+    file.close(within_s=60)
+    assert [one["event"] for one in written[-1:]] == [keeper.check.last.event]
+    assert len(written) == 2
+    monkeypatch.undo()
+    keeper.check.tell()
+    assert not keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
+
+
+async def test_a_file_that_cannot_be_written_is_told_and_stops_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    keeper = await begun(shop)
+    monkeypatch.setattr(sidecar, "write_document", full)
+    await shop.taken_in()
+    await keeper.check.look()
+    keeper.check.tell()
+    (problem,) = [one for one in keeper.known.problems() if one.code == Code.LAST_WORD_NOT_WRITTEN]
+    assert problem.facts["error"] == "No space left on device"
+    monkeypatch.undo()
+    await keeper.check.look()
+    keeper.check.tell()
+    assert not keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
