@@ -134,9 +134,7 @@ def _order_number(connection: Connection, event: int, last: HighWater | None) ->
     return max(found or 0, last.order_number)
 
 
-def advance(
-    connection: Connection, now: datetime, before: HighWater | None
-) -> tuple[HighWater | None, Older | None]:
+def advance(connection: Connection, now: datetime, before: HighWater | None) -> tuple[HighWater | None, Older | None]:
     """The next generation, as `reach` says it. An older copy is left as it is."""
     found, older_copy = reach(connection, now, before)
     if found is None or (before is not None and is_behind(found, before)):
