@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S, text_of
+from tests.jobs.shop import text_of
+from tests.sim.bounds import listening_s
 from tests.sim.invariant import IN_TIME_S, Invariant, time_of
 from tests.sim.line import ORDER_OPERATIONS, TARGET, Call
 from tests.sim.plan import LOUD_SWEEP_S, QUIET_SWEEP_S
@@ -43,7 +44,6 @@ LOOK_AT_ALL, LOOK_FOR_LATE = 100, 5  # ticks
 TAKING_IN_S = 20.0  # with acknowledgements that nobody answers, and a slow disk
 BEGUN_BEFORE_S = 0.5  # a poll begins when it is noted, and leaves a moment later
 SWEEP_TAKES = timedelta(minutes=1)  # a sweep looks first, and waits for its turn to write
-LONGEST_LISTENING_S = COOLDOWN_S + 2 * TIMEOUT_S  # between two good polls; what is longer was an outage
 
 _TAKEN = "SELECT payment_key, account FROM delivery_orders WHERE pos_revision > 0 AND ended_utc IS NULL"
 
@@ -74,9 +74,12 @@ class ColumnsSayWhatIsSo(Invariant):
         self._busy: dict[str, float] = {}  # order: when a row of it was last sent or unresolved
         self._flown: dict[str, float] = {}  # order: when a request of it last ended
         self._ticks = 0
-        self._listened: dict[str, float] = defaultdict(float)  # account: seconds between good polls, outages left out
+        # By account: seconds between good polls, outages left out; at least, and at most: it may be polled in turn with others.
+        self._least: dict[str, float] = defaultdict(float)
+        self._most: dict[str, float] = defaultdict(float)
         self._heard: dict[str, tuple[int, float]] = {}  # account: life and end of the last good poll
-        self._quiet_from: dict[str, float] = {}  # order: what was listened when it last had news, or was taken over
+        # By order: what was listened when it last had news, or was taken over.
+        self._quiet_from: dict[str, tuple[float, float]] = {}
         self._quiet_since: dict[str, float] = {}  # the same, as the simulation's time
         self._restarts: list[float] = []
         self._taken: set[str] = set()
@@ -118,8 +121,13 @@ class ColumnsSayWhatIsSo(Invariant):
     def _listen(self, call: Call) -> None:
         life, before = self._heard.get(call.account, (0, 0.0))
         if life == call.life:
-            self._listened[call.account] += min(self.sim.now() - before, LONGEST_LISTENING_S)
+            waited = self.sim.now() - before
+            self._least[call.account] += min(waited, listening_s(1))
+            self._most[call.account] += min(waited, listening_s(len(self.sim.plan.accounts)))
         self._heard[call.account] = call.life, self.sim.now()
+
+    def _listened(self, account: str) -> tuple[float, float]:
+        return self._least[account], self._most[account]
 
     def crashed(self, _: "Life") -> None:
         self._answers.clear()
@@ -170,7 +178,7 @@ class ColumnsSayWhatIsSo(Invariant):
             return
         steps = list(self._steps(key, before, after, rows))
         if before is None or after["changed_utc"] != before["changed_utc"]:
-            self._quiet_from[key] = self._listened[after["account"]]
+            self._quiet_from[key] = self._listened(after["account"])
             self._quiet_since[key] = self.sim.now()
         if any(step.state == after and _same(step.events, events) for step in steps):
             noted = after["acknowledged_utc"]
@@ -299,17 +307,17 @@ class ColumnsSayWhatIsSo(Invariant):
 
     def _may_end(self, key: str, before: State, now: datetime) -> bool:
         """A till has taken it over, its time has come, and for so long its account has listened in vain."""
-        listened = self._listened[before["account"]] - self._quiet_from.get(key, 0.0)
+        listened = self._most[before["account"]] - self._quiet_from.get(key, (0.0, 0.0))[1]
         later = before["scheduled_for"] is not None and _scheduled(before["scheduled_for"]) > now
         taken = self.rows("SELECT 1 FROM delivery_orders WHERE payment_key = ? AND pos_revision > 0", key)
-        enough = self._silence_s() - LONGEST_LISTENING_S  # the poll that is being taken in
+        enough = self._silence_s() - listening_s(len(self.sim.plan.accounts))  # the poll that is being taken in
         return before["ended_utc"] is None and bool(taken) and not later and listened >= enough
 
     def _must_have_ended(self, key: str, state: State, sweep: float) -> bool:
         """Two sweeps, one begins to count and one ends it; and each restart meanwhile puts the next one off."""
-        listened = self._listened[state["account"]] - self._quiet_from.get(key, 0.0)
+        listened = self._least[state["account"]] - self._quiet_from.get(key, (0.0, 0.0))[0]
         restarts = sum(at > self._quiet_since.get(key, 0.0) for at in self._restarts)
-        enough = self._silence_s() + (2 + restarts) * sweep + LONGEST_LISTENING_S
+        enough = self._silence_s() + (2 + restarts) * sweep + listening_s(1)
         open_at_once = state["ended_utc"] is None and state["scheduled_for"] is None
         return open_at_once and key in self._taken and listened > enough
 
@@ -411,7 +419,7 @@ class ColumnsSayWhatIsSo(Invariant):
     def _see_taken(self) -> None:
         taken = {row["payment_key"]: row["account"] for row in self.rows(_TAKEN)}
         for key in taken.keys() - self._taken:
-            self._quiet_from[key] = max(self._quiet_from.get(key, 0.0), self._listened[taken[key]])
+            self._quiet_from[key] = max(self._quiet_from.get(key, (0.0, 0.0)), self._listened(taken[key]))
             self._quiet_since[key] = self.sim.now()
         self._taken = set(taken)
 

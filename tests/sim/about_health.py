@@ -5,22 +5,18 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import text_of
+from tests.sim.bounds import CANCEL_ANSWERS_S, LATE_S, NOT_TAKEN_OVER_S, UNANSWERED_S, UNSEEN_S
 from tests.sim.invariant import Invariant
-from tests.sim.plan import LOUD_HEALTH_S, MINUTE, QUIET_HEALTH_S
+from tests.sim.plan import HOUR, LOUD_HEALTH_S, MINUTE, QUIET_HEALTH_S
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-# What the configuration says when it says nothing.
-UNANSWERED = timedelta(seconds=30)
-NOT_TAKEN_OVER = timedelta(minutes=3)
-UNSEEN = timedelta(minutes=2)
-A_DAY = timedelta(days=1)
-LATE = timedelta(seconds=90)
+A_DAY_S = 24 * HOUR
 LOOKS_S = MINUTE  # a slow disk, and the town's own look every half minute
 
 OPEN = "SELECT * FROM delivery_orders WHERE ended_utc IS NULL AND status_id = 1 AND changed_utc > ?"
-ACCEPTS = "SELECT payment_key, state FROM delivery_actions WHERE action = 'accept' ORDER BY id"
+ANSWERS = "SELECT * FROM delivery_actions WHERE action IN ('accept', 'cancel') ORDER BY id"
 NOT_TAKEN = (
     "SELECT DISTINCT account FROM delivery_orders WHERE ended_utc IS NULL AND pos_revision = 0 AND received_utc < ?"
 )
@@ -29,7 +25,7 @@ CANCELLED = (
     " AND pos_revision < revision AND changed_utc < ? AND payment_key NOT IN"
     " (SELECT payment_key FROM delivery_actions WHERE action = 'cancel' AND state = 'done')"
 )
-CUT_OFF = "SELECT name FROM delivery_accounts WHERE state IN ('login_refused', 'unreachable') OR last_poll_utc < ?"
+CUT_OFF = {"login_refused", "unreachable"}
 KEPT = "SELECT 1 FROM delivery_quarantine WHERE resolved_utc IS NULL"
 CODES = {"not_taken_over", "unanswered", "accept_failed", "cancellation_unseen", "quarantined"}
 
@@ -70,9 +66,10 @@ class HealthSaysWhatIsSo(Invariant):
     def tick(self) -> None:
         if self.sim.plan.jumps:
             return
-        now, truth = self.sim.now(), self._truth()
+        now, (truth, unknown) = self.sim.now(), self._truth()
         self._so = {key: self._so.get(key, now) for key in truth}
-        self._not_so = {key: self._not_so.get(key, now) for key in self._open - truth if key[0] in CODES}
+        over = self._open - truth - unknown
+        self._not_so = {key: self._not_so.get(key, now) for key in over if key[0] in CODES}
         looked = QUIET_HEALTH_S if self.sim.plan.kind == "day" else LOUD_HEALTH_S
         border = now - looked - LOOKS_S
         if max(self._born, *self.sim.disturbed.values()) > border:
@@ -84,25 +81,42 @@ class HealthSaysWhatIsSo(Invariant):
             if since < border:
                 self.broken(f"{key} is no longer so since {since:.0f}, and the log has not ended it")
 
-    def _truth(self) -> set[Key]:
-        now = self.sim.clock.now()
-        accepts = {row["payment_key"]: row["state"] for row in self.rows(ACCEPTS)}
-        found: set[Key] = {
-            ("cancellation_unseen", row["payment_key"]) for row in self.rows(CANCELLED, text_of(now - UNSEEN))
-        }
-        late = text_of(now - NOT_TAKEN_OVER)
-        found |= {("not_taken_over", row["account"]) for row in self.rows(NOT_TAKEN, late)}
+    def _truth(self) -> tuple[set[Key], set[Key]]:
+        """What is wrong; and what neither begins nor ends now, for it follows from what is wrong with its account."""
+        unseen = {("cancellation_unseen", row["payment_key"]) for row in self.rows(CANCELLED, self._ago(UNSEEN_S))}
+        not_taken = {("not_taken_over", row["account"]) for row in self.rows(NOT_TAKEN, self._ago(NOT_TAKEN_OVER_S))}
+        found: set[Key] = unseen | not_taken
         if self.rows(KEPT):
             found.add(("quarantined", ""))
-        local = f"{now.astimezone(ZoneInfo('Europe/Istanbul')):%Y-%m-%d %H:%M:%S}"
-        cut_off = {row["name"] for row in self.rows(CUT_OFF, text_of(now - LATE))}
-        for row in self.rows(OPEN, text_of(now - A_DAY)):
-            if row["account"] in cut_off:  # neither begun nor ended meanwhile
-                continue
-            accept = accepts.get(row["payment_key"])
-            overdue = row["received_utc"] < text_of(now - UNANSWERED) and (row["scheduled_for"] or "") <= local
-            if accept in {"expired", "failed"}:
-                found.add(("accept_failed", row["payment_key"]))
-            elif accept not in {"pending", "sending"} and row["pos_revision"] > 0 and overdue:
-                found.add(("unanswered", row["payment_key"]))
-        return found
+        unknown: set[Key] = set()
+        accounts = {row["name"]: row for row in self.rows("SELECT * FROM delivery_accounts")}
+        answers = self._answers()
+        for row in self.rows(OPEN, self._ago(A_DAY_S)):
+            key, account = row["payment_key"], accounts[row["account"]]
+            answer = answers.get(key)
+            if account["state"] in CUT_OFF or (account["last_poll_utc"] or "") < self._ago(LATE_S):
+                unknown |= {("accept_failed", key), ("unanswered", key)}
+            elif answer is not None and answer["state"] in {"expired", "failed"}:
+                follows = answer["finished_utc"] > (account["last_poll_ok_utc"] or "") and account["state"] != "ok"
+                (unknown if follows else found).add(("accept_failed", key))
+            elif (answer is None or answer["state"] not in {"pending", "sending"}) and self._waits(row):
+                found.add(("unanswered", key))
+        return found, unknown
+
+    def _answers(self) -> dict[str, Any]:
+        """By order: its newest accept, or a newer cancel that is unfinished, and not for too long."""
+        since = self._ago(CANCEL_ANSWERS_S)
+        return {
+            row["payment_key"]: row
+            for row in self.rows(ANSWERS)
+            if row["action"] == "accept" or (row["state"] in {"pending", "sending"} and row["created_utc"] >= since)
+        }
+
+    def _waits(self, row: Any) -> bool:
+        """A customer, for an answer that a till could give."""
+        local = f"{self.sim.clock.now().astimezone(ZoneInfo('Europe/Istanbul')):%Y-%m-%d %H:%M:%S}"
+        is_due = (row["scheduled_for"] or "") <= local
+        return row["pos_revision"] > 0 and is_due and row["received_utc"] < self._ago(UNANSWERED_S)
+
+    def _ago(self, seconds: float) -> str:
+        return text_of(self.sim.clock.now() - timedelta(seconds=seconds))

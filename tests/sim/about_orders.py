@@ -5,14 +5,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S
+from tests.sim.bounds import ACKNOWLEDGE_TIMEOUT_S, ACKNOWLEDGE_WITHIN_S
 from tests.sim.invariant import UNDISTURBED_S, Invariant
 from tests.sim.line import ORDER_OPERATIONS, Call
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-ACKNOWLEDGE_WITHIN_S = 10.0
-ACKNOWLEDGE_TIMEOUT_S = 5.0
 LATE, FINDING_OUT = 1.1, 3  # cooldowns: of one round, and until it is known that they are shared
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tests.jobs.shop import COOLDOWN_S, FINAL
+from tests.sim.bounds import ACCEPT_VALID_MINUTES, VALID_MINUTES
 from tests.sim.invariant import UNDISTURBED_S, Invariant, account_of, one_menu
 from tests.sim.line import ACTIONS, FOOD_OPERATIONS, ORDER_OPERATIONS, TARGET, Call
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 MOST_REQUESTS = 4
 EXPIRES_WITHIN_S = 100.0  # with a till that holds the file, a slow disk, and the outbox's rare looks around
 CLAIM_S = 12.0  # from reading the outbox to sending, when a till holds the file in between
-ACCEPT_VALID_MINUTES, VALID_MINUTES = 10, 120
 A_MOMENT_S = 0.002  # times have three decimals
 DEFINITE = {200, 400, 403, 404, 422}
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from tests.jobs.shop import FINAL
-from tests.sim.about_rows import ACCEPT_VALID_MINUTES, VALID_MINUTES
+from tests.sim.bounds import ACCEPT_VALID_MINUTES, VALID_MINUTES
 from tests.sim.invariant import Invariant, one_menu
 from tests.sim.line import FOOD_OPERATIONS, ORDER_OPERATIONS, RESTAURANT_OPERATIONS, TARGET, Call
 

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import COOLDOWN_S
+from tests.sim.bounds import LOGIN_REFUSALS_S, RETRY_WAITS_S
 from tests.sim.invariant import Invariant
 from tests.sim.line import RESTAURANT_OPERATIONS, Call
 
 if TYPE_CHECKING:
     from tests.sim.life import Life
 
-RETRY_WAITS_S = (2.0, 10.0, 60.0)  # after the first, second and third 5xx
 JITTER = 1.5  # "with jitter": half as long again at most
 LATE_S = 20.0  # a poll and its acknowledgement may hold the lane meanwhile
 LATE_ON_A_SLOW_DISK_S = 60.0
-AFTER_SECOND_401_S = 60.0  # a refused login waits for minutes
 QUIET_S = 45.0  # without faults; then no wait of the account's line is left
 HASTE = 40  # requests in a minute that never left: more is no backoff
 A_MOMENT_S = 0.05
@@ -79,7 +78,7 @@ class Waits(Invariant):
             case "unknown":
                 return after, after * JITTER
             case "unauthorized" if len(before) > 1 and self._is_repeat(before[-2], last):
-                return AFTER_SECOND_401_S, None
+                return LOGIN_REFUSALS_S[0], None
         return 0.0, None
 
     def _is_repeat(self, first: Call, second: Call) -> bool:
@@ -184,7 +183,6 @@ class TokensInTime(Invariant):
     """One login at a time, when one is needed and not otherwise; what is known to be over is not sent."""
 
     promise = "login"
-    refusals_s = (60.0, 60.0, 90.0)  # "growing waits of minutes"
 
     def __init__(self) -> None:
         self._token: dict[str, Call] = {}  # account: the login that gave the current token, also of an earlier life
@@ -222,7 +220,7 @@ class TokensInTime(Invariant):
         refused = self._refused[call.account]
         if refused and refused[-1].life == call.life:
             waited = self.sim.now() - refused[-1].ended_at
-            if waited < self.refusals_s[min(len(refused), len(self.refusals_s)) - 1]:
+            if waited < LOGIN_REFUSALS_S[min(len(refused), len(LOGIN_REFUSALS_S)) - 1]:
                 self.broken(f"#{call.number} logs in {waited:.1f} s after {len(refused)} refusals")
         if call.account in self._needed or call.account not in self._texts or self._has_jumped(call.account):
             return

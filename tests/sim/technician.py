@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy
 from sqlalchemy.exc import OperationalError
+from tests.sim.bounds import REFUSED_AGAIN_S
 from tests.sim.compiled import share_compiled
 from tests.sim.plan import MINUTE, Span
 from tests.sim.town import Agenda
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tests.sim.simulation import Sim
 
 LOOKS_EVERY_S = 2 * MINUTE  # into quarantine
-AGAIN_S = 65.0  # after a refusal: what is not tried again sooner
+AGAIN_S = REFUSED_AGAIN_S + 5.0
 _NOT_THE_TILLS = "NEW.pos_revision = OLD.pos_revision AND NEW.pos_reference IS OLD.pos_reference"
 _NEW_ORDER = ("INSERT ON delivery_orders", "1")
 # What is refused: each a moment on a table, and a condition.

@@ -1,0 +1,43 @@
+"""How long things may take, in seconds: asked of the program's own constants, in this one place.
+
+What a judge adds to a bound (a slow disk, a till that holds the file) stands where it is judged. What docs/design.md
+promises in numbers (the cooldown, the acknowledgement's 10 s) stands here in numbers: a constant that is changed by mistake
+must not change its judge.
+"""
+
+from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S
+
+from orderbridge.config.keys import Alarms
+from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S as SENT_WITHIN_S
+from orderbridge.jobs.deferred import REFUSED_S
+from orderbridge.jobs.recurring import LISTS_AGAIN_S, STATUSES_S
+from orderbridge.rules.health import FIRST_STEPS, late_after
+from orderbridge.rules.poll_ends import longest_listening
+
+MINUTE = 60.0
+ALARMS = Alarms()
+
+# ---- promised in numbers ---------------------------------------------------------------------------------------------
+
+ACKNOWLEDGE_WITHIN_S = 10.0  # of the answer, or it is dropped
+ACKNOWLEDGE_TIMEOUT_S = 5.0
+ACCEPT_VALID_MINUTES, VALID_MINUTES = 10, 120
+RETRY_WAITS_S = (2.0, 10.0, 60.0)  # after the first, second and third 5xx
+LOGIN_REFUSALS_S = (60.0, 60.0, 90.0)  # at least, after each refusal: growing waits of minutes
+
+# ---- the program's own -----------------------------------------------------------------------------------------------
+
+LATE_S = late_after(COOLDOWN_S).total_seconds()  # without a good poll
+UNANSWERED_S = FIRST_STEPS[0].total_seconds()
+CANCEL_ANSWERS_S = ALARMS.unanswered_minutes * MINUTE  # for so long an unfinished cancel is an answer
+NOT_TAKEN_OVER_S = ALARMS.not_taken_over_minutes * MINUTE
+UNSEEN_S = ALARMS.cancellation_unseen_minutes * MINUTE
+LEFT_FOR_ACKNOWLEDGING_S = SENT_WITHIN_S
+REFUSED_AGAIN_S = REFUSED_S  # between two tries to write what a trigger refuses
+STATUSES_EVERY_S = STATUSES_S
+LISTS_EVERY_S = LISTS_AGAIN_S  # until they are read
+
+
+def listening_s(accounts: int) -> float:
+    """The longest time between two good polls that counts as listening, of accounts that are polled in turn."""
+    return float(longest_listening(accounts, cooldown_s=COOLDOWN_S, timeout_s=TIMEOUT_S))
