@@ -140,7 +140,8 @@ class Technician:
         database = self._database()
         try:
             reimport = Reimport(database, self._sim.settings, self._sim.clock.now())
-            self._release(reimport, self._random.choice(kept)["id"])
+            for row in self._random.sample(kept, len(kept)):  # whichever comes first, the newest of its order counts
+                self._release(reimport, row["id"])
         except OperationalError:  # a till holds the file
             return
         finally:

@@ -17,10 +17,15 @@ class TruthInTheEnd(Invariant):
 
     def __init__(self) -> None:
         self._unwritten: set[str] = set()  # orders whose part of a verdict the database refused: the verdict stands
+        self._unstored: set[str] = (
+            set()
+        )  # orders that neither the tables nor quarantine took: not acknowledged, and told
 
     def logged(self, _: str, event: str, facts: dict[str, Any], __: str) -> None:
         if event == "action.order_not_written":
             self._unwritten.add(facts["payment_key"])
+        if event in {"order.lost_sight_of", "order.not_stored"}:
+            self._unstored.add(facts["payment_key"])
 
     def finish(self) -> None:
         effects: dict[int, list[Call]] = defaultdict(list)
@@ -68,7 +73,8 @@ class TruthInTheEnd(Invariant):
             for call in self.sim.calls
         )
         if len(stored) != 1:
-            if delivered or order.status_id != 5:
+            completed_elsewhere = order.status_id == 5 and order.history[-1].by != "pos"
+            if order.status_id != 5 or (delivered and not (completed_elsewhere and order.key in self._unstored)):
                 self.broken(f"order {order.key} is there {len(stored)} times")
             return
         events = self.rows(
