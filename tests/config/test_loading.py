@@ -99,16 +99,13 @@ def test_a_byte_order_mark_does_no_harm(write: Write) -> None:
     assert load(write("\ufeff" + document()), environ={}).language == "tr"
 
 
-def test_the_command_line_wins_over_the_environment_and_that_over_the_file(write: Write) -> None:
+def test_the_environment_wins_over_the_file(write: Write) -> None:
     file = write(document(top='language = "tr"', more='[log]\nlevel = "error"\nformat = "json"'))
-    environ = {"ORDERBRIDGE_LOG__LEVEL": "warning", "ORDERBRIDGE_LANGUAGE": "en"}
-    settings = load(file, environ=environ, overrides={"log.level": "debug", "web.listen": None})
-    assert (settings.log.level, settings.language, settings.log.format) == ("debug", "en", "json")
+    settings = load(file, environ={"ORDERBRIDGE_LOG__LEVEL": "warning", "ORDERBRIDGE_LANGUAGE": "en"})
+    assert (settings.log.level, settings.language, settings.log.format) == ("warning", "en", "json")
     origins = settings.source.origins
-    assert origins["log.level"] == "command line"
     assert origins["language"] == "ORDERBRIDGE_LANGUAGE"
     assert origins["log.format"] == str(file)
-    assert "web.listen" not in origins
 
 
 def test_the_environment_reaches_into_the_accounts_of_the_file(write: Write) -> None:

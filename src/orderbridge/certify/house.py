@@ -20,7 +20,6 @@ from orderbridge.texts import say, spoken
 
 START_S = 60.0
 LOOK_S = 0.05
-ACCOUNT = "kadikoy"
 LEAST_COOLDOWN_S = 0.2
 
 CONFIGURATION = """

@@ -76,7 +76,6 @@ def _order(letter: str, row: RowMapping | None, taken: Mapping[str, float], wind
         total=row["total"],
         amount_due=row["amount_due"],
         status=row["status"],
-        changed_s=window.since(row["changed_utc"]),
         problem=row["problem"] is not None,
     )
 

@@ -37,7 +37,6 @@ class Order:
     total: Decimal | None = None
     amount_due: Decimal | None = None
     status: str | None = None
-    changed_s: float | None = None
     problem: bool = False
 
 

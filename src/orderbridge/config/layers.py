@@ -1,4 +1,4 @@
-"""The layers of a configuration, each read as a tree: a TOML file, `ORDERBRIDGE_…` variables, the command line.
+"""The layers of a configuration, each read as a tree: a TOML file and `ORDERBRIDGE_…` variables.
 
 In a variable's name `__` nests, and a number picks an entry of a list. The later layer wins, key by key.
 """
@@ -78,21 +78,6 @@ def _culprit(error: SettingsError, ours: Mapping[str, str]) -> str:
     cause = error.__cause__
     document = cause.doc if isinstance(cause, json.JSONDecodeError) else None
     return next((name for name, value in ours.items() if value == document), f"{PREFIX}…")
-
-
-def from_command_line(overrides: Mapping[str, Any], found: Findings) -> Tree:
-    """What the command line says: dotted keys; None means not given."""
-    tree: Tree = {}
-    for key, value in overrides.items():
-        if value is None:
-            continue
-        *tables, last = place = tuple(key.split("."))
-        table = tree
-        for name in tables:
-            table = table.setdefault(name, {})
-        table[last] = value
-        found.claim(place, say("config.command_line"))
-    return tree
 
 
 def merge(base: Any, over: Any) -> Any:

@@ -1,7 +1,7 @@
-"""From a file, the environment and the command line to `Settings`, or to one line for each thing that is wrong.
+"""From a file and the environment to `Settings`, or to one line for each thing that is wrong.
 
 find      which file it is
-layers    what the file, the environment and the command line say, merged
+layers    what the file and the environment say, merged
 settling  relative paths, and what stands in the files of secrets
 Settings  the models check it
 findings  who set what, what is wrong with it, and in which words
@@ -10,14 +10,13 @@ findings  who set what, what is wrong with it, and in which words
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from orderbridge.config.account import SECRETS
 from orderbridge.config.addresses import without_password
 from orderbridge.config.findings import Findings
-from orderbridge.config.layers import as_lists, from_command_line, from_environ, merge, read
+from orderbridge.config.layers import as_lists, from_environ, merge, read
 from orderbridge.config.noticing import noticed
 from orderbridge.config.settings import Settings, Source
 from orderbridge.config.settling import MASTER_KEY, settle
@@ -31,23 +30,20 @@ SYSTEM_FILE = Path("/etc/orderbridge/config.toml")
 def load(
     path: Path | None = None,
     *,
-    overrides: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] = os.environ,
     speaks: Callable[[str], None] = lambda _: None,
     needs_secrets: bool = True,
 ) -> Settings:
     """The settings of this run, or a ConfigError with one line for each problem.
 
-    `overrides` is the command line: dotted keys (`{"log.level": "debug"}`); None means not given. `speaks` is told the
-    configured language before anything is found wrong. Without `needs_secrets` a secret that cannot be read is no problem:
-    the account has a random one in its place, and `Settings.source.without_secrets` names it.
+    `speaks` is told the configured language before anything is found wrong. Without `needs_secrets` a secret that cannot
+    be read is no problem: the account has a random one in its place, and `Settings.source.without_secrets` names it.
     """
     file = find(path, environ)
     found = Findings(file, needs_secrets=needs_secrets)
     in_file = read(file) if file else {}
     found.origins = dict.fromkeys((place for place, _ in leaves(in_file)), str(file))
     tree = merge(in_file, from_environ(environ, found))
-    tree = merge(tree, from_command_line(overrides or {}, found))
     if file is None and not tree and not found.problems:
         raise ConfigError(say("config.none_found"))
     tree = as_lists(tree)
