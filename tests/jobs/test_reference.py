@@ -79,13 +79,57 @@ async def test_what_could_not_be_read_keeps_what_was_there(shop: Shop, operation
     assert await lists(shop)
 
 
-async def test_a_restaurant_that_is_gone_is_taken_off_the_list(open_shop: OpenShop):
+SHORTER = {
+    "get_restaurants": b'[{"id": "%s", "name": ""}]' % USKUDAR.encode(),
+    "get_cancel_reasons": b'[{"id": 1, "reason": ""}]',
+    "get_variables": b'{"paymentMethod": [{"key": "CASH", "name": "Nakit"}], "shippingMethod": []}',
+}
+EMPTY = {"get_restaurants": b"[]", "get_cancel_reasons": b"[]", "get_variables": b"{}"}
+
+
+@pytest.mark.parametrize("answers", [SHORTER, EMPTY], ids=["shorter", "empty"])
+@pytest.mark.parametrize("operation", SHORTER)
+async def test_a_list_without_what_was_known_is_asked_again_before_it_is_believed(
+    open_shop: OpenShop, operation: str, answers: dict[str, bytes]
+):
     shop = await open_shop("chain")
+    common = Common(shop.clock)
+
+    async def lists_again() -> bool:
+        await asyncio.sleep(60)
+        return await read_lists(shop.account, shop.database, shop.names, common)
+
+    assert await lists_again()
+    before = [shop.rows(f"SELECT * FROM {table}") for table in LISTS]
+    await asyncio.sleep(COMMON_S)
+    body = b'{"status": true, "data": ' + answers[operation] + b"}"
+    shop.world.faults.add(Fault(operation=operation, status=200, body=body, times=3))
+    asked = [await lists_again() for _ in range(2)]
+    assert asked == [False, False]
+    assert [shop.rows(f"SELECT * FROM {table}") for table in LISTS] == before
+    assert await lists_again(), "the third in a row is believed, and the day's rhythm goes on"
+    after = [shop.rows(f"SELECT * FROM {table}") for table in LISTS]
+    row = shop.act("close_restaurant", restaurant_id=ATASEHIR)
+    await shop.drain()
+    assert shop.row(row)["state"] == "done", "a restaurant that was reached once is asked about"
+    assert (after == before) == (operation == "get_restaurants" or answers is EMPTY)
+
+
+async def test_a_restaurant_that_another_account_reaches_leaves_the_one_that_lists_it_no_longer(open_shop: OpenShop):
+    shop = await open_shop("chain", "kadikoy")
     await lists(shop)
+    common = Common(shop.clock)
     body = b'{"status": true, "data": [{"id": "%s", "name": "New name"}]}' % USKUDAR.encode()
-    shop.world.faults.add(Fault(operation="get_restaurants", status=200, body=body))
-    await lists(shop)
-    assert shop.rows("SELECT id, name FROM delivery_restaurants") == [{"id": USKUDAR, "name": "New name"}]
+    shop.world.faults.add(Fault(operation="get_restaurants", status=200, body=body, times=None))
+    for name in ("chain", "kadikoy", "chain", "chain"):
+        await read_lists(shop.accounts[name], shop.database, shop.names, common)
+    reached = shop.rows("SELECT account, id, name FROM delivery_restaurants ORDER BY account, id")
+    assert [(row["account"], row["id"]) for row in reached] == [
+        ("chain", USKUDAR),
+        ("chain", ATASEHIR),
+        ("kadikoy", USKUDAR),
+    ]
+    assert reached[0]["name"] == "New name"
 
 
 async def test_the_status_of_each_restaurant_is_read(open_shop: OpenShop):

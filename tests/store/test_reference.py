@@ -1,6 +1,5 @@
 """The lists that change rarely."""
 
-import pytest
 from tests.store.samples import LATER, NOW, NOW_TEXT, RESTAURANT, Pos, key, rows
 
 from orderbridge.model import CancelReason, Method, Restaurant, Variables
@@ -11,10 +10,15 @@ KADIKOY = Restaurant(RESTAURANT, "Kadıköy")
 MODA = Restaurant(key(2), "Moda")
 CASH, CARD = Method("CASH", "Nakit"), Method("CREDIT_CARD", "Kredi Kartı")
 DELIVERY = Method("delivery", "Paket")
+NONE = Variables((), ())
 
 
-def replace(database: Database, *found: Restaurant, account: str = "kadikoy") -> None:
-    database.write_now(lambda tx: reference.replace_restaurants(tx, account, found))
+def replace(database: Database, *found: Restaurant, account: str = "kadikoy", whole: bool = False) -> int:
+    return database.write_now(lambda tx: reference.take_in_restaurants(tx, account, found, whole=whole))
+
+
+def take_in(database: Database, *reasons: CancelReason, methods: Variables = NONE, whole: bool = False) -> int:
+    return database.write_now(lambda tx: reference.take_in_common(tx, reasons, methods, whole=whole))
 
 
 def restaurants(pos: Pos) -> list[tuple[str | None, ...]]:
@@ -38,17 +42,16 @@ def test_a_restaurant_that_stays_keeps_its_status_and_gets_its_new_name(database
     assert restaurants(pos) == [("kadikoy", "Kadıköy Şube", "Open", NOW_TEXT), ("kadikoy", "Moda", None, None)]
 
 
-def test_a_restaurant_that_is_no_longer_listed_goes(database, pos):
+def test_a_restaurant_that_is_no_longer_listed_goes_where_another_account_reaches_it(database, pos):
     replace(database, KADIKOY, MODA)
-    replace(database, MODA)
-    assert restaurants(pos) == [("kadikoy", "Moda", None, None)]
-
-
-def test_another_accounts_restaurants_stay(database, pos):
+    assert replace(database, MODA) == 1
+    assert replace(database, MODA, whole=True) == 1
+    assert len(restaurants(pos)) == 2, "nobody else reaches it"
     replace(database, KADIKOY, account="besiktas")
-    replace(database, KADIKOY, MODA)
-    replace(database)
-    assert restaurants(pos) == [("besiktas", "Kadıköy", None, None)]
+    assert replace(database, whole=False) == 2
+    assert len(restaurants(pos)) == 3
+    assert replace(database, MODA, whole=True) == 1
+    assert restaurants(pos) == [("besiktas", "Kadıköy", None, None), ("kadikoy", "Moda", None, None)]
 
 
 def test_a_restaurant_that_is_listed_twice_is_kept_once(database, pos):
@@ -81,20 +84,18 @@ def test_which_accounts_reach_a_restaurant_is_told_in_order(database):
     }
 
 
-def test_the_reasons_are_replaced_as_a_whole(database, pos):
-    for listed in ([CancelReason(1, "Kapalı"), CancelReason(2, "Kurye yok")], [CancelReason(2, "Kurye bulunamadı")]):
-        database.write_now(lambda tx, listed=listed: reference.replace_cancel_reasons(tx, listed))
-    assert [tuple(row.values()) for row in rows(pos, "SELECT * FROM delivery_cancel_reasons")] == [
-        (2, "Kurye bulunamadı")
-    ]
+def test_the_reasons_that_a_list_lacks_go_when_it_is_whole(database, pos):
+    assert take_in(database, CancelReason(1, "Kapalı"), CancelReason(2, "Kurye yok")) == 0
+    found = [(1, "Kapalı"), (2, "Kurye bulunamadı")]
+    for whole in (False, True):
+        assert take_in(database, CancelReason(2, "Kurye bulunamadı"), whole=whole) == 1
+        reasons = [tuple(row.values()) for row in rows(pos, "SELECT * FROM delivery_cancel_reasons ORDER BY id")]
+        assert reasons == found[whole:]
 
 
 def test_what_a_list_names_twice_is_kept_once(database, pos):
     twice = Variables((CASH, CARD, Method("CASH", "Peşin")), (DELIVERY, DELIVERY))
-    database.write_now(lambda tx: reference.replace_variables(tx, twice))
-    database.write_now(
-        lambda tx: reference.replace_cancel_reasons(tx, [CancelReason(1, "Kapalı"), CancelReason(1, "Kapandı")])
-    )
+    take_in(database, CancelReason(1, "Kapalı"), CancelReason(1, "Kapandı"), methods=twice)
     assert methods(pos) == [["CASH", "CREDIT_CARD"], ["delivery"]]
     assert [row["reason"] for row in rows(pos, "SELECT * FROM delivery_cancel_reasons")] == ["Kapandı"]
 
@@ -104,26 +105,10 @@ def methods(pos: Pos) -> list[list[str]]:
     return [[row["code"] for row in rows(pos, f"SELECT code FROM {table} ORDER BY code")] for table in tables]
 
 
-def test_the_methods_are_replaced_as_a_whole(database, pos):
-    for listed in (Variables((CASH, CARD), (DELIVERY,)), Variables((CARD,), (DELIVERY, Method("pickup", "Gel al")))):
-        database.write_now(lambda tx, listed=listed: reference.replace_variables(tx, listed))
-    assert methods(pos) == [["CREDIT_CARD"], ["delivery", "pickup"]]
-
-
-@pytest.mark.parametrize(
-    "empty",
-    [
-        lambda tx: reference.replace_cancel_reasons(tx, ()),
-        lambda tx: reference.replace_variables(tx, Variables((), ())),
-    ],
-    ids=["reasons", "methods"],
-)
-def test_an_empty_answer_leaves_the_old_list(empty, database, pos):
-    database.write_now(lambda tx: reference.replace_cancel_reasons(tx, [CancelReason(1, "Kapalı")]))
-    database.write_now(lambda tx: reference.replace_variables(tx, Variables((CASH,), (DELIVERY,))))
-    database.write_now(empty)
-    assert len(rows(pos, "SELECT * FROM delivery_cancel_reasons")) == 1
-    assert methods(pos) == [["CASH"], ["delivery"]]
+def test_the_methods_that_a_list_lacks_go_when_it_is_whole_and_not_empty(database, pos):
+    take_in(database, methods=Variables((CASH, CARD), (DELIVERY,)))
+    assert take_in(database, methods=Variables((CARD,), ()), whole=True) == 2
+    assert methods(pos) == [["CREDIT_CARD"], ["delivery"]]
 
 
 def test_the_codes_are_the_usual_ones_until_the_service_has_told_its_own(database):
@@ -131,7 +116,7 @@ def test_the_codes_are_the_usual_ones_until_the_service_has_told_its_own(databas
     assert usual == {"Nakit": "CASH", "Kredi Kartı (pre-paid)": "CREDIT_CARD", "Banka Kartı (pre-paid)": "DEBIT_CARD"}
     usual.clear()  # a copy: the next one who asks gets them all
     assert database.read_now(reference.payment_codes)["Nakit"] == "CASH"
-    database.write_now(lambda tx: reference.replace_variables(tx, Variables((CARD,), ())))
+    take_in(database, methods=Variables((CARD,), ()))
     assert database.read_now(reference.payment_codes) == {"Kredi Kartı": "CREDIT_CARD"}
 
 
@@ -143,7 +128,7 @@ LONG = "ş" * 255
 def test_a_code_or_an_id_as_long_as_a_name_stops_no_list(database, pos):
     replace(database, Restaurant(LONG, "Kadıköy"), MODA)
     methods = Variables((Method(LONG, "Nakit"), CARD), (Method(LONG, "Paket"),))
-    database.write_now(lambda tx: reference.replace_variables(tx, methods))
+    take_in(database, methods=methods)
     assert [row["id"] for row in rows(pos, "SELECT id FROM delivery_restaurants WHERE name = 'Kadıköy'")] == [LONG]
     assert len(rows(pos, "SELECT code FROM delivery_payment_methods")) == 2
     assert database.read_now(reference.payment_codes)["Nakit"] == LONG
@@ -151,5 +136,5 @@ def test_a_code_or_an_id_as_long_as_a_name_stops_no_list(database, pos):
 
 def test_codes_that_differ_in_case_alone_are_two(database, pos):
     methods = Variables((Method("cash", "Nakit"), Method("CASH", "Nakit 2")), ())
-    database.write_now(lambda tx: reference.replace_variables(tx, methods))
+    take_in(database, methods=methods)
     assert len(rows(pos, "SELECT code FROM delivery_payment_methods")) == 2

@@ -1,6 +1,10 @@
-"""The lists that change rarely, read at the start and daily; restaurants' status every few minutes."""
+"""The lists that change rarely, read at the start and daily; restaurants' status every few minutes.
+
+A list that lacks what was known, an empty one too, is not believed at once: what was known stays, and it is asked again.
+"""
 
 import contextlib
+from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import partial
 
@@ -15,6 +19,8 @@ from orderbridge.store import accounts, reference
 from orderbridge.store.database import Database
 
 COMMON_S = 12 * 3600.0  # each daily round asks once
+AGAIN_S = 50.0  # at least, until a list that is not believed is asked again
+BELIEVED_AFTER = 3  # answers in a row that lack what was known; asked again soon until then
 
 _log = structlog.get_logger(__name__)
 
@@ -25,6 +31,7 @@ class Common:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._asked: float | None = None  # by the monotonic clock
+        self._shorter: Counter[str] = Counter()  # answers in a row that lacked what was known; "": of the common lists
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[bool]:
@@ -39,6 +46,22 @@ class Common:
         except BaseException:
             self._asked = before
             raise
+        if self._is_doubtful(""):
+            self._asked = now - COMMON_S + AGAIN_S
+
+    def is_whole(self, account: str) -> bool:
+        """Whether the next answer is believed about what it lacks."""
+        return self._shorter[account] >= BELIEVED_AFTER - 1
+
+    def lacks(self, account: str, lacking: int) -> bool:
+        """So many known entries were not in an answer. Returns whether to ask again soon."""
+        self._shorter[account] = self._shorter[account] + 1 if lacking else 0
+        if lacking and self._shorter[account] == 1:
+            _log.warning("reference.shorter", account=account, lacking=lacking)
+        return self._is_doubtful(account)
+
+    def _is_doubtful(self, account: str) -> bool:
+        return 0 < self._shorter[account] < BELIEVED_AFTER
 
 
 async def read_lists(account: Account, database: Database, configured: Collection[str], common: Common) -> bool:
@@ -47,28 +70,31 @@ async def read_lists(account: Account, database: Database, configured: Collectio
         return False
     try:
         restaurants = await account.client.restaurants()
-        await database.run(lambda tx: reference.replace_restaurants(tx, account.name, restaurants))
-        account.restaurants_known = True
+        take_in = partial(reference.take_in_restaurants, account=account.name, found=restaurants)
+        lacking = await database.run(partial(take_in, whole=bool(restaurants) and common.is_whole(account.name)))
+        again = common.lacks(account.name, lacking if restaurants else max(lacking, 1))
+        account.restaurants_known = account.restaurants_known or bool(restaurants)
         adopted = await database.run(lambda tx: accounts.adopt_orphans(tx, configured))
         with common.asking() as wanted:
             if wanted:
-                await _read_common(account, database)
+                again = await _read_common(account, database, common) or again
     except MarketplaceError as error:
         told = _log.debug if error.code == PACED else _log.warning  # of thousands that start it would be thousands
         told("reference.failed", account=account.name, code=error.code)
         return False
     _log.info("reference.read", account=account.name, restaurants=len(restaurants), adopted_orders=adopted)
-    return True
+    return not again
 
 
-async def _read_common(account: Account, database: Database) -> None:
+async def _read_common(account: Account, database: Database, common: Common) -> bool:
+    """Returns whether to ask again soon."""
     reasons = await account.client.cancel_reasons()
     variables = await account.client.variables()
+    take_in = partial(reference.take_in_common, reasons=reasons, methods=variables, whole=common.is_whole(""))
     # Where another daemon writes them at the same moment, they are there already.
     with contextlib.suppress(IntegrityError):
-        await database.run(lambda tx: reference.replace_cancel_reasons(tx, reasons))
-    with contextlib.suppress(IntegrityError):
-        await database.run(lambda tx: reference.replace_variables(tx, variables))
+        return common.lacks("", await database.run(take_in))
+    return False
 
 
 async def read_statuses(account: Account, database: Database, clock: Clock, *, only: str | None = None) -> int:

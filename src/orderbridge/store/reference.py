@@ -1,11 +1,12 @@
 """The lists that change rarely: restaurants and their status, cancel reasons, payment and shipping methods."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
 
-from orderbridge.model import CancelReason, Method, Restaurant, Variables
+from orderbridge.model import CancelReason, Restaurant, Variables
 from orderbridge.store.tables import cancel_reasons, payment_methods, restaurants, shipping_methods
 
 # docs/interface.md, Payment and shipping methods.
@@ -16,17 +17,29 @@ USUAL_PAYMENT_METHODS = {
 }
 
 
-def replace_restaurants(connection: Connection, account: str, found: Iterable[Restaurant]) -> None:
-    """The restaurants that an account reaches. The ones that stay keep their status."""
+def take_in_restaurants(connection: Connection, account: str, found: Iterable[Restaurant], *, whole: bool) -> int:
+    """The restaurants that an account reaches. Returns how many known ones the list lacks.
+
+    Those stay, with their status: a row of the outbox about one is sent. Only where another account reaches it, and the
+    list is known to be `whole`, one goes.
+    """
     listed = {one.id: {"name": one.name, "service_id": one.service_id} for one in found}
     mine = restaurants.c.account == account
     known = set(connection.execute(select(restaurants.c.id).where(mine)).scalars())
-    if gone := known - listed.keys():
-        connection.execute(delete(restaurants).where(mine, restaurants.c.id.in_(gone)))
+    lacking = known - listed.keys()
+    if whole and lacking:
+        others = set(connection.execute(select(restaurants.c.id).where(~mine)).scalars())
+        connection.execute(delete(restaurants).where(mine, restaurants.c.id.in_(lacking & others)))
     for key in known & listed.keys():
-        connection.execute(update(restaurants).where(mine, restaurants.c.id == key).values(**listed[key]))
+        connection.execute(update(restaurants).where(mine, restaurants.c.id == key).values(**_named(listed[key])))
     if new := sorted(listed.keys() - known):
         connection.execute(insert(restaurants), [{"account": account, "id": key, **listed[key]} for key in new])
+    return len(lacking)
+
+
+def _named(values: dict[str, Any]) -> dict[str, Any]:
+    """Without a name that came empty: the known one stays."""
+    return {column: value for column, value in values.items() if column != "name" or value}
 
 
 def set_restaurant_status(connection: Connection, account: str, key: str, status: str, now: datetime) -> None:
@@ -52,25 +65,28 @@ def restaurants_of(connection: Connection, account: str) -> dict[str, str]:
     return {row.id: row.service_id or row.id for row in connection.execute(query.order_by(restaurants.c.id))}
 
 
-def replace_cancel_reasons(connection: Connection, found: Sequence[CancelReason]) -> None:
-    """The whole list anew; an empty answer leaves the old one."""
-    if found:
-        told = {reason.id: reason.reason for reason in found}  # an id that comes twice counts once
-        connection.execute(delete(cancel_reasons))
-        connection.execute(insert(cancel_reasons), [{"id": key, "reason": reason} for key, reason in told.items()])
+def take_in_common(connection: Connection, reasons: Sequence[CancelReason], methods: Variables, *, whole: bool) -> int:
+    """Reasons, payment and shipping methods. Returns how many known entries the lists lack; only in a `whole` list they go."""
+    return (
+        _take_in(connection, cancel_reasons, {one.id: one.reason for one in reasons}, whole=whole)
+        + _take_in(connection, payment_methods, {one.code: one.name for one in methods.payment_methods}, whole=whole)
+        + _take_in(connection, shipping_methods, {one.code: one.name for one in methods.shipping_methods}, whole=whole)
+    )
 
 
-def replace_variables(connection: Connection, found: Variables) -> None:
-    """Both lists of methods anew; an empty one leaves the old one."""
-    _replace_methods(connection, payment_methods, found.payment_methods)
-    _replace_methods(connection, shipping_methods, found.shipping_methods)
-
-
-def _replace_methods(connection: Connection, table: Table, found: Sequence[Method]) -> None:
-    if found:
-        told = {method.code: method.name for method in found}
-        connection.execute(delete(table))
-        connection.execute(insert(table), [{"code": key, "name": name} for key, name in told.items()])
+def _take_in(connection: Connection, table: Table, listed: Mapping[Any, str], *, whole: bool) -> int:
+    """A key that comes twice counts once. An empty list, or an empty name, takes nothing away."""
+    key, name = table.c
+    known = {row[0]: row[1] for row in connection.execute(select(key, name))}
+    lacking = known.keys() - listed.keys()
+    if whole and listed and lacking:
+        connection.execute(delete(table).where(key.in_(lacking)))
+    for code in known.keys() & listed.keys():
+        if listed[code] not in {"", known[code]}:
+            connection.execute(update(table).where(key == code).values({name: listed[code]}))
+    if new := [{key.name: code, name.name: listed[code]} for code in listed if code not in known]:
+        connection.execute(insert(table), new)
+    return len(lacking)
 
 
 def payment_codes(connection: Connection) -> dict[str, str]:
