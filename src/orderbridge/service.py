@@ -308,6 +308,7 @@ def _open(settings: config.Settings) -> Database:
     )
     try:
         database.refuse_closed()
+        database.refuse_pooler()
         unsafe = database.check_durability()
         if settings.fleet.from_database:
             _refuse_strange_key(database, settings)

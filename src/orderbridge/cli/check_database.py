@@ -59,6 +59,7 @@ def check_database(context: Context, report: Report) -> Iterator["Database | Non
 def _is_usable(context: Context, database: "Database", report: Report) -> bool:
     report.good("database", without_password(context.settings.database.url))
     try:
+        database.refuse_pooler()
         is_current = _check_schema(database, report)
         database.check_intact()
         worker = database.read_now(database.dialect.worker)

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
 from orderbridge.errors import Closed, Fenced, StoreError, Unusable
 from orderbridge.store.dialects import of
+from orderbridge.store.dialects.fleet import LockSession
 from orderbridge.store.durability import Durability
 from orderbridge.store.failures import is_busy, is_denied, is_ours, is_refusal, kind, remedy
 from orderbridge.store.schema import set_sequences_right
@@ -184,6 +185,15 @@ class Database:
     def is_unattended(self) -> bool:
         """Whether certainly no daemon works on it now. Of a server nobody can say: a session that was cut comes back."""
         return self.file is not None and not self.file.is_locked()
+
+    def refuse_pooler(self) -> None:
+        """Raise Unusable behind a pooler that gives a session to others: the right to work would go with it."""
+        fleet = self.dialect.fleet
+        if fleet is None or fleet.driver != self.engine.driver:
+            return
+        session = LockSession(self.engine.url, self.dialect.options(self.engine.url, 0.0), fleet)
+        with session.limited(), session.engine.connect() as connection:
+            fleet.refuse_pooler(connection, session.engine)
 
     def refuse_closed(self) -> None:
         """Raise Closed where this user may read and not write, as beside another one's -shm. Nothing is written."""

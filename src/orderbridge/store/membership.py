@@ -253,7 +253,7 @@ class Membership:
         ourselves = next(row.number for row in rows if row.what == fleet.OURSELVES)
         self._ours = self._ours or ourselves
         if self._ours != ourselves:  # a busy pooler has deceived us
-            raise Unusable(say("fleet.pooler"))
+            raise Unusable(say("database.pooled"))
         names[ourselves] = self.name
         holder = {None: None} | {row.session: names.get(row.session, "?") for row in rows if row.session is not None}
         seen = Seen(

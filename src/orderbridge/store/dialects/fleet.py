@@ -40,6 +40,7 @@ class FleetDialect:
     limits: Mapping[str, Any]  # for the driver, of the session's own connection
     line: Callable[[Any], int]  # the descriptor of the driver's connection
     refuse: Callable[[Connection, Engine], None]  # raises Unusable where a session is not ours alone
+    refuse_pooler: Callable[[Connection, Engine], None]  # the same of a pooler alone, for a daemon without replicas
     reach: Callable[[Engine], None]  # how a session comes to one of several servers of the address
     settle: tuple[str, ...]  # what the session says first
     join: Callable[[Connection, int], bool]  # False: a daemon that works alone is there

@@ -67,14 +67,18 @@ def _session(connection: Connection) -> int:
 
 
 def _refuse(connection: Connection, engine: Engine) -> None:
-    """Behind a pooler two sessions share a process in turn; while one of them is in a transaction, the other moves on."""
     if int(connection.exec_driver_sql("SELECT current_setting('server_version_num')").scalar_one()) < OLDEST:
         raise Unusable(say("fleet.old_server", oldest=OLDEST // 10000))
+    _refuse_pooler(connection, engine)
+
+
+def _refuse_pooler(connection: Connection, engine: Engine) -> None:
+    """Behind a pooler two sessions share a process in turn; while one of them is in a transaction, the other moves on."""
     mine = _session(connection)
     with engine.connect() as other:
         theirs = _session(other)
         if mine == theirs or any(_moves(connection, mine, other, theirs) for _ in range(ROUNDS)):
-            raise Unusable(say("fleet.pooler"))
+            raise Unusable(say("database.pooled"))
 
 
 def _moves(connection: Connection, mine: int, other: Connection, theirs: int) -> bool:
@@ -122,6 +126,7 @@ FLEET = FleetDialect(
     limits=LIMITS,
     line=lambda connection: int(connection.fileno()),
     refuse=_refuse,
+    refuse_pooler=_refuse_pooler,
     reach=begin_with_the_last,
     settle=SETTLE,
     join=_join,
