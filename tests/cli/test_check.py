@@ -409,7 +409,7 @@ def test_replicas_cannot_share_what_is_behind_a_pooler_that_gives_sessions_away(
         set_up(configure, sandbox, database=FLEET.format(behind))
         said = run("check", "--json")
     if mode == "transaction":
-        assert "pool_mode = session" in said_of(said, "fleet", "failed")
+        assert "pool_mode = session" in said_of(said, "database", "failed")
     else:
         assert said_of(said, "fleet", "ok")
 
