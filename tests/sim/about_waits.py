@@ -192,11 +192,16 @@ class TokensInTime(Invariant):
         self._flying: dict[str, Call] = {}
         self._refused: dict[str, list[Call]] = defaultdict(list)
         self._over: dict[str, float] = {}  # token: since when it is known to be refused
+        self._denied: dict[tuple[str, str, str], Call] = {}  # the same call, when it was last answered 401
 
     def leaving(self, call: Call) -> None:
         if call.operation == "login":
             self._check_login(call)
-        elif self._has_jumped(call.account):
+            return
+        denied = self._denied.pop((call.account, call.operation, call.argument), None)
+        if denied is not None and denied.token == call.token and call.left_at - denied.ended_at < A_MOMENT_S:
+            self.broken(f"#{call.number} repeats #{denied.number} with the token that was refused")
+        if self._has_jumped(call.account):
             return
         elif call.token == self._texts.get(call.account):
             self._check_token(call)
@@ -248,6 +253,7 @@ class TokensInTime(Invariant):
             self._login_ended(call)
             return
         if call.outcome == "unauthorized":
+            self._denied[call.account, call.operation, call.argument] = call
             if call.operation == "get_current":
                 self._over.setdefault(call.token, self.sim.now())
             if call.token == self._texts.get(call.account):
