@@ -203,7 +203,7 @@ class TokensInTime(Invariant):
             self.broken(f"#{call.number} repeats #{denied.number} with the token that was refused")
         if self._has_jumped(call.account):
             return
-        elif call.token == self._texts.get(call.account):
+        if call.token == self._texts.get(call.account):
             self._check_token(call)
         elif self._is_over(call):
             self.broken(f"#{call.number} goes with a token that was refused before")
