@@ -167,9 +167,19 @@ async def test_whichever_document_is_named_the_newest_of_its_order_counts(shop: 
 
 async def test_a_document_that_came_again_is_newer_than_one_that_came_between(shop: Shop, refuse: Refuse):
     order = await refused_and_cancelled(shop, refuse)
+    shop.till.execute(
+        "UPDATE delivery_quarantine SET payload = replace(payload, '\"status_id\":6', '\"status_id\":2') WHERE id = 2"
+    )
     shop.till.execute("UPDATE delivery_quarantine SET last_seen_utc = '2026-03-02 09:30:00.000' WHERE id = 1")
     assert {one.id: one.outcome for one in retry(shop, 2)} == {1: Fate.TAKEN_IN, 2: Fate.SUPERSEDED}
     assert shop.order(order)["status"] == "RECEIVED"
+
+
+async def test_a_clock_that_was_set_back_brings_no_cancelled_order_back(shop: Shop, refuse: Refuse):
+    order = await refused_and_cancelled(shop, refuse)
+    shop.till.execute("UPDATE delivery_quarantine SET last_seen_utc = '2026-03-02 08:00:00.000' WHERE id = 2")
+    assert {one.id: one.outcome for one in retry(shop, 1)} == {1: Fate.SUPERSEDED, 2: Fate.TAKEN_IN}
+    assert (shop.order(order)["status"], resolved(shop)) == ("CANCELED", [True, True])
 
 
 async def test_documents_of_all_accounts_count_together(shop: Shop, refuse: Refuse):

@@ -4,6 +4,7 @@ After each commit the orders that it wrote are read again. What became of each m
 verdict or the time makes of what was there before: all columns, the lines, the options, and the story.
 """
 
+import json
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -404,8 +405,10 @@ class ColumnsSayWhatIsSo(Invariant):
     def released(self, key: str, kept: int) -> None:
         """`quarantine retry` has taken it in: the document that was kept is the one that stands there."""
         (before,) = self.rows("SELECT payload FROM delivery_quarantine WHERE id = ?", kept)
-        newest = "SELECT id FROM delivery_quarantine WHERE payment_key = ? ORDER BY last_seen_utc DESC, id DESC"
-        if self.rows(newest, key)[0]["id"] != kept:
+        all_kept = self.rows("SELECT * FROM delivery_quarantine WHERE payment_key = ? AND payload > ''", key)
+        ends = {one["id"]: json.loads(one["payload"]).get("status_id") in ENDS for one in all_kept}
+        newest = max(all_kept, key=lambda one: (ends[one["id"]], one["last_seen_utc"], one["id"]))
+        if newest["id"] != kept:
             self.broken(f"order {key} was taken in by document {kept}, and a newer one was kept")
         self._states[key] = after = self._look(key) or {}
         self._new_events(key)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from orderbridge.jobs.reimport import Reimport
 from orderbridge.marketplace.schema import read_order, read_stored
 from orderbridge.rules.reimport import UNFINISHED, Fate, Newest
+from orderbridge.rules.statuses import ENDS
 from orderbridge.store import quarantine
 
 
@@ -23,24 +24,27 @@ class Released:
 
 
 def release(reimport: Reimport, row_id: int) -> list[Released]:
-    """Take the order of this document in, by the newest document that is kept of it. Returns what became of each of them.
+    """Take the order of this document in, by the newest document that is kept of it. Returns what became of each.
 
     Empty when the document is not in quarantine any more.
     """
     kept = reimport.database.read_now(lambda tx: quarantine.of_order(tx, row_id))
     if not kept:
         return []
-    *older, newest = kept
-    document = read_stored(newest.payload)
+    documents = [read_stored(one.payload) for one in kept]
+    # Times are not enough: a clock may have been set back since an earlier one came, and an order that ended stays ended.
+    place = max(range(len(kept)), key=lambda at: (documents[at].status_id in ENDS, at))
+    last = kept[-1].last_seen_utc
+    newest, document = kept.pop(place), documents[place]
     if document.reason is not None:
         tried = Released(newest.id, newest.payment_key, Fate.REFUSED, document.reason)
     else:
         order = read_order(document, payment_codes=reimport.codes)
-        first = min(one.first_seen_utc for one in kept)
-        digests = {one.payload_hash for one in older}
+        first = min(one.first_seen_utc for one in (newest, *kept))
+        digests = {one.payload_hash for one in kept}
         is_due = reimport.is_due(order)
-        counts = Newest(order.status_id, newest.payload_hash, first, newest.last_seen_utc, digests, is_due=is_due)
+        counts = Newest(order.status_id, newest.payload_hash, first, last, digests, is_due=is_due)
         fate = reimport.store(order, newest.account, counts)
         tried = Released(newest.id, order.payment_key, fate, "database_refused" if fate == Fate.REFUSED else None)
     rest = tried if tried.outcome in UNFINISHED else replace(tried, outcome=Fate.SUPERSEDED)
-    return [*(replace(rest, id=one.id) for one in older), tried]
+    return [*(replace(rest, id=one.id) for one in kept), tried]
