@@ -153,7 +153,7 @@ class Parts:
             self._settings,
             self.database,
             self._clock,
-            logins=lambda: ((account.name, account.session) for account in at_work.values()),
+            accounts_at_work=at_work.values,
             names=lambda: {account.fingerprint: account.name for account in known.values() if account is not None},
         )
         checkup.known.fenced = self._metrics.fenced_lately

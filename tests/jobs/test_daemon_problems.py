@@ -22,8 +22,7 @@ from orderbridge.store.trouble import TroubleKind
 
 
 def checkup_of(shop: Shop) -> Checkup:
-    logins = [(account.name, account.session) for account in shop.accounts.values()]
-    return Checkup(shop.settings, shop.database, shop.clock, lambda: logins)
+    return Checkup(shop.settings, shop.database, shop.clock, shop.accounts.values)
 
 
 def names(found: Sequence[Problem]) -> list[tuple[str, str]]:

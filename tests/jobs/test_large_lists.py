@@ -8,7 +8,10 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import COOLDOWN_S, Shop
 
+from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.marketplace.schema import read_stored
 from orderbridge.net import http
+from orderbridge.rules import intake as rules
 from orderbridge.sandbox import Fault
 from orderbridge.sandbox.state import Order
 
@@ -151,3 +154,33 @@ async def test_a_cut_list_shrinks_by_its_acknowledgements(shop: Shop):
     shop.world.set_options(list_limit=0)
     more: list[Any] = [shop.place() for _ in range(3)]
     assert (await shop.poll()).acknowledged == len(more)
+
+
+@pytest.mark.parametrize("stuck", [50, 30], ids=["all of it", "most of it"])
+async def test_what_stands_behind_a_list_that_is_full_of_what_cannot_be_acknowledged_comes_in(shop: Shop, stuck: int):
+    """It is told as long as it lasts, and each whole list is followed by one status alone."""
+    shop.world.set_options(list_limit=50)
+    for number in range(stuck):
+        shop.place(status_id=2, payment_key=f"no key {number}")
+    waiting = [shop.place(status_id=1, total="x" * 3) for _ in range(60 - stuck)]
+    known = DaemonProblems(shop.database, shop.clock, lambda: [shop.account])
+    polls = [await shop.poll() for _ in range(3)]
+    assert asked(shop) == [None, 1, None]
+    assert polls[1].acknowledged == 10
+    assert {shop.order(order)["acknowledged_utc"] is not None for order in waiting} == {True}
+    assert [(one.code, one.count, one.account) for one in known.problems()] == [("list_full", stuck, "kadikoy")]
+    assert shop.one("SELECT state FROM delivery_accounts")["state"] == "ok"
+    shop.world.orders.clear()
+    await shop.poll()
+    await shop.poll()
+    assert known.problems() == ()
+    assert asked(shop)[3:] == [2, None]
+
+
+@pytest.mark.parametrize(
+    "documents, stuck, limit, full",
+    [(50, 50, None, True), (50, 25, None, True), (50, 24, None, False), (20, 20, None, True), (19, 19, None, False),
+     (21, 20, None, False), (5, 5, 5, True), (4, 4, 5, False), (40, 40, 100, False)],
+)  # fmt: skip
+def test_a_list_is_full(documents: int, stuck: int, limit: int | None, full: bool) -> None:
+    assert rules.is_full([read_stored("{}")] * documents, stuck, limit) is full

@@ -14,7 +14,8 @@ PARALLEL_ACKNOWLEDGEMENTS = 8
 class Polled:
     """What one tick did. `again_in`: seconds until the next one may be made. `ok`: a whole list was taken in.
 
-    `result`: how the poll ended (observe.metrics).
+    `result`: how the poll ended (observe.metrics). `stuck`: documents that cannot be acknowledged; `is_full`: they may hide
+    others.
     """
 
     again_in: float = 0.0
@@ -30,6 +31,8 @@ class Polled:
     not_stored: int = 0
     acknowledged: int = 0
     dropped: int = 0
+    stuck: int = 0
+    is_full: bool = False
 
 
 @dataclass(slots=True)

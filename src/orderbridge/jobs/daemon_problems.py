@@ -34,15 +34,25 @@ class Login(Protocol):
         ...
 
 
-class DaemonProblems:
-    """Says at each look what is so. `logins`: of the accounts that are at work."""
+class AtWork(Protocol):
+    """What is asked of an account."""
 
-    def __init__(
-        self, database: Database, clock: Clock, logins: Callable[[], Iterable[tuple[str, Login]]] = tuple
-    ) -> None:
+    name: str
+    full_list: int
+
+    @property
+    def session(self) -> Login:
+        """Its logins."""
+        ...
+
+
+class DaemonProblems:
+    """Says at each look what is so. `accounts`: those that are at work."""
+
+    def __init__(self, database: Database, clock: Clock, accounts: Callable[[], Iterable[AtWork]] = tuple) -> None:
         self._database = database
         self._clock = clock
-        self._logins = logins
+        self._accounts = accounts
         self._said: dict[tuple[Code, str], Problem] = {}
         self._since: dict[tuple[Code, str], datetime] = {}  # of what was found by asking
         self._offsets_s: tuple[float, ...] = ()  # by which our clock is ahead: the last two that were measured
@@ -114,7 +124,8 @@ class DaemonProblems:
             trouble=None if kind is None else OF_TROUBLE[kind],
             slowest_s=daemon.too_slow(trouble.slow, self._clock.monotonic()),
             offsets_s=self._offsets_s,
-            died_young=tuple((name, login.died_young()) for name, login in self._logins()),
+            died_young=tuple((one.name, one.session.died_young()) for one in self._accounts()),
+            full_lists=tuple((one.name, one.full_list) for one in self._accounts() if one.full_list),
             fenced=self.fenced(),
             broken_views=self.broken_views,
             wal_bytes=0 if self._database.file is None else self._database.file.log_size(),

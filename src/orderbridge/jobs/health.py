@@ -29,7 +29,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
-from orderbridge.jobs.daemon_problems import DaemonProblems, Login
+from orderbridge.jobs.daemon_problems import AtWork, DaemonProblems
 from orderbridge.jobs.findings import configured, looked
 from orderbridge.jobs.lamps import Lamps
 from orderbridge.jobs.problem_table import LOST, ProblemTable
@@ -102,12 +102,12 @@ class Checkup:
         settings: config.Settings,
         database: Database,
         clock: Clock,
-        logins: Callable[[], Iterable[tuple[str, Login]]] = tuple,
+        accounts_at_work: Callable[[], Iterable[AtWork]] = tuple,
         names: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         """`names`: of all accounts there are, by fingerprint; without it, of those that are configured."""
         self._names = names or (lambda: configured(settings))
-        self.known = DaemonProblems(database, clock, logins)
+        self.known = DaemonProblems(database, clock, accounts_at_work)
         self._settings = settings
         self._database = database
         self._clock = clock

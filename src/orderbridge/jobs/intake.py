@@ -128,6 +128,8 @@ class Intake:
             await self.reconciler.resolve(answer, complete=self._is_whole(documents, asked))
             await self._store(answer, await self._sort(answer))
             await self._quarantine_all(answer, bad)
+            counts.stuck += len(bad) + counts.foreign
+            counts.is_full = rules.is_full(documents, counts.stuck, self._list_limit)
             if asked is None:
                 self._forget(documents)
         finally:
@@ -204,6 +206,7 @@ class Intake:
                 raise error
             if await otherwise(answer, order, error):
                 kept.append(order)
+        answer.counts.stuck += len(failed) - len(kept)
         self.acknowledger.start(answer, [(order.payment_key, order.status_id) for order in kept])
         return len(written) + len(kept)
 

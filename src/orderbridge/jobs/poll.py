@@ -144,13 +144,18 @@ class Poller:
         if documents or asked is not None:  # taking them in takes its time
             await self._notes.cooled(self._who, next_poll)
         await self._intake.take_in(documents, began, answered, counts, asked=asked)
-        self._asking = self._asking.answered()
+        before, self._asking = self._asking, self._asking.answered()
         good: Success | None = None
         if asked is None:
             counts.ok, counts.result = True, Outcome.OK
             self._metrics.polled_well(self._account.name, self._clock.now(), answered)
             listened = self._listened(answered)
             good = Success(self._who, self._clock.now(), next_poll, listened, counts.not_stored, self._not_written())
+            self._account.full_list = counts.stuck if counts.is_full else 0
+            if counts.is_full:
+                self._asking = before.full(self._statuses)
+        elif not before.rounds:
+            counts.result = PART
         else:
             counts.result = PART
             await self._note_state(AccountState.FAILING, f"list_too_large: {say('log.by_status')}", "list_too_large")

@@ -36,7 +36,8 @@ class Reimport:
         self.statuses = Statuses(settings.marketplace.needs_payment_status_id)
         self.codes = database.read_now(reference.payment_codes)
         self._silence = timedelta(hours=settings.orders.silence_hours)
-        self._local_now = local_text(now, ZoneInfo(settings.marketplace.timezone))
+        self.zone = ZoneInfo(settings.marketplace.timezone)
+        self._local_now = local_text(now, self.zone)
 
     def is_due(self, order: Order) -> bool:
         return is_due(order.facts.scheduled_for, self._local_now)
@@ -72,7 +73,7 @@ class Reimport:
     def _update(self, connection: Connection, stored: Stored, arrival: Arrival) -> None:
         order = arrival.order
         before = orders.payloads(connection, [order.payment_key])[order.payment_key]
-        news = differs(order, before, payment_codes=self.codes)
+        news = differs(order, before, payment_codes=self.codes, zone=self.zone)
         change = lifecycle.merge(stored, order.status_id, differs=news, status_counts=True, problems=order.problems)
         orders.update_delivered(connection, stored, arrival, change, self.now)
 

@@ -39,7 +39,7 @@ def release(reimport: Reimport, row_id: int) -> list[Released]:
     if document.reason is not None:
         tried = Released(newest.id, newest.payment_key, Fate.REFUSED, document.reason)
     else:
-        order = read_order(document, payment_codes=reimport.codes)
+        order = read_order(document, payment_codes=reimport.codes, zone=reimport.zone)
         first = min(one.first_seen_utc for one in (newest, *kept))
         digests = {one.payload_hash for one in kept}
         is_due = reimport.is_due(order)

@@ -74,7 +74,7 @@ def _take(reimport: Reimport, kept: Sequence[Entry]) -> Replayed:
     document = next(filter(None, map(_read, reversed(kept))), None)
     if document is None:
         return Replayed(key, account, at, Fate.BLANKED)
-    order = replace(read_order(document, payment_codes=reimport.codes), status_id=newest.status_id)
+    order = replace(read_order(document, payment_codes=reimport.codes, zone=reimport.zone), status_id=newest.status_id)
     digests, is_due = {one.digest for one in earlier}, reimport.is_due(order)
     counts = Newest(order.status_id, newest.digest, kept[0].at, at, digests, is_due=is_due)
     fate = reimport.store(order, account, counts)

@@ -2,7 +2,8 @@
 
 A list that is too large, or too slow once it has begun, would be asked for in vain for ever: what it holds is never
 acknowledged, so it never shrinks. Asked for by status, its orders come in part by part and stay away from then on. What
-such a part lacks proves nothing.
+such a part lacks proves nothing. A list that is full of documents that cannot be acknowledged hides what stands behind
+them: after each such list one status is asked for alone.
 """
 
 from dataclasses import dataclass
@@ -17,10 +18,14 @@ TOO_SLOW = "timeout"
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """`left`: statuses still to be asked for one by one; none: the whole list. `rounds`: begun since it came in."""
+    """`left`: statuses still to be asked for one by one; none: the whole list. `rounds`: begun since it came in.
+
+    `behind`: statuses asked for since the whole list is full.
+    """
 
     left: tuple[int, ...] = ()
     rounds: int = 0
+    behind: int = 0
 
     @property
     def status_id(self) -> int | None:
@@ -29,13 +34,17 @@ class Asking:
 
     def answered(self) -> "Asking":
         """After a list that was taken in: the next status, after the last one the whole. A whole list ends it."""
-        return Asking(self.left[1:], self.rounds) if self.left else Asking()
+        return Asking(self.left[1:], self.rounds, self.behind) if self.left else Asking()
+
+    def full(self, statuses: Statuses) -> "Asking":
+        """After a whole list that is full of what cannot be acknowledged: one status, then the whole list again."""
+        return Asking((statuses.active[self.behind % len(statuses.active)],), 0, self.behind + 1)
 
     def failed(self, error: MarketplaceError, statuses: Statuses) -> "Asking":
         """After a request that ended in an error. A status that does not come in does not keep the others waiting."""
         if self.left:
             passes = isinstance(error, UnknownOutcome | ServiceFailed)
-            return Asking(self.left[1:], self.rounds) if passes else self
+            return Asking(self.left[1:], self.rounds, self.behind) if passes else self
         if not came_in_part(error):
             return self
         # Cancelled orders are not active; they may be what fills the list all the same.

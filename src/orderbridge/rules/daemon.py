@@ -33,7 +33,7 @@ class DaemonFacts:
 
     `offsets_s`: by which our clock is ahead of the service's, the last two that were measured. `died_young`: tokens of each
     account that worked, and were refused long before their end. `fenced`: when this replica was last replaced, and how many
-    of its writes were refused.
+    of its writes were refused. `full_lists`: accounts whose list is full of documents that cannot be acknowledged, and how many.
     """
 
     trouble: Code | None = None
@@ -41,6 +41,7 @@ class DaemonFacts:
     offsets_s: tuple[float, ...] = ()
     died_young: tuple[tuple[str, int], ...] = ()
     fenced: tuple[datetime | None, int] = (None, 0)
+    full_lists: tuple[tuple[str, int], ...] = ()
     broken_views: tuple[str, ...] = ()
     wal_bytes: int = 0
     log_stuck_s: float = 0.0  # for so long whoever reads the log has taken no line
@@ -55,6 +56,8 @@ def problems(facts: DaemonFacts, now: datetime) -> Iterator[Problem]:
     for account, dead in facts.died_young:
         if dead >= MOST_DEAD:
             yield _problem(Code.CREDENTIALS_SHARED, account, how_many=dead, count=str(dead))
+    for account, stuck in facts.full_lists:
+        yield _problem(Code.LIST_FULL, account, how_many=stuck, count=str(stuck))
     at, refused = facts.fenced
     if at is not None and now - at < FENCED:
         yield _problem(Code.WRITES_FENCED, since=at, how_many=refused, count=str(refused))

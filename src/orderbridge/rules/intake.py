@@ -29,6 +29,7 @@ from orderbridge.doubts import TOTAL_MISMATCH
 from orderbridge.model import RECEIVED, Document, Order, Stored
 from orderbridge.rules import lifecycle
 
+MANY_STUCK = 20
 USUAL_PAGES = frozenset({50, 100, 200, 250, 500, 1000})
 
 
@@ -76,6 +77,16 @@ def is_cut(documents: Sequence[Document], list_limit: int | None) -> bool:
     """
     number = len(documents)
     return number in USUAL_PAGES if list_limit is None else number >= list_limit
+
+
+def is_full(documents: Sequence[Document], stuck: int, list_limit: int | None = None) -> bool:
+    """Whether orders may be missing because the list is full of documents that cannot be acknowledged, `stuck` of them.
+
+    They stand in each list for ever. Nothing but them is as suspicious as a round number of documents.
+    """
+    if list_limit is None and stuck == len(documents) >= MANY_STUCK:
+        return True
+    return is_cut(documents, list_limit) and 2 * stuck >= len(documents)
 
 
 def is_whole(documents: Sequence[Document], *, asked: int | None = None, list_limit: int | None = None) -> bool:

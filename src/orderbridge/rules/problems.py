@@ -28,6 +28,7 @@ class Code(StrEnum):
     LINE_PROXY = "line_proxy"
     UNREACHABLE = "unreachable"  # a dead line of any other kind
     POLL_FAILING = "poll_failing"
+    LIST_FULL = "list_full"
     COOLDOWN_TAKEN = "cooldown_taken"
     NO_GOOD_POLL = "no_good_poll"
     NOT_POLLING = "not_polling"
@@ -119,6 +120,7 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.LINE_PROXY: ProblemKind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
     Code.UNREACHABLE: ProblemKind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
     Code.POLL_FAILING: ProblemKind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST, behind=_NO_DATABASE),
+    Code.LIST_FULL: ProblemKind(_SEVERE, Link.MARKETPLACE, behind=_NO_DATABASE, of_the_daemon=True),
     Code.COOLDOWN_TAKEN: ProblemKind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST),
     Code.NO_GOOD_POLL: ProblemKind(_SEVERE, Link.DAEMON, cause=Cause.NO_LIST, behind=_NO_DATABASE, by_time_alone=True),
     Code.NOT_POLLING: ProblemKind(_SEVERE, Link.DAEMON, cause=Cause.CUT_OFF, behind=_NO_DATABASE, by_time_alone=True),
