@@ -55,7 +55,7 @@ class Shop:
     def hands(self) -> str:
         return shlex.join(self.till)
 
-    def certify(self, *only: str, hands: Hands | None = None, **terms: Any) -> dict[str, Any]:
+    def certify(self, *only: str, hands: Hands | None = None, start: str = "", **terms: Any) -> dict[str, Any]:
         """The report."""
         wanted = Wanted(
             till=NAME,
@@ -64,7 +64,8 @@ class Shop:
             terms=Terms(**{"pace": PACE, "within_s": WITHIN_S, **terms}),
             only=only,
             hands=hands or Command(self.hands, self.said.append),
-            tell=self._tell,
+            tell=self.said.append if start else self._tell,
+            start=start,
         )
         passed = certify(wanted)
         report = self.report()

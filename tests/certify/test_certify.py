@@ -16,6 +16,7 @@ from tests import databases
 from tests.certify.faults import OWN
 from tests.certify.shop import Shop, failed, verdicts
 
+from orderbridge.certify import printing
 from orderbridge.certify.hands import Command, Nobody, Person
 from orderbridge.errors import ConfigError
 
@@ -202,11 +203,51 @@ MINI_POS = Path(__file__).parents[2] / "docs" / "examples" / "python" / "pos.py"
 def test_the_guides_mini_pos_passes_whole(tmp_path: Path) -> None:
     """It writes no pos_total."""
     with Shop(tmp_path) as here:
-        here.till = [sys.executable, str(MINI_POS), str(tmp_path / "till.db")]
-        here.watch = here.till
-        report = here.certify(within_s=5)
+        here.till = [*quick_mini_pos(tmp_path), str(tmp_path / "till.db")]
+        report = here.certify(within_s=5, start=here.hands)
     told = {name: verdict for name, verdict in verdicts(report).items() if verdict != "PASS"}
     assert told == {"problem.ticket_problem": "NOT SEEN", "prepaid.books_total": "NOT SEEN"}
+
+
+def quick_mini_pos(folder: Path, *changes: tuple[str, str]) -> list[str]:
+    """A copy that takes over what another loop has left for two seconds instead of a minute, with these changes."""
+    text = MINI_POS.read_text("utf-8")
+    for old, new in (("'now') - 60", "'now') - 2"), ("changed_utc) > 60", "changed_utc) > 2"), *changes):
+        assert old in text
+        text = text.replace(old, new)
+    copy = folder / "pos.py"
+    copy.write_text(text, "utf-8")
+    return [sys.executable, str(copy)]
+
+
+BAD_PRINTERS = {
+    "two_tills.copies_marked": (
+        (" AND paper = ? AND tries = ?", ""),
+        ('row["id"], row["paper"], row["tries"]', 'row["id"]'),
+    ),
+    "killed_at_printer.stop_printed": (
+        ("WHERE payment_key = ? AND paper = 'waits'\", key", 'WHERE payment_key = ?", key'),
+    ),
+}
+"""By the criterion that such a till fails: it claims no paper, or forgets one that may be out."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("criterion", BAD_PRINTERS)
+def test_a_till_that_prints_wrongly_when_it_is_killed_or_started_twice_fails(
+    tmp_path: Path, criterion: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(printing, "AT_PRINTER_S", 1.0)
+    monkeypatch.setattr(printing, "PAPER_S", 10.0)
+    with Shop(tmp_path) as here:
+        here.till = [*quick_mini_pos(tmp_path, *BAD_PRINTERS[criterion]), str(tmp_path / "till.db")]
+        report = here.certify(criterion.partition(".")[0], start=here.hands)
+    assert failed(report) == {criterion}
+
+
+def test_a_till_that_cannot_be_started_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"/no/such/till \("):
+        Shop(tmp_path).certify("takes_over", start="/no/such/till")
 
 
 # Whole certificates of all of them: python -m tests.certify. Here each till meets its own scenario and two others.

@@ -25,3 +25,6 @@ def test_a_page_names_each_verb_that_the_hands_are_asked(code: str) -> None:
     asked = set(re.findall(r'stage\.(?:do|act|ask)\(\s*"(\w+)"', source)) | {"accept", "ticket", "open", "close"}
     assert {"on_the_way", "complete", "cancel", "withdraw", "collect"} <= asked
     assert [verb for verb in asked if not re.search(rf"`{verb} [A-Z]", TEXTS[code])] == []
+    assert re.search(
+        r"^\| `withdraw KEY` \| .*`pending`.*`sending`", TEXTS[code], re.MULTILINE
+    )  # it is tried now and then

@@ -210,7 +210,8 @@ class Till:
                 self.ask(verb, arguments[0])
             case "withdraw":
                 self.books.run(
-                    "UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND state = 'pending'", arguments[0]
+                    "UPDATE delivery_actions SET withdraw = 1 WHERE payment_key = ? AND state IN ('pending', 'sending')",
+                    arguments[0],
                 )
             case "open" | "close":
                 self.insert({**once(), "action": f"{verb}_restaurant", "restaurant_id": arguments[0]})

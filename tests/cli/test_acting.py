@@ -28,6 +28,37 @@ def outbox(pos: sqlite3.Connection) -> list[Row]:
     return rows(pos, "SELECT * FROM delivery_actions ORDER BY id")
 
 
+# ---- taking over -----------------------------------------------------------------------------------------------------
+
+COMMANDS, OTHERS = {"pos_reference": "command line"}, {"pos_reference": "K1-1042"}
+TAKES: list[tuple[str, Row, tuple[object, ...], int]] = [
+    ("new", {"revision": 2}, (), 2),
+    ("new, as it was read", {"revision": 2}, ("--revision", 1), 1),
+    ("a revision that is not there yet", {"revision": 2}, ("--revision", 3), 0),
+    ("its change", {"revision": 3, "pos_revision": 1, **COMMANDS}, (), 3),
+    ("noted already", {"revision": 3, "pos_revision": 3, **COMMANDS}, (), 3),
+    ("an older revision", {"revision": 3, "pos_revision": 2, **COMMANDS}, ("--revision", 1), 2),
+    ("its end", {"revision": 3, "pos_revision": 2, "ended_utc": NOW_TEXT, **COMMANDS}, (), 3),
+    ("another till's change", {"revision": 3, "pos_revision": 1, **OTHERS}, (), 1),
+    ("over before anybody took it over", {"ended_utc": NOW_TEXT}, (), 0),
+    ("given back", {"revision": 2, **OTHERS}, (), 2),
+]
+
+
+@pytest.mark.parametrize("columns, words, revision", [case[1:] for case in TAKES], ids=[case[0] for case in TAKES])
+def test_take_notes_the_revision_that_was_read_and_never_anothers(columns, words, revision, run, pos):
+    put_order(pos, **columns)
+    ended = run("take", KEY, *words, "--json")
+    (row,) = rows(pos, "SELECT pos_revision, pos_reference FROM delivery_orders")
+    assert row["pos_revision"] == revision
+    if ended.code == 0:
+        assert (ended.json["pos_revision"], ended.json["items"]) == (revision, [])
+        assert row["pos_reference"] == "command line"
+    else:
+        assert (ended.code, revision) == (1, columns.get("pos_revision", 0)), ended.err
+        assert "was not taken over" in " ".join(ended.err.split())
+
+
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 

@@ -261,6 +261,21 @@ def test_orders_are_listed_the_newest_first(option, shown, run, five):
     assert [row["payment_key"] for row in listed.json] == [key(number) for number in shown]
 
 
+@pytest.mark.parametrize("option", [(), ("--new",), ("--all",)], ids=["open", "new", "all"])
+def test_orders_of_one_moment_are_listed_by_their_keys(option, run, pos):
+    for number in (2, 0, 1):
+        put_order(pos, key(number))
+    assert [row["payment_key"] for row in run("orders", *option, "--json").json] == [key(number) for number in range(3)]
+
+
+def test_orders_for_a_program_have_their_lines_and_options(run, whole):
+    """`whole` has one order with lines and one without."""
+    listed = {row["payment_key"]: row["items"] for row in run("orders", "--json").json}
+    (line,) = listed[KEY]
+    assert (line["line_no"], [option["option_name"] for option in line["options"]]) == (1, ["Ayran"])
+    assert listed[OTHER] == []
+
+
 def test_orders_are_a_table_for_people(run, pos):
     put_order(pos, order_number=100234, restaurant_name="Kadıköy\nŞube", total="235.50", problem="missing:foods")
     head, line = run("orders").out.splitlines()

@@ -231,6 +231,19 @@ def _same(one: Decimal | None, other: Decimal | None) -> bool:
     return one is not None and other is not None and round(one, 2) == round(other, 2)
 
 
+def none_of_them(mark: str) -> Judge:
+    """Of the papers that were counted, none is wrong in this."""
+
+    def judged(seen: Seen) -> Judged:
+        if mark not in seen.marks:
+            return not_seen("no_paper")
+        counted = {name: int(seen.marks[name]) for name in ("orders", mark)}
+        verdict = Verdict.FAIL if counted[mark] else Verdict.PASS
+        return Judged(verdict, mark if counted[mark] else "", (counted,))
+
+    return judged
+
+
 # ---- the database ----------------------------------------------------------------------------------------------------
 
 TILLS = {"delivery_orders": ("pos_revision", "pos_reference", "pos_total"), "delivery_actions": ("withdraw",)}

@@ -14,6 +14,7 @@ from orderbridge.certify.house import House, house
 from orderbridge.certify.scenarios import FIRST, SCENARIOS, Scenario
 from orderbridge.certify.seen import Judged, Verdict, worst
 from orderbridge.certify.stage import Stage, Terms
+from orderbridge.certify.started import Started
 from orderbridge.clock import SystemClock
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.errors import ConfigError
@@ -40,6 +41,8 @@ class Wanted:
     only: Sequence[str] = ()
     hands: Hands
     tell: Callable[[str], None]
+    start: str = ""
+    """The command that starts the till; empty: somebody does."""
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
@@ -106,37 +109,54 @@ def _tables(connection: Connection) -> list[str]:
 
 def _play(wanted: Wanted, state: State, missing: list[Scenario], database: Database) -> None:
     terms = wanted.terms
-    with house(wanted.url, seed=terms.seed, pace=terms.pace) as around:
-        _await_first_sign(wanted, state, database, around)
+    with house(wanted.url, seed=terms.seed, pace=terms.pace) as around, _till(wanted) as till:
+        _await_first_sign(wanted, state, database, around, till)
         for number, scenario in enumerate(missing, start=1):
             first = state.results.get(FIRST)
             if first is not None and first["verdict"] == Verdict.FAIL:
                 result = _result(scenario, 0.0, dict.fromkeys(scenario.criteria, judging.not_seen("not_taken")))
             else:
-                result = _played(wanted, state, scenario, database, around)
+                result = _played(wanted, state, scenario, database, around, till)
             state.end(scenario.name, result)
             verdict, sentence = result["verdict"], say(f"certify.scenarios.{scenario.name}")
             wanted.tell(say("certify.scenario", number=number, all=len(missing), verdict=verdict, sentence=sentence))
 
 
-def _await_first_sign(wanted: Wanted, state: State, database: Database, around: House) -> None:
+@contextmanager
+def _till(wanted: Wanted) -> Iterator[Started | None]:
+    """What `--start` starts, until the end of the block."""
+    if not wanted.start:
+        yield None
+        return
+    till = Started(wanted.start, wanted.folder)
+    try:
+        yield till
+    finally:
+        till.end()
+
+
+def _await_first_sign(wanted: Wanted, state: State, database: Database, around: House, till: Started | None) -> None:
     """Say what the till needs, and wait until it writes something: an order is there to be taken over."""
     where = sqlite_file(wanted.url) or without_password(wanted.url)
-    wanted.tell(say("certify.start_your_till", where=where))
-    if sqlite_file(wanted.url) is None:
+    wanted.tell(say("certify.starts_your_till" if till else "certify.start_your_till", where=where))
+    if till:
+        till.start()
+    elif sqlite_file(wanted.url) is None:
         wanted.tell(say("certify.rights", where=where))
     attempt = state.begin(SIGN)
-    stage = Stage(around, database, wanted.hands, wanted.terms, name=SIGN, place=len(SCENARIOS), attempt=attempt)
+    stage = Stage(around, database, wanted.hands, wanted.terms, till, name=SIGN, place=len(SCENARIOS), attempt=attempt)
     stage.order()
     longest = BY_A_PERSON_S if wanted.hands.by_person else FIRST_SIGN_S
     if not stage.until(lambda seen: bool(seen.notes or seen.rows), wanted.terms.scaled(longest)):
         wanted.tell(say("certify.no_sign", where=where))
 
 
-def _played(wanted: Wanted, state: State, scenario: Scenario, database: Database, around: House) -> Played:
+def _played(
+    wanted: Wanted, state: State, scenario: Scenario, database: Database, around: House, till: Started | None
+) -> Played:
     place, attempt = SCENARIOS.index(scenario), state.begin(scenario.name)
     began = SystemClock().monotonic()
-    stage = Stage(around, database, wanted.hands, wanted.terms, name=scenario.name, place=place, attempt=attempt)
+    stage = Stage(around, database, wanted.hands, wanted.terms, till, name=scenario.name, place=place, attempt=attempt)
     try:
         scenario.play(stage)
         seen = stage.look()

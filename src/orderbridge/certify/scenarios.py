@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orderbridge.certify import judging, plays, races
+from orderbridge.certify import judging, plays, printing, races
 from orderbridge.certify.judging import asked_for, carried_out, noted, taken_over, told, when_taken
 from orderbridge.certify.seen import Judge, Row
 from orderbridge.certify.stage import Stage
@@ -28,6 +28,10 @@ ON_THE_WAY = {
 }
 TAKEN = {"taken_over": taken_over}
 ACCEPTED = {"accept_sent": when_taken(carried_out("accept"))}
+PRINTED = {
+    "each_printed": when_taken(judging.none_of_them("unprinted")),
+    "copies_marked": when_taken(judging.none_of_them("unmarked_copies")),
+}
 NOT_ON_THE_WAY = {"no_on_the_way": when_taken(judging.none_of("on_the_way"))}
 
 
@@ -138,6 +142,12 @@ SCENARIOS = (
             "open_sent": carried_out("open_restaurant"),
         },
     ),
+    Scenario(
+        "killed_at_printer",
+        printing.killed,
+        {**PRINTED, "stop_printed": when_taken(judging.none_of_them("unstopped"))},
+    ),
+    Scenario("two_tills", printing.two_at_once, PRINTED),
     Scenario(
         "its_own",
         plays.all_that_was_written,

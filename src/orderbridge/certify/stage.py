@@ -12,6 +12,7 @@ from orderbridge.certify import notes, reading
 from orderbridge.certify.hands import Hands
 from orderbridge.certify.house import House
 from orderbridge.certify.seen import FINAL, Answer, Fact, Order, Seen
+from orderbridge.certify.started import Started
 from orderbridge.clock import SystemClock
 from orderbridge.sandbox.options import Line
 from orderbridge.sandbox.scenery import KADIKOY
@@ -49,9 +50,20 @@ class Stage:
     """One scenario's: what it places is its own, and what was seen of it."""
 
     def __init__(
-        self, house: House, database: Database, hands: Hands, terms: Terms, *, name: str, place: int, attempt: int
+        self,
+        house: House,
+        database: Database,
+        hands: Hands,
+        terms: Terms,
+        till: Started | None,
+        *,
+        name: str,
+        place: int,
+        attempt: int,
     ) -> None:
         self.house, self.database, self.terms = house, database, terms
+        self.till = till
+        """None: the till was started by somebody else."""
         self.world = house.world
         self.clock = SystemClock()
         self.hands = hands
@@ -82,6 +94,10 @@ class Stage:
         document = {**self._document(), **changes, "id": number, "payment_key": key}
         self.world.place_order(restaurant_id=KADIKOY, document=document)
         return letter
+
+    def word(self) -> str:
+        """One for a note, by which the papers of an order are known."""
+        return f"certify-{self._random.getrandbits(32):08x}"
 
     def _document(self) -> Mapping[str, Any]:
         foods: list[dict[str, Any]] = [

@@ -25,6 +25,9 @@ LONGEST_SLUG = 60
 )
 @click.option("--seed", default=1, show_default=True, help="The same seed plays the same orders.")
 @click.option("--only", multiple=True, help="Only this scenario; may be repeated.")
+@click.option(
+    "--start", default="", help="A command that starts the till; certify kills it, too, and starts two at once."
+)
 @click.option("--hands", help="A command that does at the till what a person would be asked for.")
 @click.option("--unattended", is_flag=True, help="Ask nobody: what needs a person is not seen.")
 @click.option(
@@ -40,6 +43,7 @@ def certify(
     folder: Path | None,
     seed: int,
     only: tuple[str, ...],
+    start: str,
     hands: str | None,
     unattended: bool,
     within_s: float,
@@ -68,6 +72,7 @@ def certify(
         only=only,
         hands=_hands(hands, unattended=unattended),
         tell=click.echo,
+        start=start,
     )
     try:
         passed = play(wanted)

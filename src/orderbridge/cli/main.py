@@ -33,7 +33,7 @@ MODULES = {
     "erase": ("erase",),
     "bundle": ("support-bundle",),
     "status": ("status",),
-    "orders": ("orders", "order", "quarantine"),
+    "orders": ("orders", "order", "take", "quarantine"),
     "actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
     "init": ("init",),
     "check": ("check", "alarm"),

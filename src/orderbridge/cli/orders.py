@@ -1,4 +1,4 @@
-"""Looking: orders, order KEY, quarantine."""
+"""Orders for people and programs: orders, order KEY, take KEY, quarantine."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,8 @@ from orderbridge.texts import say
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
+
+    from sqlalchemy import Connection
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -21,10 +23,10 @@ pass_context = click.make_pass_decorator(Context)
 @as_json
 @pass_context
 def orders(context: Context, which: str | None, limit: int, as_json: bool) -> None:
-    """The open orders, the newest first."""
+    """The open orders, the newest first; with --json each with its lines."""
     from sqlalchemy import select
 
-    from orderbridge.store import tables
+    from orderbridge.store import story, tables
 
     table = {
         "new": tables.new_orders,
@@ -43,8 +45,13 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
         "pos_revision",
         "problem",
     )
-    query = select(*(table.c[name] for name in names)).order_by(table.c.received_utc.desc()).limit(limit)
-    rows = context.read(lambda tx: [dict(row) for row in tx.execute(query).mappings()])
+    query = select(*(table.c[name] for name in names)).order_by(table.c.received_utc.desc(), table.c.payment_key)
+
+    def read(connection: "Connection") -> list[dict[str, Any]]:
+        rows = [dict(row) for row in connection.execute(query.limit(limit)).mappings()]
+        return story.with_lines(connection, rows) if as_json else rows
+
+    rows = context.read(read)
     show_rows(rows, machine=as_json, empty=say("listing.no_orders"))
 
 
@@ -94,6 +101,32 @@ def _show_story(story: dict[str, Any], zone: "ZoneInfo") -> None:
         click.echo(f"  {sentence}")
 
 
+@click.command()
+@click.argument("key")
+@click.option("--revision", type=click.IntRange(1), help="The revision that was read; the newest else.")
+@click.option("--reference", default="command line", show_default=True, help="The number under which you have it.")
+@as_json
+@pass_context
+def take(context: Context, key: str, revision: int | None, reference: str, as_json: bool) -> None:
+    """Take an order over, or note its newest revision, as a POS does. KEY as for accept.
+
+    With --json the order with its lines, to print. Exit code 1 when another till has it, or it is over.
+    """
+    from orderbridge.cli import finding
+    from orderbridge.store import story
+
+    whole = finding.key_of(context, key, machine=as_json, to_act=True)
+    taken = context.write(lambda tx: story.take_over(tx, whole, revision, reference))
+    if taken is None:
+        raise click.ClickException(say("listing.not_taken", wanted=key))
+    if as_json:
+        show_json(taken)
+    else:
+        click.echo(
+            say("listing.taken", number=taken["order_number"], revision=taken["pos_revision"], reference=reference)
+        )
+
+
 @click.group()
 def quarantine() -> None:
     """Documents that could not become orders."""
@@ -138,4 +171,4 @@ def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> N
     raise SystemExit(any(one.outcome in UNFINISHED for one in done.values()))
 
 
-COMMANDS = (orders, order, quarantine)
+COMMANDS = (orders, order, take, quarantine)

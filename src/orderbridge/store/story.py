@@ -1,9 +1,11 @@
-"""One order for people: found by whatever they hold in their hands, told with everything that happened to it."""
+"""Orders for people and commands: found by number or key, shown with lines and history, taken over."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, literal_column, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, literal_column, or_, select, update
 
+from orderbridge.store.among import batches
 from orderbridge.store.tables import FAILED, OPEN, actions, attempts, events, items, options, orders
 
 MOST_FOUND = 50
@@ -51,6 +53,40 @@ def tell(connection: Connection, payment_key: str) -> dict[str, Any]:
     query = select(attempts).where(attempts.c.action_id.in_(ours)).order_by(*attempts.primary_key)
     parts["attempts"] = [dict(row) for row in connection.execute(query).mappings()]
     return parts
+
+
+def with_lines(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """These orders, each with its `items`, and these with their `options`."""
+    keys = [row["payment_key"] for row in rows]
+    lines: dict[str, list[dict[str, Any]]] = {key: [] for key in keys}
+    chosen: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for some in batches(keys):
+        for table, place in ((options, chosen), (items, lines)):
+            query = select(table).where(table.c.payment_key.in_(some)).order_by(*table.primary_key)
+            for found in connection.execute(query).mappings():
+                line = dict(found)
+                key = line.pop("payment_key")
+                if place is chosen:
+                    chosen.setdefault((key, line.pop("line_no")), []).append(line)
+                else:
+                    lines[key].append({**line, "options": chosen.get((key, line["line_no"]), [])})
+    return [{**row, "items": lines[row["payment_key"]]} for row in rows]
+
+
+def take_over(connection: Connection, payment_key: str, revision: int | None, reference: str) -> dict[str, Any] | None:
+    """What a POS does: note that this revision was read, or the newest, under its reference. None: not this order.
+
+    Another till's is never noted, nor one that has ended before anybody took it over.
+    """
+    mine = or_(and_(orders.c.pos_revision == 0, orders.c.ended_utc.is_(None)), orders.c.pos_reference == reference)
+    read = orders.c.revision if revision is None else revision
+    known = and_(orders.c.payment_key == payment_key, orders.c.pos_revision < read, orders.c.revision >= read)
+    noted = update(orders).where(known, mine).values(pos_revision=read, pos_reference=reference)
+    if not connection.execute(noted).rowcount:
+        return None
+    row = connection.execute(select(orders).where(orders.c.payment_key == payment_key)).mappings().one()
+    hidden = ("payload", "payload_hash")
+    return with_lines(connection, [{name: value for name, value in row.items() if name not in hidden}])[0]
 
 
 def troubled(connection: Connection) -> list[str]:

@@ -1,0 +1,121 @@
+"""The plays about paper: the till is killed at its printer and started again, and two of it print at once."""
+
+from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge.certify.stage import PATIENCE_S, Stage
+from orderbridge.certify.started import Started
+from orderbridge.sandbox.rules import CONFIRMED
+from orderbridge.store.tables import orders
+
+FEW, MANY = 3, 20
+AT_PRINTER_S = 3.0  # a till that looks every two seconds has come to its printer
+PAPER_S = 150.0  # within which all is on paper: a till may leave what it has begun alone for a minute
+SECOND_COPY_S = 90.0  # within which a second copy comes, if one comes
+
+
+def killed(stage: Stage) -> None:
+    """Before a paper is out; when one is and the till does not know; and so that its customer cancels meanwhile."""
+    if (till := stage.till) is None:
+        return
+    words = _jam(stage, till, FEW)
+    till.kill()
+    till.start()
+    _await_papers(stage, till, words)
+    words |= _jam(stage, till, FEW)
+    _kill_when_out(stage, till)
+    till.start()
+    _await_papers(stage, till, words)
+    last = _jam(stage, till, FEW)
+    _kill_when_out(stage, till)
+    out = [letter for letter, word in last.items() if till.papers(word)]
+    for letter in out:
+        _cancel(stage, letter)
+    till.start()
+    words |= last | _place(stage, MANY)  # what a killed till has left running prints these a second time
+    _await_papers(stage, till, words)
+    stage.until(lambda _: not _unstopped(stage, till, out), PAPER_S)
+    stage.wait(SECOND_COPY_S)
+    _note(stage, till, words)
+    if out:
+        stage.marks["unstopped"] = len(_unstopped(stage, till, out))
+
+
+def two_at_once(stage: Stage) -> None:
+    """Both have read which papers wait before either has printed one."""
+    if (till := stage.till) is None:
+        return
+    till.start()
+    stage.pause(AT_PRINTER_S)
+    words = _jam(stage, till, MANY)
+    till.flow()
+    _await_papers(stage, till, words)
+    till.until_quiet()
+    _note(stage, till, words)
+    till.end()
+    till.start()
+
+
+def _jam(stage: Stage, till: Started, count: int) -> dict[str, str]:
+    """Orders whose papers wait for a printer that takes nothing. Their words, by letter."""
+    till.until_quiet()
+    till.jam()
+    words = _place(stage, count)
+    stage.until_taken()
+    stage.pause(AT_PRINTER_S)
+    return words
+
+
+def _place(stage: Stage, count: int) -> dict[str, str]:
+    """Accepted already, so that a till whose screen is its printer's paper has nothing else to say."""
+    words = (stage.word() for _ in range(count))
+    return {stage.order(note=word, status_id=CONFIRMED): word for word in words}
+
+
+def _await_papers(stage: Stage, till: Started, words: dict[str, str]) -> None:
+    stage.until(lambda _: all(till.papers(word) for word in words.values()), PAPER_S)
+
+
+def _kill_when_out(stage: Stage, till: Started) -> None:
+    """On SQLite the lock is held, so that no till can note what it has printed; a server's till may be quicker."""
+
+    def drain(_: object) -> None:
+        till.flow()
+        till.until_quiet()
+        till.kill()
+
+    try:
+        stage.database.write_now(drain)
+    except DBAPIError:  # the till itself holds it: another scenario tells of that
+        till.kill()
+
+
+def _cancel(stage: Stage, letter: str) -> None:
+    key, before = stage.key(letter), stage.look().order(letter).revision
+    stage.world.wait_for(lambda: stage.world.orders[key].acknowledged, timeout=PATIENCE_S)
+    stage.world.cancel_by_customer(key)
+    stage.until(
+        lambda seen: seen.order(letter).revision > before and seen.order(letter).status == "CANCELED", PATIENCE_S
+    )
+
+
+def _unstopped(stage: Stage, till: Started, letters: list[str]) -> list[str]:
+    return [letter for letter in letters if not till.stopped(_names(stage, letter))]
+
+
+def _names(stage: Stage, letter: str) -> tuple[str, ...]:
+    wanted = select(orders.c.order_number, orders.c.pos_reference).where(orders.c.payment_key == stage.key(letter))
+    row = stage.database.read_now(lambda connection: connection.execute(wanted).first())
+    return tuple(str(name) for name in row or () if name)
+
+
+def _note(stage: Stage, till: Started, words: dict[str, str]) -> None:
+    """How many orders are on no paper, and how many on a second one that does not say so. Nothing was printed: unseen."""
+    if not till.printed:
+        return
+    papers = {letter: till.papers(word) for letter, word in words.items()}
+    stage.marks |= {
+        "orders": len(papers),
+        "unprinted": sum(not found for found in papers.values()),
+        "unmarked_copies": sum(found.count(False) > 1 for found in papers.values()),
+    }
