@@ -11,7 +11,7 @@ from orderbridge.store.tables import orders
 FEW, MANY = 3, 20
 AT_PRINTER_S = 3.0  # a till that looks every two seconds has come to its printer
 PAPER_S = 150.0  # within which all is on paper: a till may leave what it has begun alone for a minute
-SECOND_COPY_S = 90.0  # within which a second copy comes, if one comes
+SECOND_COPY_S = 90.0  # within which a second copy comes, if one does
 
 
 def killed(stage: Stage) -> None:
@@ -23,19 +23,19 @@ def killed(stage: Stage) -> None:
     till.start()
     _await_papers(stage, till, words)
     words |= _jam(stage, till, FEW)
-    _kill_when_out(stage, till)
+    out = _kill_when_out(stage, till, words)
     till.start()
     _await_papers(stage, till, words)
+    stage.until(lambda _: all(len(till.papers(words[letter])) > 1 for letter in out), SECOND_COPY_S)
     last = _jam(stage, till, FEW)
-    _kill_when_out(stage, till)
-    out = [letter for letter, word in last.items() if till.papers(word)]
+    out = _kill_when_out(stage, till, last)
     for letter in out:
         _cancel(stage, letter)
     till.start()
     words |= last | _place(stage, MANY)  # what a killed till has left running prints these a second time
     _await_papers(stage, till, words)
     stage.until(lambda _: not _unstopped(stage, till, out), PAPER_S)
-    stage.wait(SECOND_COPY_S)
+    till.until_quiet()
     _note(stage, till, words)
     if out:
         stage.marks["unstopped"] = len(_unstopped(stage, till, out))
@@ -76,8 +76,9 @@ def _await_papers(stage: Stage, till: Started, words: dict[str, str]) -> None:
     stage.until(lambda _: all(till.papers(word) for word in words.values()), PAPER_S)
 
 
-def _kill_when_out(stage: Stage, till: Started) -> None:
-    """On SQLite the lock is held, so that no till can note what it has printed; a server's till may be quicker."""
+def _kill_when_out(stage: Stage, till: Started, words: dict[str, str]) -> list[str]:
+    """Which orders came on paper meanwhile. On SQLite the lock is held, so that the till cannot note it."""
+    before = {letter for letter, word in words.items() if till.papers(word)}
 
     def drain(_: object) -> None:
         till.flow()
@@ -88,6 +89,7 @@ def _kill_when_out(stage: Stage, till: Started) -> None:
         stage.database.write_now(drain)
     except DBAPIError:  # the till itself holds it: another scenario tells of that
         till.kill()
+    return [letter for letter, word in words.items() if letter not in before and till.papers(word)]
 
 
 def _cancel(stage: Stage, letter: str) -> None:
