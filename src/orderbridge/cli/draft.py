@@ -24,7 +24,6 @@ READABLE = 0o644  # for a service whose user does not exist yet, and whose secre
 SECRETS_FOLDER = "secrets"
 UNITS = Path("/etc/systemd/system")
 STATE_FILE = "sqlite:////var/lib/orderbridge/orderbridge.db"
-SHORT = {"app_secret_key": "app", "rest_secret_key": "rest"}
 
 
 @dataclass(slots=True, kw_only=True)
