@@ -4,7 +4,6 @@ import re
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Protocol
-from zoneinfo import ZoneInfo
 
 CLOCK_PLAY_S = 0.02  # by which two measurements of another clock may differ
 YEARS = range(2000, 3000)  # a date beyond is nobody's, and near the ends of the calendar no day is before or after it
@@ -82,14 +81,9 @@ def _as_iso(written: str) -> str:
     return written
 
 
-def local_text(moment: datetime, zone: ZoneInfo) -> str:
+def local_text(moment: datetime, zone: tzinfo) -> str:
     """A moment as the service writes it."""
     return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S}"
-
-
-def is_date(text: str) -> bool:
-    """Whether it can be compared with `local_text`."""
-    return len(text) >= len(DATE) and all(form in {"_", one} for form, one in zip(DATE, text, strict=False))
 
 
 def http_date(text: str) -> datetime | None:

@@ -1,7 +1,7 @@
 """What only time brings about: the end of an order by silence, and customers' data kept long enough."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -214,7 +214,7 @@ async def test_a_sweep_while_a_list_is_taken_in_is_taken_back_where_the_till_see
     codes = reference.payment_codes
 
     def meanwhile(connection: Connection) -> dict[str, str]:
-        now, limits = shop.clock.now(), {"silence": timedelta(days=1), "local_now": "2026-03-02 12:00:00"}
+        now, limits = shop.clock.now(), {"silence": timedelta(days=1), "zone": UTC}
         assert shop.database.write_now(lambda tx: silence.end_silent(tx, [order.key], now=now, **limits))
         return codes(connection)
 

@@ -303,7 +303,8 @@ def test_a_customer_or_an_address_that_is_no_object_is_a_problem(field: str, ser
         (food(), 1, ()),
         ("x", 0, ("not_a_list:foods",)),
         (5, 0, ("not_a_list:foods",)),
-        ([{}], 1, ("missing:foods.name", "missing:foods.quantity")),
+        ([{}], 0, ("missing:foods",)),
+        ([{"price": 5}], 1, ("missing:foods.name", "missing:foods.quantity")),
         ([[food()]], 0, ("not_an_object:foods",)),
     ],
 )

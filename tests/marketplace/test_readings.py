@@ -93,6 +93,15 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "no groups: a text": (chosen(""), {"options": []}, "", ""),
     "no groups: false": (chosen(False), {"options": []}, "", ""),
     "no groups: an empty one": (chosen([{}]), {"options": []}, "", ""),
+    "no groups: empty ones": (chosen([None, [], ""]), {"options": []}, "", ""),
+    "no options: of nulls": (
+        chosen([GROUP | {"options": {"id": None, "name": "", "price": None}}]),
+        {"options": []},
+        "",
+        "missing:foods.option_groups.options",
+    ),
+    "a line that is null": ({"foods": [ADANA, None, AYRAN]}, TWO_LINES, "", ""),
+    "lines that are null": ({"foods": [None]}, NO_LINES, "missing:foods", ""),
     "nothing chosen in a group": (
         chosen([GROUP | {"options": []}]), {"options": []}, "", "missing:foods.option_groups.options",
     ),

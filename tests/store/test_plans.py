@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 import pytest
@@ -134,12 +134,10 @@ WORK: dict[str, Work] = {
     "a claim and a verdict": claim,
     "what was on the wire": unfinished.unfinished_attempts,
     "a request that may be there": lambda tx: actions.add_once(tx, SOME[0], action="complete", payment_key=SOME[0]),
-    "orders whose silence is to be counted": lambda tx: silence.to_count(tx, "2026-03-01 12:00:00"),
-    "the beginning of the count": lambda tx: silence.count_from_here(tx, SOME, local_now="2026-03-01 12:00:00"),
-    "orders that are silent": lambda tx: silence.silent(tx, DAY, "2026-03-01 12:00:00"),
-    "the end by silence": lambda tx: silence.end_silent(
-        tx, SOME, now=NOW, silence=DAY, local_now="2026-03-01 12:00:00"
-    ),
+    "orders whose silence is to be counted": lambda tx: silence.to_count(tx, NOW, UTC),
+    "the beginning of the count": lambda tx: silence.count_from_here(tx, SOME, now=NOW, zone=UTC),
+    "orders that are silent": lambda tx: silence.silent(tx, DAY, NOW, UTC),
+    "the end by silence": lambda tx: silence.end_silent(tx, SOME, now=NOW, silence=DAY, zone=UTC),
     "old contents": lambda tx: retention.with_old_contents(tx, NOW - 60 * DAY),
     "old contents where there are none": lambda tx: retention.with_old_contents(tx, NOW - 700 * DAY),
     "retention": lambda tx: retention.blank_old(tx, OLD, before=NOW - 60 * DAY),

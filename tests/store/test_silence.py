@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import Connection
@@ -26,11 +27,12 @@ from tests.store.samples import (
 from orderbridge.model import Change, Differs, LastChange
 from orderbridge.rules.health import is_due
 from orderbridge.store import accounts, orders, silence
+from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 
 DAY = timedelta(hours=24)
 DAY_S = 86_400
-LOCAL_NOW = "2026-03-01 15:00:00"  # NOW, as the service writes it
+ZONE = ZoneInfo("Europe/Istanbul")
 
 
 @pytest.fixture(autouse=True)
@@ -44,17 +46,17 @@ def listen(pos: Pos, seconds: int) -> None:
 
 
 def count(database: Database) -> list[str]:
-    fresh = database.read_now(lambda tx: silence.to_count(tx, LOCAL_NOW))
-    return database.write_now(lambda tx: silence.count_from_here(tx, fresh, local_now=LOCAL_NOW))
+    fresh = database.read_now(lambda tx: silence.to_count(tx, NOW, ZONE))
+    return database.write_now(lambda tx: silence.count_from_here(tx, fresh, now=NOW, zone=ZONE))
 
 
 def end_silent(database: Database) -> list[str]:
-    quiet = database.read_now(lambda tx: silence.silent(tx, DAY, LOCAL_NOW))
+    quiet = database.read_now(lambda tx: silence.silent(tx, DAY, NOW, ZONE))
     return database.write_now(lambda tx: end_these(tx, quiet))
 
 
 def end_these(connection: Connection, keys: Sequence[str]) -> list[str]:
-    return silence.end_silent(connection, keys, now=NOW, silence=DAY, local_now=LOCAL_NOW)
+    return silence.end_silent(connection, keys, now=NOW, silence=DAY, zone=ZONE)
 
 
 def put_silent(pos: Pos, payment_key: str = KEY, **columns: object) -> str:
@@ -109,14 +111,22 @@ def test_what_is_counted(columns, counted, database, pos):
         ("2099-12-31T20:00:00Z", False),
         ("2099", True),
         ("2099-1-1 20:00:00", True),
-        ("20991231 20:00:00", True),
         ("9 PM", True),
         ("", True),
     ],
 )
 def test_what_is_due_for_an_alarm_is_due_for_the_count(scheduled_for, due, database, pos):
     put_order(pos, pos_revision=1, scheduled_for=scheduled_for)
-    assert (is_due(scheduled_for, LOCAL_NOW), bool(count(database))) == (due, due)
+    assert (is_due(scheduled_for, NOW, ZONE), bool(count(database))) == (due, due)
+
+
+@pytest.mark.parametrize("start, due", [(NOW, True), (NOW + timedelta(seconds=1), False)])
+@pytest.mark.parametrize(
+    "scheduled_for", ["31.12.2020 20:00", "2020-01-01T00:00:00Z", "1577836800", "2099-12-31 20:00:00"]
+)
+def test_what_has_a_start_is_counted_by_it_however_its_time_is_written(scheduled_for, start, due, database, pos):
+    put_order(pos, pos_revision=1, scheduled_for=scheduled_for, start_utc=time_text(start))
+    assert bool(count(database)) == due
 
 
 def test_a_clock_that_went_back_takes_the_count_of_a_scheduled_order_back(database, pos):
@@ -207,7 +217,7 @@ def test_an_order_that_is_not_silent_stays_as_it_is(columns, database, pos):
 )
 def test_news_between_the_look_and_the_end_count(news, database, pos):
     put_silent(pos)
-    quiet = database.read_now(lambda tx: silence.silent(tx, DAY, LOCAL_NOW))
+    quiet = database.read_now(lambda tx: silence.silent(tx, DAY, NOW, ZONE))
     pos.execute(f"UPDATE delivery_orders SET {news}")
     before = order_row(pos)
     assert (quiet, database.write_now(lambda tx: end_these(tx, quiet))) == ([KEY], [])

@@ -1,7 +1,7 @@
 """A database as it is after years: almost everything in it is over."""
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -157,6 +157,6 @@ def day_of_work(number: int) -> dict[str, Callable[[Connection], Any]]:
         "view delivery_new_orders": view("new", "received_utc"),
         "view delivery_changed_orders": view("changed", "changed_utc"),
         "view delivery_open_orders": view("open", "changed_utc"),
-        "sweep: silent orders": lambda tx: silence.silent(tx, timedelta(days=1), "2026-03-01 12:00:00"),
+        "sweep: silent orders": lambda tx: silence.silent(tx, timedelta(days=1), NOW, UTC),
         "sweep: nothing to blank": lambda tx: retention.with_old_contents(tx, NOW - timedelta(days=700)),
     }

@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from orderbridge import config
-from orderbridge.clock import local_text
 from orderbridge.jobs.daemon_problems import OF_TROUBLE
 from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import AccountState, ActionState
@@ -143,13 +142,13 @@ def _received(
     rows = health.received(connection, now)
     cancelled_since = now - (limits.unanswered or health.REMEMBERED)
     accepts, old_cancels = health.newest_answers(connection, [row.payment_key for row in rows], cancelled_since)
-    local_now = local_text(now, ZoneInfo(settings.marketplace.timezone))
+    zone = ZoneInfo(settings.marketplace.timezone)
     return tuple(
         Received(
             row.payment_key,
             row.received_utc,
             taken_over=row.pos_revision > 0,
-            is_due=is_due(row.scheduled_for, local_now),
+            is_due=is_due(row.scheduled_for, now, zone),
             accept=ActionState(accept.state) if accept else None,
             accept_ended_utc=accept.finished_utc if accept else None,
             accept_was_over_utc=_over(accept, settings) if accept else None,

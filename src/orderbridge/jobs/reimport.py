@@ -13,7 +13,6 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
-from orderbridge.clock import local_text
 from orderbridge.marketplace.schema import differs
 from orderbridge.model import REPLAYED, Arrival, EndedBy, Order, Stored
 from orderbridge.rules import lifecycle
@@ -37,10 +36,9 @@ class Reimport:
         self.codes = database.read_now(reference.payment_codes)
         self._silence = timedelta(hours=settings.orders.silence_hours)
         self.zone = ZoneInfo(settings.marketplace.timezone)
-        self._local_now = local_text(now, self.zone)
 
     def is_due(self, order: Order) -> bool:
-        return is_due(order.facts.scheduled_for, self._local_now)
+        return is_due(order.facts.scheduled_for, self.now, self.zone)
 
     def store(self, order: Order, account: str, document: Newest) -> Fate:
         """Raises what the database raises when it is not the order's fault."""

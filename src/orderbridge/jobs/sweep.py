@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from orderbridge import config
-from orderbridge.clock import Clock, local_text
+from orderbridge.clock import Clock
 from orderbridge.jobs.batch import write_batch
 from orderbridge.store import quarantine, retention, silence
 from orderbridge.store.database import Database
@@ -75,10 +75,10 @@ async def _delete_old(database: Database, settings: config.Settings, late: datet
 async def _end_silent(database: Database, settings: config.Settings, now: datetime) -> tuple[int, int]:
     """How many orders ended by silence, and of how many that was refused."""
     after = timedelta(hours=settings.orders.silence_hours)
-    local_now = local_text(now, ZoneInfo(settings.marketplace.timezone))
-    fresh = await database.read(lambda tx: silence.to_count(tx, local_now))
-    _, refused = await write_batch(database, partial(silence.count_from_here, local_now=local_now), fresh)
-    quiet = await database.read(lambda tx: silence.silent(tx, after, local_now))
-    end = partial(silence.end_silent, now=now, silence=after, local_now=local_now)
+    zone = ZoneInfo(settings.marketplace.timezone)
+    fresh = await database.read(lambda tx: silence.to_count(tx, now, zone))
+    _, refused = await write_batch(database, partial(silence.count_from_here, now=now, zone=zone), fresh)
+    quiet = await database.read(lambda tx: silence.silent(tx, after, now, zone))
+    end = partial(silence.end_silent, now=now, silence=after, zone=zone)
     ended, kept = await write_batch(database, end, quiet)
     return len(ended), len(refused) + len(kept)

@@ -65,10 +65,12 @@ class Unreadable(ValueError):
 
 
 def is_empty(value: object) -> bool:
-    """Whether a value says nothing: null, false, an empty text, list or object, or a word that programs write for those."""
+    """Whether a value says nothing: null, false, an empty text, a word that programs write for it, or nothing but those."""
     if isinstance(value, str):
         return value.strip().lower() in _EMPTY_TEXTS
-    return value is None or value is False or (isinstance(value, list | dict) and not value)
+    if isinstance(value, list | dict):
+        return all(map(is_empty, value if isinstance(value, list) else value.values()))
+    return value is None or value is False
 
 
 def is_plain(document: str) -> bool:
@@ -258,14 +260,15 @@ class Reader:
     def objects(
         self, value: object, field: str, is_one: Callable[[Mapping[str, Any]], bool]
     ) -> list[Mapping[str, Any]]:
-        """The objects in a list, whatever its shape (`elements_of`)."""
+        """The objects in a list, whatever its shape (`elements_of`); what is empty in it is nothing."""
         if is_empty(value):
             return []
         elements = elements_of(value, is_one)
         if elements is None:
             self.note("not_a_list", field)
             return []
-        objects: list[Mapping[str, Any]] = [one for one in elements if isinstance(one, dict)]
-        if len(objects) < len(elements):
+        there = [one for one in elements if not is_empty(one)]
+        objects: list[Mapping[str, Any]] = [one for one in there if isinstance(one, dict)]
+        if len(objects) < len(there):
             self.note("not_an_object", field)
         return objects

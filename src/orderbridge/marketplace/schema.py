@@ -236,7 +236,7 @@ def _item(food: Mapping[str, Any], read: Reader) -> Item:
     """One line of the order (docs/interface.md, Order item)."""
     groups = read.objects(food.get("option_groups"), "foods.option_groups", _reads_as_group)
     values: list[Any] = [how(read, food.get(name), label) for _, name, label, how in _ITEM]
-    values.append(tuple([option for group in groups if not is_empty(group) for option in _options(group, read)]))
+    values.append(tuple([option for group in groups for option in _options(group, read)]))
     item = Item(*values)
     name, quantity = food.get("name"), item.quantity
     if is_empty(name) or (item.name is not None and not any(map(str.isalpha, item.name))):
@@ -261,7 +261,6 @@ def _options(group: Mapping[str, Any], read: Reader) -> list[Option]:
     options = [
         Option(*of_group, *[how(read, option.get(name), label) for _, name, label, how in _CHOSEN_PART])
         for option in chosen
-        if not is_empty(option)
     ]
     if any(is_empty(option.option_name) for option in options):
         read.note("missing", "foods.option_groups.options.name")

@@ -12,9 +12,9 @@ Rules of this file:
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 
-from orderbridge.clock import is_date
+from orderbridge.clock import local_moment
 from orderbridge.model import UNFINISHED, AccountState, ActionState
 from orderbridge.rules.causes import with_causes
 from orderbridge.rules.problems import (
@@ -161,9 +161,10 @@ def late_in_turn(late: timedelta, accounts: int) -> timedelta:
     return late * max(accounts, 1)
 
 
-def is_due(scheduled_for: str | None, local_now: str) -> bool:
+def is_due(scheduled_for: str | None, now: datetime, zone: tzinfo) -> bool:
     """Whether an order is for now: not scheduled, or its time has come. store.silence asks the same of a database."""
-    return scheduled_for is None or not is_date(scheduled_for) or scheduled_for <= local_now
+    wanted = local_moment(scheduled_for, zone)
+    return wanted is None or wanted <= now
 
 
 def problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:

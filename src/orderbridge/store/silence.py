@@ -9,11 +9,11 @@ Rules of this file:
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 
 from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, or_, select, update
 
-from orderbridge.clock import DATE
+from orderbridge.clock import DATE, local_text
 from orderbridge.model import EndedBy, LastChange
 from orderbridge.store.locks import lock_orders
 from orderbridge.store.orders import append_events
@@ -27,64 +27,62 @@ _listened = (
 )  # a former pair of secrets has a row of its own
 
 
-def _has_come(local_now: str) -> ColumnElement[bool]:
-    """Its time, if it is scheduled for one; as rules.health.is_due has it."""
-    return or_(
-        orders.c.scheduled_for.is_(None),
-        orders.c.scheduled_for <= local_now,
-        orders.c.scheduled_for.not_like(f"{DATE}%"),  # and cannot be compared
-    )
+def _has_come(now: datetime, zone: tzinfo) -> ColumnElement[bool]:
+    """The time to begin with it, if it is scheduled. Orders of before schema 0008 have only what the service wrote."""
+    wanted, start = orders.c.scheduled_for, orders.c.start_utc
+    by_text = or_(wanted <= local_text(now, zone), wanted.not_like(f"{DATE}%"))
+    return or_(wanted.is_(None), and_(start.is_not(None), start <= now), and_(start.is_(None), by_text))
 
 
-def _begins(local_now: str) -> ColumnElement[bool]:
-    return and_(_taken, orders.c.silence_from.is_(None), _has_come(local_now))
+def _begins(now: datetime, zone: tzinfo) -> ColumnElement[bool]:
+    return and_(_taken, orders.c.silence_from.is_(None), _has_come(now, zone))
 
 
-def _was_too_early(local_now: str) -> ColumnElement[bool]:
+def _was_too_early(now: datetime, zone: tzinfo) -> ColumnElement[bool]:
     """The clock was ahead when the count of a scheduled order began."""
-    return and_(_taken, orders.c.silence_from.is_not(None), ~_has_come(local_now))
+    return and_(_taken, orders.c.silence_from.is_not(None), ~_has_come(now, zone))
 
 
-def to_count(connection: Connection, local_now: str) -> list[str]:
-    """Some of the orders whose count begins, or is taken back. `local_now`: as the service writes its local time."""
-    due = or_(_begins(local_now), _was_too_early(local_now))
+def to_count(connection: Connection, now: datetime, zone: tzinfo) -> list[str]:
+    """Some of the orders whose count begins, or is taken back. `zone`: of the service's times."""
+    due = or_(_begins(now, zone), _was_too_early(now, zone))
     return list(connection.execute(select(orders.c.payment_key).where(due).limit(SWEEP)).scalars())
 
 
-def count_from_here(connection: Connection, keys: Sequence[str], *, local_now: str) -> list[str]:
+def count_from_here(connection: Connection, keys: Sequence[str], *, now: datetime, zone: tzinfo) -> list[str]:
     """Begin to count the silence of those of these orders that nobody holds; take it back where it began too early."""
     counted = []
     for key in sorted(lock_orders(connection, keys)):
         mine = update(orders).where(orders.c.payment_key == key)
-        back = mine.where(_was_too_early(local_now)).values(silence_from=None)
-        begin = mine.where(_begins(local_now)).values(silence_from=_listened)
+        back = mine.where(_was_too_early(now, zone)).values(silence_from=None)
+        begin = mine.where(_begins(now, zone)).values(silence_from=_listened)
         if connection.execute(back).rowcount or connection.execute(begin).rowcount:
             counted.append(key)
     return counted
 
 
-def _is_silent(silence: timedelta, local_now: str) -> ColumnElement[bool]:
+def _is_silent(silence: timedelta, now: datetime, zone: tzinfo) -> ColumnElement[bool]:
     """For so long of listening, after its time if it is scheduled."""
     seconds = int(silence.total_seconds())
     return and_(
         _taken,
         orders.c.silence_from <= _listened - seconds,
-        _has_come(local_now),
+        _has_come(now, zone),
     )
 
 
-def silent(connection: Connection, silence: timedelta, local_now: str) -> list[str]:
+def silent(connection: Connection, silence: timedelta, now: datetime, zone: tzinfo) -> list[str]:
     """Some of the orders that are to end by silence."""
     most = connection.execute(select(func.max(accounts.c.listened_seconds))).scalar_one_or_none() or 0
     quiet = select(orders.c.payment_key).where(
         orders.c.silence_from <= most - int(silence.total_seconds()),  # what an index can answer
-        _is_silent(silence, local_now),
+        _is_silent(silence, now, zone),
     )
     return list(connection.execute(quiet.limit(SWEEP)).scalars())
 
 
 def end_silent(
-    connection: Connection, keys: Sequence[str], *, now: datetime, silence: timedelta, local_now: str
+    connection: Connection, keys: Sequence[str], *, now: datetime, silence: timedelta, zone: tzinfo
 ) -> list[str]:
     """End those of these orders that are silent still and that nobody holds; their status stays. Returns them."""
     end = update(orders).values(
@@ -95,7 +93,7 @@ def end_silent(
         changed_utc=now,
         silence_from=None,
     )
-    silent_still = _is_silent(silence, local_now)
+    silent_still = _is_silent(silence, now, zone)
     ended = [
         key
         for key in sorted(lock_orders(connection, keys))
