@@ -7,6 +7,7 @@ that a rule can decide on a value and never on an exception.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Self
 
 from orderbridge.hiding import without_secrets
 from orderbridge.model import Outcome
@@ -73,6 +74,23 @@ class MarketplaceError(OrderbridgeError):
         """The cause and what a technician can do about it, in the language of the process."""
         key = f"line.{self.reason}"
         return say(key if key in SENTENCES else "line.other")
+
+    def known_before(self) -> Self:
+        """The service has answered at this address before: the reason is another one than of a new installation."""
+        self.reason = ONCE_KNOWN.get(self.reason, self.reason)
+        return self
+
+
+# Reasons that may lie in the configuration as long as nothing ever worked, and what they are once something did.
+ONCE_KNOWN = {
+    "dns_failed": "dns_gone",
+    "connection_refused": "service_refuses",
+    "connect_timeout": "service_silent",
+    "tls_wrong_name": "tls_stranger",
+    "wrong_path": "front_moved",
+    "front_or_path": "front_refuses",
+    "no_envelope": "front_speaks",
+}
 
 
 # Reasons of a request that we did not let leave: nothing is known of the service or the line.

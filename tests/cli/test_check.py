@@ -15,9 +15,10 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 from tests.cli.shell import APP, REST, Configure, Ended, account, document
 from tests.databases import POSTGRESQL, SERVERS, empty, free_port, own_database
-from tests.store.samples import opened, rows
+from tests.store.samples import NOW_TEXT, opened, put, rows
 from tests.store.test_pooler import bouncer
 
+from orderbridge.config.addresses import fingerprint
 from orderbridge.config.master_keys import new_key
 from orderbridge.sandbox import Fault, Sandbox, World
 from orderbridge.store import revisions, schema
@@ -301,6 +302,19 @@ def test_a_service_that_fails_at_once_is_told(fault, code, level, run, sandbox):
     ended = run("check", "--json")
     assert ended.code == code
     assert said_of(ended, "service", level)
+
+
+@pytest.mark.parametrize(
+    "worked, said", [(False, "Compare the path"), (True, "Something in front of the service refuses")]
+)
+def test_the_path_is_doubted_only_where_nothing_ever_worked(worked, said, run, sandbox, pos):
+    if worked:
+        whose = fingerprint(sandbox.base_url, APP, REST)
+        put(pos, "delivery_accounts", fingerprint=whose, name="kadikoy", state="ok", last_poll_ok_utc=NOW_TEXT)
+    sandbox.world.faults.add(Fault.page("get_restaurants", 403))
+    ended = run("check", "--json")
+    assert (ended.code, said in said_of(ended, "service")) == (69, True)
+    assert ("path" in said_of(ended, "service")) != worked
 
 
 def test_a_database_that_is_none_ends_with_1_and_its_remedy(run, sandbox, path: Path):

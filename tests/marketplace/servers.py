@@ -5,6 +5,7 @@ import contextlib
 import datetime as dt
 import ipaddress
 import ssl
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,34 +116,47 @@ class Certificates:
     wrong_name: ssl.SSLContext
     expired: ssl.SSLContext
     unknown_authority: ssl.SSLContext
+    no_intermediate: ssl.SSLContext
+    self_signed: ssl.SSLContext
+    old: ssl.SSLContext  # no TLS newer than 1.1
 
 
 def make_certificates(folder: Path) -> Certificates:
     now = dt.datetime.now(dt.UTC)
     later = now + dt.timedelta(days=1)
     ca, other = _Authority("Test CA"), _Authority("Other CA")
+    between = _Authority("Intermediate CA", ca)
     ca_file = folder / "ca.pem"
     ca_file.write_bytes(ca.pem)
     loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    old = ca.server(folder / "old.pem", loopback, later)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    old.set_ciphers("ALL:@SECLEVEL=0")
     return Certificates(
         ca_file=ca_file,
         good=ca.server(folder / "good.pem", loopback, later),
         wrong_name=ca.server(folder / "name.pem", x509.DNSName("elsewhere.test"), later),
         expired=ca.server(folder / "expired.pem", loopback, now - dt.timedelta(days=1)),
         unknown_authority=other.server(folder / "other.pem", loopback, later),
+        no_intermediate=between.server(folder / "leaf.pem", loopback, later),
+        self_signed=_Authority("127.0.0.1").server(folder / "self.pem", loopback, later, is_own=True),
+        old=old,
     )
 
 
 class _Authority:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, issuer: "_Authority | None" = None) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = dt.datetime.now(dt.UTC)
+        by = issuer or self
         self.certificate = (
-            self._builder(self.name, self.key.public_key(), now + dt.timedelta(days=2))
+            by._builder(self.name, self.key.public_key(), now + dt.timedelta(days=2))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(signs=True), critical=True)
-            .sign(self.key, hashes.SHA256())
+            .sign(by.key, hashes.SHA256())
         )
         self.pem = self.certificate.public_bytes(serialization.Encoding.PEM)
 
@@ -159,9 +173,10 @@ class _Authority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
         )
 
-    def server(self, path: Path, name: x509.GeneralName, until: dt.datetime) -> ssl.SSLContext:
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
+    def server(self, path: Path, name: x509.GeneralName, until: dt.datetime, *, is_own: bool = False) -> ssl.SSLContext:
+        key = self.key if is_own else ec.generate_private_key(ec.SECP256R1())
+        common = x509.NameAttribute(NameOID.COMMON_NAME, "server")
+        subject = self.name if is_own else x509.Name([common])
         certificate = (
             self._builder(subject, key.public_key(), until)
             .add_extension(x509.SubjectAlternativeName([name]), critical=False)

@@ -266,7 +266,13 @@ async def test_a_name_that_is_looked_up_for_ever(make_wire: MakeWire, monkeypatc
 
 @pytest.mark.parametrize(
     "which, reason",
-    [("wrong_name", "tls_wrong_name"), ("expired", "tls_expired"), ("unknown_authority", "tls_untrusted")],
+    [
+        ("wrong_name", "tls_wrong_name"),
+        ("expired", "tls_expired"),
+        ("unknown_authority", "tls_untrusted"),
+        ("no_intermediate", "tls_untrusted"),
+        ("self_signed", "tls_self_signed"),
+    ],
 )
 async def test_a_certificate_that_proves_nothing(
     which: str, reason: str, certificates: Certificates, make_wire: MakeWire
@@ -285,6 +291,14 @@ async def test_without_the_extra_authority_nothing_is_sent(serve: Serve, make_wi
     async with serve(talk) as server:
         assert await not_sent(put(make_wire(server, ca_file=None))) == "tls_failed"
     assert seen == []
+
+
+async def test_a_server_that_is_too_old(certificates: Certificates, make_wire: MakeWire) -> None:
+    """It cuts the line, as some do, in place of the alert that names the reason."""
+    talk, seen = answering(http_answer(OK))
+    async with serving(talk, certificates.old) as server:
+        caught = await error_of(put(make_wire(server)))
+    assert (type(caught), caught.code, caught.reason, seen) == (NotSent, "tls_failed", "tls_version", [])
 
 
 async def test_a_server_without_tls(make_wire: MakeWire) -> None:
@@ -770,18 +784,21 @@ async def test_what_fails_behind_a_proxy_may_have_left(
 
 
 @pytest.mark.parametrize(
-    "answer, code",
+    "answer, code, reason",
     [
-        (b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "proxy_refused"),
-        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "proxy_refused"),
-        (b"", "unreachable"),
-        (b"no http\r\n\r\n", "unreachable"),
-        (None, "connect_timeout"),
+        (b"407 No\r\nProxy-Authenticate: Basic realm=x", "proxy_refused", "proxy_wrong_password"),
+        (b"407 No\r\nProxy-Authenticate: NTLM\r\nProxy-Authenticate: Negotiate", "proxy_refused", "proxy_scheme"),
+        (b"407 No", "proxy_refused", "proxy_wrong_password"),
+        (b"502 Bad Gateway", "proxy_refused", "proxy_cannot"),
+        (b"403 No", "proxy_refused", "proxy_refused"),
+        (b"", "unreachable", "proxy_unreachable"),
+        (b"no http\r\n\r\n", "unreachable", "proxy_unreachable"),
+        (None, "connect_timeout", "proxy_unreachable"),
     ],
-    ids=["407", "502", "closes", "no http", "hangs"],
+    ids=["password", "NTLM", "407", "502", "403", "closes", "no http", "hangs"],
 )
 async def test_what_a_proxy_refuses_never_left(
-    answer: bytes | None, code: str, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
+    answer: bytes | None, code: str, reason: str, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def talk(line: Line) -> None:
         await line.request()
@@ -789,12 +806,13 @@ async def test_what_a_proxy_refuses_never_left(
             skip(PATIENCE_S)
             await line.until_closed()
         else:
-            await line.send(answer)
+            await line.send(
+                answer if b"http" in answer or not answer else b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % answer
+            )
 
     async with proxy(monkeypatch, talk):
         caught = await error_of(put(make_wire("https://service.invalid")))
-    assert type(caught) is NotSent
-    assert caught.code == code
+    assert (type(caught), caught.code, caught.reason) == (NotSent, code, reason)
     assert "geheim" not in str(caught)
 
 

@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 import pytest
 from tests.marketplace.sessions import MINUTES, a_session
 
-from orderbridge.errors import LoginRefused, MarketplaceError, NotSent, ServiceFailed, Unauthorized
+from orderbridge.errors import (
+    LoginRefused,
+    MarketplaceError,
+    NotSent,
+    ServiceFailed,
+    Unauthorized,
+    UnknownOutcome,
+)
 from orderbridge.marketplace import session as module
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Token
@@ -284,3 +291,12 @@ async def test_one_cancelled_together_with_the_login_is_cancelled(login: Login) 
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
+
+
+async def test_who_answers_in_place_of_the_service_is_told_by_whether_it_ever_answered() -> None:
+    session = a_session(Login())
+    errors = [UnknownOutcome("no_envelope", reason="front_or_path") for _ in range(2)]
+    session.record_outcome(errors[0])
+    session.record_outcome(None)
+    session.record_outcome(errors[1])
+    assert [error.reason for error in errors] == ["front_or_path", "front_refuses"]

@@ -201,7 +201,9 @@ def test_the_configured_minutes_are_those_of_red():
         ("dns_failed: gaierror: Name or service not known", Code.LINE_DNS, "gaierror: Name or service not known"),
         ("tls_failed: SSLError", Code.LINE_TLS, "SSLError"),
         ("tls_expired: issued by X", Code.LINE_TLS, "issued by X"),
-        ("connection_refused", Code.LINE_REFUSED, "connection_refused"),
+        ("connection_refused: Errno 111", Code.LINE_REFUSED, "Errno 111"),
+        ("service_silent: after 20.0 s", Code.LINE_TIMEOUT, "after 20.0 s"),
+        ("here_files: Errno 24", Code.UNREACHABLE, None),
         ("connect_timeout: after 20.0 s", Code.LINE_TIMEOUT, "after 20.0 s"),
         ("proxy_unreachable: ConnectionRefusedError", Code.LINE_PROXY, "ConnectionRefusedError"),
         ("proxy_refused: the proxy answered 407", Code.LINE_PROXY, "the proxy answered 407"),
@@ -217,12 +219,19 @@ def test_a_dead_line_says_where_it_is_dead(error: str | None, code: Code, why: s
 
 
 @pytest.mark.parametrize("state, code", [("unreachable", Code.UNREACHABLE), ("failing", Code.POLL_FAILING)])
-@pytest.mark.parametrize("error", ["wrong_path", "no_envelope"])
-def test_where_a_stranger_answers_the_remedy_is_about_the_address(error: str, state: str, code: Code):
-    account = replace(WELL, state=state, last_error=f"{error}: HTTP 404")
-    (one,) = problems(Facts((account,)), LIMITS, NOW)
-    assert one.code == code
-    assert "marketplace.base_url" in problem_text(code, "en", **one.facts)[1]
+@pytest.mark.parametrize("error", ["wrong_path", "front_or_path", "no_envelope"])
+def test_the_address_is_doubted_only_where_nothing_ever_worked(error: str, state: str, code: Code):
+    account = replace(WELL, state=state, last_error=f"{error}: HTTP 403")
+    for ever, says in ((WELL.last_poll_ok_utc, False), (None, True)):
+        (one,) = problems(Facts((replace(account, last_poll_ok_utc=ever),)), LIMITS, NOW)
+        remedy = problem_text(code, "en", **one.facts)[1]
+        assert (one.code, "marketplace.base_url" in remedy) == (code, says)
+
+
+@pytest.mark.parametrize("error", ["service_error: service_error, HTTP 500", "bad_gateway: bad_gateway, HTTP 502"])
+def test_a_login_that_the_service_cannot_answer_is_its_own_fault_and_not_the_lines(error: str):
+    account = replace(WELL, state="failing", last_error=error, last_poll_utc=OLD, last_poll_ok_utc=OLD)
+    assert found(accounts=(account,)) == [(Code.POLL_FAILING, "kadikoy", Severity.SEVERE)]
 
 
 def test_a_poll_that_is_early_although_it_is_not_was_another_ones():

@@ -32,6 +32,8 @@ FAILED = Ended.FAILED
         (NotSent("unreachable", reason="proxy_invalid"), Failure("unreachable", "proxy_invalid", "proxy_invalid", None)),
         (NotSent("unreachable", reason="other"), Failure("unreachable", "unreachable", "unreachable", None)),
         (NotSent("login_failed", "no_envelope, HTTP 404", reason="wrong_path"), Failure("unreachable", "wrong_path: no_envelope, HTTP 404", "wrong_path: no_envelope, HTTP 404", None)),
+        (NotSent("login_failed", "service_error, HTTP 500", reason="service_error"), Failure("failing", "service_error: service_error, HTTP 500", "service_error: service_error, HTTP 500", None)),
+        (NotSent("unreachable", "Errno 24", reason="here_files"), Failure("unreachable", "here_files: Errno 24", "here_files: Errno 24", None)),
         (UnknownOutcome("no_envelope", "HTTP 404", http_status=404, reason="wrong_path"), Failure("failing", "wrong_path: HTTP 404", "no_envelope: HTTP 404", FAILED)),
         (RateLimited("rate_limited", http_status=429), Failure("failing", "rate_limited", "rate_limited: HTTP 429", Ended.LIMITED)),
         (Unauthorized("unauthorized", http_status=401), Failure("failing", "unauthorized", "unauthorized: HTTP 401", FAILED)),

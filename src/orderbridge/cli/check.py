@@ -4,12 +4,18 @@ It changes nothing: no file and no table is made, no order is asked for, unless 
 and its token is kept where the tables are there. So it may run at any time, beside a daemon and as another user.
 """
 
+from typing import TYPE_CHECKING
+
 import click
 
 from orderbridge.cli.common import Context, as_json
 from orderbridge.cli.report import Report
 from orderbridge.errors import ConfigError, StoreError
 from orderbridge.texts import say
+
+if TYPE_CHECKING:
+    from orderbridge.config import Settings
+    from orderbridge.store.database import Database
 
 UNREACHABLE = 69
 CONFIGURATION = 78
@@ -46,6 +52,7 @@ def _check(context: Context, report: Report) -> int:
 
     check_files(settings, report)
     with check_database(context, report) as database:
+        report.has_worked = database is not None and _has_polled(database, settings)
         try:
             reached = workers.run(check_line(settings.marketplace, report))
         except ConfigError as error:  # its file of certificates
@@ -58,6 +65,13 @@ def _check(context: Context, report: Report) -> int:
     if not reached:
         return UNREACHABLE
     return 0 if report.is_good else 1
+
+
+def _has_polled(database: "Database", settings: "Settings") -> bool:
+    from orderbridge.store import accounts
+
+    known = {account.fingerprint for account in settings.accounts}
+    return any(one["last_poll_ok_utc"] for one in database.read_now(lambda tx: accounts.overview(tx, known)))
 
 
 def _check_cooldown(context: Context, report: Report) -> int:

@@ -69,7 +69,7 @@ def _check_path(base_url: str, answer: Answer, report: Report) -> bool:
         report.look("service", detail, error.remedy)
         return True
     except MarketplaceError as error:
-        report.bad("service", detail, error.remedy)
+        report.bad("service", detail, (error.known_before() if report.has_worked else error).remedy)
         return False
     report.good("service", detail)
     return True

@@ -14,6 +14,7 @@ class Report:
 
     def __init__(self, *, machine: bool) -> None:
         self._machine = machine
+        self.has_worked = False  # the service has answered with this configuration before
         self.findings: list[dict[str, str | bool]] = []
         self.is_unusable = False  # the database: `run` ends with 78
 
@@ -31,6 +32,8 @@ class Report:
 
     def failed(self, what: str, error: MarketplaceError, *, subject: str = "") -> None:
         """A request that did not end well: why in a word and what is known of it, then the cause and the remedy."""
+        if self.has_worked:
+            error.known_before()
         status = f"HTTP {error.http_status}" if error.http_status is not None else ""
         facts = [
             error.reason,

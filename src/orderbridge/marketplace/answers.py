@@ -36,7 +36,12 @@ _GATEWAY = (
     HTTPStatus.BAD_GATEWAY,
     HTTPStatus.GATEWAY_TIMEOUT,
 )  # somebody in between speaks; the service may have done what was asked
-_ELSEWHERE = frozenset({301, 302, 303, 307, 308, 403, 404, 405, 410})  # what a web server says of a path it has not
+# Who says so without the envelope is not the service: a web server that has not this path, or who stands before it.
+_STRANGERS = {
+    **dict.fromkeys((301, 302, 303, 307, 308, 511), "front_redirects"),
+    **dict.fromkeys((402, 403, 406, 451), "front_or_path"),
+    **dict.fromkeys((404, 405, 410), "wrong_path"),
+}
 _DETAIL_LENGTH = 200
 _READ_LENGTH = 1000
 _WORD_LENGTH = (
@@ -80,7 +85,7 @@ def _data_or_refusal(http_status: int, envelope: Mapping[str, Any], detail: str)
         case False if success or http_status >= _CLIENT_ERRORS:
             raise Refused("refused", detail, http_status=http_status)
         case _:
-            reason = "wrong_path" if http_status in _ELSEWHERE else ""
+            reason = _STRANGERS.get(http_status, "")
             raise UnknownOutcome("no_envelope", f"HTTP {http_status}", http_status=http_status, reason=reason)
 
 

@@ -88,6 +88,7 @@ class Session:
         self._waits = waits
         self._log = _log.bind(account=name)
         self._held = None if token is None else _Held(token, clock.monotonic())
+        self._has_worked = token is not None  # the service has answered at this address
         self._login: asyncio.Task[Token] | None = None
         self._in_place = False  # the next token comes in place of a refused one
         # The last answer to them was 401; with which token, if it had worked and was far from its end.
@@ -107,7 +108,7 @@ class Session:
 
     def take_up(self, token: Token) -> None:
         """A token from before."""
-        self._held = _Held(token, self._clock.monotonic())
+        self._held, self._has_worked = _Held(token, self._clock.monotonic()), True
 
     def forget(self) -> None:
         """Drops the current token; the next call logs in."""
@@ -242,6 +243,9 @@ class Session:
         if error is not None and error.reason in KEPT_HERE:
             self._line.held_back()
             return
+        self._has_worked |= error is None
+        if error is not None and self._has_worked:
+            error.known_before()
         self._on_outcome(Outcome.OK if error is None else error.outcome)
         if isinstance(error, NotSent):
             self._line.failed()

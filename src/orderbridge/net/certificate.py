@@ -1,24 +1,12 @@
-"""A certificate that was refused: why, and what it says of itself, for the technician who has to find out whose it is."""
+"""What a certificate that was refused says of itself, for the technician who has to find out whose it is."""
 
 import ssl
 from typing import Final
 
 from orderbridge.texts import say
 
-# OpenSSL's numbers (X509_V_ERR_…), which Python gives no names.
-_FAULTS: Final = {9: "tls_not_yet", 10: "tls_expired", 62: "tls_wrong_name", 64: "tls_wrong_name"}
-_NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
 _MOST_NAMES: Final = 5
 _LONGEST: Final = 100  # letters of a name that a stranger chose
-
-
-def fault(error: Exception) -> str:
-    """Why TLS failed: a key of the sentences of `line`."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return _FAULTS.get(error.verify_code, "tls_untrusted")
-    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
-        return "tls_none"
-    return "tls_failed"
 
 
 def shown_by(tls: ssl.SSLObject | None) -> str:

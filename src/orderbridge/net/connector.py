@@ -3,16 +3,19 @@
 import asyncio
 import socket
 import ssl
+import warnings
 from http import HTTPStatus
 from typing import Any, Final
 
 from orderbridge.errors import MarketplaceError, NotSent
-from orderbridge.net.certificate import fault, shown_by
+from orderbridge.net import causes
+from orderbridge.net.certificate import shown_by
 from orderbridge.net.connection import Connection, Trail, describe
 from orderbridge.net.proxies import Proxy
 from orderbridge.texts import say
 
 _TUNNEL_MADE: Final = 2  # any 2xx
+_PROXY_ANSWERS: Final = dict.fromkeys((502, 503, 504), "proxy_cannot")
 _NEXT_ADDRESS_S: Final = 0.25  # RFC 8305: an address that stays silent does not hold up the next one
 
 Address = tuple[Any, ...]  # as socket.getaddrinfo gives it
@@ -24,7 +27,16 @@ async def connect(host: str, port: int, *, tls: ssl.SSLContext, proxy: Proxy | N
     try:
         return await _connect(host, port, tls, proxy)
     except _NotTrusted as error:  # the handshake is over by then, and has not kept what was shown
-        raise NotSent("tls_failed", await _shown(host, port, proxy) or error.detail, reason=error.reason) from None
+        other = await _trusting(host, port, proxy)
+        shown = "" if other is None else shown_by(other.transport.get_extra_info("ssl_object"))
+        ending = NotSent("tls_failed", shown or error.detail, reason=error.reason)
+    except NotSent as error:
+        other = await _trusting(host, port, proxy, is_old=True) if error.reason == "tls_cut" else None
+        reason = error.reason if other is None else "tls_version"  # some cut the line instead of saying so
+        ending = NotSent(error.code, error.detail, reason=reason)
+    if other is not None:
+        other.close()
+    raise ending
 
 
 class _NotTrusted(NotSent):
@@ -44,18 +56,20 @@ async def _connect(host: str, port: int, tls: ssl.SSLContext, proxy: Proxy | Non
         raise
 
 
-async def _shown(host: str, port: int, proxy: Proxy | None) -> str:
-    """The certificate that is shown there, for a technician: a second handshake that trusts it, and says nothing."""
-    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    trusting.check_hostname = False
-    trusting.verify_mode = ssl.CERT_NONE
+async def _trusting(host: str, port: int, proxy: Proxy | None, *, is_old: bool = False) -> Connection | None:
+    """A second handshake, for a technician, that trusts any certificate, or any version before 1.2, and says nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if is_old:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+        context.set_ciphers("ALL:@SECLEVEL=0")
     try:
-        connection = await _connect(host, port, trusting, proxy)
+        return await _connect(host, port, context, proxy)
     except NotSent:
-        return ""
-    said = shown_by(connection.transport.get_extra_info("ssl_object"))
-    connection.close()
-    return said
+        return None
 
 
 async def _speak_over(sock: socket.socket) -> Connection:
@@ -76,9 +90,9 @@ async def _secured(
         loop = asyncio.get_running_loop()
         transport = await loop.start_tls(connection.transport, inner, tls, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
-        raise refused("tls_failed", describe(error), reason=fault(error)) from None
+        raise refused("tls_failed", describe(error), reason=causes.of_tls(error)) from None
     except (OSError, ValueError) as error:
-        raise NotSent("tls_failed", describe(error), reason=fault(error)) from None
+        raise NotSent("tls_failed", describe(error), reason=causes.of_tls(error)) from None
     if transport is None:  # it was closed meanwhile
         raise NotSent("tls_failed", say("net.closed_in_handshake"))
     inner.connection_made(transport)
@@ -91,12 +105,18 @@ async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> Non
     if proxy.authorization:
         headers.append((b"Proxy-Authorization", proxy.authorization.encode()))
     try:
-        status, _ = await between.ask("CONNECT", target.encode(), headers, b"", Trail())
+        status, told = await between.ask("CONNECT", target.encode(), headers, b"", Trail())
     except MarketplaceError as error:
         raise NotSent("unreachable", say("net.proxy_failed", detail=error.detail)) from None
     if status // 100 != _TUNNEL_MADE:
-        password = "proxy_password" if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED else ""
-        raise NotSent("proxy_refused", say("net.proxy_answered", status=status), reason=password)
+        reason = _PROXY_ANSWERS.get(status, "")
+        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            schemes = [
+                value.split(maxsplit=1)[0].lower() for name, value in told if name == b"proxy-authenticate" and value
+            ]
+            reason = "proxy_wrong_password" if proxy.authorization else "proxy_password"
+            reason = reason if b"basic" in schemes or not schemes else "proxy_scheme"
+        raise NotSent("proxy_refused", say("net.proxy_answered", status=status), reason=reason)
 
 
 # ---- TCP
@@ -145,8 +165,9 @@ async def look_up(host: str, port: int) -> list[Address]:
     try:
         return list(await asyncio.shield(asking))
     except socket.gaierror as error:
-        silent = "dns_silent" if error.errno == socket.EAI_AGAIN else ""
-        raise NotSent("dns_failed", f"{host}: {describe(error)}", reason=silent) from None
+        raise NotSent("dns_failed", f"{host}: {describe(error)}", reason=causes.of_name(error)) from None
+    except RuntimeError as error:  # threading has no error of its own for that
+        raise NotSent("unreachable", describe(error), reason="here_threads") from None
     except (ValueError, OverflowError) as error:  # a name or a port that none can have
         raise NotSent("bad_request", type(error).__name__) from None
 
@@ -175,8 +196,6 @@ def _forget(task: asyncio.Task[socket.socket]) -> None:
 
 
 def _unreached(errors: list[BaseException]) -> NotSent:
-    for code, kind in (("connection_refused", ConnectionRefusedError), ("connect_timeout", TimeoutError)):
-        for error in errors:
-            if isinstance(error, kind):
-                return NotSent(code, describe(error))
-    return NotSent("unreachable", describe(errors[-1]) if errors else say("net.no_address"))
+    error, reason = causes.of_addresses(errors)
+    code = reason if reason in {"connection_refused", "connect_timeout"} else "unreachable"
+    return NotSent(code, say("net.no_address") if error is None else describe(error), reason=reason)

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 import httpx
 
 from orderbridge.errors import CLOSED, HELD_BACK, MarketplaceError, NotSent, UnknownOutcome, reading
+from orderbridge.net import causes
 from orderbridge.net.connection import Trail
 from orderbridge.net.connector import is_looking_up
 from orderbridge.net.pace import Importance, Pace
@@ -174,7 +175,8 @@ class Wire:
         except _FAILURES as error:
             ending = _ending(error, trail)
         if trail.proxy and isinstance(ending, NotSent):
-            reason = "proxy_unreachable" if ending.code in _UNREACHED else ending.reason
+            is_ours = ending.reason.startswith("here_")
+            reason = "proxy_unreachable" if ending.code in _UNREACHED and not is_ours else ending.reason
             ending = NotSent(ending.code, f"{ending.detail} ({say('net.proxy', detail=trail.proxy)})", reason=reason)
         ending.began = trail.began
         raise ending  # out here, without its cause: the texts of others quote headers, and tracebacks are logged
@@ -241,4 +243,6 @@ def _ending(error: Exception, trail: Trail) -> MarketplaceError:
         case zlib.error() | httpx.DecodingError() | httpx.RemoteProtocolError():
             return trail.ending("unreachable", "broken_answer", detail)
         case _:
-            return trail.ending("unreachable", "connection_lost", detail)
+            ending = trail.ending("unreachable", "connection_lost", detail)
+            ending.reason = ending.reason if trail.left else causes.of_system(error) or ending.reason
+            return ending

@@ -72,6 +72,6 @@ async def _connected(host: str, port: int, ca_file: Path | None, proxy: Proxy | 
 def _of(error: NotSent, proxy: Proxy | None) -> NotSent:
     """Of a failure on the way to a proxy, which proxy."""
     unreached = {"dns_failed", "connection_refused", "connect_timeout", "unreachable"}
-    if proxy is None or error.code not in unreached:
+    if proxy is None or error.code not in unreached or error.reason.startswith("here_"):
         return error
     return NotSent(error.code, f"{error.detail} ({say('net.proxy', detail=proxy)})", reason="proxy_unreachable")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from orderbridge.clock import local_moment
+from orderbridge.errors import ONCE_KNOWN
 from orderbridge.model import UNFINISHED, AccountState, ActionState
 from orderbridge.rules.causes import with_causes
 from orderbridge.rules.problems import (
@@ -33,29 +34,29 @@ SCHEDULED_SLACK = timedelta(seconds=5)  # from the time of a first poll to its n
 FIRST_STEPS = (timedelta(seconds=30), timedelta(seconds=90))
 LAST_STEP = timedelta(minutes=2)  # after the configured minutes
 
+# It is noted where a line is dead, and who answers in place of the service: each has a remedy of its own (`line`).
+FINER = ("dns_", "tls_", "proxy_", "here_", "net_", "front_", "service_", "wrong_path", "no_envelope", "bad_gateway")
+OF_SERVICE = frozenset({"service_error", "bad_gateway"})  # a login that was answered: the line is well
 # Of a line that is dead, by what ended the last try.
 LINES: Mapping[str, Code] = {
-    "dns_failed": Code.LINE_DNS,
-    "dns_silent": Code.LINE_DNS,
+    "dns_": Code.LINE_DNS,
+    "tls_": Code.LINE_TLS,
+    "proxy_": Code.LINE_PROXY,
     "connection_refused": Code.LINE_REFUSED,
+    "service_refuses": Code.LINE_REFUSED,
     "connect_timeout": Code.LINE_TIMEOUT,
-    "proxy_refused": Code.LINE_PROXY,
-    "proxy_invalid": Code.LINE_PROXY,
-    "proxy_password": Code.LINE_PROXY,
-    "proxy_unreachable": Code.LINE_PROXY,
+    "service_silent": Code.LINE_TIMEOUT,
 }
-TLS = "tls_"  # all codes of it begin so
 # Of polls that left, by what came back; anything else is an answer that is none.
 FAILURES: Mapping[str, Code] = {
     "rate_limited": Code.COOLDOWN_TAKEN,
     "timeout": Code.LINE_TIMEOUT,  # the line takes the request, and nothing answers: no better than one that does not
     "connection_lost": Code.UNREACHABLE,  # it was cut on the way: nobody answered with an error
 }
-_LINE = {*LINES.values(), Code.LINE_TLS}
+_LINE = frozenset(LINES.values())
 ENDED_WITHIN = timedelta(seconds=5)  # a daemon at work ends an accept that is over, a till that holds the file included
 
 TOKEN_OVER = "token_over"  # noqa: S105 - a code: the first 401 since the last good poll
-STRANGERS = {"wrong_path", "no_envelope"}  # somebody answers who is not the service: the address is to be looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +248,7 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
     is_late = since is None or since < now - late
     is_tried = account.last_poll_utc is not None and account.last_poll_utc >= now - late
     error, _, words = (account.last_error or "").partition(": ")
+    is_tried |= state == AccountState.FAILING and error in OF_SERVICE  # by a login, without which no poll is made
     is_scheduled = _is_scheduled(account, late if seen.is_silent else max(late, LONGEST_START), now)
     is_scheduled = is_scheduled and not seen.is_gone
     if state == AccountState.NEW and account.last_poll_utc is None and is_scheduled:
@@ -257,7 +259,7 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
         case AccountState.LOGIN_REFUSED:  # without a login no poll is tried: whether somebody tries one is not seen
             code = Code.LOGIN_REFUSED
         case AccountState.UNREACHABLE:
-            code = Code.LINE_TLS if error.startswith(TLS) else LINES.get(error, Code.UNREACHABLE)
+            code = next((code for begin, code in LINES.items() if error.startswith(begin)), Code.UNREACHABLE)
         case _ if not is_tried:
             code = Code.NOT_POLLING
         case AccountState.FAILING if error in {TOKEN_OVER, "unauthorized"} and not is_late:
@@ -270,7 +272,7 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
             code = Code.NO_GOOD_POLL
     severity = Severity.SEVERE if seen.is_gone else _severity(code, error, is_late)
     detail = account.last_error
-    facts = _where(code, error, words)
+    facts = _where(code, error if since is None else ONCE_KNOWN.get(error, error), words)
     # A daemon has begun anew and polls it in a moment: what the last one left says nothing, as of any that just begins.
     behind = code if code == Code.NOT_POLLING and is_scheduled and not is_tried else None
     return Problem(code, account.name, since, severity, detail=detail, account=account.name, facts=facts, behind=behind)
@@ -287,7 +289,7 @@ def _where(code: Code, error: str, words: str) -> dict[str, str]:
     """What the remedy says more exactly. Of a request that never left the words are our own; an answer's may hold a customer's name."""
     if code in _LINE:
         return {"reason": error, "why": words or error}
-    return {"reason": error} if error in {*STRANGERS, TOKEN_OVER} else {}
+    return {"reason": error} if error == TOKEN_OVER or (error.startswith(FINER) and error not in OF_SERVICE) else {}
 
 
 def _is_scheduled(account: Polling, within: timedelta, now: datetime) -> bool:

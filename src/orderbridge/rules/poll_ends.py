@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited
 from orderbridge.model import AccountState
-from orderbridge.rules.health import TOKEN_OVER
+from orderbridge.rules.health import FINER, OF_SERVICE, TOKEN_OVER
 from orderbridge.rules.turns import Ended
 
 LOGIN_REFUSED = "login_refused"
-
-# It is noted where a line is dead, and that somebody else answers: each has a remedy of its own.
-FINER = ("dns_", "tls_", "proxy_", "wrong_path", "no_envelope")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,8 @@ def failure_of(error: MarketplaceError, *, on_trial: bool, is_token_over: bool =
     said = f"{code}: {error.detail}" if error.detail else code
     logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
     if isinstance(error, NotSent):
-        state = AccountState.LOGIN_REFUSED if isinstance(error, LoginRefused) else AccountState.UNREACHABLE
+        state = AccountState.FAILING if error.reason in OF_SERVICE else AccountState.UNREACHABLE
+        state = AccountState.LOGIN_REFUSED if isinstance(error, LoginRefused) else state
         # The database's trouble, or our own end: the account is as it was.
         return Failure(state, said, logged, None, tells=error.reason not in KEPT_HERE)
     if error.code == LOGIN_REFUSED:  # a 401, and the login after it, or its token, is refused

@@ -1,0 +1,130 @@
+"""Each cause that is seen has its own words and remedy, and no other cause's; what is not known is only named."""
+
+import errno
+import re
+import socket
+import ssl
+
+import pytest
+
+from orderbridge.errors import ONCE_KNOWN, NotSent
+from orderbridge.marketplace.answers import _STRANGERS
+from orderbridge.net import causes
+from orderbridge.rules.health import LINES
+from orderbridge.texts import SENTENCES
+
+BEFORE = "marketplace.base_url"  # a remedy of a new installation
+
+
+def reasons() -> set[str]:
+    tables = (causes.SYSTEM, causes.NAMES, causes.CERTIFICATES, causes.TLS, ONCE_KNOWN, _STRANGERS)
+    return {reason for table in tables for reason in table.values()} | set(ONCE_KNOWN)
+
+
+def test_each_reason_has_words_of_its_own_in_two_sentences() -> None:
+    for language in ("tr", "en"):
+        said = [SENTENCES[f"line.{reason}"][language] for reason in reasons()]
+        assert len(set(said)) == len(said)
+        assert [words for words in said if len(re.findall(r"[.!?](?: |$)", words)) > 2] == []
+
+
+def test_what_worked_once_is_told_without_the_remedies_of_a_new_installation() -> None:
+    for new, known in ONCE_KNOWN.items():
+        assert NotSent("x", reason=new).known_before().reason == known
+        words = SENTENCES[f"line.{known}"]["en"]
+        assert ("path" in words, "spelling" in words, f"{BEFORE} with its port" in words) == (False, False, False), new
+    assert NotSent("x", reason="tls_expired").known_before().reason == "tls_expired"
+
+
+def test_a_problem_of_the_line_has_the_code_of_its_kind() -> None:
+    for reason in reasons():
+        kinds = [code for begin, code in LINES.items() if reason.startswith(begin)]
+        assert len(kinds) <= 1
+        assert kinds or not reason.startswith(("dns", "tls", "proxy"))
+
+
+def verification(code: int) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code = code
+    return error
+
+
+def handshake(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, "x")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    "error, reason",
+    [
+        (verification(20), "tls_untrusted"),
+        (verification(21), "tls_untrusted"),
+        (verification(18), "tls_self_signed"),
+        (verification(19), "tls_foreign"),
+        (verification(9), "tls_not_yet"),
+        (verification(10), "tls_expired"),
+        (verification(62), "tls_wrong_name"),
+        (verification(23), "tls_refused"),
+        (handshake("TLSV1_ALERT_PROTOCOL_VERSION"), "tls_version"),
+        (handshake("UNSUPPORTED_PROTOCOL"), "tls_version"),
+        (handshake("SSLV3_ALERT_HANDSHAKE_FAILURE"), "tls_ciphers"),
+        (handshake("WRONG_VERSION_NUMBER"), "tls_none"),
+        (handshake("UNEXPECTED_EOF_WHILE_READING"), "tls_cut"),
+        (ConnectionResetError(), "tls_cut"),
+        (handshake("SOMETHING_NEW"), "tls_failed"),
+        (ValueError(), "tls_failed"),
+    ],
+)
+def test_a_handshake_that_failed(error: Exception, reason: str) -> None:
+    assert causes.of_tls(error) == reason
+
+
+def failed(number: int) -> OSError:
+    return OSError(number, "x")
+
+
+@pytest.mark.parametrize(
+    "errors, reason",
+    [
+        ([failed(errno.EMFILE)], "here_files"),
+        ([failed(errno.ENFILE)], "here_files_of_all"),
+        ([failed(errno.ENOMEM)], "here_memory"),
+        ([failed(errno.EPERM)], "here_blocked"),
+        ([failed(errno.EADDRNOTAVAIL)], "here_ports"),
+        ([failed(errno.ENETUNREACH)], "net_none"),
+        ([failed(errno.EHOSTUNREACH)], "net_host"),
+        ([failed(errno.ECONNREFUSED)], "connection_refused"),
+        ([failed(errno.ETIMEDOUT)], "connect_timeout"),
+        ([TimeoutError()], "connect_timeout"),
+        ([failed(errno.EPROTO)], ""),
+        ([failed(errno.ECONNREFUSED), failed(errno.ENETUNREACH)], "connection_refused"),  # no IPv6, as in most places
+        ([failed(errno.EADDRNOTAVAIL), failed(errno.ETIMEDOUT)], "connect_timeout"),
+        ([failed(errno.ECONNREFUSED), failed(errno.EMFILE)], "here_files"),
+        ([], ""),
+    ],
+)
+def test_of_several_addresses_the_error_that_says_most(errors: list[BaseException], reason: str) -> None:
+    assert causes.of_addresses(errors)[1] == reason
+
+
+@pytest.mark.parametrize(
+    "number, own, reason",
+    [
+        (socket.EAI_NONAME, None, "dns_failed"),
+        (socket.EAI_AGAIN, None, "dns_silent"),
+        (socket.EAI_FAIL, None, "dns_refused"),
+        (socket.EAI_SYSTEM, None, ""),
+        (socket.EAI_AGAIN, errno.EMFILE, "here_files"),
+        (socket.EAI_AGAIN, errno.ENFILE, "here_files_of_all"),
+    ],
+)
+def test_a_name_that_could_not_be_looked_up(
+    number: int, own: int | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_socket() -> None:
+        raise failed(own or 0)
+
+    if own is not None:
+        monkeypatch.setattr(socket, "socket", no_socket)
+    assert causes.of_name(socket.gaierror(number, "x")) == reason
