@@ -152,6 +152,10 @@ def main() -> None:
 
 
 def _guard_output() -> None:
+    if "run" in sys.argv:  # it stays for long, and whoever reads its log may not
+        from orderbridge.observe import output
+
+        output.never_wait()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, Guarded):

@@ -23,11 +23,9 @@ def run(context: Context) -> None:
     """
     from orderbridge.config import Settings
     from orderbridge.errors import ConfigError, Unusable
-    from orderbridge.observe import logs, output, systemd
+    from orderbridge.observe import logs, systemd
     from orderbridge.service import Service
     from orderbridge.store import workers
-
-    output.never_wait()
 
     def load() -> Settings:
         settings = context.reload()
