@@ -60,14 +60,14 @@ def can_be_stored(order: Order) -> None:
             value = getattr(holder, field.name)
             if isinstance(value, str):
                 assert field.name in UNBOUNDED or len(value) <= 255
-                assert not re.search("[\x00\ud800-\udfff]", value)
+                assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", value)
             elif isinstance(value, Decimal):
                 assert value.is_finite()
                 assert value == value.quantize(Decimal("0.0001"))
                 assert abs(value) < 10**10
             elif isinstance(value, int):
                 assert -(2**63) <= value < 2**63
-    assert all(re.fullmatch(r"[a-z_]+(:[a-z_.0-9]+)?", problem) for problem in order.problems)
+    assert all(re.fullmatch(r"[a-z_]+(:[a-z_.0-9]+)?", code) for code in (*order.problems, *order.remarks))
 
 
 # ---- the list --------------------------------------------------------------------------------------------------------

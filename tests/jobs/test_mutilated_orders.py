@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 import pytest
+from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 from tests.marketplace.samples import food
 
@@ -296,3 +297,43 @@ async def test_a_field_that_is_read_again_heals_its_order(shop: Shop):
     stored = shop.order(order)
     assert (stored["problem"], stored["revision"], stored["last_change"]) == (None, 2, "contents")
     assert stored["amount_due"] is not None or stored["payment_code"] is None
+
+
+async def test_what_reads_as_an_order_is_accepted_by_itself_and_what_was_guessed_is_not(open_shop: OpenShop):
+    """The whole way: lists by number are lines, and what is empty in another type stops nothing."""
+    shop = await open_shop(auto_accept_minutes=20)
+    one = food(option_groups=[], price=120, quantity=1, total=120)
+    plain = {"total": 240, "discount": "0.00", "courier_fee": 0, "order_tip": 0, "foods": [one, one]}
+    accepted = {
+        "by number": {"foods": {"0": one, "2": one}},
+        "no time": {"scheduled_date": "0000-00-00 00:00:00"},
+        "empty": {"address": [], "customer": [], "note": False, "foods": [one, one | {"option_groups": {}}]},
+        "half": {"foods": [one | {"quantity": Decimal("1.5"), "total": 180}], "total": 180},
+    }
+    looked_at = {
+        "unknown shape": {"foods": {"urun": "Adana"}},
+        "nameless": {"foods": [one, one | {"name": ""}]},
+        "two amounts": {"total": "1.250"},
+        "unreadable time": {"scheduled_date": "yarın 19:30"},
+    }
+    placed = {name: shop.place(**plain | changes) for name, changes in (accepted | looked_at).items()}
+    await shop.poll()
+    rows = shop.rows("SELECT payment_key FROM delivery_actions WHERE action = 'accept'")
+    assert {row["payment_key"] for row in rows} == {placed[name].key for name in accepted}
+    assert {name for name, order in placed.items() if shop.order(order)["problem"]} == set(looked_at)
+    lines = "SELECT quantity FROM delivery_order_items WHERE payment_key = ?"
+    assert [row["quantity"] for row in shop.rows(lines, placed["half"].key)] == [1.5]
+    assert len(shop.rows(lines, placed["by number"].key)) == 2
+
+
+@pytest.mark.parametrize(
+    "courier, code", [("RESTAURANT", None), ("kurye", None), ("Come_Get ", "courier_not_restaurant")]
+)
+async def test_only_a_courier_known_to_be_anothers_refuses_on_the_way_unsent(
+    shop: Shop, courier: str, code: str | None
+):
+    order = await shop.taken_in(status_id=2, courier_type=courier)
+    row = shop.act("on_the_way", order)
+    await shop.drain()
+    assert len(shop.calls("on_the_way")) == (code is None)
+    assert code in {None, shop.row(row)["error_code"]}
