@@ -7,6 +7,7 @@ import errno
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -26,6 +27,7 @@ from orderbridge.jobs.alarms import AGAIN_S, LONGEST_S, MOST_WAITING, PAUSE_S, A
 from orderbridge.jobs.command import Command
 from orderbridge.jobs.ping import FAIL_EVERY_S, WELL_EVERY_S, Ping
 from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.texts import say
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ONE = Problem(Code.CLOCK_WRONG, "", NOON, Severity.WARNING, detail="Ayşe Yılmaz", facts={"offset": "+120"})
@@ -234,6 +236,17 @@ async def test_what_could_not_be_told_is_told_again_less_and_less_often(commands
     before = len(commands)
     await _look(alarms, [SEVERE], 60_000.0)
     assert len(commands) == before
+
+
+async def test_a_command_that_can_neither_be_started_nor_killed_is_told(monkeypatch: pytest.MonkeyPatch):
+    over = threading.Event()
+    monkeypatch.setattr(Command, "run", lambda *_: over.wait())
+    monkeypatch.setattr("orderbridge.jobs.alarms.MARGIN_S", -0.9)
+    alarms = alarms_of("x", command_timeout_seconds=1)
+    alarms.see([SEVERE], 0.0)
+    await quiet(alarms)
+    over.set()
+    assert alarms.failure == say("log.command_late", seconds="0.1")
 
 
 async def test_what_is_over_is_not_told_again_as_its_beginning(commands: list[tuple[str, str]]):

@@ -3,15 +3,18 @@
 import errno
 import re
 import socket
+import sqlite3
 import ssl
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from orderbridge.errors import ONCE_KNOWN, NotSent
 from orderbridge.marketplace.answers import _STRANGERS
 from orderbridge.net import causes
 from orderbridge.rules.health import LINES
-from orderbridge.texts import SENTENCES
+from orderbridge.store.failures import remedy
+from orderbridge.texts import SENTENCES, say
 
 BEFORE = "marketplace.base_url"  # a remedy of a new installation
 
@@ -128,3 +131,21 @@ def test_a_name_that_could_not_be_looked_up(
     if own is not None:
         monkeypatch.setattr(socket, "socket", no_socket)
     assert causes.of_name(socket.gaierror(number, "x")) == reason
+
+
+def test_what_came_of_too_many_open_files_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_socket() -> None:
+        raise failed(errno.EMFILE)
+
+    try:
+        try:
+            raise failed(errno.EMFILE)
+        except OSError as error:
+            raise ValueError("no readable file") from error
+    except ValueError as error:
+        assert causes.none_left(error) == "here_files"
+    monkeypatch.setattr(socket, "socket", no_socket)
+    own = OperationalError("SELECT", None, sqlite3.OperationalError("unable to open database file"))
+    assert remedy(own) == say("line.here_files")
+    monkeypatch.undo()
+    assert causes.none_left(ValueError("no readable file")) == ""

@@ -143,8 +143,8 @@ def main() -> None:
     except (OrderbridgeError, MarketplaceError) as error:
         _end(error, EXIT_FAILED)
     except Exception as error:  # noqa: BLE001 - a fault of ours is told whole, and as an error
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # where the output goes
-            _end(str(error), EXIT_FAILED)
+        if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or _none_left(error):  # where the output goes
+            _end(error, EXIT_FAILED)
         if not isinstance(error, _database_errors()):
             click.echo(systemd.with_priority(traceback.format_exc().rstrip(), "critical"), err=True)
             sys.exit(EXIT_FAILED)
@@ -187,7 +187,20 @@ def _end_database(error: Any) -> None:
     _end(said, EXIT_CONFIGURATION if is_denied(error) else EXIT_FAILED)
 
 
+def _none_left(error: Exception) -> str:
+    """Why nothing can be opened any more, whatever came of it; empty: it can."""
+    try:
+        from orderbridge.net.causes import none_left
+
+        reason = none_left(error)
+        return say(f"line.{reason}") if reason else ""
+    except OSError as own:  # not even these
+        return str(own)
+
+
 def _end(error: Exception | str, code: int) -> None:
+    if isinstance(error, Exception) and (said := _none_left(error)):
+        error, code = said, EXIT_FAILED
     if isinstance(error, MarketplaceError):
         error = f"{error}. {error.remedy}"
     click.echo(systemd.with_priority(f"orderbridge: {error}", "error"), err=True)

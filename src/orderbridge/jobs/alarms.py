@@ -31,6 +31,7 @@ MOST_WAITING = 200  # events; of more the oldest go, and that is told
 PAUSE_S = 60.0  # between two messages of one code
 AGAIN_S, LONGEST_S = 60.0, 3600.0  # after one that failed; it doubles
 CLOSE_S = 1.5
+MARGIN_S = 5.0  # in which a command that was late is killed
 
 _log = structlog.get_logger(__name__)
 
@@ -40,6 +41,7 @@ class Alarms:
 
     def __init__(self, chosen: config.Alarms, language: str) -> None:
         self._command = Command(chosen.command, chosen.command_timeout_seconds)
+        self._limit_s = chosen.command_timeout_seconds + MARGIN_S
         self.on_told: Callable[[], object] = bool  # what was told is written down at once
         self._severe_only = chosen.command_severity == "severe"
         self._language = language
@@ -121,7 +123,12 @@ class Alarms:
 
     async def _run(self, some: Sequence[Event]) -> None:
         document = document_of(some, self._language)
-        self.failure = failure = await detached(partial(send, self._command, document))
+        try:  # to start a program, or to kill it, may hang as well: where its disk does
+            async with asyncio.timeout(self._limit_s):
+                failure = await detached(partial(send, self._command, document))
+        except TimeoutError:
+            failure = say("log.command_late", seconds=f"{self._limit_s:g}")
+        self.failure = failure
         if failure is not None:
             told = _log.debug if self._failures else _log.error
             told("alarm.failed", code=document["code"], reason=failure)

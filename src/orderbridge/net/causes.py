@@ -26,6 +26,8 @@ SYSTEM: Final[Mapping[int, str]] = {
     errno.ENETDOWN: "net_none",
 }
 _RANKS: Final = list(dict.fromkeys(SYSTEM.values()))  # of several addresses the first of these says most
+_RUN_OUT: Final = frozenset({"here_files", "here_files_of_all", "here_memory"})
+NEEDED: Final = 4  # files at once: SQLite opens so many, and gives them back when the last one fails
 NAMES: Final[Mapping[int, str]] = {
     socket.EAI_NONAME: "dns_failed",
     socket.EAI_NODATA: "dns_failed",
@@ -63,11 +65,25 @@ def of_system(error: BaseException) -> str:
 
 def of_name(error: socket.gaierror) -> str:
     """A name server that cannot even be asked, for want of files or memory, looks as if it did not answer."""
+    return none_left() or NAMES.get(error.errno or 0, "")
+
+
+def none_left(error: BaseException | None = None) -> str:
+    """Whether files or memory have run out: by an error, by what it came of, or because nothing can be opened now."""
+    while error is not None:
+        if (reason := of_system(error)) in _RUN_OUT:
+            return reason
+        error = error.__cause__ or error.__context__
+    tried: list[socket.socket] = []
     try:
-        socket.socket().close()
+        while len(tried) < NEEDED:
+            tried.append(socket.socket())
     except OSError as own:
-        return of_system(own)
-    return NAMES.get(error.errno or 0, "")
+        return reason if (reason := of_system(own)) in _RUN_OUT else ""
+    finally:
+        for one in tried:
+            one.close()
+    return ""
 
 
 def of_tls(error: Exception) -> str:

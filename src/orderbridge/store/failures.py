@@ -8,6 +8,7 @@ from functools import cache
 from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 
+from orderbridge.net.causes import none_left
 from orderbridge.store.dialects import FAMILIES, of
 from orderbridge.store.dialects.face import Dialect, Signs
 from orderbridge.store.tables import metadata
@@ -94,6 +95,8 @@ def _codes(error: DBAPIError) -> set[object]:
 
 def remedy(error: DBAPIError) -> str:
     """What a technician can do about trouble with the database."""
+    if reason := none_left(error.orig):
+        return say(f"line.{reason}")
     remedies = [item for one in _all() for item in one.remedies.items()]
     for sign, sentence in remedies:
         if sign in _codes(error):
