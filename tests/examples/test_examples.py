@@ -194,7 +194,7 @@ def placed(world: World) -> dict[str, Order]:
         "sold_out": place(world, SOLD_OUT, "Kredi Kartı", "219.90"),
         "refused": place(world, SOLD, "Kapıda Nakit", "1250.00", total="1301.37"),
         "later": place(world, SOLD, "Nakit", "40.00", scheduled_date="2030-01-01 19:00:00"),
-        "doubtful": place(world, SOLD, "Nakit", "50.00", discount="yarısı"),
+        "doubtful": place(world, SOLD, "Nakit", "50.00", scheduled_date="31.02.2030 19:00"),
         "called_off": place(world, SOLD, "Nakit", "60.00", courier_type="platform_courier"),
         "changed": place(world, SOLD, "Nakit", "70.00"),
         "elsewhere": place(world, SOLD, "Nakit", "10.00"),
@@ -319,7 +319,7 @@ WORDS = {
     "sold_out": "collect: 0.00, Kredi Kartı\n  do not cook it: we cancel it",
     "refused": f"collect: ask, Kapıda Nakit\n{PANEL}total_mismatch:total",
     "later": f"collect: 40.00, Nakit\n  not now: for {TIME}\n  a person must accept it: {{key}}",
-    "doubtful": f"collect: 50.00, Nakit\n{PANEL}not_a_number:discount\n  a person must accept it: {{key}}",
+    "doubtful": f"collect: 50.00, Nakit\n{PANEL}unreadable_time:scheduled_date\n  a person must accept it: {{key}}",
     "called_off": "collect: 60.00, Nakit",
     "changed": "collect: 70.00, Nakit",
 }

@@ -136,6 +136,8 @@ UNBROKEN = {
     Code.CLOCK_WRONG: "orders come in",
     Code.DATABASE_SLOW: "orders come in, a little later",
     Code.JOURNAL_NOT_WRITTEN: "orders come in",
+    Code.LAST_WORD_NOT_WRITTEN: "orders come in",
+    Code.WAL_LARGE: "orders come in",
     Code.ALARM_FAILING: "orders come in",
     Code.WRITES_FENCED: "orders come in, elsewhere",
     Code.LOG_NOT_READ: "orders come in",
