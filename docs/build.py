@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import CheckConstraint, Column, Table
 
 from orderbridge.actions import ACTIONS, ORDER_ACTIONS
-from orderbridge.doubts import CONTENTS_OUTDATED, STATUS_DOUBTFUL, TOTAL_MISMATCH
+from orderbridge.doubts import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, TOTAL_MISMATCH
 from orderbridge.marketplace import fields, schema
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.observe.metrics import FAMILIES
@@ -155,7 +155,7 @@ def make_not_refused(language: Language) -> Iterator[str]:
 def problem_codes() -> list[str]:
     """Every code that the reader of documents can write into `problem`, by its source."""
     found = re.findall(r'Unreadable\("(\w+)"\)|note\("(\w+)', _reader())
-    return sorted({STATUS_DOUBTFUL, CONTENTS_OUTDATED, TOTAL_MISMATCH} | {one or other for one, other in found})
+    return sorted({STATUS_DOUBTFUL, CONTENTS_OUTDATED, LATE, TOTAL_MISMATCH} | {one or other for one, other in found})
 
 
 def remark_codes() -> list[str]:

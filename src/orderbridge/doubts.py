@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 STATUS_DOUBTFUL = "status_doubtful"  # the service refused what its last shown status should allow
 TOTAL_MISMATCH = "total_mismatch"  # the amounts do not add up
+LATE = "late"  # it was ordered long before it came in, or its scheduled time was over
 CONTENTS_OUTDATED = "contents_outdated"  # the database refuses newer contents than are stored
 
 

@@ -82,6 +82,7 @@ class Parts:
         self.pulse = Pulse()
         self.timetable = self._timetable()
         self.health = self._checkup()
+        self._pollers.known = self.health.known
         self.restore_check = RestoreCheck(
             settings, self.database, self._clock, self.health.known, self.roster.known.keys()
         )
@@ -96,6 +97,7 @@ class Parts:
     def _made_pollers(self) -> Pollers:
         return Pollers(
             self._settings.marketplace,
+            self._settings.orders,
             self.roster.known.keys(),
             database=self.database,
             lanes=self._lanes,

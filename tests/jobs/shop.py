@@ -153,6 +153,7 @@ class Shop:
         self.cooldowns.know(members, COOLDOWN_S)
         self.polling = Pollers(
             self.settings.marketplace,
+            self.settings.orders,
             self.accounts,
             database=self.database,
             lanes=self.lanes,

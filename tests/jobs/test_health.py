@@ -277,13 +277,19 @@ async def test_a_document_that_is_no_order_is_a_problem(shop: Shop):
     assert open_codes(shop) == [("quarantined", "")]
 
 
-async def test_a_scheduled_order_may_wait_for_its_answer(open_shop: OpenShop):
+async def test_a_scheduled_order_waits_longer_for_its_answer_and_not_for_ever(open_shop: OpenShop):
+    """Also one that came more than a day before its time."""
     shop = await open_shop()
-    await shop.taken_in(scheduled_date="2026-03-04 20:00:00")
+    order = await shop.taken_in(scheduled_date="2026-03-04 20:00:00")
     take_over(shop)
-    await asyncio.sleep(181)
-    await shop.poll()
-    assert open_codes(shop) == []
+    seen = []
+    for minutes in (4.9, 0.2, 9.9, 24 * 60):
+        await asyncio.sleep(60 * minutes)
+        await shop.poll()
+        found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
+        seen.append([(one.code, one.subject, one.severity) for one in found])
+    told = ("unanswered", order.key)
+    assert seen == [[], [(*told, "warning")], [(*told, "severe")], [(*told, "severe")]]
 
 
 # ---- the log ---------------------------------------------------------------------------------------------------------

@@ -163,7 +163,8 @@ def test_of_a_group_as_many_count_as_are_there_and_not_as_many_as_are_named(acco
     [
         ({}, Code.UNANSWERED),
         ({"received_utc": NOW - MINUTE / 2}, None),
-        ({"is_due": False}, None),
+        ({"is_due": False, "received_utc": NOW - 5 * MINUTE}, None),
+        ({"is_due": False, "received_utc": NOW - 16 * MINUTE}, Code.UNANSWERED),
         ({"taken_over": False}, None),
         ({"accept": ActionState.PENDING}, None),
         ({"accept": ActionState.SENDING}, None),

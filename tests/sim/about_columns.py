@@ -26,8 +26,9 @@ State = dict[str, Any]  # the daemon's columns of an order, its lines and its op
 Event = tuple[str, str, int | None, str | None, str | None]  # at_utc, event, status_id, status, detail
 
 OF_THE_POS = ("pos_revision", "pos_reference", "pos_total")
-BOOKKEEPING = ("silence_from", "service_key")  # judged by what it brings about
+BOOKKEEPING = ("silence_from", "service_key", "start_utc")  # judged by what it brings about
 DOUBT = "status_doubtful"
+LATE = "late"  # of the clocks, which are not judged here
 NAMES_A_CUSTOMER = (
     "note",
     "customer_name",
@@ -214,7 +215,6 @@ class ColumnsSayWhatIsSo(Invariant):
         state = _contents(document) | self._status(document, document.status)
         state |= {"payment_key": document.key, "account": call.account, "received_utc": now}
         state |= {"acknowledged_utc": None, "acknowledged_status_id": None}
-        state |= {"start_utc": None}
         state |= {"revision": 1, "contents_revision": 1, "last_change": "new", "changed_utc": now}
         state |= self._end({"ended_by": None}, document.status)
         return Step("a new order", state, [(now, "received", document.status, state["status"], None)])
@@ -382,6 +382,7 @@ class ColumnsSayWhatIsSo(Invariant):
         for column in ("problem", "remarks"):
             codes = [] if row[column] is None else row[column].split(",")
             state[column] = frozenset(codes if len(set(codes)) == len(codes) else [*codes, "one twice"])
+        state["problem"] -= {LATE}
         state["lines"] = self._of("delivery_order_items", LINE_COLUMNS, key)
         state["options"] = self._of("delivery_order_item_options", OPTION_COLUMNS, key)
         return state

@@ -2,10 +2,9 @@
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import text_of
-from tests.sim.bounds import CANCEL_ANSWERS_S, LATE_S, NOT_TAKEN_OVER_S, UNANSWERED_S, UNSEEN_S
+from tests.sim.bounds import CANCEL_ANSWERS_S, LATE_S, NOT_TAKEN_OVER_S, SCHEDULED_S, UNANSWERED_S, UNSEEN_S
 from tests.sim.invariant import Invariant
 from tests.sim.plan import HOUR, LOUD_HEALTH_S, MINUTE, QUIET_HEALTH_S
 
@@ -114,9 +113,9 @@ class HealthSaysWhatIsSo(Invariant):
 
     def _waits(self, row: Any) -> bool:
         """A customer, for an answer that a till could give."""
-        local = f"{self.sim.clock.now().astimezone(ZoneInfo('Europe/Istanbul')):%Y-%m-%d %H:%M:%S}"
-        is_due = (row["scheduled_for"] or "") <= local
-        return row["pos_revision"] > 0 and is_due and row["received_utc"] < self._ago(UNANSWERED_S)
+        is_due = (row["start_utc"] or "") <= text_of(self.sim.clock.now())
+        waits_s = UNANSWERED_S if is_due else SCHEDULED_S
+        return row["pos_revision"] > 0 and row["received_utc"] < self._ago(waits_s)
 
     def _ago(self, seconds: float) -> str:
         return text_of(self.sim.clock.now() - timedelta(seconds=seconds))

@@ -11,7 +11,7 @@ from orderbridge.config.keys import Alarms
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S as SENT_WITHIN_S
 from orderbridge.jobs.deferred import REFUSED_S
 from orderbridge.jobs.recurring import LISTS_AGAIN_S, STATUSES_S
-from orderbridge.rules.health import FIRST_STEPS, late_after
+from orderbridge.rules.health import FIRST_STEPS, SCHEDULED_STEPS, late_after
 from orderbridge.rules.poll_ends import longest_listening
 
 MINUTE = 60.0
@@ -29,6 +29,7 @@ LOGIN_REFUSALS_S = (60.0, 60.0, 90.0)  # at least, after each refusal: growing w
 
 LATE_S = late_after(COOLDOWN_S).total_seconds()  # without a good poll
 UNANSWERED_S = FIRST_STEPS[0].total_seconds()
+SCHEDULED_S = SCHEDULED_STEPS[0].total_seconds()
 CANCEL_ANSWERS_S = ALARMS.unanswered_minutes * MINUTE  # for so long an unfinished cancel is an answer
 NOT_TAKEN_OVER_S = ALARMS.not_taken_over_minutes * MINUTE
 UNSEEN_S = ALARMS.cancellation_unseen_minutes * MINUTE

@@ -123,8 +123,10 @@ class Actions(Table):
 
 
 class Orders(Table):
-    """When an order is over and how long we keep whose it was. 0 days: for ever."""
+    """When an order is late and when it is over, and how long we keep whose it was. 0 minutes: never; 0 days: for ever."""
 
+    late_minutes: Minutes = 20
+    preparing_minutes: Annotated[int, Field(ge=1, le=1440)] = 30
     silence_hours: Annotated[int, Field(ge=1, le=720)] = 24
     retention_days: Annotated[int, Field(ge=0, le=36500)] = 90
     records_days: Annotated[int, Field(ge=0, le=36500)] = 400

@@ -5,41 +5,68 @@ write: store.orders, store.actions, store.quarantine
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import tzinfo
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import structlog
 from sqlalchemy import Connection
 
-from orderbridge.clock import Clock
+from orderbridge.clock import Clock, local_moment
 from orderbridge.jobs.account import Account
+from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.marketplace.schema import differs
 from orderbridge.model import AUTO_MARK, Action, Order, Stored
 from orderbridge.rules import intake as rules
 from orderbridge.rules import lifecycle
+from orderbridge.rules.problems import Code
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store import actions, locks, orders, quarantine
 
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How the service's times are read: its zone, from which age on an order is late (None: never), and how long one takes."""
+
+    zone: tzinfo = UTC
+    late: timedelta | None = None
+    preparing: timedelta = timedelta(minutes=30)
+
+
+UTC_TIMES = Times()
+
+
 class Deliveries:
     """The deliveries of one account."""
 
     def __init__(
-        self, account: Account, *, clock: Clock, configured: Collection[str], statuses: Statuses, zone: tzinfo
+        self,
+        account: Account,
+        *,
+        clock: Clock,
+        configured: Collection[str],
+        statuses: Statuses,
+        times: "Times",
+        known: DaemonProblems | None = None,
     ) -> None:
+        """`known`: where the service's clock is known, and a wrong time zone is told."""
         self._account = account
         self._clock = clock
         self._configured = configured
         self._statuses = statuses
-        self._zone = zone
+        self._times = times
+        self._known = known
+        self._lateness = rules.Lateness(times.late, times.zone)
         self._log = _log.bind(account=account.name)
 
     def insert(self, connection: Connection, fresh: Sequence[Order], *, accepting: bool = True) -> Sequence[Order]:
         """Orders that were never seen, and the accepts that are to follow of themselves."""
         now = self._clock.now()
+        fresh = self._judged(fresh, now)
         arrivals = [self._statuses.arrival(order) for order in fresh]
-        orders.insert_new(connection, self._account.name, arrivals, now)
+        starts = [self._start(order) for order in fresh]
+        orders.insert_new(connection, self._account.name, arrivals, now, starts)
         for order in fresh if accepting else ():
             minutes = self.accept_in(order)
             if minutes is not None:
@@ -53,6 +80,28 @@ class Deliveries:
                 )
         quarantine.resolve(connection, [order.payment_key for order in fresh], now)
         return fresh
+
+    def _judged(self, fresh: Sequence[Order], now: datetime) -> list[Order]:
+        """The same orders, each late one with that among its problems; and what they say of the time zone is told."""
+        service_now = self._known.service_now() if self._known is not None else None
+        judged = [self._lateness.marked(order, service_now or now) for order in fresh]
+        hours, name = self._lateness.hours_off, self._account.name
+        if self._known is not None:
+            if hours is None:
+                self._known.end(Code.TIMEZONE_WRONG, name)
+            elif not self._known.has(Code.TIMEZONE_WRONG, name):
+                self._known.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._times.zone)
+        return judged
+
+    def _start(self, order: Order) -> datetime | None:
+        """When to begin with a scheduled order."""
+        wanted = local_moment(order.facts.scheduled_for, self._times.zone)
+        minutes = self._account.settings.auto_accept(order.facts.restaurant_id)
+        return (
+            None
+            if wanted is None
+            else wanted - (self._times.preparing if minutes is None else timedelta(minutes=minutes))
+        )
 
     def accept_in(self, order: Order) -> int | None:
         """The minutes with which an order is accepted without a person; None when a person is needed."""
@@ -76,7 +125,7 @@ class Deliveries:
             change = lifecycle.merge(
                 stored,
                 order.status_id,
-                differs=differs(order, before.get(order.payment_key), payment_codes=codes, zone=self._zone),
+                differs=differs(order, before.get(order.payment_key), payment_codes=codes, zone=self._times.zone),
                 status_counts=order.payment_key in held,
                 problems=order.problems,
             )

@@ -148,7 +148,7 @@ def _received(
             row.payment_key,
             row.received_utc,
             taken_over=row.pos_revision > 0,
-            is_due=is_due(row.scheduled_for, now, zone),
+            is_due=is_due(row.scheduled_for, now, zone) if row.start_utc is None else row.start_utc <= now,
             accept=ActionState(accept.state) if accept else None,
             accept_ended_utc=accept.finished_utc if accept else None,
             accept_was_over_utc=_over(accept, settings) if accept else None,

@@ -16,7 +16,7 @@ What not even quarantine holds is not acknowledged either. Each is told once, an
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 from functools import partial
 from typing import TypeVar
 
@@ -29,7 +29,8 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S, Acknowledger
 from orderbridge.jobs.answer import Answer, Polled
 from orderbridge.jobs.batch import write_batch
-from orderbridge.jobs.deliveries import Deliveries
+from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs.deliveries import UTC_TIMES, Deliveries, Times
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.reconciler import Reconciler, Unresolved
@@ -68,21 +69,22 @@ class Intake:
         clock: Clock,
         verdicts: Verdicts,
         configured: Collection[str],
-        zone: tzinfo = UTC,
+        times: Times = UTC_TIMES,
         list_limit: int | None = None,
         may_acknowledge: bool = True,
         unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
         journal: Journal | None = None,
+        known: DaemonProblems | None = None,
     ) -> None:
-        """`zone`: of the service's times. `may_acknowledge`: False where only the taking in is wanted, as in benchmarks/ingest.py."""
+        """`known`: as Deliveries has it. `may_acknowledge`: False where only the taking in is wanted, as in benchmarks/ingest.py."""
         self._account = account
         self._database = database
         self._lanes = lanes
         self._clock = clock
         self._deliveries = Deliveries(
-            account, clock=clock, configured=configured, statuses=verdicts.statuses, zone=zone
+            account, clock=clock, configured=configured, statuses=verdicts.statuses, times=times, known=known
         )
-        self._zone = zone
+        self._zone = times.zone
         self._configured = configured
         self._statuses = verdicts.statuses
         self._list_limit = list_limit

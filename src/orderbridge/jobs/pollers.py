@@ -7,9 +7,11 @@ from typing import Generic, TypeVar
 from zoneinfo import ZoneInfo
 
 from orderbridge.clock import Clock
-from orderbridge.config import Marketplace
+from orderbridge.config import Marketplace, Orders
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import Acknowledger
+from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs.deliveries import Times
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
@@ -36,6 +38,7 @@ class Pollers:
     def __init__(
         self,
         market: Marketplace,
+        orders: Orders,
         configured: Collection[str],
         *,
         database: Database,
@@ -49,6 +52,12 @@ class Pollers:
     ) -> None:
         """`configured`: the names of all accounts, looked at when it matters. `not_written`: outbox rows that the database refuses."""
         self._market = market
+        self._times = Times(
+            ZoneInfo(market.timezone),
+            late=timedelta(minutes=orders.late_minutes) if orders.late_minutes else None,
+            preparing=timedelta(minutes=orders.preparing_minutes),
+        )
+        self.known: DaemonProblems | None = None  # it comes later than this
         self._configured = configured
         self._database = database
         self._lanes = lanes
@@ -94,7 +103,8 @@ class Pollers:
             clock=self._clock,
             verdicts=self._verdicts,
             configured=self._configured,
-            zone=ZoneInfo(self._market.timezone),
+            times=self._times,
+            known=self.known,
             list_limit=self._market.list_limit,
             unresolved=self._unresolved,
             journal=self._journal,

@@ -33,6 +33,7 @@ SCHEDULED_SLACK = timedelta(seconds=5)  # from the time of a first poll to its n
 # A customer who waits for an answer: from when it is said, and from when it is severe, a little later once more.
 FIRST_STEPS = (timedelta(seconds=30), timedelta(seconds=90))
 LAST_STEP = timedelta(minutes=2)  # after the configured minutes
+SCHEDULED_STEPS = (timedelta(minutes=5), timedelta(minutes=15))  # of an order that is not due yet; the last is severe
 
 # It is noted where a line is dead, and who answers in place of the service: each has a remedy of its own (`line`).
 FINER = ("dns_", "tls_", "proxy_", "here_", "net_", "front_", "service_", "wrong_path", "no_envelope", "bad_gateway")
@@ -313,12 +314,13 @@ def _unanswered(received: Iterable[Received], limits: Thresholds, now: datetime)
 
 def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     told_already = not order.taken_over and limits.not_taken_over is not None and not limits.by_board
-    if limits.unanswered is None or told_already or not order.is_due:
+    if limits.unanswered is None or told_already:
         return
-    steps = (*FIRST_STEPS, limits.unanswered, limits.unanswered + LAST_STEP)
+    steps = (*FIRST_STEPS, limits.unanswered, limits.unanswered + LAST_STEP) if order.is_due else SCHEDULED_STEPS
+    severe_after = limits.unanswered if order.is_due else SCHEDULED_STEPS[-1]
     waited = now - order.received_utc
     if level := max((number for number, step in enumerate(steps, 1) if waited > step), default=0):
-        severity = Severity.SEVERE if waited > limits.unanswered else Severity.WARNING
+        severity = Severity.SEVERE if waited > severe_after else Severity.WARNING
         minutes = {"minutes": str(int(waited.total_seconds()) // 60)}
         by = {"by": "cancel"} if order.cancel_waits else {}
         yield Problem(

@@ -23,13 +23,19 @@ What such proofs do to rows whose outcome is unknown, rules.retry.after_poll dec
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
-from orderbridge.doubts import TOTAL_MISMATCH
+from orderbridge.clock import local_moment
+from orderbridge.doubts import LATE, TOTAL_MISMATCH
 from orderbridge.model import RECEIVED, Document, Order, Stored
 from orderbridge.rules import lifecycle
 
 MANY_STUCK = 20
+HOUR = timedelta(hours=1)
+FRESH = (timedelta(minutes=-2), timedelta(minutes=5))  # how old an order is when it comes in, as a rule
+ORDERS_OF_A_ZONE = 3  # in a row that are off by the same hours, and not all at one moment: the time zone is wrong
+_ANOTHER_ZONE = timezone(HOUR)
 USUAL_PAGES = frozenset({50, 100, 200, 250, 500, 1000})
 
 
@@ -109,3 +115,51 @@ def accepts_itself(order: Order, *, scheduled_too: bool) -> bool:
     if order.status_id != RECEIVED or any(not problem.startswith(TOTAL_MISMATCH) for problem in order.problems):
         return False
     return scheduled_too or order.facts.scheduled_for is None
+
+
+class Lateness:
+    """Which new orders of one account are late.
+
+    Where the last ones all came in older, or younger, by the same whole hours, it is the configured time zone that is
+    wrong: they are judged without these hours. `limit`: None: none is late.
+    """
+
+    def __init__(self, limit: timedelta | None, zone: tzinfo) -> None:
+        self._limit = limit
+        self._zone = zone
+        self._seen: dict[str, tuple[datetime, int]] = {}  # the last orders
+
+    @property
+    def hours_off(self) -> int | None:
+        """By which the configured time zone is behind the service's; None: it is right, or nobody knows."""
+        moments, hours = {at for at, _ in self._seen.values()}, {hours for _, hours in self._seen.values()}
+        is_certain = len(self._seen) == ORDERS_OF_A_ZONE and len(moments) > 1 and len(hours) == 1
+        return hours.pop() or None if is_certain else None
+
+    def marked(self, order: Order, now: datetime) -> Order:
+        """The same order, with `late` among its problems where it is. `now`: by the service's clock, if that is known."""
+        ordered, wanted = (
+            local_moment(text, self._zone) for text in (order.facts.ordered_at, order.facts.scheduled_for)
+        )
+        if order.status_id != RECEIVED:
+            return order
+        if ordered is not None and not _has_offset(order.facts.ordered_at):
+            self._seen.setdefault(order.payment_key, (now, _whole_hours(now - ordered)))
+            if len(self._seen) > ORDERS_OF_A_ZONE:
+                del self._seen[next(iter(self._seen))]
+        now -= HOUR * (self.hours_off or 0)
+        if self._limit is None:
+            return order
+        is_late = now > wanted if wanted is not None else ordered is not None and now - ordered > self._limit
+        return replace(order, problems=(*order.problems, LATE)) if is_late else order
+
+
+def _has_offset(text: str | None) -> bool:
+    return local_moment(text, UTC) == local_moment(text, _ANOTHER_ZONE)
+
+
+def _whole_hours(age: timedelta) -> int:
+    """The whole hours by which a fresh order would look as old as this; 0: it does not look so."""
+    hours = round(age / HOUR)
+    least, most = FRESH
+    return hours if least <= age - hours * HOUR <= most else 0

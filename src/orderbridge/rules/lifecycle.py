@@ -33,10 +33,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from orderbridge.actions import ACTIONS
-from orderbridge.doubts import CONTENTS_OUTDATED, STATUS_DOUBTFUL, as_problem, codes_of
+from orderbridge.doubts import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, as_problem, codes_of
 from orderbridge.model import (
     CANCELED,
     COMPLETE_WITH_PAYMENT,
+    RECEIVED,
     Action,
     Change,
     Differs,
@@ -67,7 +68,10 @@ def merge(
 
     `problems`: codes for what is wrong with it. A doubt about the status goes when the delivery's own status counts.
     """
-    stays_doubtful = not status_counts and STATUS_DOUBTFUL in codes_of(stored.problem)
+    before = codes_of(stored.problem)
+    kept = [STATUS_DOUBTFUL] if not status_counts and STATUS_DOUBTFUL in before else []
+    if LATE in before and status_id == RECEIVED:  # until somebody has answered
+        kept.append(LATE)
     status_changed = status_counts and status_id != stored.status_id
     reopened = status_counts and stored.ended_by is not None and status_id not in ENDS
     ended_by = ENDS.get(status_id) if status_counts and status_id is not None else None
@@ -78,7 +82,7 @@ def merge(
         reopened=reopened,
         ended_by=ended_by,
         last_change=_last_change(stored, ended_by, differs, moved=status_changed or reopened),
-        problem=as_problem([*problems, *([STATUS_DOUBTFUL] if stays_doubtful else [])]),
+        problem=as_problem([*problems, *kept]),
     )
 
 

@@ -35,6 +35,7 @@ class Code(StrEnum):
     COOLDOWN_SHARED = "cooldown_shared"
     CREDENTIALS_SHARED = "credentials_shared"
     CLOCK_WRONG = "clock_wrong"
+    TIMEZONE_WRONG = "timezone_wrong"
     NOT_DURABLE = "not_durable"
     DATABASE_FAILING = "database_failing"
     DATABASE_FULL = "database_full"
@@ -127,6 +128,7 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.COOLDOWN_SHARED: ProblemKind(_WARNING),
     Code.CREDENTIALS_SHARED: ProblemKind(_WARNING, of_the_daemon=True),
     Code.CLOCK_WRONG: ProblemKind(_WARNING, of_the_daemon=True),
+    Code.TIMEZONE_WRONG: ProblemKind(_WARNING, of_the_daemon=True),
     Code.NOT_DURABLE: ProblemKind(_SEVERE, Link.DATABASE),
     Code.DATABASE_FAILING: ProblemKind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
     Code.DATABASE_FULL: ProblemKind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),

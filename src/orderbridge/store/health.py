@@ -62,9 +62,21 @@ _POLLING = select(
     accounts.c.not_written,
     accounts.c.polled_in_turn_with,
 )
-_is_received: Conditions = literal_column(OPEN), _lately, orders.c.status_id == RECEIVED
+# One that is scheduled may have come days ago.
+_is_received: Conditions = (
+    literal_column(OPEN),
+    or_(_lately, orders.c.start_utc >= bindparam("lately")),
+    orders.c.status_id == RECEIVED,
+)
 _RECEIVED = (
-    select(orders.c.payment_key, orders.c.received_utc, orders.c.pos_revision, orders.c.scheduled_for, orders.c.account)
+    select(
+        orders.c.payment_key,
+        orders.c.received_utc,
+        orders.c.pos_revision,
+        orders.c.scheduled_for,
+        orders.c.start_utc,
+        orders.c.account,
+    )
     .where(*_is_received)
     .order_by(orders.c.changed_utc)
     .limit(MOST)
@@ -237,7 +249,7 @@ def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, 
 
 
 def received(connection: Connection, now: datetime) -> Sequence[Any]:
-    """Open orders of the last day that are RECEIVED: payment_key, received_utc, pos_revision, scheduled_for, account."""
+    """Open orders that are RECEIVED, of the last day or scheduled: payment_key, received_utc, pos_revision, scheduled_for, start_utc, account."""
     return connection.execute(_RECEIVED, {"lately": now - REMEMBERED}).all()
 
 

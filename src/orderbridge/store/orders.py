@@ -8,6 +8,7 @@ Rules of this file:
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import zip_longest
 from operator import attrgetter
 from typing import Any
 
@@ -114,11 +115,23 @@ def with_unresolved_rows(connection: Connection, keys: Iterable[str]) -> set[str
     return found
 
 
-def insert_new(connection: Connection, account: str, arrivals: Sequence[Arrival], now: datetime) -> None:
-    """Orders that were never seen, whole: facts, items, options, the first line of their story."""
+def insert_new(
+    connection: Connection,
+    account: str,
+    arrivals: Sequence[Arrival],
+    now: datetime,
+    starts: Sequence[datetime | None] = (),
+) -> None:
+    """Orders that were never seen, whole: facts, items, options, the first line of their story.
+
+    `starts`: when to begin with each that is scheduled; store.starts looks after it from then on.
+    """
     if not arrivals:
         return
-    new = [_new_row(account, arrival, now) for arrival in arrivals]
+    new = [
+        _new_row(account, arrival, now) | {"start_utc": start}
+        for arrival, start in zip_longest(arrivals, starts[: len(arrivals)])
+    ]
     insert_all(connection, orders, tuple(new[0]), [tuple(row.values()) for row in new])
     _insert_items(connection, [arrival.order for arrival in arrivals])
     append_events(

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from orderbridge import config
 from orderbridge.clock import local_moment
-from orderbridge.doubts import codes_of
+from orderbridge.doubts import LATE, codes_of
 from orderbridge.model import BOARD_MARK, UNFINISHED, Action, ActionState
 from orderbridge.rules import board as rules
 from orderbridge.rules.problems import Problem, Severity
@@ -71,14 +71,18 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
     stop = rules.is_stopped(order, asked, at.silenced)
     if (order.ended_by is not None and not stop) or rules.is_handed(order, asked, at.silenced):
         return None
-    due = rules.due(order, asked)
+    due, problems = rules.due(order, asked), codes_of(row["problem"])
+    ordered = local_moment(row["ordered_at"], at.zone)
+    waits_since = (
+        ordered if ordered is not None and LATE in problems else rules.waits_since(row["received_utc"], ordered)
+    )
     return {
         "key": order.key,
         "number": row["order_number"],
         "account": row["account"],
         "restaurant": row["restaurant_name"],
         "status": row["status"],
-        "received": moment(rules.waits_since(row["received_utc"], local_moment(row["ordered_at"], at.zone))),
+        "received": moment(waits_since),
         "shipping": row["shipping_method"],
         "courier": row["courier_type"],
         "scheduled": row["scheduled_for"],
@@ -90,7 +94,7 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
         "payment": row["payment_method"],
         "note": row["note"],
         "items": [_item(item, options) for item, options in lines],
-        "problems": codes_of(row["problem"]),
+        "problems": problems,
         "revision": order.revision,
         "taken": order.pos_revision > 0,
         "changed": rules.is_changed(order, at.mode),

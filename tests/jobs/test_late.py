@@ -1,0 +1,86 @@
+"""An order that comes in long after it was ordered is accepted by nobody but a person."""
+
+import asyncio
+from datetime import timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop
+
+from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.rules.problems import Code
+
+ISTANBUL = ZoneInfo("Europe/Istanbul")
+
+
+@pytest.fixture
+async def shop(open_shop: OpenShop) -> Shop:
+    return await open_shop("kadikoy", auto_accept_minutes=25, auto_accept_scheduled=True)
+
+
+def local(shop: Shop, minutes: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """The service's time so many minutes from now."""
+    return (shop.clock.true() + timedelta(minutes=minutes)).astimezone(ISTANBUL).strftime(form)
+
+
+@pytest.mark.parametrize(
+    "ordered, scheduled, late",
+    [
+        (-19, None, False),
+        (-21, None, True),
+        (-180, None, True),
+        (-600, 60, False),
+        (-600, -1, True),
+        (-2000, 2000, False),
+        (45, None, False),
+    ],
+)
+async def test_an_order_is_late_by_its_own_time(shop: Shop, ordered: int, scheduled: int | None, late: bool):
+    wanted = "" if scheduled is None else local(shop, scheduled)
+    order = await shop.taken_in(date=local(shop, ordered), scheduled_date=wanted)
+    assert shop.order(order)["problem"] == ("late" if late else None)
+    assert shop.count("delivery_actions") == (0 if late else 1)
+
+
+async def test_the_time_is_read_by_its_own_offset_and_an_unreadable_one_is_not_late(shop: Shop):
+    elsewhere = (shop.clock.true() - timedelta(minutes=5)).astimezone(timezone(timedelta(hours=-5)))
+    for date in (elsewhere.isoformat(), "soon", "", None, "0000-00-00 00:00:00"):
+        order = await shop.taken_in(date=date)
+        assert "late" not in str(shop.order(order)["problem"]), date
+
+
+async def test_it_is_late_until_somebody_answers(shop: Shop):
+    order = await shop.taken_in(date=local(shop, -90))
+    order.document["note"] = "zile basma"
+    order.acknowledged = False
+    await shop.poll()
+    assert (shop.order(order)["note"], shop.order(order)["problem"]) == ("zile basma", "late")
+    shop.act("accept", order)
+    await shop.drain()
+    await shop.poll()
+    assert (shop.order(order)["status"], shop.order(order)["problem"]) == ("CONFIRMED", None)
+
+
+async def test_whole_hours_of_all_orders_are_a_wrong_time_zone_and_told_as_that(shop: Shop):
+    known = shop.polling.known = DaemonProblems(shop.database, shop.clock)
+    shop.pollers["kadikoy"] = shop.polling.poller(shop.account)
+    problems = []
+    for _ in range(5):
+        order = await shop.taken_in(date=local(shop, -180.3))
+        problems.append(shop.order(order)["problem"])
+        await asyncio.sleep(120)
+    assert problems == ["late", "late", None, None, None]
+    (told,) = known.problems()
+    assert (told.code, told.account, told.facts["hours"]) == (Code.TIMEZONE_WRONG, "kadikoy", "+3")
+    await shop.taken_in(date=local(shop, -0.3))
+    assert known.problems() == ()
+
+
+async def test_the_service_s_own_clock_counts_where_ours_is_wrong(shop: Shop):
+    known = shop.polling.known = DaemonProblems(shop.database, shop.clock)
+    shop.pollers["kadikoy"] = shop.polling.poller(shop.account)
+    shop.clock.ahead = timedelta(hours=2, minutes=17)
+    known.heard_date(shop.clock.true().strftime("%a, %d %b %Y %H:%M:%S GMT"))
+    order = await shop.taken_in(date=local(shop, -1))
+    assert shop.order(order)["problem"] is None
