@@ -8,11 +8,15 @@ from orderbridge.cli.common import Context, as_json, plain, show_json, show_rows
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
     from zoneinfo import ZoneInfo
 
     from sqlalchemy import Connection
 
 pass_context = click.make_pass_decorator(Context)
+
+SHORT_KEY = 8  # characters of a payment_key
 
 
 @click.command()
@@ -24,8 +28,11 @@ pass_context = click.make_pass_decorator(Context)
 @pass_context
 def orders(context: Context, which: str | None, limit: int, as_json: bool) -> None:
     """The open orders, the newest first; with --json each with its lines."""
+    from zoneinfo import ZoneInfo
+
     from sqlalchemy import select
 
+    from orderbridge.clock import SystemClock
     from orderbridge.store import story, tables
 
     table = {
@@ -52,7 +59,27 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
         return story.with_lines(connection, rows) if as_json else rows
 
     rows = context.read(read)
+    if not as_json:
+        zone, now = ZoneInfo(context.settings.marketplace.timezone), SystemClock().now()
+        rows = [_for_people(row, zone, now) for row in rows]
     show_rows(rows, machine=as_json, empty=say("listing.no_orders"))
+
+
+def _for_people(row: "Mapping[str, Any]", zone: "ZoneInfo", now: "datetime") -> dict[str, Any]:
+    """What fits on a screen: the time of the restaurant, and of the key as much as a command needs."""
+    from orderbridge.cli.times import local
+
+    total = row["total"]
+    return {
+        say("listing.order_received"): local(row["received_utc"], zone, now),
+        say("listing.order_number"): row["order_number"],
+        say("listing.order_key"): row["payment_key"][:SHORT_KEY],
+        say("status.account"): row["account"][:16],
+        say("status.state"): row["status"],
+        say("listing.order_restaurant"): None if row["restaurant_name"] is None else row["restaurant_name"][:24],
+        say("listing.order_total"): None if total is None else f"{total:.2f}",
+        say("listing.order_problem"): row["problem"],
+    }
 
 
 @click.command()
