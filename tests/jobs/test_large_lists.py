@@ -179,7 +179,7 @@ async def test_what_stands_behind_a_list_that_is_full_of_what_cannot_be_acknowle
 
 @pytest.mark.parametrize(
     "documents, stuck, limit, full",
-    [(50, 50, None, True), (50, 25, None, True), (50, 24, None, False), (20, 20, None, True), (19, 19, None, False),
+    [(50, 50, None, True), (50, 25, None, True), (50, 24, None, False), (10, 10, None, True), (9, 9, None, False),
      (21, 20, None, False), (5, 5, 5, True), (4, 4, 5, False), (40, 40, 100, False)],
 )  # fmt: skip
 def test_a_list_is_full(documents: int, stuck: int, limit: int | None, full: bool) -> None:

@@ -306,5 +306,5 @@ class MayLeave(Invariant):
             self.broken(f"{what} of an order that is not known")
         elif shown == TARGET[row["action"]] or shown in {5, 6}:
             self.broken(f"{what}, and the service has shown {shown}")
-        elif row["action"] == "on_the_way" and order[0]["courier_type"] not in {None, "", "restaurant"}:
+        elif row["action"] == "on_the_way" and order[0]["courier_type"] in {"come_get", "platform_courier"}:
             self.broken(f"{what}, and {order[0]['courier_type']} brings it")

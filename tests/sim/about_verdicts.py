@@ -252,7 +252,7 @@ class Verdicts(Invariant):
                 sound = bool(order) and order[0]["service_status_id"] == 5
             case "courier_not_restaurant":
                 courier = order[0]["courier_type"] if order else None
-                sound = row["action"] == "on_the_way" and courier not in {None, "", "restaurant"}
+                sound = row["action"] == "on_the_way" and courier in {"come_get", "platform_courier"}
             case "restaurant_unknown":
                 sound = not any(row["restaurant_id"] in a.restaurant_ids for a in self.sim.world.scenery.accounts)
             case "account_needed":

@@ -208,7 +208,8 @@ class Intake:
                 raise error
             if await otherwise(answer, order, error):
                 kept.append(order)
-        answer.counts.stuck += len(failed) - len(kept)
+            elif is_refusal(error):
+                answer.counts.stuck += 1
         self.acknowledger.start(answer, [(order.payment_key, order.status_id) for order in kept])
         return len(written) + len(kept)
 

@@ -31,7 +31,7 @@ from orderbridge.doubts import LATE, TOTAL_MISMATCH
 from orderbridge.model import RECEIVED, Document, Order, Stored
 from orderbridge.rules import lifecycle
 
-MANY_STUCK = 20
+MANY_STUCK = 10
 HOUR = timedelta(hours=1)
 FRESH = (timedelta(minutes=-2), timedelta(minutes=5))  # how old an order is when it comes in, as a rule
 ORDERS_OF_A_ZONE = 3  # in a row that are off by the same hours, and not all at one moment: the time zone is wrong
