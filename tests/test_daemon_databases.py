@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import pymysql
 import pytest
 from sqlalchemy import event
 from structlog.testing import capture_logs
@@ -33,6 +36,7 @@ from orderbridge.sandbox.state import Order
 from orderbridge.store import schema, unfinished
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
+from orderbridge.store.dialects import mysql
 from orderbridge.store.leader import LeaderLock
 
 pytestmark = pytest.mark.timeout(600)
@@ -145,6 +149,35 @@ async def test_a_sequence_that_was_set_back_costs_no_order(sandbox: Sandbox, url
         await until(lambda: placed.acknowledged)
     assert len(rows(pos, "SELECT 1 FROM delivery_new_orders")) == 2
     assert rows(pos, "SELECT 1 FROM delivery_quarantine") == []
+
+
+@pytest.mark.parametrize("url", databases.SERVERS[1:], indirect=True)
+async def test_a_daemon_with_nothing_to_do_asks_little(sandbox: Sandbox, url: str, world: World):
+    """A provider's MAX_QUERIES_PER_HOUR: each part's own pace is what a sum over an hour would need."""
+    async with running(sandbox, url, cooldown_s=3600) as daemon:
+        await until(lambda: world.calls("get_current"))
+        await until(lambda: daemon.outbox.feed.floor == feed.IDLE_FLOOR_S)
+        for _ in range(2):  # the first may find a session that has lain idle
+            with asked(daemon) as statements:
+                daemon.database.read_now(lambda tx: tx.exec_driver_sql("SELECT 1").scalar())
+        assert statements == ["SELECT 1"]  # and no COMMIT, no ROLLBACK
+    assert 3600 / mysql.IDLE_LOOK_S < 4000
+
+
+@contextlib.contextmanager
+def asked(daemon: Daemon) -> Iterator[list[str]]:
+    """What goes over the line meanwhile, as the driver sends it."""
+    statements: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        send = pymysql.connections.Connection._execute_command
+
+        def told(connection: Any, command: int, sql: Any) -> Any:
+            if threading.current_thread() is threading.main_thread():
+                statements.append(sql.decode() if isinstance(sql, bytes) else str(sql))
+            return send(connection, command, sql)
+
+        patch.setattr(pymysql.connections.Connection, "_execute_command", told)
+        yield statements
 
 
 async def test_a_reload_lets_no_daemon_that_waits_come_in_between(

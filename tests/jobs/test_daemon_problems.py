@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from tests.jobs.shop import Shop
 
 from orderbridge.jobs.daemon_problems import DATE_EVERY_S
-from orderbridge.jobs.health import Checkup
+from orderbridge.jobs.health import VIEWS_S, Checkup
 from orderbridge.rules.daemon import FENCED, SLOW_WITHIN_S
 from orderbridge.rules.page import SOON, Page
 from orderbridge.rules.problems import Code, Problem
@@ -60,6 +60,7 @@ async def test_a_view_that_cannot_be_read(shop: Shop):
     checkup = checkup_of(shop)
     assert await checkup.look() == []
     shop.till.execute("DROP VIEW delivery_new_orders")
+    await asyncio.sleep(VIEWS_S)
     assert names(await checkup.look()) == [("view_broken", "delivery_new_orders")]
 
 

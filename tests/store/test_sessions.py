@@ -46,8 +46,10 @@ def end(kind: str, pos: Pos) -> End:
 def pings(used: Database, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """One for each journey that only asks whether a session is alive."""
     asked: list[object] = []
-    ping = used.engine.dialect.do_ping
-    monkeypatch.setattr(used.engine.dialect, "do_ping", lambda session: asked.append(session) or ping(session))
+    for engine in {used.engine, used._reading}:
+        ping = engine.dialect.do_ping
+        told = lambda session, ping=ping: asked.append(session) or ping(session)  # noqa: E731
+        monkeypatch.setattr(engine.dialect, "do_ping", told)
     return asked
 
 

@@ -28,6 +28,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.unfinished import FIRST_PAGE, PAGE, SMALL_PAGE, Found, ServerClock
 
 FLOOR_S = 2.0  # all is read this often, or so seldom that it takes a thirtieth of the time
+IDLE_FLOOR_S = 10.0  # where the watch has to ask, too, and little is to be asked
 SHARE = 30
 CEILING_S = 60.0
 BUSY_SHARE = 8  # beside rows that are sent, a page is read when eight times what the last one took is over
@@ -110,6 +111,12 @@ class Feed:
         self._queue.let_go()
         self.look_at_all()
 
+    @property
+    def floor(self) -> float:
+        """Seconds after which all is read again, whatever the watch says."""
+        is_idle = self._database.dialect.asks_little and not len(self._queue)
+        return max(FLOOR_S, IDLE_FLOOR_S) if is_idle else FLOOR_S
+
     def may_read_news(self) -> bool:
         """Whether the time for the next news has come."""
         return self._next_news <= self._clock.monotonic()
@@ -157,7 +164,7 @@ class Feed:
         """Begin with the first row, when it is time; behind what is known, when there is a gap."""
         if now >= self._next_scan:
             self._number += 1
-            self._next_scan = now + FLOOR_S
+            self._next_scan = now + self.floor
             self._scan = _Scan(0, whole=True)
         elif self._frontier is not None:
             self._scan = _Scan(self._frontier, whole=False)
@@ -171,7 +178,7 @@ class Feed:
         for entry in [entry for entry in self._queue if entry.seen < self._number and entry.is_free]:
             self._queue.drop(entry.row.id)
         if self._next_scan > 0:  # else somebody has asked for another one meanwhile
-            self._next_scan = self._clock.monotonic() + min(max(FLOOR_S, SHARE * scan.cost), CEILING_S)
+            self._next_scan = self._clock.monotonic() + min(max(self.floor, SHARE * scan.cost), CEILING_S)
 
     async def news(self) -> None:
         """What the POS has written, and what a look has made of unresolved rows."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from orderbridge.jobs.ping import Ping
 
 CLOCK_JUMP_S = 2.0
+VIEWS_S = 30.0  # between two looks at the views, of which none was broken
 LATER_KNOWN = OF_THE_DAEMON - {Code.DATABASE_LOST}  # to a daemon that has just started; that its file is there it knows
 
 _log = structlog.get_logger(__name__)
@@ -118,7 +119,7 @@ class Checkup:
         self._noting: asyncio.Task[None] | None = None
         self._former: Watch | None = None  # of the daemon before this one in the process
         self.begin_anew()
-        self._unsure_until = self._ahead = 0.0
+        self._unsure_until = self._ahead = self._next_views = 0.0
         self.others: Callable[[Connection], Iterable[Problem]] = lambda _: ()  # what other replicas know
         self.also: Callable[[Connection], object] = bool  # what else a look reads, before anything is decided
 
@@ -243,7 +244,9 @@ class Checkup:
 
     def _read(self, now: datetime, unsafe: str | None, connection: Connection) -> list[Problem]:
         self.also(connection)
-        self.known.broken_views = broken_views(connection)
+        if (monotonic := self._clock.monotonic()) >= self._next_views:
+            self.known.broken_views = broken_views(connection)
+            self._next_views = monotonic + (0.0 if self.known.broken_views else VIEWS_S)
         known = (*self.known.problems(), *self.others(connection))
         return looked(connection, self._settings, now, unsafe, known, self._names())
 

@@ -267,7 +267,7 @@ class Outbox:
 
     def _until(self) -> float:
         """Seconds until the next turn is due at the latest."""
-        waits = [FLOOR_S, max(self._recovery.again_at - self._clock.monotonic(), 0.0)]
+        waits = [self.feed.floor, max(self._recovery.again_at - self._clock.monotonic(), 0.0)]
         if (due := self.queue.due()) is not None:
             waits.append(max((due - self._clock.now()).total_seconds(), 0.01))
         if (back_at := self.queue.back_at()) is not None:

@@ -97,4 +97,5 @@ class Upkeep:
         if status != self.status:
             self.status = status
             systemd.notify(f"{systemd.STATUS}{status}")
-        return HEALTH_S
+        asks_little = self._database.dialect.asks_little and not found
+        return 2 * HEALTH_S if asks_little else HEALTH_S

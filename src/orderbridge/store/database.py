@@ -10,7 +10,7 @@ Rules of this file:
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -48,6 +48,8 @@ class Database:
     ) -> None:
         self.engine = _engine(url, busy_timeout_s)
         self.dialect = of(self.engine.dialect.name)
+        apart = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True}
+        self._reading = _engine(url, busy_timeout_s, **apart) if self.dialect.asks_little else self.engine
         self.file = self.dialect.file(self.engine, makes_file)
         self.trouble = Trouble()
         self.durability = Durability(accept_unsafe=accept_unsafe_durability)
@@ -158,7 +160,8 @@ class Database:
     def read_now(self, work: Work[T], *, snapshot: bool = False) -> T:
         """`read` for a caller that has no event loop."""
         options = self.dialect.snapshot if snapshot else self.dialect.reads
-        with self.engine.connect().execution_options(**options) as connection, connection.begin():
+        engine = self.engine if snapshot else self._reading
+        with engine.connect().execution_options(**options) as connection:
             result = work(connection)
         self._check_file()
         return result
@@ -219,16 +222,17 @@ class Database:
         """End the worker threads, once what was submitted is done, and the connections."""
         for workers in {self._writers, self._readers, self._apart} - {None}:
             workers.close()  # type: ignore[union-attr]
-        pool = self.engine.pool
-        self.engine.dispose()
-        # What a thread still has in hand, in a server's silence, is closed when it gives it back.
-        event.listen(pool, "checkin", lambda _, record: record.invalidate())
-        pool.dispose()
+        for engine in {self.engine, self._reading}:
+            pool = engine.pool
+            engine.dispose()
+            # What a thread still has in hand, in a server's silence, is closed when it gives it back.
+            event.listen(pool, "checkin", lambda _, record: record.invalidate())
+            pool.dispose()
         if self.file is not None:
             self.file.close()
 
 
-def _engine(url: str, busy_timeout_s: float) -> Engine:
+def _engine(url: str, busy_timeout_s: float, **more: Any) -> Engine:
     try:
         parsed = make_url(url)
         dialect = of(parsed.get_backend_name())
@@ -236,7 +240,7 @@ def _engine(url: str, busy_timeout_s: float) -> Engine:
             parsed,
             hide_parameters=True,  # an error's text is logged, and a statement's parameters are customers' data
             pool_use_lifo=True,  # what was used last is used next: its statements are prepared and its caches are warm
-            **dialect.options(parsed, busy_timeout_s),
+            **{**dialect.options(parsed, busy_timeout_s), **more},
         )
     except ArgumentError as error:
         raise Unusable(say("database.no_url", reason=error)) from error

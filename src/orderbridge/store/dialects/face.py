@@ -95,6 +95,9 @@ class Dialect:
     extra: str | None  # by which pip installs its driver
     one_writer: bool  # one transaction writes at a time: one thread of ours, and a lock concerns all work
     reads: Mapping[str, Any] = field(default_factory=lambda: READS)  # execution options of what only reads
+    # A provider may limit the questions of an hour: what only reads needs no COMMIT, in sessions of its own, and where
+    # nothing goes on little is asked.
+    asks_little: bool = False
     snapshot: Mapping[str, Any] = field(
         default_factory=lambda: READS
     )  # and of what has to see one moment in all it reads
