@@ -136,3 +136,9 @@ def test_the_unit_that_tells_of_a_failed_service_calls_the_example_as_the_daemon
     document = json.loads((tmp_path / "document").read_text())
     assert (event, code, subject, severity, level) == ("began", "daemon_failed", "orderbridge", "severe", "1")
     assert [document[name] for name in ("event", "code", "subject", "since")] == [event, code, subject, since]
+
+
+def test_the_unit_of_the_alarm_is_locked_in_as_the_service_is() -> None:
+    units = [ALARMS / "orderbridge-alarm.service", ALARMS.parent / "orderbridge.service"]
+    ours, theirs = (unit.read_text().partition("NoNewPrivileges=")[2].partition("MemoryMax=")[0] for unit in units)
+    assert ours == theirs != ""
