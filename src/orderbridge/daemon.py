@@ -161,7 +161,7 @@ class Daemon(Parts):
         await self._drain(fleet)
         self.timetable.close()
         self._pollers.close()
-        self._wire.let_polls_go()
+        self._wire.hurry()
         polls, others = self.timetable.in_flight(vital=True), self.timetable.in_flight(vital=False)
         _log.info("daemon.stopping", in_flight=len(polls))
         outbox, unimportant = background[:1], [*background[1:], *others]  # lists are read again at the next start

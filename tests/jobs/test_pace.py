@@ -173,7 +173,7 @@ async def test_at_a_stop_no_poll_waits_for_its_turn_any_more() -> None:
     wire = a_quick_wire()
     waiting = asyncio.create_task(polls(wire, 5000))
     await asyncio.sleep(0.1)
-    wire.let_polls_go()
+    wire.hurry()
     assert max(await waiting) == pytest.approx(0.1)
 
 

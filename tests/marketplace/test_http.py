@@ -324,6 +324,29 @@ async def test_a_server_that_hangs_in_the_handshake(make_wire: MakeWire) -> None
         assert await not_sent(put(make_wire(server, timeout_s=0.1))) == "connect_timeout"
 
 
+async def test_at_a_stop_only_what_has_left_is_waited_for(
+    serve: Serve, make_wire: MakeWire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orderbridge.net.http.HURRY_S", 0.0)
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def late(line: Line) -> None:
+        await line.request()
+        asked.set()
+        await answer.wait()
+        await line.send(http_answer(OK))
+
+    async with serving(Line.until_closed, None) as silent, serve(late) as server:
+        wires = make_wire(silent), make_wire(server)
+        unsent, sent = (asyncio.create_task(put(wire)) for wire in wires)
+        await asked.wait()
+        for wire in wires:
+            wire.hurry()
+        assert await not_sent(unsent) == "connect_timeout"
+        answer.set()
+        assert (await sent).body == OK
+
+
 async def test_a_handshake_cut_off_from_outside_leaves_no_connection(make_wire: MakeWire) -> None:
     """Cancelled there, the library forgets its socket: only the garbage collector would close it."""
     greeted, closed = asyncio.Event(), asyncio.Event()

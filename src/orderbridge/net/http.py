@@ -28,6 +28,7 @@ from orderbridge.texts import say
 
 MOST_LOGINS: Final = 8
 MOST_EVEN_S: Final = 1.0  # a poll waits no longer than that for evenness alone
+HURRY_S: Final = 3.0
 CATCH_UP_PER_S: Final = 500  # overdue polls: each may open a connection, and actions need time beside them
 _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
 _GZIP: Final = 31  # zlib's word for a gzip header and the largest window
@@ -84,6 +85,7 @@ class Wire:
         self.on_date: Callable[[str], None] = lambda _: None  # what time each answer says it is there
         self.may_leave: Callable[[], bool] = lambda: True  # of several replicas one must not act for another
         self._polls_go = False
+        self._under_way: dict[Trail, asyncio.Timeout] = {}
         self._closed = False
 
     def poll_evenly(self, per_second: int | None) -> None:
@@ -107,12 +109,21 @@ class Wire:
             if pace is not None and not self._polls_go:
                 await pace.admit(Importance.POLL)
 
-    def let_polls_go(self) -> None:
-        """Polls that wait for their turn go now; it is for them to see that they are not wanted any more."""
+    def hurry(self) -> None:
+        """The program stops. Polls that wait for their turn go now; it is for them to see that they are not wanted any more.
+
+        What could not leave within `HURRY_S`, because a name server or the other side says nothing, is not waited for.
+        """
         self._polls_go = True
+        asyncio.get_running_loop().call_later(HURRY_S, self._cut_unsent)
         for pace in (self._catch_up, self.pace):
             if pace is not None:
                 pace.let_go(Importance.POLL)
+
+    def _cut_unsent(self) -> None:
+        for trail, limit in self._under_way.items():
+            if not trail.left:
+                limit.reschedule(asyncio.get_running_loop().time())
 
     async def admit(self, importance: Importance, within_s: float | None = None) -> None:
         """Returns when one more request may leave. NotSent when that is not so within so many seconds."""
@@ -163,7 +174,7 @@ class Wire:
         except (httpx.InvalidURL, ValueError) as error:  # without its text: that may quote a header
             raise NotSent("bad_request", type(error).__name__) from None
         try:
-            async with asyncio.timeout(total_s):
+            async with asyncio.timeout(total_s) as self._under_way[trail]:
                 return await self._exchange(request, trail)
         except TimeoutError:
             after = say("net.after", seconds=f"{total_s:.1f}")
@@ -174,6 +185,8 @@ class Wire:
             ending = error
         except _FAILURES as error:
             ending = _ending(error, trail)
+        finally:
+            del self._under_way[trail]
         if trail.proxy and isinstance(ending, NotSent):
             is_ours = ending.reason.startswith("here_")
             reason = "proxy_unreachable" if ending.code in _UNREACHED and not is_ours else ending.reason
