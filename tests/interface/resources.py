@@ -172,7 +172,7 @@ RESTAURANT = [
     Rule(
         "restaurant-name",
         "Restaurant / name is the branch name",
-        LISTS + "test_a_restaurant_that_is_gone_is_taken_off_the_list",
+        LISTS + "test_a_list_without_what_was_known_is_asked_again_before_it_is_believed",
         MENU + "test_a_branch_credential_reaches_one_restaurant",
     ),
     Rule(
