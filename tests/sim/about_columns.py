@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 from tests.jobs.shop import text_of
 from tests.sim.bounds import listening_s
@@ -313,10 +312,11 @@ class ColumnsSayWhatIsSo(Invariant):
     def _may_end(self, key: str, before: State, now: datetime) -> bool:
         """A till has taken it over, its time has come, and for so long its account has listened in vain."""
         listened = self._most[before["account"]] - self._quiet_from.get(key, (0.0, 0.0))[1]
-        later = before["scheduled_for"] is not None and _scheduled(before["scheduled_for"]) > now
-        taken = self.rows("SELECT 1 FROM delivery_orders WHERE payment_key = ? AND pos_revision > 0", key)
+        (order,) = self.rows("SELECT pos_revision, start_utc FROM delivery_orders WHERE payment_key = ?", key)
+        later = order["start_utc"] is not None and time_of(order["start_utc"]) > now
+        taken = order["pos_revision"] > 0
         enough = self._silence_s() - listening_s(len(self.sim.plan.accounts))  # the poll that is being taken in
-        return before["ended_utc"] is None and bool(taken) and not later and listened >= enough
+        return before["ended_utc"] is None and taken and not later and listened >= enough
 
     def _must_have_ended(self, key: str, state: State, sweep: float) -> bool:
         """Two sweeps, one begins to count and one ends it; and each restart meanwhile puts the next one off."""
@@ -500,10 +500,6 @@ def _shown(state: State) -> tuple[int | None, str]:
 def _without_note(line: tuple[Any, ...]) -> tuple[Any, ...]:
     at = LINE_COLUMNS.index("note")
     return (*line[:at], None, *line[at + 1 :])
-
-
-def _scheduled(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo("Europe/Istanbul"))
 
 
 def _same(expected: list[Event], found: list[Event]) -> bool:
