@@ -363,20 +363,33 @@ async def test_a_server_that_is_not_there_is_tried_again(database, closed_port, 
 @only(POSTGRESQL)
 async def test_a_commit_that_is_told_beside_the_answer_to_a_question_wakes(database, monkeypatch, pos):
     """The driver has read it by then: nothing is left at the socket that could be waited for."""
-    answers, asked = postgresql_watch._answers, asyncio.Event()
+    answer, asked = postgresql_watch._answer, asyncio.Event()
 
-    async def answers_late(connection):
+    async def answers_late(connection, question):
         put_action(pos)
-        told = await answers(connection)
+        told = await answer(connection, question)
         monkeypatch.setattr(postgresql_watch, "LISTEN_CHECK_S", SOON_S)  # no second question
         asked.set()
         return told
 
     monkeypatch.setattr(postgresql_watch, "LISTEN_CHECK_S", 0.001)
-    monkeypatch.setattr(postgresql_watch, "_answers", answers_late)
+    monkeypatch.setattr(postgresql_watch, "_answer", answers_late)
     async with watching(database) as bell:
         await asked.wait()
         assert await bell.rings(SOON_S / 2)
+
+
+@only(POSTGRESQL)
+async def test_without_the_trigger_for_two_phase_commits_the_watch_asks(database, monkeypatch, pos):
+    monkeypatch.setattr(postgresql_watch, "LISTEN_CHECK_S", 0.01)
+    pos.execute("ALTER TABLE delivery_actions DISABLE TRIGGER delivery_actions_wake")
+    try:
+        async with watching(database) as bell:
+            assert await bell.rings()  # its first look without the trigger
+            put_action(pos)
+            assert await bell.rings()
+    finally:
+        pos.execute("ALTER TABLE delivery_actions ENABLE TRIGGER delivery_actions_wake")
 
 
 @only(SERVERS[1])
