@@ -8,6 +8,7 @@ import pytest
 from orderbridge.rules import health
 from orderbridge.rules.page import SOON, SUBJECT, Page, problems
 from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MOMENT = timedelta(seconds=1)
@@ -50,3 +51,9 @@ def test_where_no_tablet_can_open_the_page_nobody_hears_it_for_that_reason(sever
     known = Problem(ENDS, SUBJECT, NOW, severity), Problem(Code.BOARD_UNHEARD, "", NOW, WARNING)
     found = health.problems(health.Facts((), known=known), limits, NOW)
     assert [one.code for one in found] == said
+
+
+def test_where_the_machine_has_run_out_of_files_the_remedy_is_not_about_the_address():
+    page = Page(has_board=True, failed=NOT_SERVED, reason="here_files", **FAILED)
+    (one,) = problems(page, NOW)
+    assert "LimitNOFILE" in problem_text(one.code, "en", **one.facts)[1]

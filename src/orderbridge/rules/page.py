@@ -27,13 +27,15 @@ class Page:
     failed: Code | None = None
     since: datetime | None = None
     error: str = ""
+    reason: str = ""  # why, where it lies with the machine: a key of the sentences of `line`
 
 
 def problems(page: Page, now: datetime) -> Iterator[Problem]:
     """All of it."""
     if page.failed is not None and (page.has_board or page.failed != Code.PAGE_NOT_SERVED):
         severity = _severity(page, is_shut=not page.is_served)
-        yield Problem(page.failed, SUBJECT, page.since, severity, facts={"error": page.error})
+        facts = {"error": page.error} | ({"reason": page.reason} if page.reason else {})
+        yield Problem(page.failed, SUBJECT, page.since, severity, facts=facts)
     if page.is_served and page.ends is not None and page.ends - now < SOON:
         is_over = page.ends <= now
         since, said = page.ends if is_over else page.ends - SOON, {"end": f"{page.ends:%Y-%m-%d}"}

@@ -18,10 +18,11 @@ import structlog
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
+from orderbridge.net.causes import none_left
 from orderbridge.rules.page import Page
 from orderbridge.rules.problems import Code
 from orderbridge.store.workers import detached
-from orderbridge.texts import say
+from orderbridge.texts import problem_text, spoken
 from orderbridge.web import tls
 from orderbridge.web.watched import Watched
 
@@ -77,7 +78,8 @@ class Listening:
         try:
             await self._listen()
         except OSError as error:
-            self._fail(error.strerror or str(error), of_certificate=isinstance(error, tls.Unusable))
+            is_tls = isinstance(error, tls.Unusable)
+            self._fail(error.strerror or str(error), of_certificate=is_tls, reason=none_left(error))
         except Exception as error:  # noqa: BLE001 - see the head of this file
             _log.exception("web.crashed")
             self._fail(type(error).__name__)
@@ -111,15 +113,16 @@ class Listening:
             self._server.close()
         self._server, self._served, self._tls = None, None, None
 
-    def _fail(self, error: str, *, of_certificate: bool = False) -> None:
+    def _fail(self, error: str, *, of_certificate: bool = False, reason: str = "") -> None:
         """Told once. One that is served goes on with the certificate that it has."""
         is_served, has_board, before = self._server is not None, self._wanted.board != "off", self._page
         code = Code.CERTIFICATE_REFUSED if of_certificate or is_served else Code.PAGE_NOT_SERVED
         since = before.since or SystemClock().now()
-        self._page = Page(is_served, has_board, before.ends, failed=code, since=since, error=error)
+        self._page = Page(is_served, has_board, before.ends, failed=code, since=since, error=error, reason=reason)
         if (code, error) != (before.failed, before.error):
             event = "web.certificate_refused" if code == Code.CERTIFICATE_REFUSED else "web.not_listening"
-            _log.error(event, listen=self._wanted.listen, error=error, remedy=say(f"health.{code}.remedy"))
+            remedy = problem_text(code, spoken(), error=error, reason=reason)[1]
+            _log.error(event, listen=self._wanted.listen, error=error, remedy=remedy)
 
 
 async def _addresses(host: str, port: int) -> list[str]:
