@@ -4,8 +4,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+import structlog
+
 from orderbridge import config
 from orderbridge.clock import Clock
+from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lamps import headline
@@ -17,6 +20,7 @@ from orderbridge.jobs.self_report import SelfReport
 from orderbridge.jobs.sweep import sweep, today
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
+from orderbridge.store import starts
 from orderbridge.store.database import Database
 
 if TYPE_CHECKING:
@@ -24,7 +28,10 @@ if TYPE_CHECKING:
 
 SWEEP_S = 60.0
 HEALTH_S = 5.0
-JOBS = ("sweep", "health")
+STARTS_S = 5.0
+JOBS = ("sweep", "health", "starts")
+
+_log = structlog.get_logger(__name__)
 
 
 class Upkeep:
@@ -64,6 +71,7 @@ class Upkeep:
     def begin(self, timetable: Timetable) -> None:
         """From now on, again and again."""
         timetable.plan("sweep", SWEEP_S, self.sweep)
+        timetable.plan("starts", STARTS_S, self.follow_starts)
         timetable.plan("health", 0.0, self.look)  # at once: a till asks for its lamp as soon as there are tables
 
     async def sweep(self) -> float:
@@ -76,6 +84,22 @@ class Upkeep:
         if self._board is not None:
             await self._board.note()
         return SWEEP_S
+
+    async def follow_starts(self) -> float:
+        """When to begin with scheduled orders, and the moment itself. Returns the seconds until the next look."""
+        if self._roster.is_lead:
+            now = self._clock.now()
+            found = await self._database.read(lambda tx: starts.due(tx, now, self._zone, self._minutes_of))
+            written, _ = await write_batch(self._database, lambda tx, some: starts.note(tx, now, some), found)
+            for one in written:
+                if one.begins:
+                    _log.info("order.start", payment_key=one.payment_key)
+        return STARTS_S
+
+    def _minutes_of(self, account: str, restaurant_id: str | None) -> int:
+        known = self._roster.known.get(account)
+        minutes = None if known is None else known.auto_accept(restaurant_id)
+        return minutes or self._settings.orders.preparing_minutes
 
     async def look(self) -> float:
         """One look at health, told to everybody. Returns the seconds until the next one."""

@@ -1,0 +1,60 @@
+"""When to begin with a scheduled order: the column follows whatever changes it, and the moment is told once."""
+
+import asyncio
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import Shop, text_of
+
+from orderbridge.store import starts
+
+ISTANBUL = ZoneInfo("Europe/Istanbul")
+WANTED = "2026-03-02 15:00:00"  # three hours after the shop has opened
+
+
+def follow(shop: Shop) -> list[str]:
+    """One look, and what begins by it."""
+    now = shop.clock.now()
+    found = shop.database.read_now(lambda tx: starts.due(tx, now, ISTANBUL, lambda *_: 30))
+    shop.database.write_now(lambda tx: starts.note(tx, now, found))
+    return [one.payment_key for one in found if one.begins]
+
+
+async def test_the_start_is_there_with_the_order_and_follows_what_changes_it(shop: Shop):
+    order = await shop.taken_in(scheduled_date=WANTED)
+    at_once = await shop.taken_in()
+    assert (shop.order(order)["start_utc"], shop.order(at_once)["start_utc"]) == ("2026-03-02 11:30:00.000", None)
+    assert shop.one("SELECT start_utc FROM delivery_new_orders WHERE payment_key = ?", order.key)["start_utc"]
+    order.document["scheduled_date"] = "02.03.2026 16:00"
+    order.acknowledged = False
+    await shop.poll()
+    follow(shop)
+    assert shop.order(order)["start_utc"] == "2026-03-02 12:30:00.000"
+    shop.act("accept", order, preparing_time=50)
+    await shop.drain()
+    follow(shop)
+    assert shop.order(order)["start_utc"] == "2026-03-02 12:10:00.000"
+
+
+async def test_the_moment_is_an_event_once_also_after_a_time_without_a_daemon(open_shop: OpenShop):
+    shop = await open_shop()
+    order = await shop.taken_in(scheduled_date=WANTED)
+    assert follow(shop) == []
+    await asyncio.sleep(timedelta(hours=2, minutes=29).total_seconds())
+    assert follow(shop) == []
+    await shop.crash()
+    await asyncio.sleep(timedelta(hours=1).total_seconds())
+    shop = await open_shop()
+    assert follow(shop) == [order.key]
+    assert follow(shop) == []
+    lines = shop.rows("SELECT at_utc FROM delivery_order_events WHERE event = 'start'")
+    assert [line["at_utc"] for line in lines] == [text_of(shop.clock.now())]
+
+
+async def test_an_order_that_is_over_does_not_begin(shop: Shop):
+    order = await shop.taken_in(scheduled_date=WANTED)
+    shop.world.cancel_by_customer(order.key)
+    await shop.poll()
+    await asyncio.sleep(timedelta(hours=4).total_seconds())
+    assert follow(shop) == []
