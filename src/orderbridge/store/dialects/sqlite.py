@@ -27,7 +27,7 @@ from orderbridge.mounts import is_mounted_alone, network_kind
 from orderbridge.store.dialects import sqlite_errors
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Read, inserting, never
 from orderbridge.store.dialects.sqlite_driver import driver_of, tell_driver
-from orderbridge.store.dialects.sqlite_file import BESIDE, SqliteFile, refuse_orphaned_wal
+from orderbridge.store.dialects.sqlite_file import BESIDE, SqliteFile, refuse_orphaned_wal, refuse_overwritten
 from orderbridge.store.dialects.sqlite_guard import (
     GUARD,
     GUARDS,
@@ -116,6 +116,7 @@ def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
         raise Unusable(say("database.network", path=path, kind=kind))
     _refuse_two_names(path)
     refuse_orphaned_wal(path)
+    refuse_overwritten(path)
     if Path(path).is_dir():
         raise Unusable(say("database.is_folder", path=path))
     folder = Path(os.path.realpath(path)).parent  # of what a link points to

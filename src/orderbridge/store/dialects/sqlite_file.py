@@ -2,15 +2,18 @@
 
 A file that was removed, moved or replaced lives on as long as it is open. Everything would go on working, and what is
 acknowledged then stands in a file that nobody will ever open. So device and inode of the path are compared with those
-of the open file around each transaction, and those of its -wal and -shm, in which the newest commits are.
+of the open file around each transaction, and those of its -wal and -shm, in which the newest commits are. What is written over
+the file in place has the same inode: then its pages are compared (sqlite_pages.py).
 
 Of each file this process has one descriptor besides SQLite's own, and it is not closed while a Database has the file
 open: closing any descriptor of a file ends all POSIX locks of the process on it, SQLite's among them. The next program
 that closes the file would be taken for the last one, and remove the -wal that we are still writing to.
 """
 
+import ctypes
 import fcntl
 import os
+import sqlite3
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,11 +22,14 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from orderbridge.errors import FileLost, StoreError, Unusable
+from orderbridge.store.dialects.sqlite_pages import Pages
 from orderbridge.texts import say
 
 Identity = tuple[int, int]  # device and inode
 
 BESIDE = ("-wal", "-shm")  # SQLite gives them the file's own mode
+OVERWRITTEN = "-overwritten"  # beside the file: the salts of the -wal that does not belong to it any more
+WAL_SALTS = slice(16, 24)
 NEW_FILE = 0o660  # less umask: customers' data, for this user and the group of the POS
 
 
@@ -50,6 +56,24 @@ def refuse_orphaned_wal(path: str) -> None:
         raise Unusable(say("database.orphaned_wal", path=path))
 
 
+def refuse_overwritten(path: str) -> None:
+    """Raise Unusable where the -wal is of the file that was written over: SQLite would mix both into one."""
+    real = os.path.realpath(path)
+    marker = Path(real + OVERWRITTEN)
+    with suppress(OSError):
+        noted = marker.read_bytes()
+        if not Path(real + "-wal").exists() or noted != _salts(real):
+            marker.unlink()
+            return
+        raise Unusable(say("database.file_overwritten", file=path))
+
+
+def _salts(path: str) -> bytes:
+    """What only this -wal has, as long as no other one has begun in its place."""
+    with Path(path + "-wal").open("rb") as file:
+        return file.read(WAL_SALTS.stop)[WAL_SALTS]
+
+
 class SqliteFile:
     """Made before SQLite opens the file. One that is not there yet is made, by the umask's rules.
 
@@ -64,6 +88,9 @@ class SqliteFile:
         self._connections = 0
         self._lock_beside: int | None = None  # all that versions before 0.2 know
         self._beside: dict[str, Identity] = {}
+        self._pages = Pages(self.path + "-wal")
+        self._shm: int | None = None  # SQLite's own descriptor: to close one of ours would end its locks
+        self._is_overwritten = False
 
     def watch(self, engine: Engine) -> None:
         """Check before SQLite opens the file. As long as it has it open, -wal and -shm stay the same files, too."""
@@ -85,6 +112,39 @@ class SqliteFile:
             with _guard:
                 expected = self._beside.get(suffix) if found is None else self._beside.setdefault(suffix, found)
             self._expect(suffix, expected, found)
+        if self._connections:
+            self._check_pages()
+
+    def _check_pages(self) -> None:
+        with _guard:
+            if not self._is_overwritten and (shm := self._find_shm()) is not None and self.identity in _files:
+                self._is_overwritten = self._pages.are_foreign(_files[self.identity].descriptor, shm)
+                if self._is_overwritten:
+                    self._keep_wal()
+        if self._is_overwritten:
+            raise FileLost(say("database.file_overwritten", file=self._named))
+
+    def _find_shm(self) -> int | None:
+        """None where SQLite has not opened it yet, or the system does not say which files are open."""
+        wanted = self._beside.get("-shm")
+        if wanted is None:
+            return None
+        if self._shm is None or _identity_of(self._shm) != wanted:
+            with suppress(OSError):
+                numbers = map(int, os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers, not paths
+                self._shm = next((number for number in numbers if _identity_of(number) == wanted), None)
+        return self._shm
+
+    def _keep_wal(self) -> None:
+        """The newest orders are in it: neither the end of this process nor its next start may write it into the file."""
+        with suppress(OSError):
+            Path(self.path + OVERWRITTEN).write_bytes(_salts(self.path))
+        with suppress(sqlite3.Error):
+            # As long as one connection has the file open, none of the others is the last, who would do that. So one is
+            # never closed, not even by the interpreter's end.
+            connection = sqlite3.connect(self.path, timeout=0)
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def _expect(self, suffix: str, expected: Identity | None, found: Identity | None) -> None:
         if found != expected:
@@ -191,6 +251,14 @@ def _leave(identity: Identity) -> None:
         file.users -= 1
         if not file.users:
             os.close(_files.pop(identity).descriptor)
+
+
+def _identity_of(descriptor: int) -> Identity | None:
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _identity_at(path: str) -> Identity | None:

@@ -1,0 +1,118 @@
+"""A SQLite file that is written over in place is lost; whatever SQLite itself does to it is not (dialects.sqlite_pages)."""
+
+import contextlib
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orderbridge.errors import FileLost, Unusable
+from orderbridge.store.database import Database, open_database
+from orderbridge.store.dialects.sqlite_file import refuse_overwritten
+
+Till = sqlite3.Connection
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "pos.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    database = open_database(f"sqlite:///{path}", inline=True)
+    add(database, 300)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def till(database: Database, path: Path) -> Iterator[Till]:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as till:
+        yield till
+
+
+def add(database: Database, rows: int = 1) -> None:
+    def work(connection) -> None:
+        connection.exec_driver_sql("CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY, x TEXT)")
+        for _ in range(rows):
+            connection.exec_driver_sql("INSERT INTO t (x) VALUES (?)", ("x" * 500,))
+
+    database.write_now(work)
+
+
+def by_sqlite(till: Till, copy: Path) -> None:
+    with contextlib.closing(sqlite3.connect(copy)) as target:
+        till.backup(target)
+
+
+def by_vacuum(till: Till, copy: Path) -> None:
+    till.execute(f"VACUUM INTO '{copy}'")
+
+
+def by_cp(till: Till, copy: Path) -> None:
+    till.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copyfile(till.execute("PRAGMA database_list").fetchone()[2], copy)
+
+
+def checkpoint(till: Till) -> None:
+    till.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+@pytest.mark.parametrize("is_copied_since", [False, True], ids=["nothing copied since", "a checkpoint since"])
+@pytest.mark.parametrize("how", [by_sqlite, by_vacuum, by_cp])
+def test_a_copy_over_the_file_is_a_lost_file(
+    database: Database, till: Till, path: Path, how: Callable[[Till, Path], None], is_copied_since: bool
+):
+    copy = path.with_name("copy.db")
+    how(till, copy)
+    database.check_over()
+    add(database, 50)
+    if is_copied_since:
+        checkpoint(till)
+    database.check_over()
+    if how is by_cp and not is_copied_since:
+        return  # the same bytes as are there: all that came later is in the -wal
+    shutil.copyfile(copy, path)
+    with pytest.raises(FileLost, match="written over"):
+        add(database)
+    log = path.with_name("pos.db-wal").read_bytes()
+    database.close()
+    till.close()
+    assert path.with_name("pos.db-wal").read_bytes() == log, "the newest orders are in it"
+    with pytest.raises(Unusable, match="move"):
+        refuse_overwritten(str(path))
+    path.with_name("pos.db-wal").rename(path.with_name("away"))
+    refuse_overwritten(str(path))
+
+
+def reads_meanwhile(till: Till) -> None:
+    till.execute("BEGIN")
+    till.execute("SELECT count(*) FROM t").fetchone()
+
+
+LEGAL: dict[str, Callable[[Till], object]] = {
+    "a checkpoint": checkpoint,
+    "a -wal that begins anew": lambda till: till.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall(),
+    "a VACUUM": lambda till: till.execute("VACUUM"),
+    "a reader that stays": reads_meanwhile,
+    "a till's own rows": lambda till: till.execute("INSERT INTO t (x) SELECT x FROM t LIMIT 50"),
+    "deleted rows": lambda till: till.execute("DELETE FROM t WHERE id % 3 = 0"),
+    "a table of the POS": lambda till: till.execute("CREATE TABLE IF NOT EXISTS own (x)"),
+    "a change of times alone": lambda till: Path(till.execute("PRAGMA database_list").fetchone()[2]).touch(),
+}
+
+
+@pytest.mark.parametrize("what", LEGAL)
+def test_what_sqlite_does_is_no_lost_file(database: Database, till: Till, what: str):
+    for step in (what, "a VACUUM", what, "a -wal that begins anew", what):
+        with contextlib.suppress(sqlite3.OperationalError):  # a VACUUM within a transaction
+            LEGAL[step](till)
+        database.check_over()
+        with contextlib.suppress(sqlite3.OperationalError):
+            till.execute("COMMIT")
+        add(database, 3)
+        checkpoint(till)
+        database.check_over()
