@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import sys
@@ -243,6 +244,12 @@ def test_a_till_that_prints_wrongly_when_it_is_killed_or_started_twice_fails(
         here.till = [*quick_mini_pos(tmp_path, *BAD_PRINTERS[criterion]), str(tmp_path / "till.db")]
         report = here.certify(criterion.partition(".")[0], start=here.hands)
     assert failed(report) == {criterion}
+
+
+def test_a_till_whose_printer_is_elsewhere_is_not_seen_at_it(tmp_path: Path) -> None:
+    with Shop(tmp_path) as here:
+        report = here.certify("killed_at_printer", "two_tills", start=shlex.join(here.watch), within_s=1)
+    assert set(verdicts(report).values()) == {"NOT SEEN"}
 
 
 def test_a_till_that_cannot_be_started_is_told(tmp_path: Path) -> None:

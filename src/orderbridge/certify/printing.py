@@ -16,7 +16,7 @@ SECOND_COPY_S = 90.0  # within which a second copy comes, if one does
 
 def killed(stage: Stage) -> None:
     """Before a paper is out; when one is and the till does not know; and so that its customer cancels meanwhile."""
-    if (till := stage.till) is None:
+    if (till := _printing(stage)) is None:
         return
     words = _jam(stage, till, FEW)
     till.kill()
@@ -43,7 +43,7 @@ def killed(stage: Stage) -> None:
 
 def two_at_once(stage: Stage) -> None:
     """Both have read which papers wait before either has printed one."""
-    if (till := stage.till) is None:
+    if (till := _printing(stage)) is None:
         return
     till.start()
     stage.pause(AT_PRINTER_S)
@@ -54,6 +54,12 @@ def two_at_once(stage: Stage) -> None:
     _note(stage, till, words)
     till.end()
     till.start()
+
+
+def _printing(stage: Stage) -> Started | None:
+    """The till, where certify started it and it prints on its standard output: the first order is on paper by now."""
+    till = stage.till
+    return till if till and stage.until(lambda _: bool(till.printed), stage.within_s) else None
 
 
 def _jam(stage: Stage, till: Started, count: int) -> dict[str, str]:
@@ -112,9 +118,7 @@ def _names(stage: Stage, letter: str) -> tuple[str, ...]:
 
 
 def _note(stage: Stage, till: Started, words: dict[str, str]) -> None:
-    """How many orders are on no paper, and how many on a second one that does not say so. Nothing was printed: unseen."""
-    if not till.printed:
-        return
+    """How many orders are on no paper, and how many on a second one that does not say so."""
     papers = {letter: till.papers(word) for letter, word in words.items()}
     stage.marks |= {
         "orders": len(papers),
