@@ -9,7 +9,7 @@ Rules of this file:
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -161,7 +161,10 @@ class Database:
         """`read` for a caller that has no event loop."""
         options = self.dialect.snapshot if snapshot else self.dialect.reads
         engine = self.engine if snapshot else self._reading
-        with engine.connect().execution_options(**options) as connection:
+        with (
+            engine.connect().execution_options(**options) as connection,
+            connection.begin() if engine is self.engine else nullcontext(),
+        ):
             result = work(connection)
         self._check_file()
         return result
