@@ -24,8 +24,10 @@ from orderbridge.jobs.command import Command
 from orderbridge.jobs.findings import open_problems
 from orderbridge.jobs.health import Checkup, Watch
 from orderbridge.jobs.lamps import headline
+from orderbridge.jobs.reference import Common, read_lists, read_statuses
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.sandbox import Fault, FaultKind
+from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.store.trouble import TroubleKind
 
 pytestmark = pytest.mark.plays_daemon
@@ -290,6 +292,29 @@ async def test_a_scheduled_order_waits_longer_for_its_answer_and_not_for_ever(op
         seen.append([(one.code, one.subject, one.severity) for one in found])
     told = ("unanswered", order.key)
     assert seen == [[], [(*told, "warning")], [(*told, "severe")], [(*told, "severe")]]
+
+
+async def test_a_restaurant_that_stays_closed_is_told_at_the_hours_at_which_it_has_orders(shop: Shop):
+    await read_lists(shop.account, shop.database, shop.names, Common(shop.clock))
+    shop.world.close_restaurant(KADIKOY)
+
+    async def seen(minutes: float) -> list[tuple[str, str | None]]:
+        await asyncio.sleep(60 * minutes)
+        await shop.poll()
+        await read_statuses(shop.account, shop.database, shop.clock)
+        found = shop.database.read_now(lambda tx: open_problems(tx, shop.settings, shop.clock.now()))
+        return [(str(one.code), one.facts.get("who")) for one in found]
+
+    assert await seen(0) == await seen(29) == []
+    assert await seen(2) == [("restaurant_closed", "platform")], "without a history it is told always"
+    shop.world.open_restaurant(KADIKOY)
+    assert await seen(1) == []
+    order = await shop.taken_in()
+    shop.world.cancel_by_customer(order.key)
+    take_over(shop)
+    shop.world.close_restaurant(KADIKOY)
+    assert await seen(40) == [], "an hour of no order"
+    assert await seen(7 * 24 * 60 - 60) == [("restaurant_closed", "platform")]
 
 
 # ---- the log ---------------------------------------------------------------------------------------------------------

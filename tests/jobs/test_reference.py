@@ -142,6 +142,32 @@ async def test_the_status_of_each_restaurant_is_read(open_shop: OpenShop):
     assert {row["status_utc"] for row in stored.values()} == {text_of(shop.clock.now())}
 
 
+async def test_since_when_and_by_whom_a_restaurant_is_closed_is_noted(shop: Shop):
+    await lists(shop)
+    seen = []
+
+    async def look() -> None:
+        await read_statuses(shop.account, shop.database, shop.clock)
+        seen.append(tuple(shop.one("SELECT status, status_by, status_since_utc FROM delivery_restaurants").values()))
+
+    await look()
+    opened = text_of(shop.clock.now())
+    shop.act("close_restaurant", restaurant_id=KADIKOY, created_by="Ayşe")
+    await shop.drain()
+    closed = text_of(shop.clock.now())
+    await asyncio.sleep(300)
+    await look()
+    row = shop.act("open_restaurant", restaurant_id=KADIKOY)
+    await shop.drain()
+    await look()
+    shop.world.close_restaurant(KADIKOY)
+    await asyncio.sleep(300)
+    await look()
+    assert seen[:2] == [("Open", "platform", opened), ("Closed", "Ayşe", closed)]
+    assert [one[:2] for one in seen[2:]] == [("Open", f"row {row}"), ("Closed", "platform")]
+    assert seen[3][2] == text_of(shop.clock.now())
+
+
 async def test_a_status_that_cannot_be_read_harms_no_other(open_shop: OpenShop):
     shop = await open_shop("chain")
     await lists(shop)

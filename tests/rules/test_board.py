@@ -135,6 +135,7 @@ UNBROKEN = {
     Code.CREDENTIALS_SHARED: "the login is made anew; when that fails it is login_refused",
     Code.CLOCK_WRONG: "orders come in",
     Code.TIMEZONE_WRONG: "orders come in",
+    Code.RESTAURANT_CLOSED: "somebody has closed it",
     Code.WAL_LARGE: "orders come in",
     Code.LAST_WORD_NOT_WRITTEN: "orders come in",
     Code.DATABASE_SLOW: "orders come in, a little later",

@@ -156,6 +156,7 @@ class Alarms(Table):
     unanswered_minutes: Minutes = 3
     not_taken_over_minutes: Minutes = 3
     cancellation_unseen_minutes: Minutes = 2
+    closed_minutes: Minutes = 30
     command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     command_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 30
     command_severity: Literal["warning", "severe"] = "severe"

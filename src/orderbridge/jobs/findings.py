@@ -1,6 +1,6 @@
 """What is wrong now, as the tables show it: the facts are read, rules.health decides. jobs.health watches over it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,12 +9,23 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from orderbridge import config
+from orderbridge.clock import local_text
 from orderbridge.jobs.daemon_problems import OF_TROUBLE
 from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import AccountState, ActionState
-from orderbridge.rules.health import Facts, Pile, Polling, Received, Thresholds, all_problems, is_due, late_after
+from orderbridge.rules.health import (
+    Closed,
+    Facts,
+    Pile,
+    Polling,
+    Received,
+    Thresholds,
+    all_problems,
+    is_due,
+    late_after,
+)
 from orderbridge.rules.problems import NO_DATABASE, Problem, Severity
-from orderbridge.store import account_list, accounts, health, problems
+from orderbridge.store import account_list, accounts, health, problems, reference
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
 from orderbridge.texts import problem_text
@@ -84,6 +95,7 @@ def thresholds(settings: config.Settings) -> Thresholds:
         unanswered=minutes(alarms.unanswered_minutes),
         not_taken_over=minutes(alarms.not_taken_over_minutes),
         cancellation_unseen=minutes(alarms.cancellation_unseen_minutes),
+        closed=minutes(alarms.closed_minutes),
         by_board=settings.web.board == "till",
     )
 
@@ -127,8 +139,24 @@ def _facts(
         refused=tuple(refused),
         unknown_outcomes=tuple(health.unknown_outcomes(connection, now)) if there.unknown else (),
         quarantined=Pile(*quarantined),
+        closed=_closed(connection, settings, names.values(), limits, now),
         unacknowledged=tuple(health.unacknowledged(connection, border, now)) if there.unacknowledged else (),
         undecided=tuple(health.undecided(connection, now - limits.late)) if there.keyless else (),
+    )
+
+
+def _closed(
+    connection: Connection, settings: config.Settings, names: Collection[str], limits: Thresholds, now: datetime
+) -> tuple[Closed, ...]:
+    """Of accounts that there are, while orders are usual."""
+    if limits.closed is None:
+        return ()
+    zone = ZoneInfo(settings.marketplace.timezone)
+    return tuple(
+        Closed(row.account, row.id, row.name or row.id, since, local_text(since, zone), row.status_by or "")
+        for row in reference.closed(connection, now - limits.closed)
+        for since in [row.status_since_utc]
+        if row.account in names and reference.is_usual_hour(connection, row.id, now)
     )
 
 

@@ -55,7 +55,7 @@ class Outcomes:
         if shown := shows_restaurant(claim.row, decision):
             key, now = key_of(claim.row), self._clock.now()
             with best_effort(connection, claim.row):
-                reference.set_restaurant_status(connection, claim.account.name, key, shown, now)
+                reference.set_restaurant_status(connection, claim.account.name, key, shown, now, row_id=claim.row.id)
 
     def tell(self, result: Result, decision: Decision) -> None:
         """One line for what became of a request, once it is written."""

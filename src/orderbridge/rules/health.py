@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from typing import NamedTuple
 
 from orderbridge.clock import local_moment
 from orderbridge.errors import ONCE_KNOWN
@@ -71,6 +72,7 @@ class Thresholds:
     unanswered: timedelta | None
     not_taken_over: timedelta | None
     cancellation_unseen: timedelta | None
+    closed: timedelta | None = None
     by_board: bool = False  # the board is the till
     not_acknowledged: timedelta = timedelta(minutes=5)
 
@@ -115,6 +117,17 @@ class Received:
         return ended is not None and over is not None and ended > over + ENDED_WITHIN
 
 
+class Closed(NamedTuple):
+    """A restaurant that takes no orders: whose it is, its id and name, since when by the service's local time, and by whom."""
+
+    account: str
+    id: str
+    name: str
+    since_utc: datetime
+    since: str
+    by: str
+
+
 @dataclass(frozen=True, slots=True)
 class Pile:
     """How many of something there are, and since when the oldest one is."""
@@ -140,6 +153,7 @@ class Facts:
     unknown_outcomes: tuple[
         tuple[int, datetime, str | None], ...
     ] = ()  # outbox rows of which nothing newer is known: row, since, account
+    closed: tuple[Closed, ...] = ()  # for longer than the threshold, while orders are usual
     quarantined: Pile = Pile()
     unsafe: str | None = None  # why nothing is acknowledged
     unacknowledged: tuple[
@@ -200,6 +214,10 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
         yield Problem(Code.CONTENTS_OUTDATED, payment_key, since, Severity.SEVERE)
     for row_id, since, account in facts.unknown_outcomes:
         yield Problem(Code.OUTCOME_UNKNOWN, str(row_id), since, Severity.WARNING, account=account)
+    for one in facts.closed:
+        words = {"name": one.name, "since": one.since, "who": one.by}
+        severity = Severity.WARNING
+        yield Problem(Code.RESTAURANT_CLOSED, one.id, one.since_utc, severity, account=one.account, facts=words)
     if facts.quarantined.count:
         yield _piled(Code.QUARANTINED, facts.quarantined)
 

@@ -64,6 +64,7 @@ class Code(StrEnum):
     OUTCOME_UNKNOWN = "outcome_unknown"
     UNDECIDED = "undecided"
     QUARANTINED = "quarantined"
+    RESTAURANT_CLOSED = "restaurant_closed"
     BOARD_UNHEARD = "board_unheard"
     PAGE_NOT_SERVED = "page_not_served"
     CERTIFICATE_REFUSED = "certificate_refused"
@@ -157,6 +158,7 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.OUTCOME_UNKNOWN: ProblemKind(_WARNING),
     Code.UNDECIDED: ProblemKind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST}),
     Code.QUARANTINED: ProblemKind(_WARNING),
+    Code.RESTAURANT_CLOSED: ProblemKind(_WARNING, behind=_CUT_OFF),
     Code.BOARD_UNHEARD: ProblemKind(_WARNING, behind=frozenset({Cause.PAGE}), of_the_daemon=True),
     Code.PAGE_NOT_SERVED: ProblemKind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True),
     Code.CERTIFICATE_REFUSED: ProblemKind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True),

@@ -1,13 +1,25 @@
 """The lists that change rarely: restaurants and their status, cancel reasons, payment and shipping methods."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import Connection, Table, delete, insert, literal_column, select, update
 
 from orderbridge.model import CancelReason, Restaurant, Variables
-from orderbridge.store.tables import cancel_reasons, payment_methods, restaurants, shipping_methods
+from orderbridge.store.tables import (
+    ENDED,
+    actions,
+    cancel_reasons,
+    orders,
+    payment_methods,
+    restaurants,
+    shipping_methods,
+)
+
+WEEKS = 4
+ABOUT = timedelta(hours=1)
+PLATFORM = "platform"  # who opened or closed a restaurant, where no row of ours has
 
 # docs/interface.md, Payment and shipping methods.
 USUAL_PAYMENT_METHODS = {
@@ -42,13 +54,38 @@ def _named(values: dict[str, Any]) -> dict[str, Any]:
     return {column: value for column, value in values.items() if column != "name" or value}
 
 
-def set_restaurant_status(connection: Connection, account: str, key: str, status: str, now: datetime) -> None:
-    """`Open` or `Closed`, as the service said it at that time."""
-    connection.execute(
-        update(restaurants)
-        .where(restaurants.c.account == account, restaurants.c.id == key)
-        .values(status=status, status_utc=now)
-    )
+def set_restaurant_status(
+    connection: Connection, account: str, key: str, status: str, now: datetime, *, row_id: int | None = None
+) -> None:
+    """`Open` or `Closed`, as the service said it at that time. `row_id`: of the row that has opened or closed it."""
+    mine = update(restaurants).where(restaurants.c.account == account, restaurants.c.id == key)
+    by: str | None = PLATFORM
+    if row_id is not None:
+        by = connection.execute(select(actions.c.created_by).where(actions.c.id == row_id)).scalar() or f"row {row_id}"
+    is_news = restaurants.c.status.is_(None) | (restaurants.c.status != status)
+    connection.execute(mine.where(is_news).values(status_since_utc=now, status_by=by))
+    connection.execute(mine.values(status=status, status_utc=now))
+
+
+def closed(connection: Connection, border: datetime) -> Sequence[Any]:
+    """Restaurants that are closed since before `border`: account, id, name, status_since_utc, status_by."""
+    c = restaurants.c
+    query = select(c.account, c.id, c.name, c.status_since_utc, c.status_by)
+    return connection.execute(query.where(c.status == "Closed", c.status_since_utc < border)).all()
+
+
+def is_usual_hour(connection: Connection, restaurant: str, now: datetime) -> bool:
+    """Whether it had an order about this hour on this weekday in the last weeks; also where it had none at all."""
+    weeks = [now - timedelta(weeks=number) for number in range(1, WEEKS + 1)]
+    if any(_had_order(connection, restaurant, at - ABOUT, at + ABOUT) for at in weeks):
+        return True
+    return not _had_order(connection, restaurant, weeks[-1] - ABOUT, now)
+
+
+def _had_order(connection: Connection, restaurant: str, since: datetime, until: datetime) -> bool:
+    came = orders.c.received_utc.between(since, until)
+    query = select(orders.c.payment_key).where(literal_column(ENDED), came, orders.c.restaurant_id == restaurant)
+    return connection.execute(query.limit(1)).first() is not None
 
 
 def restaurant_accounts(connection: Connection) -> dict[str, list[str]]:
