@@ -30,6 +30,7 @@ pass_context = click.make_pass_decorator(Context)
 MOST_LINES = 5  # of one code; --json has them all
 MOST_ACCOUNTS = 20  # on one screen; of more, only the first of those with a problem
 WORST_ACCOUNTS = 8
+MOST_NAMES = 200  # characters of the names of those without a problem
 MOST_DETAIL = 300  # characters: an error may quote a page
 LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
 
@@ -271,8 +272,12 @@ def _account_lines(listed: list[dict[str, Any]], now: datetime, zone: ZoneInfo) 
         yield say("status.many_accounts", count=len(listed), ill=len(ill))
     if shown:
         yield from table([_account(one, now, zone) for one in shown])
+    if len(listed) > MOST_ACCOUNTS:
+        names = ", ".join(account["name"] for account in listed if account["healthy"])
+        yield say("status.well_accounts", names=names if len(names) <= MOST_NAMES else f"{names[:MOST_NAMES]}…")
+    if listed:
         yield ""
-    elif not listed:
+    else:
         yield say("status.no_account", running=say("command.is_it_running"))
 
 
