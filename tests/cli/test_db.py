@@ -84,6 +84,8 @@ def test_on_a_server_the_commands_back_up_and_restore(kind, run, configure, requ
         file = tmp_path / "orders' dump"
         ended = run("db", "backup", file)
         assert ended.code == 1
+        file.touch()
+        assert run("db", "restore", file) == ended
         dump, restore = ended.out.splitlines()
         if (done := shell(dump, url)).returncode and "version mismatch" in done.stderr:
             pytest.skip("the tools are older than the server")

@@ -1,13 +1,21 @@
-"""db replay, db confirm-restore: what a technician sees, and what becomes of the database."""
+"""db restore, db replay, db confirm-restore: what a technician sees, and what becomes of the database."""
 
 import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 import pytest
+from tests.cli.shell import document
+from tests.store.samples import opened
 
 from orderbridge.model import Document
-from orderbridge.store import journal
+from orderbridge.store import backup, journal
 
 KEYS = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
 NOW = datetime.now(UTC)
@@ -110,3 +118,176 @@ def test_a_person_who_has_looked_closes_the_alarm(run, pos):
     assert not is_older(pos)
     ended = run("db", "confirm-restore")
     assert (ended.code, "nothing to do" in ended.out) == (0, True)
+
+
+# ---- restore ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copy(template, tmp_path):
+    """A backup with one order, read only, in a folder of its own."""
+    (tmp_path / "other disk").mkdir()
+    copy = tmp_path / "other disk" / "copy?.db"
+    with closing(sqlite3.connect(template)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+        target.execute("INSERT INTO delivery_books (id) VALUES ('a')")
+        target.commit()
+    copy.chmod(0o400)
+    return copy
+
+
+def keys(path):
+    with opened(path) as connection:
+        return [key for (key,) in connection.execute("SELECT payment_key FROM delivery_orders ORDER BY 1")]
+
+
+def beside(path):
+    return sorted(one.name for one in path.parent.iterdir() if one.name.startswith(path.name))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+@pytest.mark.parametrize(
+    "former, folder_s, owner, mode",
+    [
+        ((12345, 12346, 0o640), (12345, 12346, 0o700), (12345, 12346), 0o640),
+        (None, (12345, 12346, 0o700), (12345, 12346), 0o600),
+        (None, (12345, 12346, 0o2770), (12345, 12346), 0o660),
+        ((0, 0, 0o600), (12345, 12346, 0o700), (12345, 12346), 0o600),  # root's `cp -p` of before
+        ((12345, 12346, 0o660), (0, 0, 0o755), (12345, 12346), 0o660),
+        ((0, 0, 0o600), (0, 0, 0o755), (0, 0), 0o600),
+    ],
+)
+def test_a_restored_file_is_the_service_s(former, folder_s, owner, mode, run, template, copy, tmp_path, configure):
+    place = tmp_path / "state"
+    place.mkdir()
+    path = place / "pos.db"
+    configure(document(database=f'url = "sqlite:///{path}"'))
+    if former is not None:
+        shutil.copy(template, path)
+        os.chown(path, *former[:2])
+        path.chmod(former[2])
+    os.chown(place, *folder_s[:2])
+    place.chmod(folder_s[2])
+    ended = run("db", "restore", copy)
+    assert ended.code == 0, ended
+    found = path.stat()
+    assert ((found.st_uid, found.st_gid), found.st_mode & 0o777) == (owner, mode)
+    ours = [one for one in place.iterdir() if one.name != path.name and ".replaced-" not in one.name]
+    assert {(one.stat().st_uid, one.stat().st_gid) for one in ours} <= {folder_s[:2], owner}
+    assert len([one for one in place.iterdir() if ".replaced-" in one.name]) == (former is not None)
+
+
+def test_a_restore_takes_the_journal_in_and_says_what_is_left(run, template, path, folder, copy):
+    shutil.copy(template, path)
+    path.with_name("pos.db-wal").write_bytes(b"the newest orders")
+    before = path.read_bytes()
+    put(folder, KEYS[0])
+    ended = run("db", "restore", copy)
+    assert ended.code == 0, ended
+    assert keys(path) == [KEYS[0]]
+    (former,) = [one for one in path.parent.iterdir() if one.name.startswith("pos.db.replaced-")]
+    assert {one.name: one.read_bytes() for one in former.iterdir()} == {
+        "pos.db": before,
+        "pos.db-wal": b"the newest orders",
+    }
+    assert str(former) in ended.out
+    assert ended.out.index("taken_in") < ended.out.index("no right is missing") < ended.out.index("confirm-restore")
+    assert keys(copy) == [], "the copy stays as it is"
+
+
+DAEMON = """
+import fcntl, sys
+lock = open(sys.argv[1] + "-lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("holds", flush=True)
+sys.stdin.read()
+"""
+TILL = """
+import sqlite3, sys
+pos = sqlite3.connect(sys.argv[1])
+pos.execute("SELECT * FROM delivery_orders").fetchall()
+print("holds", flush=True)
+sys.stdin.read()
+"""
+WORKS = {"pos.db-lock", "pos.db-shm", "pos.db-wal"}
+
+
+def refused(run, path, target, said):
+    """It says why, and all is as it was."""
+    before, there = path.read_bytes(), set(beside(path)) - WORKS
+    ended = run("db", "restore", target)
+    assert ended.code != 0
+    assert said in ended.err, ended.err
+    assert path.read_bytes() == before
+    assert set(beside(path)) - WORKS == there
+
+
+@pytest.mark.parametrize("program, said", [(DAEMON, "systemctl stop"), (TILL, "open in another program")])
+def test_while_somebody_has_the_database_nothing_is_restored(program, said, run, pos, path, copy):
+    pos.close()
+    arguments = [sys.executable, "-c", program, path]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"holds\n"
+        refused(run, path, copy, said)
+        holder.communicate()
+
+
+def other_program(copy):
+    copy.unlink()
+    with closing(sqlite3.connect(copy)) as other:
+        other.execute("CREATE TABLE sums (amount INTEGER)")
+
+
+def newer(copy):
+    with closing(sqlite3.connect(copy)) as other, other:
+        other.execute("UPDATE delivery_schema_version SET version_num = '0999'")
+
+
+@pytest.mark.parametrize(
+    "spoil, said",
+    [
+        (lambda copy: copy.write_text("CREATE TABLE delivery_orders;"), "no intact copy"),
+        (lambda copy: copy.write_bytes(b""), "no intact copy"),
+        (lambda copy: copy.write_bytes(copy.read_bytes()[: copy.stat().st_size // 2]), "no intact copy"),
+        (other_program, "no intact copy"),
+        (newer, "0999"),
+        (lambda copy: copy.unlink(), "does not exist"),
+        (lambda copy: copy.unlink() or copy.mkdir(), "directory"),
+    ],
+    ids=["text", "empty", "half", "another program's", "newer", "nothing", "folder"],
+)
+def test_what_is_no_backup_is_not_restored(spoil, said, run, pos, path, copy):
+    pos.close()
+    copy.chmod(0o600)
+    spoil(copy)
+    refused(run, path, copy, said)
+
+
+def test_the_database_itself_is_no_backup(run, pos, path):
+    pos.close()
+    refused(run, path, path, "Name the backup")
+
+
+def test_a_restore_that_fails_at_the_end_puts_the_former_files_back(run, template, path, copy, monkeypatch):
+    shutil.copy(template, path)
+    before = path.read_bytes()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(backup, "_give_name", fail)
+    ended = run("db", "restore", copy)
+    assert (ended.code, "No space left" in ended.err) == (1, True)
+    assert path.read_bytes() == before
+    assert [one for one in beside(path) if one != "pos.db-lock"] == ["pos.db"]
+
+
+def test_a_copy_of_an_older_schema_stays_as_it_is(run, path, copy):
+    """For who goes back to an older version: the version that starts brings the tables up to date."""
+    copy.chmod(0o600)
+    with closing(sqlite3.connect(copy)) as old, old:
+        old.execute("UPDATE delivery_schema_version SET version_num = '0007'")
+    ended = run("db", "restore", copy)
+    assert (ended.code, "then run `orderbridge db replay`" in ended.out) == (0, True), ended
+    with opened(path) as connection:
+        assert one(connection, "SELECT version_num FROM delivery_schema_version") == ("0007",)

@@ -1,4 +1,4 @@
-"""The database's own commands: db upgrade, db sql, db grants, db backup."""
+"""The database's own commands: db upgrade, db sql, db grants, db backup, db restore."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -85,6 +85,41 @@ def db_backup(context: Context, file: Path) -> None:
     finally:
         database.close()
     click.echo(say("backup.done", file=file, size=-(-size // 1024)))
+
+
+@db.command("restore")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@pass_context
+def db_restore(context: Context, file: Path) -> None:
+    """Put the copy FILE in the place of the SQLite file, with orderbridge and the POS stopped.
+
+    The former files are moved into a folder beside it. The copy gets their owner, the journal is taken in again, and
+    the database is checked. On a server: print the commands that back up and restore; exit code 1, nothing is done.
+    """
+    from orderbridge.cli.check_database import check_database
+    from orderbridge.cli.report import Report
+    from orderbridge.config.addresses import sqlite_file
+    from orderbridge.errors import StoreError
+    from orderbridge.store import backup, revisions, schema
+
+    target = sqlite_file(context.settings.database.url)
+    if target is None:
+        _say_commands(context.settings.database.url, file)
+    if target.exists() and target.samefile(file):
+        raise StoreError(say("restore.itself", file=file))
+    schema.refuse_unknown(found := backup.revision(file))
+    former = backup.restore(file, target.resolve())
+    click.echo(say("restore.done", file=target))
+    if former is not None:
+        click.echo(say("restore.former", folder=former))
+    is_left = found == revisions.HEAD and restore.replay_journal(context)
+    report = Report(machine=False)
+    with check_database(context, report):
+        pass
+    if found != revisions.HEAD:
+        click.echo(say("restore.older_tables"))
+    click.echo(say("restore.left"))
+    raise SystemExit(is_left or not report.is_good)
 
 
 def _say_commands(url: str, file: Path) -> NoReturn:

@@ -33,30 +33,45 @@ def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as
     know is left alone, so it can be run twice, and beside the daemon. Nothing is sent to the service.
     Exit code 1 when an order could not be taken in.
     """
+    raise SystemExit(_replay(context, list(files) or _files(context), since, whole=bool(files), machine=as_json))
+
+
+def replay_journal(context: Context) -> bool:
+    """As `db replay` without an argument; where there is no journal, that is said. Whether something could not be taken."""
+    try:
+        paths = _files(context)
+    except StoreError as error:
+        click.echo(str(error), err=True)
+        paths = []
+    return _replay(context, paths, None, whole=False, machine=False)
+
+
+def _replay(context: Context, paths: list[Path], since: datetime | None, *, whole: bool, machine: bool) -> bool:
+    """`whole`: not only from the end of the copy. Returns whether something could not be taken in."""
     from orderbridge.clock import SystemClock
     from orderbridge.jobs.reimport import Reimport
     from orderbridge.jobs.replay import replay as replayed
     from orderbridge.rules.reimport import UNFINISHED
     from orderbridge.store import account_changes, high_water, schema
 
-    paths = list(files) or _files(context)
     database = context.database()
     try:
         database.read_now(schema.check)
         _look(context, database)
         seen = database.read_now(high_water.older)
-        found = _find(paths, _border(since, seen.last_known if seen and not files else None))
+        found = _find(paths, _border(since, seen.last_known if seen and not whole else None))
         done = list(replayed(Reimport(database, context.settings, SystemClock().now()), found))
         left = [one for one in done if one.fate in UNFINISHED]
         held = database.read_now(account_changes.held)
-        settled = not left and not held and database.write_now(high_water.settle)
+        settled = bool(paths) and not left and not held and database.write_now(high_water.settle)
     finally:
         database.close()
-    _show(found, done, machine=as_json)
+    if paths:
+        _show(found, done, machine=machine)
     for key, is_so in (("replay.again", bool(left)), ("replay.held", bool(held)), ("replay.settled", settled)):
         if is_so:
             click.echo(say(key), err=True)
-    raise SystemExit(bool(left))
+    return bool(left)
 
 
 def _look(context: Context, database: "Database") -> None:

@@ -50,7 +50,7 @@ def current(connection: Connection) -> str | None:
 def inspected(connection: Connection) -> str | None:
     """The revision, for who only looks; None: nothing of ours is there. Raises Unusable where no restart helps."""
     found = current(connection)
-    _refuse_unknown(found)
+    refuse_unknown(found)
     if found is None:
         _refuse_unfinished(connection)
     return found
@@ -131,7 +131,7 @@ def _upgrade(connection: Connection) -> bool:
         connection.execute(text(f"INSERT INTO {SCHEMA_VERSION_TABLE} VALUES ('{HEAD}')"))  # noqa: S608
         execute(connection, on_version(of(connection.dialect.name)))
         return True
-    _refuse_unknown(found)
+    refuse_unknown(found)
     _log.info("schema.upgrading", found=found, to=HEAD)
     migrate(connection)
     return True
@@ -153,7 +153,7 @@ def check_known(connection: Connection) -> None:
     found = current(connection)
     if found is None:
         check(connection)
-    _refuse_unknown(found)
+    refuse_unknown(found)
 
 
 def migrate(connection: Connection, revision: str = "head") -> None:
@@ -177,7 +177,8 @@ def offline_sql(url: str) -> str:
     return out.getvalue()
 
 
-def _refuse_unknown(found: str | None) -> None:
+def refuse_unknown(found: str | None) -> None:
+    """Raise Unusable for the schema of a newer program."""
     if found is not None and found not in KNOWN:
         raise Unusable(say("schema.unknown", found=found, known=HEAD))
 

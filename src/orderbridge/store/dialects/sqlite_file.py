@@ -30,6 +30,7 @@ Identity = tuple[int, int]  # device and inode
 BESIDE = ("-wal", "-shm")  # SQLite gives them the file's own mode
 OVERWRITTEN = "-overwritten"  # beside the file: the salts of the -wal that does not belong to it any more
 WAL_SALTS = slice(16, 24)
+SHARED_BYTE = 128  # of the -shm, SQLite's "dead man switch"
 NEW_FILE = 0o660  # less umask: customers' data, for this user and the group of the POS
 
 
@@ -156,8 +157,7 @@ class SqliteFile:
         beside = f"{self.path}-lock"
         taken = False
         try:
-            self._lock_beside = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, NEW_FILE)
-            fcntl.flock(self._lock_beside, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock_beside = lock_beside(self.path)
             taken = self._lock()
         except BlockingIOError:
             pass
@@ -229,6 +229,37 @@ class SqliteFile:
             _leave(self.identity)
 
 
+def lock_beside(path: str) -> int:
+    """A descriptor of the locked file beside the database. Raises BlockingIOError when a daemon has it, OSError."""
+    descriptor = os.open(f"{path}-lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, NEW_FILE)
+    try:
+        _give_to_service(descriptor, path)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _give_to_service(descriptor: int, path: str) -> None:
+    """What a command by hand makes as root, the daemon has to work on."""
+    if os.geteuid() == 0 and os.fstat(descriptor).st_uid == 0:
+        folder = Path(path).parent.stat()
+        os.fchown(descriptor, folder.st_uid, folder.st_gid)
+
+
+def is_open(path: str) -> bool:
+    """Whether a program has the file open in WAL mode, idle or not: each keeps a shared lock on this byte of the -shm."""
+    try:
+        with Path(f"{path}-shm").open("r+b") as shared:
+            fcntl.lockf(shared, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, SHARED_BYTE)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def _enter(path: str) -> Identity:
     with _guard:
         identity = _identity_at(path)
@@ -236,9 +267,8 @@ def _enter(path: str) -> Identity:
             is_new = identity is None
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, NEW_FILE)
             found = os.fstat(descriptor)
-            if is_new and os.geteuid() == 0:  # a command by hand; it is the daemon who has to work on it
-                folder = Path(path).parent.stat()
-                os.fchown(descriptor, folder.st_uid, folder.st_gid)
+            if is_new:
+                _give_to_service(descriptor, path)
             identity = found.st_dev, found.st_ino
             _files.setdefault(identity, _Open(descriptor))  # not ours when two were swapped just now: left open, then
         _files[identity].users += 1
