@@ -89,7 +89,7 @@ class Books:
         self.order = order
         self.rows = {row.row.id: row for row in rows}
         self.durability = Durable()
-        self.dialect = SimpleNamespace(one_writer=True)
+        self.dialect = SimpleNamespace(one_writer=True, asks_little=False)
 
     def of(self, states: Iterable[ActionState] = UNFINISHED) -> list[Row]:
         return [self.rows[number] for number in sorted(self.rows) if self.rows[number].row.state in states]
@@ -223,7 +223,7 @@ def with_unresolved_rows(books: Books, keys: Iterable[str]) -> set[str]:
     return {KEY} if KEY in keys and books.of((ActionState.SENDING,)) else set()
 
 
-def insert_new(books: Books, account: str, arrivals: Sequence[Arrival], now: datetime) -> None:
+def insert_new(books: Books, account: str, arrivals: Sequence[Arrival], now: datetime, starts: object = ()) -> None:
     for arrival in arrivals:
         order = arrival.order
         books.order = Stored(
