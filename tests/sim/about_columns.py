@@ -316,7 +316,8 @@ class ColumnsSayWhatIsSo(Invariant):
         """A till has taken it over, its time has come, and for so long its account has listened in vain."""
         listened = self._most[before["account"]] - self._quiet_from.get(key, (0.0, 0.0))[1]
         (order,) = self.rows("SELECT pos_revision, start_utc FROM delivery_orders WHERE payment_key = ?", key)
-        later = order["start_utc"] is not None and time_of(order["start_utc"]) > now
+        is_scheduled = before["scheduled_for"] is not None and order["start_utc"] is not None
+        later = is_scheduled and time_of(order["start_utc"]) > now
         taken = order["pos_revision"] > 0
         enough = self._silence_s() - listening_s(len(self.sim.plan.accounts))  # the poll that is being taken in
         return before["ended_utc"] is None and taken and not later and listened >= enough
