@@ -14,6 +14,7 @@ from tests.jobs.shop import Shop
 
 from orderbridge.jobs.daemon_problems import DATE_EVERY_S
 from orderbridge.jobs.health import VIEWS_S, Checkup
+from orderbridge.jobs.reference import BELIEVED_AFTER, Common, read_lists
 from orderbridge.rules.daemon import FENCED, SLOW_WITHIN_S
 from orderbridge.rules.page import SOON, Page
 from orderbridge.rules.problems import Code, Problem
@@ -272,6 +273,18 @@ async def test_tokens_that_die_young_are_somebody_elses_logins(shop: Shop):
     await asyncio.sleep(3600)
     await shop.poll()
     assert names(await checkup.look()) == []
+
+
+async def test_secrets_that_reach_no_restaurant_are_a_warning_once_that_is_believed(shop: Shop):
+    checkup, common = checkup_of(shop), Common(shop.clock)
+    shop.world.faults.add(
+        Fault(operation="get_restaurants", status=200, body=b'{"status": true, "data": []}', times=BELIEVED_AFTER)
+    )
+    seen = []
+    for _ in range(BELIEVED_AFTER + 1):
+        await read_lists(shop.account, shop.database, shop.names, common)
+        seen.append([(one.code, one.account, one.severity) for one in await checkup.look()])
+    assert seen == [[], [], [("no_restaurant", "kadikoy", "warning")], []]
 
 
 async def test_an_order_of_somebody_else_ends_no_token(shop: Shop):

@@ -415,7 +415,7 @@ def test_the_log_says_cause_and_remedy_and_not_what_the_service_said(language: s
     ],
 )
 def test_all_of_it_in_one_line_is_the_light_and_the_worst(language: str, lines: list[str]):
-    kept = Problem(Code.QUARANTINED, "", None, Severity.WARNING)
+    kept = Problem(Code.QUARANTINED, "", None, Severity.WARNING, facts={"by": "documents"})
     refused = Problem(Code.LOGIN_REFUSED, "kadikoy", datetime(2026, 11, 21, 18, 2, tzinfo=UTC), Severity.SEVERE)
     for found, line in zip([[], [kept], [refused, kept]], lines, strict=True):
         assert headline(found, 12, ZoneInfo("Europe/Istanbul"), language) == line

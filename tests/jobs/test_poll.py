@@ -231,6 +231,19 @@ async def test_an_acknowledgement_whose_answer_is_lost_is_not_repeated(shop: Sho
     assert (len(order.acknowledgements), shop.order(order)["acknowledged_utc"]) == (1, None)
 
 
+async def test_an_acknowledgement_that_fails_again_is_logged_once_with_its_reason(shop: Shop):
+    """What `not_acknowledged` points at, at any level; a single failure is made good by the next poll."""
+    order = shop.place()
+    shop.world.faults.add(Fault(operation="acknowledge", status=500, times=4))
+    logged = []
+    for _ in range(4):
+        with capture_logs() as lines:
+            await shop.poll()
+        errors = [one for one in lines if one["log_level"] == "error"]
+        logged.append([(one["event"], one["payment_key"], one["code"]) for one in errors])
+    assert logged == [[], [("order.not_acknowledged", order.key, "service_error")], [], []]
+
+
 async def test_an_acknowledgement_is_repeated_once_after_a_401(shop: Shop):
     order = shop.place()
     shop.world.faults.add(Fault.unauthorized("acknowledge"))

@@ -112,6 +112,7 @@ async def test_a_list_without_what_was_known_is_asked_again_before_it_is_believe
     row = shop.act("close_restaurant", restaurant_id=ATASEHIR)
     await shop.drain()
     assert shop.row(row)["state"] == "done", "a restaurant that was reached once is asked about"
+    assert shop.account.reaches_none == (operation == "get_restaurants" and answers is EMPTY)
     assert (after == before) == (operation == "get_restaurants" or answers is EMPTY)
 
 

@@ -425,6 +425,7 @@ def test_what_an_account_noted_before_it_stopped_polling_says_nothing() -> None:
         ({"outdated": (("k", OLD),)}, (Code.CONTENTS_OUTDATED, "k", Severity.SEVERE)),
         ({"unknown_outcomes": ((17, OLD, None),)}, (Code.OUTCOME_UNKNOWN, "17", Severity.WARNING)),
         ({"quarantined": Pile(2, OLD)}, (Code.QUARANTINED, "", Severity.WARNING)),
+        ({"quarantined": Pile(2, OLD), "withheld": Pile(1, OLD)}, (Code.QUARANTINED, "", Severity.SEVERE)),
         ({"unsafe": "Set it to 1."}, (Code.NOT_DURABLE, "", Severity.SEVERE)),
         ({"unacknowledged": (("kadikoy", 2, OLD),)}, (Code.NOT_ACKNOWLEDGED, "kadikoy", Severity.SEVERE)),
     ],

@@ -233,12 +233,12 @@ def kept(pos: Pos, number: int, **columns: object) -> None:
 
 
 def test_documents_in_quarantine_are_counted_from_the_oldest(database, pos):
-    assert database.read_now(health.quarantined) == ((0, None), [])
+    assert database.read_now(health.quarantined) == ((0, None), (0, None), [])
     kept(pos, 9, resolved_utc=ago(1))
     kept(pos, 5)
     kept(pos, 3)
-    (count, oldest), _ = database.read_now(health.quarantined)
-    assert (count, time_text(oldest)) == (2, ago(5))
+    (count, oldest), orders, _ = database.read_now(health.quarantined)
+    assert (count, time_text(oldest), orders) == (2, ago(5), (0, None))
 
 
 def test_news_of_a_known_order_that_were_refused_are_no_document_of_the_pile(database, pos):
@@ -246,8 +246,9 @@ def test_news_of_a_known_order_that_were_refused_are_no_document_of_the_pile(dat
     kept(pos, 5, payment_key=KEY, reason="database_refused")
     kept(pos, 4, payment_key=KEY, reason="database_refused")
     kept(pos, 3, payment_key=OTHER, reason="database_refused")
-    (count, _), ((known, since),) = database.read_now(health.quarantined)
-    assert (count, known, time_text(since)) == (1, KEY, ago(5))
+    documents, (count, oldest), ((known, since),) = database.read_now(health.quarantined)
+    assert (known, time_text(since)) == (KEY, ago(5))
+    assert (count, time_text(oldest), documents) == (1, ago(3), (0, None)), "an order that no till sees"
 
 
 def test_the_accounts_of_the_configuration_are_looked_at_and_no_others(database, pos):

@@ -57,6 +57,9 @@ class Account:
         self.application = settings.application
         self.on_token: Callable[[Token], None] = lambda _: None
         self.restaurants_known = False
+        self.reaches_none = (
+            False  # the service has answered several times in a row that these secrets have no restaurant
+        )
         self.full_list = 0  # documents that cannot be acknowledged, when they fill its list
         self.poll_in_flight = False  # a poll of it is under way, or the first one is about to be
         self._app_secret = settings.app_secret_key.get_secret_value()

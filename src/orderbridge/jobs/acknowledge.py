@@ -36,6 +36,7 @@ from orderbridge.store.failures import is_refusal
 ACKNOWLEDGE_WITHIN_S = 8.0
 OVER_WITHIN_S = 2.0  # after that: neither a new login nor an answer is waited for any longer
 BETWEEN_NOTES_S = 0.2  # of OKs: a commit for each of a thousand would hold a SQLite file half of the time
+REPEATED = 2  # failures in a row of one order
 
 _log = structlog.get_logger(__name__)
 
@@ -62,6 +63,7 @@ class Acknowledger:
         self._may_acknowledge = may_acknowledge
         self._journal = journal
         self._unmarked: dict[str, orders.Mark] = {}  # an order's last OK, not noted: a till held the database
+        self._dropped: dict[str, int] = {}  # times in a row, of the orders in the list
         self._log = _log.bind(account=account.name)
 
     def start(self, answer: Answer, written: Sequence[tuple[str, int | None]]) -> None:
@@ -98,23 +100,31 @@ class Acknowledger:
             async with answer.places:
                 left_s = answer.deadline - self._clock.monotonic()
                 if left_s < 0:
-                    answer.counts.dropped += 1
+                    self._drop(answer, key, "no_time")
                     return False
                 self._database.check_over()  # what was stored in a file that is gone was not stored
                 timeout_s = min(ACKNOWLEDGE_TIMEOUT_S, left_s + OVER_WITHIN_S)
                 await self._account.client.acknowledge(answer.good[key].service_key or key, timeout_s=timeout_s)
         except MarketplaceError as error:
-            answer.counts.dropped += 1
-            self._log.debug("order.not_acknowledged", payment_key=key, code=error.code)
+            self._drop(answer, key, error.code)
             return False
         answer.counts.acknowledged += 1
+        self._dropped.pop(key, None)
         return True
+
+    def _drop(self, answer: Answer, key: str, code: str) -> None:
+        """One failure is made good by the next poll; the second in a row is logged for whoever has to look."""
+        answer.counts.dropped += 1
+        self._dropped[key] = self._dropped.get(key, 0) + 1
+        log = self._log.error if self._dropped[key] == REPEATED else self._log.debug
+        log("order.not_acknowledged", payment_key=key, code=code)
 
     async def finish(self, answer: Answer) -> None:
         """When all are answered or dropped. Never cancelled: one that has left may still have its effect."""
         answer.is_stored = True
         answer.see_answered()
         await asyncio.gather(*answer.acknowledging, return_exceptions=True)
+        self._dropped = {key: times for key, times in self._dropped.items() if key in answer.good}
         self.release(answer, set(answer.held))
 
     def release(self, answer: Answer, keys: Collection[str]) -> None:

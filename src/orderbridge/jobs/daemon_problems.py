@@ -39,6 +39,7 @@ class AtWork(Protocol):
 
     name: str
     full_list: int
+    reaches_none: bool
 
     @property
     def session(self) -> Login:
@@ -125,6 +126,7 @@ class DaemonProblems:
             slowest_s=daemon.too_slow(trouble.slow, self._clock.monotonic()),
             offsets_s=self._offsets_s,
             died_young=tuple((one.name, one.session.died_young()) for one in self._accounts()),
+            without_restaurants=tuple(one.name for one in self._accounts() if one.reaches_none),
             full_lists=tuple((one.name, one.full_list) for one in self._accounts() if one.full_list),
             fenced=self.fenced(),
             broken_views=self.broken_views,

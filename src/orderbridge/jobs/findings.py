@@ -125,7 +125,7 @@ def _facts(
     unseen = None if limits.cancellation_unseen is None else now - limits.cancellation_unseen
     border = now - limits.not_acknowledged
     there = health.there(connection, now, new=late or now, unacknowledged=border, unseen=unseen or now)
-    quarantined, refused = health.quarantined(connection) if there.quarantined else ((), ())
+    quarantined, withheld, refused = health.quarantined(connection) if there.quarantined else ((), (), ())
     return Facts(
         accounts=tuple(_polling(name, rows.get(fingerprint)) for fingerprint, name in names.items()),
         received=_received(connection, settings, limits, now) if there.received else (),
@@ -140,6 +140,7 @@ def _facts(
         unknown_outcomes=tuple(health.unknown_outcomes(connection, now)) if there.unknown else (),
         quarantined=Pile(*quarantined),
         closed=_closed(connection, settings, names.values(), limits, now),
+        withheld=Pile(*withheld),
         unacknowledged=tuple(health.unacknowledged(connection, border, now)) if there.unacknowledged else (),
         undecided=tuple(health.undecided(connection, now - limits.late)) if there.keyless else (),
     )

@@ -74,6 +74,7 @@ async def read_lists(account: Account, database: Database, configured: Collectio
         lacking = await database.run(partial(take_in, whole=bool(restaurants) and common.is_whole(account.name)))
         again = common.lacks(account.name, lacking if restaurants else max(lacking, 1))
         account.restaurants_known = account.restaurants_known or bool(restaurants)
+        account.reaches_none = not restaurants and not again
         adopted = await database.run(lambda tx: accounts.adopt_orphans(tx, configured))
         with common.asking() as wanted:
             if wanted:

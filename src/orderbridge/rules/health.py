@@ -19,12 +19,7 @@ from orderbridge.clock import local_moment
 from orderbridge.errors import ONCE_KNOWN
 from orderbridge.model import UNFINISHED, AccountState, ActionState
 from orderbridge.rules.causes import with_causes
-from orderbridge.rules.problems import (
-    Code,
-    Problem,
-    Severity,
-    severity_of,
-)
+from orderbridge.rules.problems import Code, Problem, Severity
 
 LATE_COOLDOWNS = 3  # without a good poll: 90 s at the service's 30
 LEAST_LATE_S = 10.0  # with the short cooldowns of a test
@@ -154,7 +149,8 @@ class Facts:
         tuple[int, datetime, str | None], ...
     ] = ()  # outbox rows of which nothing newer is known: row, since, account
     closed: tuple[Closed, ...] = ()  # for longer than the threshold, while orders are usual
-    quarantined: Pile = Pile()
+    quarantined: Pile = Pile()  # documents that are no orders
+    withheld: Pile = Pile()  # whole orders that the database refuses: no till sees them
     unsafe: str | None = None  # why nothing is acknowledged
     unacknowledged: tuple[
         tuple[str, int, datetime | None], ...
@@ -204,7 +200,8 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     yield from _not_taken_over(facts, limits)
     yield from _unanswered(facts.received, limits, now)
     for name, count, since in facts.unacknowledged:
-        yield Problem(Code.NOT_ACKNOWLEDGED, name, since, Severity.SEVERE, count, account=name)
+        waited = {"minutes": "?" if since is None else str(int((now - since).total_seconds()) // 60)}
+        yield Problem(Code.NOT_ACKNOWLEDGED, name, since, Severity.SEVERE, count, account=name, facts=waited)
     for name, count, since in facts.undecided:
         yield Problem(Code.UNDECIDED, name, since, Severity.SEVERE, count, account=name)
     for payment_key, since, owner in facts.unseen_cancellations:
@@ -218,8 +215,10 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
         words = {"name": one.name, "since": one.since, "who": one.by}
         severity = Severity.WARNING
         yield Problem(Code.RESTAURANT_CLOSED, one.id, one.since_utc, severity, account=one.account, facts=words)
-    if facts.quarantined.count:
-        yield _piled(Code.QUARANTINED, facts.quarantined)
+    if facts.withheld.count:
+        yield _quarantined(facts.withheld, Severity.SEVERE)
+    elif facts.quarantined.count:
+        yield _quarantined(facts.quarantined, Severity.WARNING, by="documents")
 
 
 def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
@@ -257,8 +256,8 @@ def _by(limits: Thresholds) -> dict[str, str]:
     return {"by": "board"} if limits.by_board else {}
 
 
-def _piled(code: Code, pile: Pile) -> Problem:
-    return Problem(code, "", pile.oldest, severity_of(code), pile.count)
+def _quarantined(pile: Pile, severity: Severity, **facts: str) -> Problem:
+    return Problem(Code.QUARANTINED, "", pile.oldest, severity, pile.count, facts=facts)
 
 
 def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> Problem | None:

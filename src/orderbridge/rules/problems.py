@@ -34,6 +34,7 @@ class Code(StrEnum):
     NOT_POLLING = "not_polling"
     COOLDOWN_SHARED = "cooldown_shared"
     CREDENTIALS_SHARED = "credentials_shared"
+    NO_RESTAURANT = "no_restaurant"
     CLOCK_WRONG = "clock_wrong"
     TIMEZONE_WRONG = "timezone_wrong"
     NOT_DURABLE = "not_durable"
@@ -128,6 +129,7 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.NOT_POLLING: ProblemKind(_SEVERE, Link.DAEMON, cause=Cause.CUT_OFF, behind=_NO_DATABASE, by_time_alone=True),
     Code.COOLDOWN_SHARED: ProblemKind(_WARNING),
     Code.CREDENTIALS_SHARED: ProblemKind(_WARNING, of_the_daemon=True),
+    Code.NO_RESTAURANT: ProblemKind(_WARNING, of_the_daemon=True),
     Code.CLOCK_WRONG: ProblemKind(_WARNING, of_the_daemon=True),
     Code.TIMEZONE_WRONG: ProblemKind(_WARNING, of_the_daemon=True),
     Code.NOT_DURABLE: ProblemKind(_SEVERE, Link.DATABASE),
@@ -157,7 +159,7 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.CONTENTS_OUTDATED: ProblemKind(_SEVERE, Link.DATABASE),
     Code.OUTCOME_UNKNOWN: ProblemKind(_WARNING),
     Code.UNDECIDED: ProblemKind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST}),
-    Code.QUARANTINED: ProblemKind(_WARNING),
+    Code.QUARANTINED: ProblemKind(_SEVERE, Link.DATABASE),
     Code.RESTAURANT_CLOSED: ProblemKind(_WARNING, behind=_CUT_OFF),
     Code.BOARD_UNHEARD: ProblemKind(_WARNING, behind=frozenset({Cause.PAGE}), of_the_daemon=True),
     Code.PAGE_NOT_SERVED: ProblemKind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True),

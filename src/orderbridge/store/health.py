@@ -176,19 +176,26 @@ _UNKNOWN = (
     .order_by(actions.c.finished_utc)
     .limit(MOST_TOLD)
 )
-# News of an order that is in the tables already; what is no order of ours yet is the pile.
+# News of an order that is in the tables already; else a whole order that no till sees, or a document that is no order.
+_is_order = quarantine.c.reason == "database_refused"
 _known = and_(
-    quarantine.c.reason == "database_refused",
+    _is_order,
     exists().where(orders.c.payment_key == quarantine.c.payment_key).correlate(quarantine),
 )
 _kept = (
-    select(case((_known, quarantine.c.payment_key)).label("known"), quarantine.c.first_seen_utc.label("since"))
+    select(
+        case((_known, quarantine.c.payment_key)).label("known"),
+        case((_is_order, 1), else_=0).label("is_order"),
+        quarantine.c.first_seen_utc.label("since"),
+    )
     .where(literal_column(UNRESOLVED))
     .order_by(quarantine.c.first_seen_utc)
     .limit(MOST)
     .subquery()
 )
-_QUARANTINED = select(_kept.c.known, func.count(), func.min(_kept.c.since)).group_by(_kept.c.known)
+_QUARANTINED = select(_kept.c.known, _kept.c.is_order, func.count(), func.min(_kept.c.since)).group_by(
+    _kept.c.known, _kept.c.is_order
+)
 
 
 _is_keyless: Conditions = literal_column(UNRESOLVED), quarantine.c.payment_key.is_(None)
@@ -333,12 +340,12 @@ def _in_order(connection: Connection, query: Any) -> Iterable[Any]:
     return connection.execute(query.order_by(actions.c.id))
 
 
-def quarantined(connection: Connection) -> tuple[Pile, list[tuple[str, datetime]]]:
-    """Documents that are kept and could not become orders; and known orders of which not even the status is taken: key, since."""
+def quarantined(connection: Connection) -> tuple[Pile, Pile, list[tuple[str, datetime]]]:
+    """Documents that are no orders; whole orders that the database refuses; known orders of which it takes no news: key, since."""
     rows = connection.execute(_QUARANTINED).all()
-    pile = next(((count, since) for known, count, since in rows if known is None), (0, None))
-    refused = sorted((since, known) for known, _, since in rows if known is not None)
-    return pile, [(known, since) for since, known in refused[:MOST_TOLD]]
+    piles = {is_order: (count, since) for known, is_order, count, since in rows if known is None}
+    refused = sorted((since, known) for known, _, _, since in rows if known is not None)
+    return piles.get(0, (0, None)), piles.get(1, (0, None)), [(known, since) for since, known in refused[:MOST_TOLD]]
 
 
 def undecided(connection: Connection, border: datetime) -> list[OfAccount]:
