@@ -2,10 +2,10 @@
 
 While a connection is open, only checkpoints write into the file, and all they write are pages of the -wal:
 
-- a checkpoint notes in the -shm up to which frame it is going to copy (`attempted`), copies of each page the newest frame
-  of all, unless that one is beyond, and then notes that it has (`copied`). So a page whose frames were all copied is the
-  newest of them. Any other one is what it was when that -wal began, or one of its frames up to `attempted`.
-- a copy that was put over the file lacks something that was copied, or holds something that was not copied yet.
+- a checkpoint copies of each page the newest frame that it may, and then notes in the -shm how far it has come (`copied`).
+  So a page whose frames were all copied is the newest of them. Any other one is what it was when that -wal began, or one
+  of its frames. (How far a checkpoint is going to come, an SQLite before 3.12 does not note, and a till may have one.)
+- a copy that was put over the file lacks something that was copied, or holds what is in no frame.
 
 Pages are looked at when the file has another time or size than before: those that were copied, those that are written
 all the time, and some spread over the file. A VACUUM, a backup, and a till that is killed in the middle of a checkpoint keep to the rule.
@@ -14,6 +14,7 @@ The layouts are those of SQLite's "WAL-mode File Format".
 
 import os
 import struct
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -21,12 +22,13 @@ from orderbridge.clock import SystemClock
 
 WAL_HEAD = 32  # bytes
 FRAME_HEAD = 24
-SHM_HEAD = 136
+SHM_HEAD = 100
 SPREAD = 256  # pages, evenly over the file
 COPIED = 1000  # pages, the newest
 LATEST = 64  # frames
 RECENT_NS = 50_000_000  # more than a tick of the clock that files have
 LOOK_AGAIN = 64  # frames more: others are written all the time by now
+LOOKS, BETWEEN_S = 3, 0.05  # that must agree: a wrong answer stops the daemon
 
 Key = tuple[int, int, int]
 
@@ -38,7 +40,6 @@ class _Wal:
     salts: bytes
     page_size: int
     copied: int
-    attempted: int
     frames: int = field(compare=False)
 
 
@@ -54,6 +55,14 @@ class Pages:
 
     def are_foreign(self, main: int, shm: int) -> bool:
         """Whether a page is none that SQLite has written. `main`, `shm`: descriptors, which stay open."""
+        for look in range(LOOKS):
+            if look:
+                threading.Event().wait(BETWEEN_S)
+            if not self._is_foreign_now(main, shm):
+                return False
+        return True
+
+    def _is_foreign_now(self, main: int, shm: int) -> bool:
         key, wal = _key(main), _state(shm)
         if wal is None:
             return False
@@ -71,8 +80,9 @@ class Pages:
             return False  # a checkpoint came in between: the next check looks at what it has made
         # What is written a moment later may get the same time: then it is looked at once more.
         is_recent = abs(SystemClock().now().timestamp() * 1e9 - key[0]) < RECENT_NS
-        self._key = None if is_recent else key
-        self._salts, self._frames, self._known = wal.salts, wal.frames, known
+        self._key = None if is_recent or is_foreign else key
+        if not is_foreign:
+            self._salts, self._frames, self._known = wal.salts, wal.frames, known
         return is_foreign
 
     def _look(self, main: int, log: int, wal: _Wal) -> tuple[bool, dict[int, int]]:
@@ -96,9 +106,7 @@ class Pages:
             if of and of[-1] <= wal.copied:
                 is_foreign = there != frame(of[-1])
             else:
-                is_foreign = before.get(page, there) != there and there not in (
-                    frame(number) for number in reversed(of) if number <= wal.attempted
-                )
+                is_foreign = before.get(page, there) != there and there not in map(frame, reversed(of))
             if is_foreign:
                 return True, known
         return False, known
@@ -128,8 +136,8 @@ def _state(shm: int) -> _Wal | None:
     if len(head) < SHM_HEAD or not head[12]:
         return None
     page_size, frames = struct.unpack_from("=HI", head, 14)
-    copied, attempted = struct.unpack_from("=I", head, 96)[0], struct.unpack_from("=I", head, 128)[0]
+    copied = struct.unpack_from("=I", head, 96)[0]
     size = (page_size & 0xFE00) | ((page_size & 1) << 16)
     if not size or copied > frames:  # another -wal is just beginning
         return None
-    return _Wal(head[32:40], size, copied, max(attempted, copied), frames)
+    return _Wal(head[32:40], size, copied, frames)
