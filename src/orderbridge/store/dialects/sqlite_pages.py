@@ -28,7 +28,7 @@ COPIED = 1000  # pages, the newest
 LATEST = 64  # frames
 RECENT_NS = 50_000_000  # more than a tick of the clock that files have
 LOOK_AGAIN = 64  # frames more: others are written all the time by now
-LOOKS, BETWEEN_S = 3, 0.05  # that must agree: a wrong answer stops the daemon
+LOOKS, BETWEEN_S = 5, 0.1  # that must agree: a wrong answer stops the daemon, and under load one in some hundred is wrong
 
 Key = tuple[int, int, int]
 
