@@ -28,7 +28,8 @@ COPIED = 1000  # pages, the newest
 LATEST = 64  # frames
 RECENT_NS = 50_000_000  # more than a tick of the clock that files have
 LOOK_AGAIN = 64  # frames more: others are written all the time by now
-LOOKS, BETWEEN_S = 5, 0.1  # that must agree: a wrong answer stops the daemon, and under load one in some hundred is wrong
+# Looks that must agree. A wrong answer stops the daemon, and under load one look in some hundred is wrong.
+LOOKS, BETWEEN_S = 5, 0.1
 
 Key = tuple[int, int, int]
 
