@@ -51,7 +51,9 @@ class TruthInTheEnd(Invariant):
             # What was acknowledged unseen, or completed by somebody else, is missing from the list, and after a refusal
             # its absence is taken for the end that was asked for.
             ended_by_others = order.status_id == 5 and order.history[-1].by != "pos"
-            unseen = row["known_by"] == "refusal" and (ended_by_others or self._changed_between(order))
+            unseen = row["known_by"] == "refusal" and (
+                ended_by_others or self._changed_between(order) or self._was_refused_by_others(row["id"])
+            )
             if target not in reached and not further and not unseen:
                 self.broken(f"{about}, and the order never was in {target}")
             if row["known_by"] == "answer" and row["error_code"] is None and not effects:
@@ -61,6 +63,10 @@ class TruthInTheEnd(Invariant):
         undone = row["known_by"] == "poll" and order is not None and effects and _changed_after(order, effects[0])
         if row["state"] == "refused" and effects and row["error_code"] != "order_cancelled" and not undone:
             self.broken(f"{about}, and #{effects[0].number} did it")
+
+    def _was_refused_by_others(self, row: int) -> bool:
+        """The refusal that decided was not the service's own: nothing tells it from one."""
+        return any(call.row == row and call.outcome == "no" and not call.whole for call in self.sim.calls)
 
     def _check_order(self, order: Order, *, uncertain: bool) -> None:
         stored = self.rows("SELECT * FROM delivery_orders WHERE payment_key = ?", order.key)
