@@ -633,6 +633,21 @@ async def test_a_sighup_with_a_configuration_that_cannot_be_used_changes_nothing
     assert till.status(order) == 1
 
 
+async def test_a_reload_whose_files_are_on_a_disk_that_hangs_holds_up_no_order(
+    sandbox: Sandbox, till: Till, world: World
+):
+    settings, answers = settings_for(sandbox, till), threading.Event()
+    running = Service(settings, lambda: answers.wait() and settings)
+    task = begun(running.run())
+    await until(lambda: world.calls("get_current"))
+    running._reload()
+    order = world.place_order(restaurant_id=KADIKOY)
+    await until(lambda: order.acknowledged)
+    answers.set()
+    running._end()
+    await task
+
+
 async def test_a_reload_that_fails_by_a_fault_of_ours_changes_nothing_and_the_next_one_is_heard(
     sandbox: Sandbox, till: Till, world: World, monkeypatch: pytest.MonkeyPatch
 ):

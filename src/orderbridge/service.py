@@ -48,7 +48,7 @@ GUARD_S = 5.0  # between two questions whether we still are
 ALIVE_S = 2.0  # between two messages to systemd's watchdog, which waits for half a minute
 SHOWN_WITHIN_S = 3.0  # of the start, whatever the database says
 POLLED_S = 0.25  # for a first poll to be answered
-OPEN_WITHIN_S = 20.0  # a reload: for a database that does not say a word
+OPEN_WITHIN_S = 20.0  # a reload: for a disk or a database that does not answer
 
 _log = structlog.get_logger(__name__)
 
@@ -269,8 +269,8 @@ class Service:
         while self._reload_wanted:
             self._reload_wanted = False
             try:
-                settings = self._load()
                 async with asyncio.timeout(OPEN_WITHIN_S):
+                    settings = await detached(self._load)  # it looks at files whose disk may hang
                     made = await _make_ready(settings, self._cooldowns, self._metrics)
             except OrderbridgeError as error:
                 _log.error("config.reload_failed", error=str(error))

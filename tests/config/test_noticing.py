@@ -1,12 +1,14 @@
 """What stops nothing and yet wants a look: an alarm that could reach nobody, a journal that cannot be written."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
 from tests.config.documents import Write, account, document
 
 from orderbridge import mounts
-from orderbridge.config import load
+from orderbridge.config import load, noticing
 
 
 def warned(write: Write, text: str) -> str:
@@ -78,3 +80,13 @@ def test_a_configuration_that_is_mounted_alone(write: Write, tmp_path: Path, mon
         (tmp_path / "mountinfo").write_text(f"30 1 0:1 / {place} rw - ext4 disk rw\n")
         monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
         assert ("is mounted alone" in "\n".join(load(file, environ={}).warnings)) is wanted
+
+
+def test_a_journal_whose_disk_hangs_holds_up_no_start(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(noticing, "LOOK_S", 0.01)
+    monkeypatch.setattr(os.path, "lexists", lambda path: answers.wait() if path == tmp_path else Path(path).exists())
+    assert f"may not write to the folder {tmp_path}" in warned(write, f'[orders]\njournal = "{tmp_path}"')
+    answers.set()

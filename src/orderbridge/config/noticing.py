@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from orderbridge.config.settings import Settings
 
 LONGEST_SHEBANG = 256
+LOOK_S = 2.0  # for a folder that may lie on another machine
 
 
 def noticed(
@@ -52,9 +54,17 @@ def _strange(account: str, key: str, secret: str) -> Iterator[str]:
 
 
 def _can_be_written(folder: Path) -> bool:
-    """A folder that is not there is made, and the one around it is not."""
-    here = folder if os.path.lexists(folder) else folder.parent
-    return os.access(here, os.W_OK | os.X_OK) and here.is_dir()
+    """A folder that is not there is made, and the one around it is not. A disk that hangs holds up no start."""
+
+    def look() -> None:
+        here = folder if os.path.lexists(folder) else folder.parent
+        found.append(os.access(here, os.W_OK | os.X_OK) and here.is_dir())
+
+    found: list[bool] = []
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    looking.join(LOOK_S)
+    return found == [True]
 
 
 def _fault(program: str) -> str | None:
