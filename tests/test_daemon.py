@@ -637,7 +637,12 @@ async def test_a_reload_whose_files_are_on_a_disk_that_hangs_holds_up_no_order(
     sandbox: Sandbox, till: Till, world: World
 ):
     settings, answers = settings_for(sandbox, till), threading.Event()
-    running = Service(settings, lambda: answers.wait() and settings)
+
+    def load() -> config.Settings:
+        answers.wait()
+        return settings
+
+    running = Service(settings, load)
     task = begun(running.run())
     await until(lambda: world.calls("get_current"))
     running._reload()

@@ -110,6 +110,14 @@ def test_a_problem_is_told_in_local_time(run, pos):
     assert f"since {local:%H:%M:%S} (3 min ago)" in run("status").out
 
 
+def test_a_closed_restaurant_is_told_at_once_with_since_when_and_by_whom(run, pos):
+    put_account(pos)
+    shut = {"status": "Closed", "status_since_utc": ago(60), "status_by": "Ayşe"}
+    put(pos, "delivery_restaurants", account="kadikoy", id=key(9), name="Örnek Lokanta", **shut)
+    assert re.search(r"Örnek Lokanta is closed .* since \d\d:\d\d:\d\d \(by: Ayşe\)", run("status").out)
+    assert run("status", "--json").json["closed"][0]["status_by"] == "Ayşe"
+
+
 def test_thousands_of_accounts_are_one_screen_the_worst_first(run, configure, pos):
     names = [f"b{number:04}" for number in range(1000)]
     configure(document(accounts="".join(account(name, f"secret-of-{name}") for name in names)))

@@ -28,9 +28,10 @@ async def test_restaurants_that_are_closed_are_named_on_every_page(shop: Shop, t
     with file_opened(Path(shop.database.engine.url.database)) as pos:
         for number, status in enumerate(("Closed", "Open", None)):
             values = {"account": "k", "name": f"Şube {number}"} | ({"status": status} if status else {})
+            values |= {"status_since_utc": "2026-03-01 18:05:00.000", "status_by": "Ayşe"}
             put(pos, "delivery_restaurants", id=str(number), **values)
     for page in ("state", "technician"):
-        assert (await tablet.get(f"/board/{page}")).data["closed"] == ["Şube 0"]
+        assert (await tablet.get(f"/board/{page}")).data["closed"] == ["Şube 0 (01.03. 21:05, Ayşe)"]
 
 
 async def test_a_tap_that_a_trigger_leaves_out_is_said(shop: Shop, tablet: Tablet):

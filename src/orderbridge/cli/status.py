@@ -127,6 +127,7 @@ def look(context: Context) -> dict[str, Any]:
         "quarantined": None if parts["quarantined"] is None else sum(parts["quarantined"].values()),
         "pos_seen_utc": parts["pos_seen"],
         "failover": parts["failover"] and parts["failover"]._asdict(),
+        "closed": [one._asdict() for one in parts["closed"] or ()],
     }
 
 
@@ -160,7 +161,7 @@ def _parts(
 
     from orderbridge.errors import Over, StoreError
     from orderbridge.jobs.findings import all_names
-    from orderbridge.store import accounts, orders, overview, schema
+    from orderbridge.store import accounts, orders, overview, reference, schema
     from orderbridge.store.durability import failover
 
     readers: dict[str, Callable[[Connection], Any]] = {
@@ -173,6 +174,7 @@ def _parts(
         "quarantined": overview.quarantined,
         "pos_seen": overview.pos_seen,
         "failover": failover,
+        "closed": lambda tx: reference.closed(tx, clock.now()),
     }
     parts: dict[str, Any] = {}
     unread: dict[str, str] = {}
@@ -229,6 +231,10 @@ def lines(facts: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield from _account_lines(facts["accounts"], now, zone)
     yield from _sums(facts, now, zone)
+    for one in facts["closed"]:
+        words = {"name": one["name"] or one["id"], "since": local(one["status_since_utc"], zone, now)}
+        closed = say("health.restaurant_closed.cause", **words, who=one["status_by"] or "?")
+        yield click.style(closed, fg="yellow")
     if (standby := facts["failover"]) is not None:
         line = f"{say('label.failover')}: {standby['said']}"
         yield line if standby["is_safe"] else click.style(line, fg="yellow")

@@ -56,14 +56,20 @@ def state(
         "problems": listed,
         "sounds": sorted(sounds),
         "reasons": store.reasons(connection),
-        "closed": closed(connection),
+        "closed": closed(connection, zone),
         "minutes": MINUTES,
     }
 
 
-def closed(connection: Connection) -> list[str]:
-    """Restaurants that take no orders: it is quiet, and every page says why."""
-    return [shop["name"] or shop["id"] for shop in store.shops(connection) if shop["status"] == "Closed"]
+def closed(connection: Connection, zone: ZoneInfo) -> list[str]:
+    """Restaurants that take no orders, since when and by whom: it is quiet, and every page says why."""
+    shut = [shop for shop in store.shops(connection) if shop["status"] == "Closed"]
+    return [" ".join([shop["name"] or shop["id"], *_since_and_by(shop, zone)]) for shop in shut]
+
+
+def _since_and_by(shop: Mapping[str, Any], zone: ZoneInfo) -> list[str]:
+    since = shop["status_since_utc"]
+    return [] if since is None else [f"({since.astimezone(zone):%d.%m. %H:%M}, {shop['status_by'] or '?'})"]
 
 
 def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at: _Moment) -> dict[str, Any] | None:

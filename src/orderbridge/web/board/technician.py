@@ -37,7 +37,7 @@ def technician(
         "timezone": settings.marketplace.timezone,
         "problems": [problem_shown(one, language) for one in problems],
         "accounts": [_account(row) for row in rows[:MOST_ACCOUNTS]],
-        "closed": closed(connection),
+        "closed": closed(connection, zone),
         "accounts_all": len(rows),
         "outbox": outbox | {"oldest_utc": moment(outbox["oldest_utc"])},
         "quarantined": sum(overview.quarantined(connection).values()),
