@@ -1,5 +1,6 @@
 """`check` against the service itself, played on a free port with real TLS."""
 
+import errno
 import os
 import re
 import socket
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 import pytest
@@ -487,3 +489,56 @@ def test_without_an_alarm_command_there_is_nothing_to_try(run):
     ended = run("alarm", "test")
     assert ended.code == 78
     assert "[alarms]" in ended.err
+
+
+# ---- the service's user ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root looks for another user")
+@pytest.mark.parametrize("name", ["pos.db", "pos.db-lock"])
+def test_a_file_that_the_service_cannot_write_is_told(name, run, pos, path):
+    """As root's `cp -p` of a backup leaves it."""
+    pos.close()
+    for one in ("pos.db", "pos.db-lock"):
+        path.with_name(one).touch()
+        os.chown(path.with_name(one), 12345, 12345)
+    os.chown(path.parent, 12345, 12345)
+    assert "chown" not in run("check").out
+    os.chown(path.with_name(name), 0, 0)
+    path.with_name(name).chmod(0o600)
+    assert f"chown 12345 {path.with_name(name)}" in run("check").out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root looks for another user")
+def test_an_authority_that_the_service_cannot_read_is_told(run, pos, path, configure, running):
+    with TemporaryDirectory(dir="/var/tmp") as folder:
+        authority = Path(folder, "own ca.pem")
+        authority.write_bytes(Path(running.ca_file).read_bytes())
+        configure(document(marketplace=f'ca_file = "{authority}"'))
+        os.chown(path.parent, 12345, 12345)
+        for of_folder, of_file, closed in ((0o755, 0o644, None), (0o755, 0o640, authority), (0o700, 0o644, folder)):
+            Path(folder).chmod(of_folder)
+            authority.chmod(of_file)
+            ended = run("check")
+            assert ("cannot read it" in ended.out) == (closed is not None)
+            assert closed is None or f"{closed} is closed" in ended.out
+
+
+def test_a_disk_without_inodes_is_told(run, pos, monkeypatch):
+    of = os.statvfs
+
+    def without(path):
+        values = list(of(path))
+        values[6:8] = 0, 0  # f_ffree, f_favail
+        return os.statvfs_result(values)
+
+    def no_new_file(path, flags, *more):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return open_as_ever(path, flags, *more)
+
+    open_as_ever = os.open
+    monkeypatch.setattr(os, "statvfs", without)
+    monkeypatch.setattr(os, "open", no_new_file)
+    assert "database_full" not in run("status").out, "orders still come in"
+    assert "free inodes: 0) -> Remove the many small files" in run("check").out

@@ -1,6 +1,7 @@
 """The database: is it there, does it write, may we do all we have to, is it safe, and who works on it?"""
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.cli.check_files import check_certificate, check_port
+from orderbridge.cli.check_files import check_certificate, check_owner, check_port
 from orderbridge.cli.check_settings import check_settings
 from orderbridge.cli.common import Context
 from orderbridge.cli.report import Report
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from orderbridge.store.database import Database
 
 FULL_BYTES, LOW_BYTES = 20_000_000, 200_000_000  # an order takes 5 kB; SQLite's -wal may grow to some MB
+FULL_FILES = 10  # -wal, -shm, a day's journal and what stands beside the database
 
 
 @contextmanager
@@ -64,6 +66,7 @@ def _is_usable(context: Context, database: "Database", report: Report) -> bool:
         database.check_intact()
         worker = database.read_now(database.dialect.worker)
         may_write = is_current and _check_writing(database, report)
+        check_owner(context.settings, report)
         _check_promises(database, report)
         if context.settings.fleet.from_database:
             _check_fleet(database, report)
@@ -89,6 +92,8 @@ def _is_usable(context: Context, database: "Database", report: Report) -> bool:
 
 
 def _check_space(folder: Path, report: Report) -> None:
+    if (found := os.statvfs(folder)).f_files and found.f_favail < FULL_FILES:
+        report.bad("space", say("check.inodes", folder=folder, count=found.f_favail), say("check.remove_files"))
     free = shutil.disk_usage(folder).free
     facts = say("check.space", folder=folder, megabytes=free // 1_000_000)
     if free < FULL_BYTES:

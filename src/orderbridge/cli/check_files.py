@@ -1,16 +1,21 @@
-"""The configuration and the files of its secrets: whose they are, who may read them."""
+"""The files of configuration, secrets and database: whose they are, and whether the service may use them."""
 
 import os
 import pwd
 import socket
 from pathlib import Path
-from stat import S_IMODE, S_IRGRP, S_IROTH, S_IRUSR
+from stat import S_IMODE, S_IROTH
 
 from orderbridge.cli.report import Report
 from orderbridge.clock import SystemClock
 from orderbridge.config import Settings, Web
 from orderbridge.config.addresses import sqlite_file
+from orderbridge.config.loading import SYSTEM_FILE
+from orderbridge.store.dialects.sqlite_file import BESIDE
 from orderbridge.texts import say
+
+READS, WRITES, PASSES = 4, 2, 1
+NOBODY = 65534
 
 
 def check_files(settings: Settings, report: Report) -> None:
@@ -24,7 +29,9 @@ def check_files(settings: Settings, report: Report) -> None:
             report.look("configuration", sentence)
     worker = _worker(settings)
     for path in secret_files:
-        _check_secret(path, worker, report)
+        _check_secret(path, None if worker == NOBODY else worker, report)
+    if worker is not None and (authority := settings.marketplace.ca_file) is not None:
+        _check_authority(authority, worker, report)
 
 
 def _secret_files(settings: Settings) -> list[Path]:
@@ -35,13 +42,34 @@ def _secret_files(settings: Settings) -> list[Path]:
 
 
 def _worker(settings: Settings) -> int | None:
-    """Who will have to read them: whose the database's file is, when we are root. None: that is not known."""
+    """The user of the service, when we are root: whose the database's folder is, or else its file. None: not known."""
     file = sqlite_file(settings.database.url)
-    try:
-        owner = file.stat().st_uid if file is not None and os.geteuid() == 0 else 0
-    except OSError:
+    if os.geteuid() != 0:
         return None
-    return owner or None
+    there = [one.stat().st_uid for one in (file.parent, file) if one.exists()] if file is not None else []
+    if not there and settings.source.file == SYSTEM_FILE:
+        return NOBODY  # systemd makes user and folder at the first start
+    return next(filter(None, there), None)
+
+
+def check_owner(settings: Settings, report: Report) -> None:
+    """Whether the service may write to the files that are there; root may."""
+    worker, file = _worker(settings), sqlite_file(settings.database.url)
+    if worker is None:
+        return
+    for path in (Path(f"{file}{suffix}") for suffix in ("", "-lock", *BESIDE)):
+        if path.exists() and not _may(path.stat(), worker, READS | WRITES):
+            owner, wanted = _name(path.stat().st_uid), _name(worker)
+            facts = say("check.owner", file=path, owner=owner, mode=f"{S_IMODE(path.stat().st_mode):04o}")
+            report.bad("rights", facts, say("check.not_the_service_s", file=path, owner=wanted))
+
+
+def _check_authority(path: Path, worker: int, report: Report) -> None:
+    real = path.resolve()
+    closed = [one for one in real.parents if not _may(one.stat(), worker, PASSES)]
+    if closed or not _may(real.stat(), worker, READS):
+        facts = say("check.closed", file=path, where=closed[-1] if closed else real)
+        report.bad("certificates", facts, say("check.open_authority", file=path.name))
 
 
 def _check_secret(path: Path, worker: int | None, report: Report) -> None:
@@ -50,21 +78,21 @@ def _check_secret(path: Path, worker: int | None, report: Report) -> None:
     facts = say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{mode:04o}")
     if mode & S_IROTH:
         report.bad("secret", facts, say("check.secret_open", file=path))
-    elif worker is not None and not _may_read(found, worker):
+    elif worker is not None and not _may(found, worker, READS):
         report.bad("secret", facts, say("check.secret_hidden", file=path, owner=_name(worker)))
     else:
         report.good("secret", facts)
 
 
-def _may_read(found: os.stat_result, user: int) -> bool:
-    if found.st_uid == user:
-        return bool(found.st_mode & S_IRUSR)
+def _may(found: os.stat_result, user: int, wanted: int) -> bool:
+    """By owner, group and mode. `wanted`: bits as those of others."""
     try:
         entry = pwd.getpwuid(user)
         groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
     except KeyError:
-        groups = []
-    return found.st_gid in groups and bool(found.st_mode & S_IRGRP)
+        groups = [user]  # a dynamic user's
+    shift = 6 if found.st_uid == user else 3 if found.st_gid in groups else 0
+    return found.st_mode >> shift & wanted == wanted
 
 
 def _name(user: int) -> str:

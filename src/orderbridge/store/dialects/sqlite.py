@@ -201,6 +201,8 @@ def _disk(engine: Engine) -> TroubleKind | None:
     try:  # a kernel that stopped writing after an error shows it nowhere else: a file without a name, gone at once
         os.close(os.open(here.parent, os.O_TMPFILE | os.O_WRONLY, 0o600))
     except OSError as error:
+        if error.errno == errno.ENOSPC and found.f_files and not found.f_favail:
+            return None  # no new file, but the files that are there are written to
         return REFUSALS.get(error.errno or 0)
     return None
 
