@@ -1,5 +1,6 @@
 """The program as a whole: where it finds its configuration, how it ends, what goes to which stream."""
 
+import errno
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import pytest
 from tests.cli.shell import APP, REST, account, document
 
 from orderbridge import __version__
+from orderbridge.cli.common import Context
 from orderbridge.cli.main import MODULES
 from orderbridge.store import revisions
 
@@ -378,3 +380,45 @@ def test_each_command_is_where_the_program_looks_for_it():
     for name, commands in MODULES.items():
         module = import_module(f"orderbridge.cli.{name}")
         assert tuple(command.name for command in module.COMMANDS) == commands
+
+
+# ---- the machine's own poverty ---------------------------------------------------------------------------------------
+
+PROGRAM = "from orderbridge.cli.main import main; main()"
+WITHOUT_ZONES = f"import sys; sys.modules['tzdata'] = None; {PROGRAM}"
+
+
+@pytest.mark.parametrize(
+    "code, environment, said",
+    [
+        (PROGRAM, {"PYTHONIOENCODING": "iso-8859-1"}, "yaziliyor"),
+        (PROGRAM, {"PYTHONIOENCODING": "iso-8859-9"}, "yazılıyor"),
+        (WITHOUT_ZONES, {"PYTHONTZPATH": "/nowhere"}, "apt install tzdata"),
+    ],
+)
+def test_on_a_poor_machine_there_is_a_sentence_and_no_traceback(code, environment, said, pos, configure, config_file):
+    pos.close()
+    configure(document().replace('"en"', '"tr"'))
+    arguments = [sys.executable, "-c", code, "check", "--config", config_file]
+    env = os.environ | environment
+    ended = subprocess.run(arguments, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
+    out = ended.stdout.decode(environment.get("PYTHONIOENCODING", "utf-8"))
+    assert said in out
+    assert "Traceback" not in out
+
+
+def test_too_many_files_are_told_whatever_they_came_out_as(run, monkeypatch):
+    cause = OSError(errno.EMFILE, "Too many open files")
+
+    def fail(*_, **__):
+        raise ModuleNotFoundError("orderbridge.store.dialects.mysql") from cause
+
+    monkeypatch.setattr(Context, "database", fail)
+    ended = run("status")
+    assert (ended.code, ended.err.count("\n"), "LimitNOFILE" in ended.err) == (1, 1, True)
+
+
+def test_a_daemon_that_may_open_too_few_files_says_so(run, monkeypatch):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (16, 16))
+    ended = run("run")
+    assert (ended.code, "LimitNOFILE" in ended.err) == (78, True)

@@ -1,10 +1,13 @@
 """The program: its options, its commands, and from an exception to an exit code."""
 
+import codecs
 import errno
+import io
 import os
 import re
 import sys
 import traceback
+import unicodedata
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -143,12 +146,40 @@ def main() -> None:
     except (OrderbridgeError, MarketplaceError) as error:
         _end(error, EXIT_FAILED)
     except Exception as error:  # noqa: BLE001 - a fault of ours is told whole, and as an error
-        if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or _none_left(error):  # where the output goes
-            _end(error, EXIT_FAILED)
-        if not isinstance(error, _database_errors()):
-            click.echo(systemd.with_priority(traceback.format_exc().rstrip(), "critical"), err=True)
-            sys.exit(EXIT_FAILED)
-        _end_database(error)
+        _end_fault(error)
+
+
+def _end_fault(error: Exception) -> None:
+    if _has_too_many_files(error):
+        _end(say("line.here_files"), EXIT_FAILED)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # where the output goes
+        _end(str(error), EXIT_FAILED)
+    if not isinstance(error, _database_errors()):
+        click.echo(systemd.with_priority(traceback.format_exc().rstrip(), "critical"), err=True)
+        sys.exit(EXIT_FAILED)
+    _end_database(error)
+
+
+def _has_too_many_files(error: BaseException | None) -> bool:
+    """Also where it came out as something else: a module that could not be loaded, a database that did not open."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _in_its_letters(error: UnicodeError) -> tuple[str, int]:
+    """For a terminal that is not UTF-8: the letter without its mark, or a question mark."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = unicodedata.normalize("NFKD", error.object[error.start : error.end].replace("ı", "i"))
+    return "".join(
+        letter if letter.isascii() else "?" for letter in letters if not unicodedata.combining(letter)
+    ), error.end
+
+
+codecs.register_error("orderbridge", _in_its_letters)
 
 
 def _guard_output() -> None:
@@ -158,6 +189,8 @@ def _guard_output() -> None:
         output.never_wait()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="orderbridge")
         if stream is not None and not isinstance(stream, Guarded):
             setattr(sys, name, Guarded(stream))
 

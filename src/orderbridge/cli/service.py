@@ -1,6 +1,7 @@
 """What runs for long: run, demo, sandbox."""
 
 import errno
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from orderbridge.texts import say, spoken
 
 pass_context = click.make_pass_decorator(Context)
 
+LEAST_FILES = 64  # the database's connections, a few accounts' lines, the journal
 SHORT = {"cooldown": "cooldown_seconds"}  # an option's name that is not its switch's
 
 
@@ -26,6 +28,9 @@ def run(context: Context) -> None:
     from orderbridge.observe import logs, systemd
     from orderbridge.service import Service
     from orderbridge.store import workers
+
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < LEAST_FILES:
+        raise ConfigError(say("daemon.few_files", least=LEAST_FILES))
 
     def load() -> Settings:
         settings = context.reload()

@@ -56,8 +56,6 @@ def status(context: Context, watch: bool, branches: bool, everything: bool, as_j
     else:
         for line in lines(facts):
             click.echo(line)
-        if any(one["code"] == "not_polling" for one in facts["problems"]):
-            click.echo(say("status.not_polled", running=say("command.is_it_running")), err=True)
     raise SystemExit(0 if facts["healthy"] else 1)
 
 
@@ -194,10 +192,16 @@ def _open_problems(
     tx: "Connection", database: "Database", settings: "Settings", clock: "Clock", hindrance: "TroubleKind | None"
 ) -> list[dict[str, Any]]:
     from orderbridge.jobs.findings import described, open_problems
+    from orderbridge.rules.problems import Code
 
     unsafe, unattended = database.durability.judge(tx), database.is_unattended()
     found = open_problems(tx, settings, clock.now(), unsafe=unsafe, hindrance=hindrance, unattended=unattended)
-    return [described(one, settings.language) for one in found]
+    rows = [described(one, settings.language) for one in found]
+    worker = None if unattended else database.dialect.worker(tx)
+    for row in rows if worker else ():
+        if row["code"] == Code.NOT_POLLING:  # to start one more would only have it wait
+            row["remedy"] = say("status.another_works", worker=worker)
+    return rows
 
 
 def _accounts(parts: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import (
     BaseModel,
@@ -50,7 +50,7 @@ class Marketplace(Table):
 
     base_url: str
     ca_file: Path | None = None
-    timezone: str = "Europe/Istanbul"
+    timezone: str = Field("Europe/Istanbul", validate_default=True)  # its data may be missing on this machine
     cooldown_seconds: Annotated[float, Field(gt=0, le=3600)] = COOLDOWN_SECONDS
     timeout_seconds: Annotated[float, Field(gt=0, le=120)] = 20
     logins_per_second: PerSecond = 50
@@ -79,7 +79,8 @@ class Marketplace(Table):
         try:
             ZoneInfo(value)
         except (KeyError, ValueError, OSError):
-            raise ValueError(say("config.timezone", value=repr(value))) from None
+            key = "config.timezone" if available_timezones() else "config.no_timezones"
+            raise ValueError(say(key, value=repr(value))) from None
         return value
 
     @field_validator("cooldown_seconds", "timeout_seconds")
