@@ -75,7 +75,7 @@ def test_a_state_that_a_newer_daemon_has_written_is_shown_as_it_stands(run, pos)
 )
 def test_a_daemon_that_no_longer_tries_is_asked_for(changes, said, run, pos):
     put_account(pos, **changes)
-    assert ("Is `orderbridge run` running?" in run("status").err) == said
+    assert ("Is `orderbridge run` running?" in run("status").out) == said
 
 
 def test_two_missed_polls_are_no_illness(run, pos):
@@ -109,7 +109,7 @@ def test_a_former_pair_of_secrets_is_not_looked_at(run, pos):
 def test_before_the_first_poll_the_remedy_is_said(run, pos):
     ended = run("status")
     assert ended.code == 1
-    assert "Is `orderbridge run` running?" in ended.err
+    assert "Is `orderbridge run` running?" in ended.out
 
 
 def test_the_status_counts_what_waits(run, pos):
