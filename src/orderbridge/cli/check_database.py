@@ -13,8 +13,10 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.cli.check_files import check_certificate, check_owner, check_port
 from orderbridge.cli.check_settings import check_settings
 from orderbridge.cli.common import Context
+from orderbridge.cli.draft import STATE_FILE, UNITS
 from orderbridge.cli.report import Report
 from orderbridge.config.addresses import sqlite_file, without_password
+from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.store import guards, inspection, replicas, revisions, schema
 from orderbridge.store.alone import membership
@@ -47,6 +49,10 @@ def check_database(context: Context, report: Report) -> Iterator["Database | Non
         yield None
         return
     except StoreError as error:
+        if file is not None and _is_made_by_systemd(context, file.parent):
+            report.look("database", say("check.made_by_systemd", folder=file.parent))
+            yield None
+            return
         report.bad("database", str(error))
         report.is_unusable = isinstance(error, Unusable)
         _say_holders(file, report)
@@ -56,6 +62,12 @@ def check_database(context: Context, report: Report) -> Iterator["Database | Non
         yield database if _is_usable(context, database, report) else None
     finally:
         database.close()
+
+
+def _is_made_by_systemd(context: Context, folder: Path) -> bool:
+    """Whether it is the unit's state directory, before the first start."""
+    is_unit_s = context.settings.source.file == SYSTEM_FILE and (UNITS / "orderbridge.service").exists()
+    return is_unit_s and folder == (sqlite_file(STATE_FILE) or folder).parent and not folder.exists()
 
 
 def _is_usable(context: Context, database: "Database", report: Report) -> bool:

@@ -47,6 +47,8 @@ def restore(source: Path, target: Path) -> Path | None:
         former = [one for suffix in ("", *BESIDE) if (one := Path(f"{target}{suffix}")).exists()]
         if former:
             folder.mkdir(mode=0o700)
+            if os.geteuid() == 0:
+                os.chown(folder, target.parent.stat().st_uid, target.parent.stat().st_gid)
         for one in former:  # the file first: without it and with its -wal no daemon starts
             one.rename(folder / one.name)
             moved.append(one)

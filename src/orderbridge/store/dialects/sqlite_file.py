@@ -244,8 +244,9 @@ def lock_beside(path: str) -> int:
 def _give_to_service(descriptor: int, path: str) -> None:
     """What a command by hand makes as root, the daemon has to work on."""
     if os.geteuid() == 0 and os.fstat(descriptor).st_uid == 0:
-        folder = Path(path).parent.stat()
-        os.fchown(descriptor, folder.st_uid, folder.st_gid)
+        places = [one.stat() for one in (Path(path), Path(path).parent) if one.exists()]
+        owner = next((one for one in places if one.st_uid), places[-1])
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def is_open(path: str) -> bool:
