@@ -87,7 +87,13 @@ async def test_options_can_be_changed(world, http):
 @pytest.mark.parametrize(
     "fault, status, body, content_type",
     [
-        pytest.param({"status": 500, "body": {"a": "ş"}}, 500, '{"a": "ş"}'.encode(), "application/json", id="JSON"),
+        pytest.param(
+            {"status": 500, "body": {"a": "ş", "b": 1.50}},
+            500,
+            '{"a":"ş","b":1.5}'.encode(),
+            "application/json",
+            id="JSON",
+        ),
         pytest.param({"status": 502, "body": "<p>"}, 502, b"<p>", "text/html; charset=utf-8", id="a page"),
         pytest.param({"body": "x", "content_type": "text/plain"}, 500, b"x", "text/plain", id="a type of its own"),
         pytest.param(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final
 
-from . import rules
+from . import rules, wire
 
 EVERY_OPERATION: Final = "*"
 HTML: Final = "text/html; charset=utf-8"
@@ -240,4 +240,4 @@ def _body_from_json(body: object, encoded: str | None, given: Mapping[str, Any])
         return {}
     if isinstance(body, str):
         return {"body": body.encode(), "content_type": given.get("content_type", HTML)}
-    return {"body": json.dumps(body, ensure_ascii=False).encode()}
+    return {"body": wire.encode(body)}
