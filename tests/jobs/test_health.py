@@ -186,6 +186,20 @@ async def test_an_order_whose_acknowledgement_is_refused_again_and_again_is_a_pr
     assert open_codes(shop) == []
 
 
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+async def test_a_login_that_is_answered_with_an_error_is_the_services_fault(status: int, shop: Shop):
+    order = await shop.taken_in()
+    shop.world.end_tokens()
+    shop.account.session.forget()
+    shop.world.faults.add(Fault(operation="login", status=status, times=None))
+    row = shop.act("accept", order)
+    await shop.poll()
+    await shop.drain()
+    assert open_codes(shop) == [("poll_failing", "kadikoy")]
+    assert shop.row(row)["error_code"] == "service_error"
+    assert "connection" not in shop.row(row)["error_text"]
+
+
 async def test_a_refused_login_is_a_problem(shop: Shop):
     shop.world.refuse_account("kadikoy")
     await shop.poll()

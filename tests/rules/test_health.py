@@ -51,6 +51,13 @@ def test_what_an_older_copy_had_still_to_send_is_behind_the_one_alarm_about_the_
     assert [code for code, *_ in found(received=with_it)] == [Code.ACCEPT_FAILED]
 
 
+@pytest.mark.parametrize("seconds, severity", [(95, Severity.WARNING), (121, Severity.SEVERE)])
+def test_two_polls_that_failed_are_not_severe_before_the_third_is_answered(seconds: int, severity: Severity):
+    ok = NOW - timedelta(seconds=seconds)
+    account = Polling("kadikoy", "failing", NOW, ok, "service_error: HTTP 503")
+    assert found(accounts=(account,)) == [(Code.POLL_FAILING, "kadikoy", severity)]
+
+
 def test_nothing_is_wrong_when_all_is_well():
     assert found() == []
 

@@ -15,6 +15,7 @@ from orderbridge.errors import (
     Unauthorized,
     UnknownOutcome,
 )
+from orderbridge.rules.health import LOGIN_FAILED
 from orderbridge.rules.poll_ends import Failure, failure_of, listened, longest_listening
 from orderbridge.rules.turns import Ended
 
@@ -32,7 +33,13 @@ FAILED = Ended.FAILED
         (NotSent("unreachable", reason="proxy_invalid"), Failure("unreachable", "proxy_invalid", "proxy_invalid", None)),
         (NotSent("unreachable", reason="other"), Failure("unreachable", "unreachable", "unreachable", None)),
         (NotSent("login_failed", "no_envelope, HTTP 404", reason="wrong_path"), Failure("unreachable", "wrong_path: no_envelope, HTTP 404", "wrong_path: no_envelope, HTTP 404", None)),
-        (NotSent("login_failed", "service_error, HTTP 500", reason="service_error"), Failure("failing", "service_error: service_error, HTTP 500", "service_error: service_error, HTTP 500", None)),
+        (NotSent("login_failed", "no_envelope, HTTP 302", http_status=302, reason="front_redirects"), Failure("unreachable", "front_redirects: no_envelope, HTTP 302", "front_redirects: no_envelope, HTTP 302", None)),
+        (NotSent("login_failed", "no_envelope, HTTP 403", http_status=403, reason="front_or_path"), Failure("unreachable", "front_or_path: no_envelope, HTTP 403", "front_or_path: no_envelope, HTTP 403", None)),
+        (NotSent("login_failed", "rate_limited, HTTP 429", http_status=429, reason="rate_limited"), Failure("failing", "login_failed: rate_limited, HTTP 429", "login_failed: rate_limited, HTTP 429", None)),
+        (NotSent("login_failed", "broken_answer, HTTP 200", http_status=200, reason="broken_answer"), Failure("failing", "login_failed: broken_answer, HTTP 200", "login_failed: broken_answer, HTTP 200", None)),
+        (NotSent("login_failed", "bad_gateway, HTTP 504", http_status=504, reason="bad_gateway"), Failure("failing", "bad_gateway: bad_gateway, HTTP 504", "bad_gateway: bad_gateway, HTTP 504", None)),
+        (NotSent("login_failed", "timeout", reason="timeout"), Failure("unreachable", "login_failed: timeout", "login_failed: timeout", None)),
+        (NotSent("login_failed", "service_error, HTTP 500", http_status=500, reason="service_error"), Failure("failing", "service_error: service_error, HTTP 500", "service_error: service_error, HTTP 500", None)),
         (NotSent("unreachable", "Errno 24", reason="here_files"), Failure("unreachable", "here_files: Errno 24", "here_files: Errno 24", None)),
         (UnknownOutcome("no_envelope", "HTTP 404", http_status=404, reason="wrong_path"), Failure("failing", "wrong_path: HTTP 404", "no_envelope: HTTP 404", FAILED)),
         (RateLimited("rate_limited", http_status=429), Failure("failing", "rate_limited", "rate_limited: HTTP 429", Ended.LIMITED)),
@@ -46,7 +53,7 @@ def test_a_failed_poll(error: MarketplaceError, failure: Failure) -> None:
     assert failure_of(error, on_trial=False) == failure
 
 
-@pytest.mark.parametrize("reason", [CLOSED, HELD_BACK])
+@pytest.mark.parametrize("reason", [CLOSED, HELD_BACK, LOGIN_FAILED])
 def test_what_we_did_not_let_leave_says_nothing_of_the_account(reason: str) -> None:
     failure = failure_of(NotSent("unreachable", reason=reason), on_trial=False)
     assert (failure.ended, failure.tells) == (None, False)

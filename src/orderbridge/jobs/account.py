@@ -104,7 +104,9 @@ class Account:
         """The error_code of a row that waits for the end of that pause."""
         if self.is_refused():
             return "login_refused"
-        return HELD_BACK if self.session.is_held_back() else "unreachable"
+        if self.session.is_held_back():
+            return HELD_BACK
+        return "service_error" if self.session.login_was_answered() else "unreachable"
 
     def is_refused(self, *, polls: bool = False) -> bool:
         """Whether the service refuses us: there is no token, and none can be had yet."""

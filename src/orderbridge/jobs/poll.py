@@ -299,7 +299,7 @@ class Poller:
 def _no_login(error: MarketplaceError) -> NotSent:
     """Without the answer's own words, which are not for the log."""
     said = error.code if error.http_status is None else f"{error.code}, HTTP {error.http_status}"
-    return NotSent("login_failed", said, reason=error.reason)
+    return NotSent("login_failed", said, http_status=error.http_status, reason=error.reason)
 
 
 def _tell_change(change: Change) -> None:

@@ -98,6 +98,7 @@ class Session:
         self._refusals = 0
         self._failures = 0
         self._login_at = 0.0  # not before then, by the monotonic clock
+        self._login_answered = False  # with an error of the service's: that is why
         self._credentials_refused = False  # that is why
 
     # ---- the token ---------------------------------------------------------------------------------------------------
@@ -217,6 +218,7 @@ class Session:
         else:
             self._failures += 1
             wait = self._waits.failed(self._failures, error.http_status is not None)
+        self._login_answered = error.http_status is not None
         self._login_at = self._clock.monotonic() + wait
         self._credentials_refused = False
 
@@ -284,6 +286,10 @@ class Session:
     def is_held_back(self) -> bool:
         """Whether it is we who let nothing leave."""
         return self._line.is_ours and self._line.wait() > 0
+
+    def login_was_answered(self) -> bool:
+        """Whether everything waits since the service answers a login with an error: the line is well."""
+        return self._login_answered and self._line.wait() <= 0 and self.paused() > 0
 
     def is_refused(self, *, polls: bool = False) -> bool:
         """Whether the service refuses us: there is no token, and none can be had yet."""

@@ -22,6 +22,7 @@ from orderbridge.rules.causes import with_causes
 from orderbridge.rules.problems import Code, Problem, Severity
 
 LATE_COOLDOWNS = 3  # without a good poll: 90 s at the service's 30
+SEVERE_COOLDOWNS = 4  # of answers that were errors: two in a row are made good by the third poll, a little after 90 s
 LEAST_LATE_S = 10.0  # with the short cooldowns of a test
 LONGEST_START = timedelta(hours=1)  # of very many accounts, as fast as their logins may go
 SCHEDULED_SLACK = timedelta(seconds=5)  # from the time of a first poll to its note: a login comes before
@@ -33,7 +34,9 @@ SCHEDULED_STEPS = (timedelta(minutes=5), timedelta(minutes=15))  # of an order t
 
 # It is noted where a line is dead, and who answers in place of the service: each has a remedy of its own (`line`).
 FINER = ("dns_", "tls_", "proxy_", "here_", "net_", "front_", "service_", "wrong_path", "no_envelope", "bad_gateway")
-OF_SERVICE = frozenset({"service_error", "bad_gateway"})  # a login that was answered: the line is well
+STRANGERS = ("front_", "wrong_path", "no_envelope")  # somebody other than the service has answered
+LOGIN_FAILED = "login_failed"
+OF_SERVICE = frozenset({"service_error", "bad_gateway", LOGIN_FAILED})  # a login that was answered: the line is well
 # Of a line that is dead, by what ended the last try.
 LINES: Mapping[str, Code] = {
     "dns_": Code.LINE_DNS,
@@ -131,33 +134,26 @@ class Pile:
     oldest: datetime | None = None
 
 
+OfAccount = tuple[str, int, datetime | None]  # account, how many, since
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """All that is looked at. Of the orders, the ones of the last day."""
 
     accounts: tuple[Polling, ...]
     received: tuple[Received, ...] = ()
-    not_taken_over: tuple[
-        tuple[str, int, datetime | None], ...
-    ] = ()  # for longer than the threshold: account, how many, since
+    not_taken_over: tuple[OfAccount, ...] = ()  # for longer than the threshold
     unseen_cancellations: tuple[tuple[str, datetime, str], ...] = ()  # longer than the threshold: order, since, account
-    outdated: tuple[
-        tuple[str, datetime], ...
-    ] = ()  # open orders whose newer contents the database refuses: order, since
+    outdated: tuple[tuple[str, datetime], ...] = ()  # open orders whose newer contents the database refuses
     refused: tuple[tuple[str, datetime], ...] = ()  # orders of which the database takes no news at all: order, since
-    unknown_outcomes: tuple[
-        tuple[int, datetime, str | None], ...
-    ] = ()  # outbox rows of which nothing newer is known: row, since, account
+    unknown_outcomes: tuple[tuple[int, datetime, str | None], ...] = ()  # the last news of a row: id, since, account
     closed: tuple[Closed, ...] = ()  # for longer than the threshold, while orders are usual
     quarantined: Pile = Pile()  # documents that are no orders
     withheld: Pile = Pile()  # whole orders that the database refuses: no till sees them
     unsafe: str | None = None  # why nothing is acknowledged
-    unacknowledged: tuple[
-        tuple[str, int, datetime | None], ...
-    ] = ()  # for longer than the threshold: account, how many
-    undecided: tuple[
-        tuple[str, int, datetime | None], ...
-    ] = ()  # actions in doubt that no list decides, since one of its documents has no key: account, how many, since
+    unacknowledged: tuple[OfAccount, ...] = ()  # for longer than the threshold
+    undecided: tuple[OfAccount, ...] = ()  # actions in doubt that no list decides: one of its documents has no key
     known: tuple[Problem, ...] = ()  # what only the daemon can know
     is_silent: bool = False  # another program looks, and no daemon has given a sign of life for long enough
     is_gone: bool = False  # another program looks, and certainly none runs
@@ -204,17 +200,16 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
         yield Problem(Code.NOT_ACKNOWLEDGED, name, since, Severity.SEVERE, count, account=name, facts=waited)
     for name, count, since in facts.undecided:
         yield Problem(Code.UNDECIDED, name, since, Severity.SEVERE, count, account=name)
-    for payment_key, since, owner in facts.unseen_cancellations:
-        by = _by(limits)
-        yield Problem(Code.CANCELLATION_UNSEEN, payment_key, since, Severity.SEVERE, facts=by, account=owner)
+    by = _by(limits)
+    for key, since, owner in facts.unseen_cancellations:
+        yield Problem(Code.CANCELLATION_UNSEEN, key, since, Severity.SEVERE, facts=by, account=owner)
     for payment_key, since in dict([*facts.refused, *facts.outdated]).items():
         yield Problem(Code.CONTENTS_OUTDATED, payment_key, since, Severity.SEVERE)
     for row_id, since, account in facts.unknown_outcomes:
         yield Problem(Code.OUTCOME_UNKNOWN, str(row_id), since, Severity.WARNING, account=account)
     for one in facts.closed:
         words = {"name": one.name, "since": one.since, "who": one.by}
-        severity = Severity.WARNING
-        yield Problem(Code.RESTAURANT_CLOSED, one.id, one.since_utc, severity, account=one.account, facts=words)
+        yield Problem(Code.RESTAURANT_CLOSED, one.id, one.since_utc, Severity.WARNING, account=one.account, facts=words)
     if facts.withheld.count:
         yield _quarantined(facts.withheld, Severity.SEVERE)
     elif facts.quarantined.count:
@@ -232,8 +227,9 @@ def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Probl
         else:  # what an account that does not poll has noted may be long over
             not_written = max(not_written, account.not_written)
         if account.not_stored:
-            name = account.name
-            yield Problem(Code.NOT_STORED, name, None, Severity.SEVERE, account.not_stored, account=name)
+            yield Problem(
+                Code.NOT_STORED, account.name, None, Severity.SEVERE, account.not_stored, account=account.name
+            )
     if not_written:
         yield Problem(Code.NOT_WRITTEN, "", None, Severity.SEVERE, not_written)
     for names in groups:
@@ -288,7 +284,7 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
             return None
         case AccountState.OK | AccountState.NEW | None:
             code = Code.NO_GOOD_POLL
-    severity = Severity.SEVERE if seen.is_gone else _severity(code, error, is_late)
+    severity = Severity.SEVERE if seen.is_gone else _severity(account, code, error, late, now)
     detail = account.last_error
     facts = _where(code, error if since is None else ONCE_KNOWN.get(error, error), words)
     # A daemon has begun anew and polls it in a moment: what the last one left says nothing, as of any that just begins.
@@ -296,8 +292,11 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
     return Problem(code, account.name, since, severity, detail=detail, account=account.name, facts=facts, behind=behind)
 
 
-def _severity(code: Code, error: str, is_late: bool) -> Severity:
+def _severity(account: Polling, code: Code, error: str, late: timedelta, now: datetime) -> Severity:
     """After an outage that outlived the token no more is wrong than that the next poll is still to come."""
+    if account.state == AccountState.FAILING:
+        late = late * SEVERE_COOLDOWNS / LATE_COOLDOWNS
+    is_late = account.last_poll_ok_utc is None or account.last_poll_ok_utc < now - late
     is_over = code == Code.POLL_FAILING and error == TOKEN_OVER
     is_severe = code == Code.LOGIN_REFUSED or (is_late and not is_over)
     return Severity.SEVERE if is_severe else Severity.WARNING

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited
 from orderbridge.model import AccountState
-from orderbridge.rules.health import FINER, OF_SERVICE, TOKEN_OVER
+from orderbridge.rules.health import FINER, LOGIN_FAILED, STRANGERS, TOKEN_OVER
 from orderbridge.rules.turns import Ended
 
 LOGIN_REFUSED = "login_refused"
@@ -37,12 +37,14 @@ def failure_of(error: MarketplaceError, *, on_trial: bool, is_token_over: bool =
     if is_token_over:
         code = TOKEN_OVER
     said = f"{code}: {error.detail}" if error.detail else code
-    logged = said if error.http_status is None else f"{error.code}: HTTP {error.http_status}"
+    is_login = error.code == LOGIN_FAILED  # whose detail is our own words
+    logged = said if error.http_status is None or is_login else f"{error.code}: HTTP {error.http_status}"
     if isinstance(error, NotSent):
-        state = AccountState.FAILING if error.reason in OF_SERVICE else AccountState.UNREACHABLE
+        is_answered = error.http_status is not None and not error.reason.startswith(STRANGERS)
+        state = AccountState.FAILING if is_answered else AccountState.UNREACHABLE
         state = AccountState.LOGIN_REFUSED if isinstance(error, LoginRefused) else state
-        # The database's trouble, or our own end: the account is as it was.
-        return Failure(state, said, logged, None, tells=error.reason not in KEPT_HERE)
+        # The database's trouble, our own end, or a login that is not due yet: the account is as it was.
+        return Failure(state, said, logged, None, tells=error.reason not in KEPT_HERE | {LOGIN_FAILED})
     if error.code == LOGIN_REFUSED:  # a 401, and the login after it, or its token, is refused
         return Failure(AccountState.LOGIN_REFUSED, said, logged, Ended.FAILED)
     if isinstance(error, RateLimited):
