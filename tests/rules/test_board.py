@@ -244,6 +244,16 @@ def test_an_overdue_order_is_heard_until_somebody_says_that_it_was_seen():
     assert board.sounds(seen, [accepted()], BESIDE, late + MINUTE, [board.overdue_of(seen)]) == []
 
 
+def test_a_scheduled_order_is_heard_when_the_kitchen_should_begin_until_a_hand_has_touched_it():
+    seen = order(**CONFIRMED, pos_revision=1, start_utc=NOW, scheduled=NOW + 30 * MINUTE)
+    late = NOW + MINUTE
+    assert board.sounds(seen, [], BESIDE, NOW - MINUTE, []) == []
+    assert board.sounds(seen, [], BESIDE, late, []) == [Sound.START]
+    assert board.sounds(seen, [], TILL, late, [board.start_of(seen)]) == []
+    for over in ({"ended_by": "cancelled"}, {"status_id": 16, "status": "IN_DELIVERY"}):
+        assert Sound.START not in board.sounds(replace(seen, **over), [], BESIDE, late, [])
+
+
 @pytest.mark.parametrize(
     "mode, changes, wanted",
     [

@@ -113,6 +113,26 @@ async def test_an_order_that_becomes_overdue_is_told_though_nothing_is_written(s
     assert order["sounds"] == ["overdue"]
 
 
+async def test_the_time_to_begin_is_told_and_sounds_until_it_was_seen_whichever_page_asks(shop: Shop, tablet: Tablet):
+    begin = f"{CLOCK.now() + timedelta(minutes=20):%Y-%m-%d %H:%M:%S}.000"
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(
+            pos, status_id=2, status="CONFIRMED", pos_revision=1, scheduled_for="2026-03-01 23:59", start_utc=begin
+        )
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        (order,) = (await tablet.get("/board/state")).data["orders"]
+        assert order["sounds"] == []
+        shop.clock = Later()
+        assert await ear.news() == "changed"
+    for _ in range(2):
+        (order,) = (await tablet.get("/board/state")).data["orders"]
+        assert (order["sounds"], order["start"][:16]) == (["start"], begin[:16].replace(" ", "T"))
+    await tablet.post("seen", {"subjects": [f"start:{order['key']}"]})
+    (order,) = (await tablet.get("/board/state")).data["orders"]
+    assert order["sounds"] == []
+
+
 class Later(SystemClock):
     """In half an hour."""
 

@@ -47,6 +47,7 @@ class Sound(StrEnum):
     NEW = "new"
     CANCELLED = "cancelled"
     LINE = "line"
+    START = "start"
     OVERDUE = "overdue"
 
 
@@ -93,6 +94,7 @@ class Seen:
     ended_by: str | None
     amount_due: Decimal | None
     scheduled: datetime | None = None
+    start_utc: datetime | None = None
     last_change: str = LastChange.NEW
 
 
@@ -237,12 +239,24 @@ def overdue_of(order: Seen) -> str:
     return f"overdue:{order.key}"
 
 
+def start_of(order: Seen) -> str:
+    """What is silenced when somebody begins with a scheduled order."""
+    return f"start:{order.key}"
+
+
+def is_to_begin(order: Seen, now: datetime, silenced: Collection[str]) -> bool:
+    """Whether the kitchen should begin with a scheduled order, and nobody has touched it."""
+    is_open = order.ended_by is None and order.status_id in {RECEIVED, CONFIRMED}
+    return is_open and order.start_utc is not None and order.start_utc <= now and start_of(order) not in silenced
+
+
 def sounds(order: Seen, rows: Collection[Asked], mode: str, now: datetime, silenced: Collection[str]) -> list[Sound]:
     """What is heard of it."""
     late = due(order, rows)
     found = {
         Sound.NEW: rings(order, rows, mode),
         Sound.CANCELLED: is_stopped(order, rows, silenced) and sounds_stop(order),
+        Sound.START: is_to_begin(order, now, silenced),
         Sound.OVERDUE: late is not None and now > late and overdue_of(order) not in silenced,
     }
     return [one for one, is_heard in found.items() if is_heard]

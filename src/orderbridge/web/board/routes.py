@@ -117,7 +117,7 @@ class Board:
             return JSONResponse({"error": "no_database", "text": text, "problems": listed}, 503)
         self._known.add(cookie)
         self.changes.shown(version)
-        self.changes.expect(card["due"] for card in found["orders"])
+        self.changes.expect(card[moment] for card in found["orders"] for moment in ("due", "start"))
         found["n"], found["page"] = number, self._page
         found["customers"] = _may_show_customers(request, work)
         return await asyncio.to_thread(JSONResponse, found)

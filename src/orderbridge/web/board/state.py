@@ -107,6 +107,7 @@ def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at
         "stop": stop,
         "answer": rules.answer(order, asked, at.mode),
         "due": moment(due),
+        "start": moment(order.start_utc),
         "sounds": rules.sounds(order, asked, at.mode, at.now, at.silenced),
         "actions": [{"action": one, "tries": rules.tries(asked, one)} for one in rules.offered(order, asked)],
         "row": shown_row(rules.newest(asked), at.language),

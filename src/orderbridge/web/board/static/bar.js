@@ -39,6 +39,7 @@ function callsOf(state) {
     ["stop", orders((one) => one.stop), say("stop")],
     ["fresh", orders((one) => one.sounds.includes("new") || ["needed", "failed", "at_till"].includes(one.answer)), say("call_new")],
     ["late", orders((one) => one.sounds.includes("overdue")), say("call_overdue")],
+    ["begin", orders((one) => one.sounds.includes("start")), say("call_begin")],
   ].filter(([, some]) => some.length).map(([kind, some, what]) => ({
     kind, what, key: some[0].key, which: kind === "fresh" ? String(some.length) : counted(some.map(numberOf)),
   }));

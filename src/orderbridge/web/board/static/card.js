@@ -1,6 +1,6 @@
 // One order as a card. It decides nothing: how an order stands, the daemon has said.
 
-import { day, el, has, money, say } from "./common.js";
+import { clock, day, el, has, money, say } from "./common.js";
 
 const AGES_S = [30, 90, 180, 300];
 const MANY_LINES = 12;
@@ -45,7 +45,8 @@ const isPickup = (order) => order.shipping === "pickup" || order.courier === "co
 
 // For when, and that it is fetched: what is read from afar, beside the number.
 function waysOf(order, { timezone, now }) {
-  const ways = [order.scheduled ? scheduled(order.scheduled, timezone, now) : null, isPickup(order) ? say("courier_come_get") : null];
+  const begin = order.sounds.includes("start") ? say("begin_now", { time: clock(order.start, timezone) }) : null;
+  const ways = [begin, order.scheduled ? scheduled(order.scheduled, timezone, now) : null, isPickup(order) ? say("courier_come_get") : null];
   return ways.filter(Boolean).map((text) => el("span", { class: "way" }, text));
 }
 
@@ -119,7 +120,7 @@ function buttonsOf(order, { role, customers, tapped }) {
     for (const one of order.actions) made.push(button(one.action, say(`do_${one.action}`), isTapped));
     const isNew = order.sounds.includes("new") && !order.actions.some((one) => one.action === "accept");
     if (order.row?.back) made.push(button("back", say("take_back"), isTapped));
-    else if (isNew || order.changed || order.sounds.includes("overdue")) made.push(button("seen", say("seen")));
+    else if (isNew || order.changed || order.sounds.includes("start") || order.sounds.includes("overdue")) made.push(button("seen", say("seen")));
     else if (order.handed) made.push(button("handed", say("handed"), isTapped));
   }
   if (customers) made.push(button("customer", say("customer")));

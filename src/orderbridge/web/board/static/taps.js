@@ -36,7 +36,7 @@ function act(order, what, page) {
     case "back": return tapped(order, "back", { id: order.row.id }, say("take_back"), page);
     case "handed": return tapped(order, "seen", { subjects: [order.handed] }, say("handed"), page);
     case "stop": return see(order, [`cancelled:${order.key}`], page);
-    case "seen": return see(order, order.sounds.includes("overdue") ? [`overdue:${order.key}`] : [], page);
+    case "seen": return see(order, ["start", "overdue"].filter((one) => order.sounds.includes(one)).map((one) => `${one}:${order.key}`), page);
     default: return tapped(order, "act", { action: what, ...named(order, what) }, say("waiting", { what: say(`do_${what}`) }), page);
   }
 }
