@@ -1,5 +1,6 @@
 """Documents in quarantine, tried once more when the cause is gone."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -53,6 +54,16 @@ async def refused(shop: Shop, refuse: Refuse) -> Order:
     await shop.poll()
     mend()
     return order
+
+
+@pytest.mark.parametrize("minutes, problem", [(5, None), (180, "late")])
+async def test_an_order_that_waited_in_quarantine_is_late_by_its_own_time(
+    shop: Shop, refuse: Refuse, minutes: int, problem: str | None
+):
+    order = await refused(shop, refuse)
+    await asyncio.sleep(60 * minutes)
+    assert outcomes(shop) == [Fate.TAKEN_IN]
+    assert shop.order(order)["problem"] == problem
 
 
 async def test_an_order_that_only_the_database_refused_is_taken_in_whole(shop: Shop, refuse: Refuse):

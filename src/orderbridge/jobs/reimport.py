@@ -17,6 +17,7 @@ from orderbridge.marketplace.schema import differs
 from orderbridge.model import REPLAYED, Arrival, EndedBy, Order, Stored
 from orderbridge.rules import lifecycle
 from orderbridge.rules.health import is_due
+from orderbridge.rules.intake import Lateness
 from orderbridge.rules.reimport import TAKEN_IN, UNFINISHED, WRITTEN, Beside, Fate, Newest, fate_of
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store import locks, orders, quarantine, reference
@@ -36,6 +37,8 @@ class Reimport:
         self.codes = database.read_now(reference.payment_codes)
         self._silence = timedelta(hours=settings.orders.silence_hours)
         self.zone = ZoneInfo(settings.marketplace.timezone)
+        minutes = settings.orders.late_minutes
+        self._late = timedelta(minutes=minutes) if minutes else None
 
     def is_due(self, order: Order) -> bool:
         return is_due(order.facts.scheduled_for, self.now, self.zone)
@@ -54,6 +57,8 @@ class Reimport:
         key = order.payment_key
         beside = _beside(connection, key, document.last)
         fate = fate_of(document, beside, statuses=self.statuses, now=self.now, silence=self._silence)
+        if fate == Fate.TAKEN_IN:  # judged alone: that several are as old says nothing about the time zone here
+            order = Lateness(self._late, self.zone).marked(order, self.now)
         arrival = self.statuses.arrival(order)
         if fate == Fate.UPDATED and beside.stored is not None:
             self._update(connection, beside.stored, arrival)
