@@ -6,7 +6,7 @@ const NOTES = {
   cancelled: [[196, 0, 0.18, "square"], [185, 0.22, 0.18, "square"], [196, 0.44, 0.18, "square"], [185, 0.66, 0.22, "square"]],
   new: [[880, 0, 0.16, "triangle"], [1175, 0.18, 0.16, "triangle"], [880, 0.42, 0.16, "triangle"], [1175, 0.6, 0.28, "triangle"]],
   line: [[440, 0, 0.45, "sawtooth"], [330, 0.47, 0.45, "sawtooth"]],
-  start: [[587, 0, 0.2, "triangle"], [880, 0.24, 0.4, "triangle"]],
+  start: [[523, 0, 0.2, "triangle"], [784, 0.24, 0.4, "triangle"]],
   overdue: [[660, 0, 0.1, "sine"], [660, 0.16, 0.1, "sine"], [660, 0.32, 0.1, "sine"]],
 };
 export const LOUDEST_FIRST = ["cancelled", "new", "line", "start", "overdue"];
