@@ -3,6 +3,7 @@
 import ssl
 from typing import Final
 
+from orderbridge.clock import SystemClock
 from orderbridge.texts import say
 
 _MOST_NAMES: Final = 5
@@ -33,6 +34,7 @@ def _described(document: bytes) -> str:
         names=", ".join(map(_plain, names[:_MOST_NAMES])),
         begins=certificate.not_valid_before_utc,
         ends=certificate.not_valid_after_utc,
+        now=SystemClock().now(),
     )
 
 
