@@ -282,7 +282,9 @@ async def test_a_certificate_that_proves_nothing(
         caught = await error_of(put(make_wire(server)))
     assert type(caught) is NotSent
     assert (caught.code, caught.reason) == ("tls_failed", reason)
-    assert re.fullmatch(r"issued by CN=.*; for .*; valid from .* to .* UTC; the date on this machine: 20.*", caught.detail)
+    assert re.fullmatch(
+        r"issued by CN=.*; for .*; valid from .* to .* UTC; the date on this machine: 20.*", caught.detail
+    )
     assert seen == []
 
 
