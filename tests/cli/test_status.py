@@ -118,6 +118,11 @@ def test_a_closed_restaurant_is_told_at_once_with_since_when_and_by_whom(run, po
     put(pos, "delivery_restaurants", account="kadikoy", id=key(9), name="Örnek Lokanta", **shut)
     assert re.search(r"Örnek Lokanta is closed .* since \d\d:\d\d:\d\d \(by: Ayşe\)", run("status").out)
     assert run("status", "--json").json["closed"][0]["status_by"] == "Ayşe"
+    for number in range(10, 20):
+        put(pos, "delivery_restaurants", account="kadikoy", id=key(number), name="Şube", **shut)
+    out = run("status").out
+    assert out.count("takes no orders") == 5
+    assert "restaurant_closed: 6 more" in out
 
 
 def test_thousands_of_accounts_are_one_screen_the_worst_first(run, configure, pos):

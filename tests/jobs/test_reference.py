@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from sqlalchemy import update
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
@@ -10,6 +11,7 @@ from orderbridge.jobs.reference import COMMON_S, Common, read_lists, read_status
 from orderbridge.sandbox import Fault, World
 from orderbridge.sandbox.scenery import ATASEHIR, DEFAULT_SCENERY, KADIKOY, USKUDAR
 from orderbridge.sandbox.state import Account, Scenery
+from orderbridge.store.tables import restaurants
 
 LISTS = ("delivery_restaurants", "delivery_cancel_reasons", "delivery_payment_methods", "delivery_shipping_methods")
 
@@ -167,6 +169,10 @@ async def test_since_when_and_by_whom_a_restaurant_is_closed_is_noted(shop: Shop
     assert seen[:2] == [("Open", "platform", opened), ("Closed", "Ayşe", closed)]
     assert [one[:2] for one in seen[2:]] == [("Open", f"row {row}"), ("Closed", "platform")]
     assert seen[3][2] == text_of(shop.clock.now())
+    unknown = update(restaurants).values(status_since_utc=None, status_by=None)  # as of a schema before
+    shop.database.write_now(lambda tx: tx.execute(unknown))
+    await look()
+    assert seen[4] == ("Closed", "platform", text_of(shop.clock.now()))
 
 
 async def test_a_status_that_cannot_be_read_harms_no_other(open_shop: OpenShop):

@@ -235,10 +235,12 @@ def lines(facts: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield from _account_lines(facts["accounts"], now, zone)
     yield from _sums(facts, now, zone)
-    for one in facts["closed"]:
+    for one in facts["closed"][:MOST_LINES]:
         words = {"name": one["name"] or one["id"], "since": local(one["status_since_utc"], zone, now)}
         closed = say("health.restaurant_closed.cause", **words, who=one["status_by"] or "?")
         yield click.style(closed, fg="yellow")
+    if len(facts["closed"]) > MOST_LINES:
+        yield "… " + say("status.more", code="restaurant_closed", count=len(facts["closed"]) - MOST_LINES)
     if (standby := facts["failover"]) is not None:
         line = f"{say('label.failover')}: {standby['said']}"
         yield line if standby["is_safe"] else click.style(line, fg="yellow")
