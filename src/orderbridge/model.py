@@ -102,6 +102,7 @@ class LastChange(StrEnum):
     CONTENTS = "contents"
     CANCELLED = "cancelled"
     ENDED = "ended"
+    START = "start"  # the kitchen begins with a scheduled order
 
 
 class Differs(StrEnum):

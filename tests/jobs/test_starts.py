@@ -7,6 +7,9 @@ from zoneinfo import ZoneInfo
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
+from orderbridge import config
+from orderbridge.jobs.health import Checkup
+from orderbridge.rules.problems import Code
 from orderbridge.store import starts
 
 ISTANBUL = ZoneInfo("Europe/Istanbul")
@@ -58,3 +61,25 @@ async def test_an_order_that_is_over_does_not_begin(shop: Shop):
     await shop.poll()
     await asyncio.sleep(timedelta(hours=4).total_seconds())
     assert follow(shop) == []
+
+
+async def test_where_it_is_wanted_the_till_confirms_the_start(shop: Shop):
+    order = await shop.taken_in(scheduled_date=WANTED)
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    await asyncio.sleep(timedelta(hours=2, minutes=31).total_seconds())
+    now = shop.clock.now()
+    found = shop.database.read_now(lambda tx: starts.due(tx, now, ISTANBUL, lambda *_: 30))
+    shop.database.write_now(lambda tx: starts.note(tx, now, found, raises_revision=True))
+    shown = shop.one("SELECT revision, last_change FROM delivery_changed_orders")
+    assert (shown["last_change"], shown["revision"]) == ("start", shop.order(order)["pos_revision"] + 1)
+    settings = shop.settings.model_copy(update={"alarms": config.Alarms(not_started_minutes=10)})
+
+    async def problems() -> list[tuple[Code, str]]:
+        found = await Checkup(settings, shop.database, shop.clock).look()
+        return [(one.code, one.subject) for one in found if one.code == Code.NOT_STARTED]
+
+    assert await problems() == []
+    await asyncio.sleep(timedelta(minutes=10).total_seconds())
+    assert await problems() == [(Code.NOT_STARTED, order.key)]
+    shop.till.execute("UPDATE delivery_orders SET pos_revision = revision")
+    assert await problems() == []

@@ -158,6 +158,7 @@ class Alarms(Table):
     not_taken_over_minutes: Minutes = 3
     cancellation_unseen_minutes: Minutes = 2
     closed_minutes: Minutes = 30
+    not_started_minutes: Minutes = 0
     command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     command_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 30
     command_severity: Literal["warning", "severe"] = "severe"

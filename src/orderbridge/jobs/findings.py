@@ -1,6 +1,6 @@
 """What is wrong now, as the tables show it: the facts are read, rules.health decides. jobs.health watches over it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,8 +24,8 @@ from orderbridge.rules.health import (
     is_due,
     late_after,
 )
-from orderbridge.rules.problems import NO_DATABASE, Problem, Severity
-from orderbridge.store import account_list, accounts, health, problems, reference
+from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity, severity_of
+from orderbridge.store import account_list, accounts, health, problems, reference, starts
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
 from orderbridge.texts import problem_text
@@ -79,8 +79,15 @@ def looked(
     """
     limits = thresholds(settings)
     found = _facts(connection, settings, names, limits, now)
+    known = (*known, *_not_started(connection, settings, now))
     facts = replace(found, unsafe=unsafe, known=known, is_silent=is_silent, is_gone=is_gone)
     return all_problems(facts, limits, now)
+
+
+def _not_started(connection: Connection, settings: config.Settings, now: datetime) -> Iterator[Problem]:
+    if minutes := settings.alarms.not_started_minutes:
+        for key, since, owner in starts.not_started(connection, now - timedelta(minutes=minutes)):
+            yield Problem(Code.NOT_STARTED, key, since, severity_of(Code.NOT_STARTED), account=owner)
 
 
 def thresholds(settings: config.Settings) -> Thresholds:

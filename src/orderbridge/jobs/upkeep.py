@@ -1,6 +1,7 @@
 """What is done for the whole database, once in a while: looks at health, sweeps. Of several replicas the lead does it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -90,7 +91,9 @@ class Upkeep:
         if self._roster.is_lead:
             now = self._clock.now()
             found = await self._database.read(lambda tx: starts.due(tx, now, self._zone, self._minutes_of))
-            written, _ = await write_batch(self._database, lambda tx, some: starts.note(tx, now, some), found)
+            raises = self._settings.alarms.not_started_minutes > 0
+            note = partial(starts.note, raises_revision=raises)
+            written, _ = await write_batch(self._database, lambda tx, some: note(tx, now, some), found)
             for one in written:
                 if one.begins:
                     _log.info("order.start", payment_key=one.payment_key)

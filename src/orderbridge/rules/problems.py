@@ -61,6 +61,7 @@ class Code(StrEnum):
     NOT_ACKNOWLEDGED = "not_acknowledged"
     NOT_STORED = "not_stored"
     NOT_WRITTEN = "not_written"
+    NOT_STARTED = "not_started"
     CONTENTS_OUTDATED = "contents_outdated"
     OUTCOME_UNKNOWN = "outcome_unknown"
     UNDECIDED = "undecided"
@@ -156,6 +157,7 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.NOT_ACKNOWLEDGED: ProblemKind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST}),
     Code.NOT_STORED: ProblemKind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE),
     Code.NOT_WRITTEN: ProblemKind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE),
+    Code.NOT_STARTED: ProblemKind(_SEVERE, Link.POS, behind=_NO_DATABASE),
     Code.CONTENTS_OUTDATED: ProblemKind(_SEVERE, Link.DATABASE),
     Code.OUTCOME_UNKNOWN: ProblemKind(_WARNING),
     Code.UNDECIDED: ProblemKind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST}),

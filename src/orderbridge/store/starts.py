@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, tzinfo
 from sqlalchemy import Connection, exists, literal_column, or_, select, update
 
 from orderbridge.clock import local_moment
-from orderbridge.model import Action, ActionState
+from orderbridge.model import Action, ActionState, LastChange
 from orderbridge.store.orders import append_events
 from orderbridge.store.tables import OPEN, actions, events, orders
 
@@ -70,11 +70,27 @@ def due(connection: Connection, now: datetime, zone: tzinfo, minutes_of: Minutes
     return found
 
 
-def note(connection: Connection, now: datetime, found: Sequence[Start]) -> Sequence[Start]:
-    """Write it. Returns what was written."""
+def note(
+    connection: Connection, now: datetime, found: Sequence[Start], *, raises_revision: bool = False
+) -> Sequence[Start]:
+    """Write it. Returns what was written. `raises_revision`: the moment is a change that a till confirms."""
     for one in found:
         mine = update(orders).where(orders.c.payment_key == one.payment_key)
         connection.execute(mine.values(start_utc=one.start_utc))
+        if one.begins and raises_revision:
+            changed = {"revision": orders.c.revision + 1, "last_change": LastChange.START, "changed_utc": now}
+            connection.execute(mine.values(changed))
     lines = [(one.payment_key, START, one.status_id, one.status, None) for one in found if one.begins]
     append_events(connection, now, lines)
     return found
+
+
+def not_started(connection: Connection, border: datetime) -> list[tuple[str, datetime, str]]:
+    """Orders that should have begun before `border`, and of which no till has confirmed it: order, since, account."""
+    query = select(orders.c.payment_key, orders.c.start_utc, orders.c.account).where(
+        literal_column(OPEN),
+        orders.c.start_utc < border,
+        orders.c.last_change == LastChange.START,
+        orders.c.pos_revision < orders.c.revision,
+    )
+    return [(row.payment_key, row.start_utc, row.account) for row in connection.execute(query)]
