@@ -1,0 +1,19 @@
+"""Compile what the program imports, and nothing else: half of what a wheel holds is never loaded (deploy/Dockerfile)."""
+
+import contextlib
+import importlib
+import pkgutil
+
+import alembic.command  # noqa: F401
+import uvicorn.lifespan.off
+import uvicorn.loops.asyncio
+import uvicorn.protocols.http.h11_impl  # noqa: F401
+from sqlalchemy import create_engine, exc
+
+import orderbridge
+
+for module in pkgutil.walk_packages(orderbridge.__path__, "orderbridge."):
+    importlib.import_module(module.name)
+for url in ("sqlite://", "postgresql+psycopg://127.0.0.1:1/x", "mysql+pymysql://127.0.0.1:1/x"):
+    with contextlib.suppress(exc.DBAPIError):
+        create_engine(url).connect().close()
