@@ -121,11 +121,13 @@ def test_a_dump_that_is_put_back_under_a_replica_is_told(fleet: Fleet):
     with rig.till(fleet, PAUSE_S):
         fleet.await_shares(64)
         before = fleet.rows("SELECT coalesce(max(id), 0) FROM delivery_order_events")[0][0]
+        generation = fleet.rows("SELECT generation FROM delivery_books")[0][0]
         rig.until(lambda: fleet.rows(f"SELECT 1 FROM delivery_order_events WHERE id > {before + 9}"))
         all_are_polled(fleet, time.monotonic() + HEALTH_S)  # by then the lead has seen them
         fleet.say("UPDATE delivery_replicas SET epoch = epoch + 1")
         fleet.say("UPDATE delivery_accounts SET listened_seconds = 0")
         fleet.say(f"DELETE FROM delivery_order_events WHERE id > {before}")
+        fleet.say(f"UPDATE delivery_books SET generation = {generation}")
         rig.until(lambda: fleet.rows("SELECT 1 FROM delivery_problems WHERE code = 'database_restored'"))
 
 
