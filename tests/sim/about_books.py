@@ -170,16 +170,21 @@ class PollsAreNoted(Invariant):
             self.broken(f"#{call.number} leaves, and the last poll is noted for {row['last_poll_utc']}")
 
     def _check_pace(self, call: Call) -> None:
-        """It does not come late either: the acknowledgements have 15 s, and then it is its turn."""
+        """It does not come late either: see `_longest_s`."""
         last = self._last.get(call.account)
         if last is None or last[0].life != call.life or self.sim.disturbed[call.account] >= last[0].left_at:
             return
-        if call.left_at > last[0].ended_at + self._pace() + WITHIN_S + 15.0:
+        if call.left_at > last[0].ended_at + self._longest_s(call.account):
             self.broken(f"#{call.number} polls {call.left_at - last[0].ended_at:.0f} s after #{last[0].number}")
 
-    def _pace(self) -> float:
-        """Accounts that share a cooldown wait for their turn, and one more, for the trials in between."""
-        return COOLDOWN_S * (1 if self.sim.plan.in_turn == 1 else self.sim.plan.in_turn + 1)
+    def _longest_s(self, account: str) -> float:
+        """From the end of a poll to the next one: the acknowledgements have 15 s, and then it is its turn.
+
+        Accounts that share a cooldown wait for their turn, and one more, for the trials in between. A poll is noted before
+        it leaves, so that it waits for what others write on a slow disk.
+        """
+        turns = 1 if self.sim.plan.in_turn == 1 else self.sim.plan.in_turn + 1
+        return COOLDOWN_S * turns + WITHIN_S + 15.0 + self.sim.disk_took - self._disk_took[account]
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current":
@@ -196,7 +201,7 @@ class PollsAreNoted(Invariant):
                 or life.number != call.life
             ):
                 continue
-            if late > self._pace() + WITHIN_S + 15.0:
+            if late > self._longest_s(account):
                 self.broken(f"no poll of {account} since #{call.number}, {late:.0f} s ago")
             is_slow = self.sim.disk_took - self._disk_took[account] > WITHIN_S
             if WITHIN_S + 15.0 < late < COOLDOWN_S - SLACK_S and not is_slow:
