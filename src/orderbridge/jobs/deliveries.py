@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 import structlog
 from sqlalchemy import Connection
 
-from orderbridge.clock import Clock, local_moment
+from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.marketplace.schema import differs
@@ -21,6 +21,7 @@ from orderbridge.rules import lifecycle
 from orderbridge.rules.problems import Code
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store import actions, locks, orders, quarantine
+from orderbridge.store.starts import start_of
 
 _log = structlog.get_logger(__name__)
 
@@ -31,7 +32,7 @@ class Times:
 
     zone: tzinfo = UTC
     late: timedelta | None = None
-    preparing: timedelta = timedelta(minutes=30)
+    preparing_minutes: int = 30
 
 
 UTC_TIMES = Times()
@@ -95,13 +96,8 @@ class Deliveries:
 
     def _start(self, order: Order) -> datetime | None:
         """When to begin with a scheduled order."""
-        wanted = local_moment(order.facts.scheduled_for, self._times.zone)
         minutes = self._account.settings.auto_accept(order.facts.restaurant_id)
-        return (
-            None
-            if wanted is None
-            else wanted - (self._times.preparing if minutes is None else timedelta(minutes=minutes))
-        )
+        return start_of(order.facts.scheduled_for, self._times.zone, minutes or self._times.preparing_minutes)
 
     def accept_in(self, order: Order) -> int | None:
         """The minutes with which an order is accepted without a person; None when a person is needed."""

@@ -55,7 +55,7 @@ class Pollers:
         self._times = Times(
             ZoneInfo(market.timezone),
             late=timedelta(minutes=orders.late_minutes) if orders.late_minutes else None,
-            preparing=timedelta(minutes=orders.preparing_minutes),
+            preparing_minutes=orders.preparing_minutes,
         )
         self.known: DaemonProblems | None = None  # it comes later than this
         self._configured = configured

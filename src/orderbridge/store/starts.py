@@ -8,6 +8,7 @@ the column follows, and the event is written once.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from typing import Any
 
 from sqlalchemy import Connection, exists, literal_column, or_, select, update
 
@@ -57,13 +58,18 @@ _SCHEDULED = select(
 ).where(literal_column(OPEN), or_(orders.c.scheduled_for.is_not(None), orders.c.start_utc.is_not(None)))
 
 
+def start_of(scheduled_for: str | None, zone: tzinfo, minutes: int) -> datetime | None:
+    """When to begin with an order that takes so many minutes; None: it is not scheduled."""
+    wanted = local_moment(scheduled_for, zone)
+    return None if wanted is None else wanted - timedelta(minutes=minutes)
+
+
 def due(connection: Connection, now: datetime, zone: tzinfo, minutes_of: Minutes) -> list[Start]:
     """Open orders of which something is to be written."""
     found = []
     for row in connection.execute(_SCHEDULED):
-        wanted = local_moment(row.scheduled_for, zone)
         minutes = minutes_of(row.account, row.restaurant_id) if row.accepted is None else int(row.accepted)
-        start = None if wanted is None else wanted - timedelta(minutes=minutes)
+        start = start_of(row.scheduled_for, zone, minutes)
         begins = start is not None and start <= now and not row.told
         if begins or start != row.start_utc:
             found.append(Start(row.payment_key, start, begins, row.status_id, row.status))
@@ -75,11 +81,10 @@ def note(
 ) -> Sequence[Start]:
     """Write it. Returns what was written. `raises_revision`: the moment is a change that a till confirms."""
     for one in found:
-        mine = update(orders).where(orders.c.payment_key == one.payment_key)
-        connection.execute(mine.values(start_utc=one.start_utc))
+        values: dict[str, Any] = {"start_utc": one.start_utc}
         if one.begins and raises_revision:
-            changed = {"revision": orders.c.revision + 1, "last_change": LastChange.START, "changed_utc": now}
-            connection.execute(mine.values(changed))
+            values |= {"revision": orders.c.revision + 1, "last_change": LastChange.START, "changed_utc": now}
+        connection.execute(update(orders).where(orders.c.payment_key == one.payment_key).values(values))
     lines = [(one.payment_key, START, one.status_id, one.status, None) for one in found if one.begins]
     append_events(connection, now, lines)
     return found
