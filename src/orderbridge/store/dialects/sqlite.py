@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -23,11 +23,17 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from orderbridge.clock import SystemClock
 from orderbridge.errors import NoFile, StoreError, Unusable
-from orderbridge.mounts import is_mounted_alone, network_kind
+from orderbridge.mounts import network_kind
 from orderbridge.store.dialects import sqlite_errors
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Read, inserting, never
 from orderbridge.store.dialects.sqlite_driver import driver_of, tell_driver
-from orderbridge.store.dialects.sqlite_file import BESIDE, SqliteFile, refuse_orphaned_wal, refuse_overwritten
+from orderbridge.store.dialects.sqlite_file import (
+    BESIDE,
+    SqliteFile,
+    refuse_orphaned_wal,
+    refuse_overwritten,
+    refuse_two_names,
+)
 from orderbridge.store.dialects.sqlite_guard import (
     GUARD,
     GUARDS,
@@ -114,7 +120,7 @@ def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
         return None
     if (kind := network_kind(path)) is not None:
         raise Unusable(say("database.network", path=path, kind=kind))
-    _refuse_two_names(path)
+    refuse_two_names(path)
     refuse_orphaned_wal(path)
     refuse_overwritten(path)
     if Path(path).is_dir():
@@ -134,17 +140,6 @@ def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
         return None
     file.watch(engine)
     return file
-
-
-def _refuse_two_names(path: str) -> None:
-    """Each name of a file has a -wal of its own: what is written through one, nobody sees through the other."""
-    real = os.path.realpath(path)
-    for one in (real, *(f"{real}{suffix}" for suffix in BESIDE)):
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            if is_mounted_alone(one):
-                raise Unusable(say("database.mounted_alone", path=one, folder=Path(real).parent))
-            if Path(one).is_file() and Path(one).stat().st_nlink > 1:
-                raise Unusable(say("database.hard_link", path=one))
 
 
 def _closed(engine: Engine) -> Path | None:

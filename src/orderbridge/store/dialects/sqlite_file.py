@@ -22,6 +22,7 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from orderbridge.errors import FileLost, StoreError, Unusable
+from orderbridge.mounts import is_mounted_alone
 from orderbridge.store.dialects.sqlite_pages import Pages
 from orderbridge.texts import say
 
@@ -45,6 +46,17 @@ class _Open:
 
 _guard = threading.RLock()  # a connection that is collected as garbage closes wherever the thread is just then
 _files: dict[Identity, _Open] = {}
+
+
+def refuse_two_names(path: str) -> None:
+    """Each name of a file has a -wal of its own: what is written through one, nobody sees through the other."""
+    real = os.path.realpath(path)
+    for one in (real, *(f"{real}{suffix}" for suffix in BESIDE)):
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            if is_mounted_alone(one):
+                raise Unusable(say("database.mounted_alone", path=one, folder=Path(real).parent))
+            if Path(one).is_file() and Path(one).stat().st_nlink > 1:
+                raise Unusable(say("database.hard_link", path=one))
 
 
 def refuse_orphaned_wal(path: str) -> None:
