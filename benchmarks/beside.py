@@ -17,7 +17,7 @@ from pathlib import Path
 from rig import COMMAND
 from tests import databases
 
-from orderbridge.sandbox.tls import make_certificates
+from orderbridge_sandbox.tls import make_certificates
 
 HERE = Path(__file__).parent
 APP_SECRET = "bench-app-secret"

@@ -37,8 +37,8 @@ from tests.databases import POSTGRES_URL
 from tests.test_daemon import COOLDOWN_S, Till
 from tests.web.test_service import free_address
 
-from orderbridge.sandbox import Options, Sandbox, World
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.scenery import KADIKOY
 
 # ---- paint -----------------------------------------------------------------------------------------------------------
 

@@ -32,9 +32,9 @@ from tests import databases
 from tests.databases import Pair
 
 from orderbridge.config.addresses import database_address
-from orderbridge.sandbox import Options, Sandbox, World
-from orderbridge.sandbox.scenery import APP_SECRET, DEFAULT_SCENERY
-from orderbridge.sandbox.state import Account, CallRecord, Order, Restaurant
+from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.scenery import APP_SECRET, DEFAULT_SCENERY
+from orderbridge_sandbox.state import Account, CallRecord, Order, Restaurant
 
 SETTINGS = """
 language = "en"

@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests import databases
 
-from orderbridge.sandbox import Sandbox
-from orderbridge.sandbox.scenery import APP_SECRET
+from orderbridge_sandbox import Sandbox
+from orderbridge_sandbox.scenery import APP_SECRET
 
 COMMAND = Path(sys.executable).with_name("orderbridge")
 REST_SECRET = "sandbox-kadikoy-secret"

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from rig import MOST_S, address, asked_or_all, daemon, until
 
-from orderbridge.sandbox import Options, Sandbox, World
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.scenery import KADIKOY
 
 COOLDOWN_S = 2.0
 BETWEEN_S = 0.002  # from one transaction of the POS to the next

@@ -3,7 +3,7 @@
     .venv/bin/python docs/build_certify.py            # writes certify.md and sertifika.md anew
 
 The pages are written by hand; between `<!-- made by docs/build_certify.py: NAME -->` and `<!-- end -->` stands what is made
-of src/orderbridge/certify/scenarios.py, sentences/certify.toml and the command's options. tests/certify/test_pages.py fails when
+of src/orderbridge_certify/scenarios.py, sentences/certify.toml and the command's options. tests/certify/test_pages.py fails when
 a page says something else.
 """
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
-from orderbridge.certify.scenarios import SCENARIOS
-from orderbridge.cli.certify import certify as command
 from orderbridge.texts import SENTENCES, say
+from orderbridge_certify.cli import certify as command
+from orderbridge_certify.scenarios import SCENARIOS
 
 HERE = Path(__file__).parent
 PAGES = {"en": HERE / "certify.md", "tr": HERE / "sertifika.md"}

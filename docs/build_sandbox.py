@@ -3,7 +3,7 @@
     .venv/bin/python docs/build_sandbox.py            # writes sandbox.md and deneme-platformu.md anew
 
 The pages are written by hand; between `<!-- made by docs/build_sandbox.py: NAME -->` and `<!-- end -->` stands what is made
-here of the switches, presets, commands, faults and advice of src/orderbridge/sandbox and of the options of `orderbridge sandbox`.
+here of the switches, presets, commands, faults and advice of src/orderbridge_sandbox and of the options of `orderbridge sandbox`.
 tests/sandbox/test_sandbox_pages.py fails when a page says something else.
 """
 
@@ -14,16 +14,16 @@ from pathlib import Path
 
 import click
 
-from orderbridge.cli.service import sandbox as command
-from orderbridge.sandbox.advice import ADVICE
-from orderbridge.sandbox.command import PREFIX, Part
-from orderbridge.sandbox.commands import COMMANDS
-from orderbridge.sandbox.faults import FIELDS, Fault
-from orderbridge.sandbox.options import GROUPS, SWITCHES
-from orderbridge.sandbox.presets import PRESETS
-from orderbridge.sandbox.scenery import DEFAULT_SCENERY
-from orderbridge.sandbox.switches import switches_of
 from orderbridge.texts import SENTENCES
+from orderbridge_sandbox.advice import ADVICE
+from orderbridge_sandbox.cli import sandbox as command
+from orderbridge_sandbox.command import PREFIX, Part
+from orderbridge_sandbox.commands import COMMANDS
+from orderbridge_sandbox.faults import FIELDS, Fault
+from orderbridge_sandbox.options import GROUPS, SWITCHES
+from orderbridge_sandbox.presets import PRESETS
+from orderbridge_sandbox.scenery import DEFAULT_SCENERY
+from orderbridge_sandbox.switches import switches_of
 
 HERE = Path(__file__).parent
 PAGES = {"en": HERE / "sandbox.md", "tr": HERE / "deneme-platformu.md"}

@@ -23,8 +23,8 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 
 from orderbridge.clock import SystemClock
-from orderbridge.sandbox import Options, Sandbox, World
-from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 
 CHROMIUM = "/usr/bin/chromium"
 COMMAND = Path(sys.executable).with_name("orderbridge")

@@ -24,8 +24,8 @@ from itertools import takewhile
 from pathlib import Path
 from statistics import linear_regression
 
-from orderbridge.sandbox import Options, Sandbox, World
-from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 
 COOLDOWN_S = 0.3
 ORDERS_PER_MINUTE = 200.0

@@ -24,11 +24,11 @@ from orderbridge.jobs import timetable
 from orderbridge.marketplace.client import Client
 from orderbridge.observe import systemd
 from orderbridge.rules import tokens
-from orderbridge.sandbox import Fault, Options, Sandbox, When, World
-from orderbridge.sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
-from orderbridge.sandbox.state import Order
 from orderbridge.service import Service
 from orderbridge.store.leader import LeaderLock
+from orderbridge_sandbox import Fault, Options, Sandbox, When, World
+from orderbridge_sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
+from orderbridge_sandbox.state import Order
 
 COOLDOWN_S = 0.2
 TIMEOUT_S = 5  # of a request: no test waits for it, and a machine that stands still for a second is no broken line

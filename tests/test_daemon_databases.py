@@ -30,14 +30,14 @@ from orderbridge.jobs.reimport import Reimport
 from orderbridge.jobs.release import release
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.verdicts import Verdicts
-from orderbridge.sandbox import Fault, Options, Sandbox, When, World
-from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
-from orderbridge.sandbox.state import Order
 from orderbridge.store import schema, unfinished
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import mysql
 from orderbridge.store.leader import LeaderLock
+from orderbridge_sandbox import Fault, Options, Sandbox, When, World
+from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge_sandbox.state import Order
 
 pytestmark = pytest.mark.timeout(600)
 SMALL_PACKETS = "mariadb with small packets"

@@ -16,9 +16,9 @@ from orderbridge.errors import Fenced, FileLost
 from orderbridge.jobs.findings import open_problems
 from orderbridge.observe.metrics import WRITES_FENCED, Metrics
 from orderbridge.rules.problems import Code
-from orderbridge.sandbox import Fault, Options, Sandbox, World
 from orderbridge.store import accounts, fleet_tables, schema, tables
 from orderbridge.store.accounts import Entry, Success
+from orderbridge_sandbox import Fault, Options, Sandbox, World
 
 WITHIN_S = 60.0  # half of what a request that hangs takes
 CONFIGURATION = """

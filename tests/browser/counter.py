@@ -19,11 +19,11 @@ from tests.web.test_service import free_address
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
-from orderbridge.sandbox import Sandbox, World
-from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.state import Order
 from orderbridge.service import Service
 from orderbridge.store import devices
+from orderbridge_sandbox import Sandbox, World
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.state import Order
 
 CHROMIUM = Path("/usr/bin/chromium")
 

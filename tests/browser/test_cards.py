@@ -9,9 +9,9 @@ import pytest_asyncio
 from tests.browser.counter import Browser, Counter, Tablet, opened
 from tests.test_daemon import Till, certificates, sandbox, till, until, world
 
-from orderbridge.sandbox import Fault, Sandbox, World
-from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.state import Order
 
 __all__ = ["certificates", "sandbox", "till", "world"]
 

@@ -10,8 +10,8 @@ import pytest_asyncio
 from tests.browser.counter import Browser, Counter, Route, Tablet, opened
 from tests.test_daemon import Till, certificates, sandbox, till, world
 
-from orderbridge.sandbox import Fault, Sandbox, World
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox.state import Order
 
 __all__ = ["certificates", "sandbox", "till", "world"]
 

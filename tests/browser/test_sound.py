@@ -11,8 +11,8 @@ from tests.test_daemon import Till, certificates, sandbox, till, until, world
 
 from orderbridge.jobs import upkeep
 from orderbridge.rules import audience
-from orderbridge.sandbox import Sandbox
 from orderbridge.web.board import changes
+from orderbridge_sandbox import Sandbox
 
 __all__ = ["certificates", "sandbox", "till", "world"]
 

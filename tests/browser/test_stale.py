@@ -13,8 +13,8 @@ from tests.browser.counter import Browser, Counter, Tablet, opened
 from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, certificates, sandbox, till, until, world
 
 from orderbridge.jobs import upkeep
-from orderbridge.sandbox import Fault, Sandbox, World
 from orderbridge.web.board import stream
+from orderbridge_sandbox import Fault, Sandbox, World
 
 __all__ = ["certificates", "sandbox", "till", "world"]
 

@@ -10,8 +10,8 @@ from tests import databases
 from tests.browser.counter import ALERTS, Browser, Counter, Tablet, opened, till_on
 from tests.test_daemon import UNTIL_CLEARED_S, Till, certificates, sandbox, until, world
 
-from orderbridge.sandbox import Fault, Sandbox, World
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox.scenery import KADIKOY
 
 __all__ = ["certificates", "sandbox", "world"]
 

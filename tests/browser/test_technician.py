@@ -25,8 +25,8 @@ from tests.test_daemon import (  # one name after another: they are fixtures
 )
 
 from orderbridge.jobs import upkeep
-from orderbridge.sandbox import Fault, Sandbox, World
-from orderbridge.sandbox.scenery import APP_SECRET
+from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox.scenery import APP_SECRET
 
 __all__ = ["certificates", "sandbox", "till", "world"]
 

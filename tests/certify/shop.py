@@ -11,9 +11,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from orderbridge.certify.hands import Command, Hands
-from orderbridge.certify.play import Wanted, certify
-from orderbridge.certify.stage import Terms
+from orderbridge_certify.hands import Command, Hands
+from orderbridge_certify.play import Wanted, certify
+from orderbridge_certify.stage import Terms
 
 TILL = Path(__file__).with_name("till.py")
 NAME = "X POS 4.2"

@@ -17,9 +17,9 @@ from tests import databases
 from tests.certify.faults import OWN
 from tests.certify.shop import Shop, failed, verdicts
 
-from orderbridge.certify import printing
-from orderbridge.certify.hands import Command, Nobody, Person
 from orderbridge.errors import ConfigError
+from orderbridge_certify import printing
+from orderbridge_certify.hands import Command, Nobody, Person
 
 Shops = Callable[..., Shop]
 

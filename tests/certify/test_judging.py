@@ -4,9 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from orderbridge.certify import judging, plays
-from orderbridge.certify.hands import Command, Nobody, Person
-from orderbridge.certify.seen import Answer, Call, Judge, Note, Order, Row, Seen, Verdict, facts, worst
+from orderbridge_certify import judging, plays
+from orderbridge_certify.hands import Command, Nobody, Person
+from orderbridge_certify.seen import Answer, Call, Judge, Note, Order, Row, Seen, Verdict, facts, worst
 
 TAKEN = Order(letter="A", visible_s=1.0, taken_s=1.5, revision=2, pos_revision=2, reference=True)
 DONE = Row(action="accept", letter="A", state="done", preparing_time=25)

@@ -10,8 +10,8 @@ from sqlalchemy import NullPool, create_engine, text
 from tests import databases
 from tests.databases import MARIADB, POSTGRESQL
 
-from orderbridge.certify.locks import LOOK_S, probed
 from orderbridge.store.database import Database
+from orderbridge_certify.locks import LOOK_S, probed
 
 NAME = f"obs_looker_{os.getpid()}"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from docs import build_certify as build
 
-from orderbridge.certify import plays
-from orderbridge.certify.scenarios import SCENARIOS
+from orderbridge_certify import plays
+from orderbridge_certify.scenarios import SCENARIOS
 
 TEXTS = {code: path.read_text("utf-8") for code, path in build.PAGES.items()}
 

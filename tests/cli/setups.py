@@ -28,8 +28,8 @@ from orderbridge import mounts as system_mounts
 from orderbridge.clock import SystemClock
 from orderbridge.config import load
 from orderbridge.errors import ConfigError
-from orderbridge.sandbox import Sandbox
 from orderbridge.store.database import open_database
+from orderbridge_sandbox import Sandbox
 
 LANGUAGES = ("en", "tr")
 

@@ -23,11 +23,11 @@ from tests.store.test_pooler import bouncer
 from orderbridge.cli import check_database
 from orderbridge.config.addresses import fingerprint
 from orderbridge.config.master_keys import new_key
-from orderbridge.sandbox import Fault, Sandbox, World
 from orderbridge.store import revisions, schema
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import SENTENCES
+from orderbridge_sandbox import Fault, Sandbox, World
 
 QUICK = "cooldown_seconds = 1\ntimeout_seconds = 60"
 

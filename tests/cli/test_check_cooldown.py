@@ -11,11 +11,11 @@ from tests.cli.shell import APP, Configure, Run, document
 from tests.store.samples import opened, rows
 
 from orderbridge.rules.scope import Asked, Scope, choose, judge
-from orderbridge.sandbox import Fault, Options, Sandbox, World
-from orderbridge.sandbox.scenery import DEFAULT_SCENERY
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import SENTENCES
+from orderbridge_sandbox import Fault, Options, Sandbox, World
+from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
 COOLDOWN_S = 2  # of real time, and no less: three polls have to lie within it on a busy machine
 OTHER_APP = "sandbox-other-secret"

@@ -17,13 +17,13 @@ from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.config.master_keys import new_key, parsed
 from orderbridge.rules.buckets import share
-from orderbridge.sandbox import Options, Sandbox, World
-from orderbridge.sandbox.scenery import DEFAULT_SCENERY
 from orderbridge.store import account_changes, accounts, schema
 from orderbridge.store.alone import membership
 from orderbridge.store.database import Database
 from orderbridge.store.fleet_tables import account_settings
 from orderbridge.store.sealing import MasterKeys
+from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
 COOLDOWN_S = 2  # of real time: three polls have to lie within it on a busy machine
 OTHER_APP = "sandbox-other-secret"

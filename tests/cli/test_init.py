@@ -14,7 +14,7 @@ from tests.databases import free_port
 
 from orderbridge import config
 from orderbridge.cli import draft
-from orderbridge.sandbox import Sandbox, World
+from orderbridge_sandbox import Sandbox, World
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
 

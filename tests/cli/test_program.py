@@ -378,7 +378,7 @@ def test_what_json_shows_is_one_document(run, pos):
 
 def test_each_command_is_where_the_program_looks_for_it():
     for name, commands in MODULES.items():
-        module = import_module(f"orderbridge.cli.{name}")
+        module = import_module(name)
         assert tuple(command.name for command in module.COMMANDS) == commands
 
 

@@ -20,8 +20,8 @@ import pytest
 from tests.cli.setups import LANGUAGES, SETUPS, Place, SetUp
 from tests.cli.shell import Ended, Run
 
-from orderbridge.sandbox import Options, Sandbox, World
 from orderbridge.texts import speak
+from orderbridge_sandbox import Options, Sandbox, World
 
 DOCS = Path(__file__).parents[2] / "docs"
 BOOKS = {"en": DOCS / "set-ups.md", "tr": DOCS / "kurulumlar.md"}

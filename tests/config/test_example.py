@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from tests.config.documents import URL, Write, problems
 
 from orderbridge.config import Settings, load
-from orderbridge.sandbox.scenery import DEFAULT_SCENERY
+from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 

@@ -39,7 +39,7 @@ from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.poll import Poller
 from orderbridge.observe import liveness
 from orderbridge.observe.liveness import MOST_ANSWER, STRANGER, Peer, Pulse, answer, ask, daemons, name_of
-from orderbridge.sandbox import Fault, Sandbox, World
+from orderbridge_sandbox import Fault, Sandbox, World
 
 __all__ = ["certificates", "configuration", "sandbox", "till", "world"]
 

@@ -25,10 +25,10 @@ from typing import Any
 
 import pytest
 
-from orderbridge.sandbox import Fault, Options, Sandbox, World
-from orderbridge.sandbox.panel import change_order
-from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox import Fault, Options, Sandbox, World
+from orderbridge_sandbox.panel import change_order
+from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge_sandbox.state import Order
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 COMMAND = Path(sys.executable).with_name("orderbridge")

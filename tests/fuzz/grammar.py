@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from tests.marketplace import samples
 
-from orderbridge.sandbox import rules
+from orderbridge_sandbox import rules
 
 TIMES = int(os.environ.get("ORDERBRIDGE_TEST_FUZZ", "1"))
 MISSING = object()

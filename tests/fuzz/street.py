@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from tests.jobs.shop import FakeClock, Shop
 from tests.jobs.virtual import VirtualLoop
 
-from orderbridge.sandbox import World
 from orderbridge.store import schema
 from orderbridge.store.database import Database
+from orderbridge_sandbox import World
 
 _Result = TypeVar("_Result")
 

@@ -27,10 +27,10 @@ from tests.fuzz.street import Street
 from tests.jobs.shop import FINAL
 
 from orderbridge.model import COMPLETE_WITH_PAYMENT
-from orderbridge.sandbox import Fault, When
-from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.state import Order
-from orderbridge.sandbox.world import NotAllowed
+from orderbridge_sandbox import Fault, When
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.state import Order
+from orderbridge_sandbox.world import NotAllowed
 
 pytestmark = pytest.mark.timeout(900)  # an evening is long on a busy machine
 

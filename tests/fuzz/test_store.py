@@ -14,8 +14,8 @@ from tests.marketplace.samples import listing
 
 from orderbridge.marketplace.schema import read_listing
 from orderbridge.rules.statuses import Statuses
-from orderbridge.sandbox import Fault, wire
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox import Fault, wire
+from orderbridge_sandbox.state import Order
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from tests.jobs.shop import FakeClock, Shop
 from tests.jobs.virtual import VirtualLoop
 from tests.store.samples import hold_open
 
-from orderbridge.sandbox import World
 from orderbridge.store import schema
 from orderbridge.store.database import Database
+from orderbridge_sandbox import World
 
 OpenShop = Callable[..., Awaitable[Shop]]
 

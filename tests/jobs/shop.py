@@ -31,12 +31,12 @@ from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.statuses import Statuses
 from orderbridge.rules.turns import Member
-from orderbridge.sandbox import Fault, World, create_app, wire
-from orderbridge.sandbox.rules import ENDPOINTS
-from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
-from orderbridge.sandbox.state import CallRecord, Order
 from orderbridge.store import schema
 from orderbridge.store.database import Database
+from orderbridge_sandbox import Fault, World, create_app, wire
+from orderbridge_sandbox.rules import ENDPOINTS
+from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge_sandbox.state import CallRecord, Order
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 BASE_URL = "https://sandbox.test"

@@ -10,8 +10,8 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import START, Shop
 
 from orderbridge.jobs.reference import Common, read_lists, read_statuses
-from orderbridge.sandbox import Fault
-from orderbridge.sandbox.scenery import BESIKTAS
+from orderbridge_sandbox import Fault
+from orderbridge_sandbox.scenery import BESIKTAS
 
 pytestmark = pytest.mark.plays_daemon
 

@@ -17,9 +17,9 @@ from orderbridge.cli.main import program
 from orderbridge.model import Action, Attempt, Outcome, Verdict
 from orderbridge.rules.outbox import argument_problem, lane_of
 from orderbridge.rules.retry import MOST_RESENDS, RetryPolicy, decide
-from orderbridge.sandbox import Fault, When
 from orderbridge.store import unfinished
 from orderbridge.store.unfinished import ServerClock
+from orderbridge_sandbox import Fault, When
 
 FOOD = 1005
 

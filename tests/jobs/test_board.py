@@ -13,8 +13,8 @@ from orderbridge.jobs.health import Checkup
 from orderbridge.observe.metrics import POLLS, Metrics
 from orderbridge.rules.audience import HEARD_S, SURE_S, Audience
 from orderbridge.rules.problems import Code
-from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.store import board
+from orderbridge_sandbox.scenery import KADIKOY
 
 OpenShop = Callable[..., Awaitable[Shop]]
 LOOK_S = 5.0  # upkeep.HEALTH_S

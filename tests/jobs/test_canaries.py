@@ -16,9 +16,9 @@ from tests.jobs.shop import Shop
 from orderbridge.hiding import FORMER
 from orderbridge.jobs.reference import Common, read_lists, read_statuses
 from orderbridge.observe import logs
-from orderbridge.sandbox import Fault, World
-from orderbridge.sandbox.scenery import DEFAULT_SCENERY, KADIKOY
-from orderbridge.sandbox.state import Account, Scenery
+from orderbridge_sandbox import Fault, World
+from orderbridge_sandbox.scenery import DEFAULT_SCENERY, KADIKOY
+from orderbridge_sandbox.state import Account, Scenery
 
 APP, REST, OTHERS = 'app/"k\\ey+1', "rest şube&<2>", "other secret/3=="
 STATUSES = (200, 400, 401, 403, 404, 422, 429, 500, 502, 503)

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import COOLDOWN_S, Shop
 
-from orderbridge.sandbox import Fault
+from orderbridge_sandbox import Fault
 
 NAMES = ("kadikoy", "besiktas", "chain")
 

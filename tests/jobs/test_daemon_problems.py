@@ -18,8 +18,8 @@ from orderbridge.jobs.reference import BELIEVED_AFTER, Common, read_lists
 from orderbridge.rules.daemon import FENCED, SLOW_WITHIN_S
 from orderbridge.rules.page import SOON, Page
 from orderbridge.rules.problems import Code, Problem
-from orderbridge.sandbox import Fault
 from orderbridge.store.trouble import TroubleKind
+from orderbridge_sandbox import Fault
 
 
 def checkup_of(shop: Shop) -> Checkup:

@@ -22,7 +22,6 @@ from orderbridge.observe.metrics import POLLS, Metrics
 from orderbridge.rules import cooldown
 from orderbridge.rules.buckets import bucket_of
 from orderbridge.rules.problems import Code, Problem, Severity
-from orderbridge.sandbox.scenery import APP_SECRET, USKUDAR
 from orderbridge.store import account_settings
 from orderbridge.store.database import Database
 from orderbridge.store.fleet_tables import account_settings as table
@@ -31,6 +30,7 @@ from orderbridge.store.fleet_tables import replicas
 from orderbridge.store.membership import Beat
 from orderbridge.store.sealing import MasterKeys
 from orderbridge.store.tables import accounts
+from orderbridge_sandbox.scenery import APP_SECRET, USKUDAR
 
 KEY = bytes(range(32))
 FLEET = {"accounts": "database", "master_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}

@@ -26,9 +26,9 @@ from orderbridge.jobs.health import Checkup, Watch
 from orderbridge.jobs.lamps import headline
 from orderbridge.jobs.reference import Common, read_lists, read_statuses
 from orderbridge.rules.problems import Code, Problem, Severity
-from orderbridge.sandbox import Fault, FaultKind
-from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.store.trouble import TroubleKind
+from orderbridge_sandbox import Fault, FaultKind
+from orderbridge_sandbox.scenery import KADIKOY
 
 pytestmark = pytest.mark.plays_daemon
 

@@ -10,8 +10,8 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.jobs.reference import Common, read_lists, read_statuses
-from orderbridge.sandbox import Fault, When, World
-from orderbridge.sandbox.scenery import DEFAULT_SCENERY
+from orderbridge_sandbox import Fault, When, World
+from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
 LETTERS = "abcdefab-cdef-4abc-8def-abcdefabcdef"  # the usual scenery's ids have none
 

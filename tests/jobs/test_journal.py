@@ -11,9 +11,9 @@ from tests.jobs.shop import FakeClock, Shop
 
 from orderbridge.jobs import journal as jobs_journal
 from orderbridge.jobs.journal import Journal
-from orderbridge.sandbox import Fault
 from orderbridge.store import journal
 from orderbridge.store.journal import Entry
+from orderbridge_sandbox import Fault
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.marketplace.schema import read_stored
 from orderbridge.net import http
 from orderbridge.rules import intake as rules
-from orderbridge.sandbox import Fault
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox import Fault
+from orderbridge_sandbox.state import Order
 
 LIMIT = 100_000  # bytes of a body, for these tests
 

@@ -11,7 +11,7 @@ from tests.jobs.test_refusing_database import refuse
 from orderbridge.jobs.deferred import REFUSED_S
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.rules.outbox import order_lane
-from orderbridge.sandbox import Fault
+from orderbridge_sandbox import Fault
 
 PATIENCE_S = 5.0
 

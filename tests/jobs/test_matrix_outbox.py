@@ -21,8 +21,8 @@ import pytest
 from tests.jobs.shop import FINAL, Shop
 from tests.jobs.test_verdicts import ACTIONS, asked, effects, is_so
 
-from orderbridge.sandbox import Fault, When
-from orderbridge.sandbox.faults import FaultKind
+from orderbridge_sandbox import Fault, When
+from orderbridge_sandbox.faults import FaultKind
 
 FULL = os.environ.get("ORDERBRIDGE_TEST_MATRIX") == "full"
 BEFORE, AFTER = When.BEFORE, When.AFTER

@@ -17,8 +17,8 @@ from tests.jobs.shop import Shop, listing
 from tests.marketplace.samples import food
 
 from orderbridge.doubts import codes_of
-from orderbridge.sandbox import wire
-from orderbridge.sandbox.state import Document, Order
+from orderbridge_sandbox import wire
+from orderbridge_sandbox.state import Document, Order
 
 MISSING = object()
 HUGE = "ş" * 100_000

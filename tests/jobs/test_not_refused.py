@@ -10,7 +10,7 @@ from docs import build
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox.state import Order
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 OURS, OTHERS = 1005, 2005  # foods of Kadıköy and of Beşiktaş

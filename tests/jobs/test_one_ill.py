@@ -14,9 +14,9 @@ from tests.jobs.shop import COOLDOWN_S, FakeClock, Shop
 from tests.jobs.test_watchdog import _OnTheSpot, seldom  # noqa: F401 - a fixture
 
 from orderbridge.daemon import Daemon
-from orderbridge.sandbox import Fault, World
-from orderbridge.sandbox.scenery import APP_SECRET, DEFAULT_SCENERY, KADIKOY
-from orderbridge.sandbox.state import Account
+from orderbridge_sandbox import Fault, World
+from orderbridge_sandbox.scenery import APP_SECRET, DEFAULT_SCENERY, KADIKOY
+from orderbridge_sandbox.state import Account
 
 COUNT = 30
 ILL = "n7"

@@ -16,12 +16,12 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.jobs.reference import Common, read_lists
-from orderbridge.sandbox import Fault, Options, When, World
-from orderbridge.sandbox.options import Coverage
-from orderbridge.sandbox.provocations import Connections, Pace, Trouble
-from orderbridge.sandbox.rules import ORDER_NOT_FOUND
-from orderbridge.sandbox.scenery import ATASEHIR, USKUDAR
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox import Fault, Options, When, World
+from orderbridge_sandbox.options import Coverage
+from orderbridge_sandbox.provocations import Connections, Pace, Trouble
+from orderbridge_sandbox.rules import ORDER_NOT_FOUND
+from orderbridge_sandbox.scenery import ATASEHIR, USKUDAR
+from orderbridge_sandbox.state import Order
 
 pytestmark = pytest.mark.plays_daemon
 

@@ -13,9 +13,9 @@ from orderbridge.jobs import claims
 from orderbridge.jobs.deferred import STUCK_S
 from orderbridge.jobs.feed import FLOOR_S
 from orderbridge.model import Action, OutboxRow
-from orderbridge.sandbox import Fault, When
-from orderbridge.sandbox.scenery import BESIKTAS
 from orderbridge.store import actions
+from orderbridge_sandbox import Fault, When
+from orderbridge_sandbox.scenery import BESIKTAS
 
 pytestmark = pytest.mark.plays_daemon
 

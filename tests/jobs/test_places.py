@@ -6,7 +6,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop
 
 from orderbridge.jobs.places import AHEAD_S, QUICK_S, WAIT_S, Places
-from orderbridge.sandbox import Fault
+from orderbridge_sandbox import Fault
 
 
 async def _request(places: Places, seconds: float) -> bool:

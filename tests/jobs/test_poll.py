@@ -16,9 +16,9 @@ from tests.jobs.shop import START, Shop, listing, text_of
 
 from orderbridge.jobs import pollers
 from orderbridge.jobs.answer import Polled
-from orderbridge.sandbox import Fault, FaultKind, When, World
-from orderbridge.sandbox.scenery import DEFAULT_SCENERY, KADIKOY
-from orderbridge.sandbox.state import Account, Order, Scenery
+from orderbridge_sandbox import Fault, FaultKind, When, World
+from orderbridge_sandbox.scenery import DEFAULT_SCENERY, KADIKOY
+from orderbridge_sandbox.state import Account, Order, Scenery
 
 LOCKED = "database is locked"
 FULL = "database or disk is full"

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 from tests.jobs.shop import Shop, listing
 
 from orderbridge.rules.claims import Held
-from orderbridge.sandbox import Fault, When
 from orderbridge.store import orders
+from orderbridge_sandbox import Fault, When
 
 
 async def over_by_refusal(shop: Shop, action: str) -> int:

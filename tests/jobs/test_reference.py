@@ -8,10 +8,10 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, text_of
 
 from orderbridge.jobs.reference import COMMON_S, Common, read_lists, read_statuses
-from orderbridge.sandbox import Fault, World
-from orderbridge.sandbox.scenery import ATASEHIR, DEFAULT_SCENERY, KADIKOY, USKUDAR
-from orderbridge.sandbox.state import Account, Scenery
 from orderbridge.store.tables import restaurants
+from orderbridge_sandbox import Fault, World
+from orderbridge_sandbox.scenery import ATASEHIR, DEFAULT_SCENERY, KADIKOY, USKUDAR
+from orderbridge_sandbox.state import Account, Scenery
 
 LISTS = ("delivery_restaurants", "delivery_cancel_reasons", "delivery_payment_methods", "delivery_shipping_methods")
 

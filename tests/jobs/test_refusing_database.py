@@ -9,7 +9,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 from tests.jobs.test_health import open_codes
 
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox.state import Order
 
 RAISES = ["RAISE(ABORT, 'no')", "RAISE(FAIL, 'no')", "RAISE(ROLLBACK, 'no')"]
 LEFT_OUT = "RAISE(IGNORE)"

@@ -10,7 +10,7 @@ from tests.jobs.shop import Shop, listing
 from orderbridge.jobs.reimport import Reimport
 from orderbridge.jobs.release import Released, release
 from orderbridge.rules.reimport import Fate
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox.state import Order
 
 pytestmark = pytest.mark.plays_daemon
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from tests.jobs.shop import Shop
 from tests.jobs.test_daemon_problems import checkup_of, names
 
-from orderbridge.sandbox import Fault
+from orderbridge_sandbox import Fault
 
 PROBES = ("get_restaurants", "get_cancel_reasons")  # what needs nothing but a good token
 HOUR_S = 3600.0

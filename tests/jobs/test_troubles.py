@@ -19,9 +19,9 @@ from orderbridge.jobs import acknowledge, intake
 from orderbridge.jobs.deferred import STUCK_S
 from orderbridge.jobs.feed import FLOOR_S
 from orderbridge.model import Stored
-from orderbridge.sandbox import Fault, FaultKind, wire
-from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
 from orderbridge.store import actions, orders, quarantine
+from orderbridge_sandbox import Fault, FaultKind, wire
+from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
 
 
 def refuse_everything_but_login(shop: Shop) -> None:

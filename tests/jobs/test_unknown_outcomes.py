@@ -8,9 +8,9 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 from tests.jobs.test_verdicts import ABOUT, BEFORE, RESTAURANT_ACTIONS, TARGET, asked, effects, is_so
 
-from orderbridge.sandbox import Fault, When
-from orderbridge.sandbox.faults import FaultKind
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox import Fault, When
+from orderbridge_sandbox.faults import FaultKind
+from orderbridge_sandbox.state import Order
 
 NO = "sipariş durumu uygun değil"
 LOOKED_FOR = ["accept", "on_the_way"]

@@ -13,9 +13,9 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
 from orderbridge.jobs.deferred import REFUSED_S, STUCK_S
-from orderbridge.sandbox import Fault, When, World
-from orderbridge.sandbox.options import Disallowed
-from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
+from orderbridge_sandbox import Fault, When, World
+from orderbridge_sandbox.options import Disallowed
+from orderbridge_sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
 
 pytestmark = pytest.mark.plays_daemon
 

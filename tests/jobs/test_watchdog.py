@@ -18,8 +18,8 @@ from orderbridge import daemon as module
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import upkeep
 from orderbridge.observe.liveness import Pulse
-from orderbridge.sandbox import Fault
 from orderbridge.store.database import Database
+from orderbridge_sandbox import Fault
 
 UNIT = (Path(__file__).parents[2] / "deploy" / "orderbridge.service").read_text("utf-8")
 HOUR_S = 3600.0

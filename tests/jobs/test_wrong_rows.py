@@ -12,9 +12,9 @@ import pytest
 from tests.jobs.shop import FINAL, Shop
 from tests.store.samples import DAEMONS
 
-from orderbridge.sandbox import Fault
-from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.texts import SENTENCES
+from orderbridge_sandbox import Fault
+from orderbridge_sandbox.scenery import KADIKOY
 
 pytestmark = pytest.mark.plays_daemon
 

@@ -23,10 +23,10 @@ from tests.marketplace.samples import order
 
 from orderbridge.config import Account
 from orderbridge.rules.buckets import bucket_of
-from orderbridge.sandbox.tls import make_certificates
 from orderbridge.store import account_changes, schema
 from orderbridge.store.database import Database
 from orderbridge.store.sealing import MasterKeys
+from orderbridge_sandbox.tls import make_certificates
 
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).with_name("orderbridge")

@@ -12,8 +12,8 @@ from tests.live.test_file_lost import move_all, stopped
 from tests.test_alarms import Listener
 from tests.test_daemon import Till, ended, log_of, process, until
 
-from orderbridge.sandbox import World
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import KADIKOY
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from orderbridge.daemon import Daemon
 from orderbridge.jobs import upkeep
 from orderbridge.jobs.sweep import Swept
 from orderbridge.rules import health
-from orderbridge.sandbox import Sandbox, World
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import Sandbox, World
+from orderbridge_sandbox.scenery import KADIKOY
 
 LIBRARY = "faketime/libfaketimeMT.so.1"
 PLACES = ("/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib")

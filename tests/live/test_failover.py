@@ -24,9 +24,6 @@ from tests.test_daemon import COMMAND, ended, process, told, until
 
 from orderbridge.config.addresses import database_address
 from orderbridge.rules.buckets import share
-from orderbridge.sandbox import World
-from orderbridge.sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
-from orderbridge.sandbox.state import Order
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import servers
@@ -34,6 +31,9 @@ from orderbridge.store.durability import failover
 from orderbridge.store.failures import remedy
 from orderbridge.store.membership import Beat, Membership
 from orderbridge.texts import say
+from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
+from orderbridge_sandbox.state import Order
 
 RESUMED_WITHIN_S = 60.0  # of the promotion; 20 on a machine that is not busy
 PATIENCE_S = 2.0

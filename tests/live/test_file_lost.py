@@ -14,9 +14,9 @@ import pytest
 from tests.test_daemon import UNTIL_CLEARED_S, Till, ended, log_of, process, until
 
 from orderbridge.jobs.answer import PARALLEL_ACKNOWLEDGEMENTS
-from orderbridge.sandbox import Fault, World
-from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox import Fault, World
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.state import Order
 
 UNUSABLE = 78  # systemd does not start it again
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.test_daemon import Till, ended, log_of, process, told, until
 
-from orderbridge.sandbox import World
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import KADIKOY
 
 SIZE_MB = 4
 

@@ -13,10 +13,10 @@ from random import Random
 import pytest
 from tests.test_daemon import Till, ended, log_of, process, until
 
-from orderbridge.sandbox import Fault, Sandbox, World
-from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.state import Order
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE
+from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.state import Order
 
 FINAL = ("done", "refused", "failed", "expired", "superseded", "withdrawn")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from tests.live.test_file_lost import stored
 from tests.test_daemon import COMMAND, Till, ended, log_of, process, told, until
 
-from orderbridge.sandbox import World
-from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.store import journal
+from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import KADIKOY
 
 
 async def command(configuration: Path, *arguments: object) -> tuple[int, str]:

@@ -11,8 +11,8 @@ from tests.databases import SERVERS
 from tests.live.test_server_away import Pos
 from tests.test_daemon import ended, process, told, until
 
-from orderbridge.sandbox import World
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import KADIKOY
 
 # What a next version may do, as CONTRIBUTING.md has it: tables and columns are added, nothing is taken or renamed.
 NEWER = (

@@ -17,10 +17,10 @@ from tests.test_daemon import COMMAND, UNTIL_CLEARED_S, WITHIN_S, begun, ended, 
 
 from orderbridge import config, daemon, service
 from orderbridge.daemon import Daemon
-from orderbridge.sandbox import Fault, World
-from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.state import Order
 from orderbridge.store import workers
+from orderbridge_sandbox import Fault, World
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.state import Order
 
 AWAY_S = 6.5  # longer than any job waits after a failure; the length is the point, so it is slept through
 POSTGRESQL, MARIADB = databases.SERVERS

@@ -10,8 +10,8 @@ import pytest
 from tests.test_daemon import TIMEOUT_S, ended, log_of, process, until
 
 from orderbridge.observe.liveness import name_of
-from orderbridge.sandbox import World
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import KADIKOY
 
 
 def asks_for(configuration: Path, base_url: str) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.test_daemon import SPOILED, ended, process, spoil, until
 
-from orderbridge.sandbox import World
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import KADIKOY
 
 
 class Supervisor:

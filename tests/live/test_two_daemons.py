@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.test_daemon import Till, ended, log_of, process, until
 
-from orderbridge.sandbox import World
-from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
+from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import KADIKOY
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])

@@ -16,9 +16,9 @@ from tests.store.samples import Pos, one, rows
 from tests.test_daemon import WITHIN_S, Till, ended, hold_up, lines_of, process, told, until
 from tests.test_daemon_databases import url
 
-from orderbridge.sandbox import World
-from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.state import Order
 
 __all__ = ["url"]
 

@@ -15,8 +15,8 @@ from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.schema import read_order
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, Action, Document, Token
 from orderbridge.net.http import Wire
-from orderbridge.sandbox import Fault, FaultKind, Sandbox, When, World
-from orderbridge.sandbox.scenery import APP_SECRET, KADIKOY
+from orderbridge_sandbox import Fault, FaultKind, Sandbox, When, World
+from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FOOD = 1007

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.marketplace.samples import CODES, food, listing, order, text
 
 from orderbridge.marketplace.schema import read_listing, read_order
-from orderbridge.sandbox import World, wire
-from orderbridge.sandbox.documents import Occasion, draft_order
-from orderbridge.sandbox.scenery import DEFAULT_SCENERY
+from orderbridge_sandbox import World, wire
+from orderbridge_sandbox.documents import Occasion, draft_order
+from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
 CENT = Decimal("0.01")
 

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from orderbridge.sandbox import World, create_app
-from orderbridge.sandbox.scenery import APP_SECRET
+from orderbridge_sandbox import World, create_app
+from orderbridge_sandbox.scenery import APP_SECRET
 
 
 class FakeClock:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orderbridge.sandbox.advice import ADVICE
-from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
+from orderbridge_sandbox.advice import ADVICE
+from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
 
 NOBODY = "99999999-9999-4999-8999-999999999999"
 LOGIN = "/auth/login"

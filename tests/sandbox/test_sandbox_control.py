@@ -5,8 +5,8 @@ import base64
 import httpx
 import pytest
 
-from orderbridge.sandbox import create_app
-from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
+from orderbridge_sandbox import create_app
+from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
 
 ORDERS = "/_sandbox/orders"
 JSON = {"Content-Type": "application/json; charset=utf-8"}

@@ -7,10 +7,10 @@ from datetime import datetime
 
 import pytest
 
-from orderbridge.sandbox import ConnectionDropped, Fault, FaultKind, When
-from orderbridge.sandbox.faults import BadFault
-from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.script import FaultScript
+from orderbridge_sandbox import ConnectionDropped, Fault, FaultKind, When
+from orderbridge_sandbox.faults import BadFault
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.script import FaultScript
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orderbridge.sandbox import World, rules, service
-from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
+from orderbridge_sandbox import World, rules, service
+from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
 
 BODIES = {"accept": {"preparing_time": 25}, "cancel": {"reason_id": 3}}
 PATHS = {

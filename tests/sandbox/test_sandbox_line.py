@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from orderbridge.sandbox import Options, Sandbox, World
-from orderbridge.sandbox.introduction import introduction, is_beyond, names_of, shown_name
-from orderbridge.sandbox.options import Line
+from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.introduction import introduction, is_beyond, names_of, shown_name
+from orderbridge_sandbox.options import Line
 
 WITHIN_S = 60.0
 OPTIONS = "/_sandbox/options"

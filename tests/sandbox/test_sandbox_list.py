@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.sandbox.conftest import Pos
 
-from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
+from orderbridge_sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
 
 NEEDS_PAYMENT = 7
 

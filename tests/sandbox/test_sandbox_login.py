@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orderbridge.sandbox.rules import ENDPOINTS, Operation
+from orderbridge_sandbox.rules import ENDPOINTS, Operation
 
 GOOD = {"app_secret_key": "sandbox-app-secret", "rest_secret_key": "sandbox-kadikoy-secret"}
 FIXED_MESSAGE = {Operation.GET_RESTAURANTS, Operation.GET_CURRENT}

@@ -6,8 +6,8 @@ from dataclasses import fields
 import pytest
 from docs import build_sandbox as build
 
-from orderbridge.sandbox.faults import FIELDS, Fault
-from orderbridge.sandbox.options import SWITCHES
+from orderbridge_sandbox.faults import FIELDS, Fault
+from orderbridge_sandbox.options import SWITCHES
 
 TEXTS = {code: path.read_text("utf-8") for code, path in build.PAGES.items()}
 each_page = pytest.mark.parametrize("code", TEXTS)

@@ -5,9 +5,9 @@ import re
 import pytest
 from tests.sandbox.conftest import Pos
 
-from orderbridge.sandbox.commands import COMMANDS
-from orderbridge.sandbox.documents import INNER_FIELDS, ORDER_FIELDS
-from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
+from orderbridge_sandbox.commands import COMMANDS
+from orderbridge_sandbox.documents import INNER_FIELDS, ORDER_FIELDS
+from orderbridge_sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
 
 ORDERS = "/_sandbox/orders"
 NOBODY = "99999999-9999-4999-8999-999999999999"

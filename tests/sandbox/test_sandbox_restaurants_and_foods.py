@@ -2,10 +2,10 @@
 
 import pytest
 
-from orderbridge.sandbox import World
-from orderbridge.sandbox.rules import ENDPOINTS
-from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
-from orderbridge.sandbox.world import CannotOrder
+from orderbridge_sandbox import World
+from orderbridge_sandbox.rules import ENDPOINTS
+from orderbridge_sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
+from orderbridge_sandbox.world import CannotOrder
 
 NOBODY = "99999999-9999-4999-8999-999999999999"
 RESTAURANT_CALLS = [

@@ -20,10 +20,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from orderbridge.sandbox import CannotListen, Fault, FaultKind, Options, Sandbox, When, World, server, tls
-from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.server import introduction, serve
-from orderbridge.sandbox.tls import make_certificates
+from orderbridge_sandbox import CannotListen, Fault, FaultKind, Options, Sandbox, When, World, server, tls
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.server import introduction, serve
+from orderbridge_sandbox.tls import make_certificates
 
 WITHIN_S = 60.0  # on a busy machine; what is waited for would never come, or in an hour
 SECRETS = {"app_secret_key": "sandbox-app-secret", "rest_secret_key": "sandbox-kadikoy-secret"}
@@ -259,7 +259,7 @@ def test_the_control_interface_has_the_names_of_the_sandbox(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_the_command_tells_what_is_needed_and_ends_on_a_signal(tmp_path, number):
     code = (
-        "from pathlib import Path; from orderbridge.sandbox import serve;"
+        "from pathlib import Path; from orderbridge_sandbox import serve;"
         f"serve(directory=Path({str(tmp_path)!r}), port=0)"  # into a pipe, and yet at once
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

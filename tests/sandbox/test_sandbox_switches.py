@@ -5,10 +5,10 @@ from dataclasses import fields
 import pytest
 from tests.sandbox.conftest import Pos
 
-from orderbridge.sandbox import ConnectionDropped, Fault, Options, World
-from orderbridge.sandbox.options import SWITCHES, BadOption, settings_from
-from orderbridge.sandbox.presets import PRESETS, settings_of
-from orderbridge.sandbox.scenery import APP_SECRET, ATASEHIR, KADIKOY, USKUDAR
+from orderbridge_sandbox import ConnectionDropped, Fault, Options, World
+from orderbridge_sandbox.options import SWITCHES, BadOption, settings_from
+from orderbridge_sandbox.presets import PRESETS, settings_of
+from orderbridge_sandbox.scenery import APP_SECRET, ATASEHIR, KADIKOY, USKUDAR
 
 GET_CURRENT = "/orders/get-current"
 VARIABLES = "/orders/variables"
@@ -268,7 +268,7 @@ async def test_latency_is_of_every_answer(world, pos, monkeypatch):
     async def sleep(seconds: float) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr("orderbridge.sandbox.app.asyncio.sleep", sleep)
+    monkeypatch.setattr("orderbridge_sandbox.app.asyncio.sleep", sleep)
     world.set_options(latency_seconds=2, latency_jitter_seconds=1)
     world.faults.add(Fault(operation="get_variables", status=500))
     assert await answers(pos, 2) == [500, 200]

@@ -12,8 +12,8 @@ from tests.sim.invariant import Invariant, time_of
 from tests.sim.line import ORDER_OPERATIONS, RESTAURANT_OPERATIONS, Call
 from tests.sim.reading import Document
 
-from orderbridge.sandbox import rules
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import rules
+from orderbridge_sandbox.scenery import KADIKOY
 
 if TYPE_CHECKING:
     from tests.sim.life import Life

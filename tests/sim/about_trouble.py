@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tests.sim.invariant import IN_TIME_S, UNDISTURBED_S, Invariant, account_of, changed_at
 from tests.sim.line import Call
 
-from orderbridge.sandbox.scenery import APP_SECRET
+from orderbridge_sandbox.scenery import APP_SECRET
 
 if TYPE_CHECKING:
     from tests.sim.life import Life

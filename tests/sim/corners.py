@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orderbridge.sandbox.scenery import BESIKTAS, KADIKOY
+from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
 
 if TYPE_CHECKING:
     from tests.sim.line import Call

@@ -9,7 +9,7 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox.state import Order
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Sim

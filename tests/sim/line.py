@@ -19,10 +19,10 @@ from tests.sim.reading import Document, documents_in, furthest
 from tests.sim.served import served
 
 from orderbridge.rules.tokens import REFUSAL_WAITS
-from orderbridge.sandbox import create_app, wire
-from orderbridge.sandbox.rules import ENDPOINTS
-from orderbridge.sandbox.scenery import APP_SECRET
-from orderbridge.sandbox.state import CallRecord
+from orderbridge_sandbox import create_app, wire
+from orderbridge_sandbox.rules import ENDPOINTS
+from orderbridge_sandbox.scenery import APP_SECRET
+from orderbridge_sandbox.state import CallRecord
 
 if TYPE_CHECKING:
     from tests.sim.life import Life

@@ -26,9 +26,9 @@ from tests.sim.trace import Trace
 
 from orderbridge import config
 from orderbridge.errors import ConfigError
-from orderbridge.sandbox import World
-from orderbridge.sandbox.options import Options
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_sandbox import World
+from orderbridge_sandbox.options import Options
+from orderbridge_sandbox.scenery import KADIKOY
 
 if TYPE_CHECKING:
     from tests.sim.invariant import Invariant

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from tests.jobs.shop import text_of
 from tests.sim.plan import LOUD_SWEEP_S, Plan
 
-from orderbridge.sandbox.scenery import ATASEHIR, BESIKTAS, DEFAULT_SCENERY, KADIKOY, USKUDAR
-from orderbridge.sandbox.state import Order, Scenery
-from orderbridge.sandbox.world import CannotOrder
+from orderbridge_sandbox.scenery import ATASEHIR, BESIKTAS, DEFAULT_SCENERY, KADIKOY, USKUDAR
+from orderbridge_sandbox.state import Order, Scenery
+from orderbridge_sandbox.world import CannotOrder
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Sim

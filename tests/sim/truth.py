@@ -7,7 +7,7 @@ from typing import Any
 from tests.sim.invariant import Invariant, readable
 from tests.sim.line import TARGET, Call
 
-from orderbridge.sandbox.state import Order
+from orderbridge_sandbox.state import Order
 
 
 class TruthInTheEnd(Invariant):

@@ -18,10 +18,10 @@ from orderbridge.cli.check_files import check_certificate
 from orderbridge.cli.report import Report
 from orderbridge.config import Web
 from orderbridge.rules.page import problems
-from orderbridge.sandbox.provocations import Line
-from orderbridge.sandbox.tls import Certificates, make_certificates
 from orderbridge.store import devices
 from orderbridge.web.listening import Listening
+from orderbridge_sandbox.provocations import Line
+from orderbridge_sandbox.tls import Certificates, make_certificates
 
 
 @pytest.fixture

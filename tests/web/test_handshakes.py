@@ -8,9 +8,9 @@ from pathlib import Path
 from tests.web.asking import until
 from tests.web.boards import Shop, web
 
-from orderbridge.sandbox.tls import make_certificates
 from orderbridge.web.listening import Listening
 from orderbridge.web.server import MOST
+from orderbridge_sandbox.tls import make_certificates
 
 
 def descriptors() -> int:

@@ -40,14 +40,14 @@ from orderbridge.model import Action, ActionState
 from orderbridge.observe import metrics as names
 from orderbridge.observe.metrics import Family, Metrics
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
-from orderbridge.sandbox import Fault, Sandbox, World
-from orderbridge.sandbox.provocations import Line
-from orderbridge.sandbox.scenery import KADIKOY
-from orderbridge.sandbox.tls import make_certificates
 from orderbridge.service import Service
 from orderbridge.store.membership import Membership
 from orderbridge.web import listening
 from orderbridge.web.server import Server
+from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox.provocations import Line
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.tls import make_certificates
 
 __all__ = ["certificates", "configuration", "sandbox", "till", "world"]
 
@@ -230,7 +230,7 @@ async def test_what_keeps_tablets_from_the_page_is_told_everywhere_until_it_is_o
         service._reload()
         await until(lambda: open_problems(till) == [("certificate_ends", "severe")])
         async with asyncio.timeout(150):  # the page reads what the next health check finds
-            while '"certificate_ends":1' not in await said("/readyz"):
+            while '"certificate_ends":1' not in await said("/readyz"):  # noqa: ASYNC110 - another task
                 await asyncio.sleep(0.05)
         assert 'code="certificate_ends"' in await said("/metrics")
         status = await asyncio.create_subprocess_exec(

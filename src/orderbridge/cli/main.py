@@ -27,23 +27,24 @@ EXIT_UNREACHABLE = 69
 EXIT_CONFIGURATION = 78
 
 
-# In which module of this folder each command is. One is loaded when it is called for: `run` stays for long.
+# In which module each command is. One is loaded when it is called for: `run` stays for long.
 MODULES = {
-    "service": ("run", "demo", "sandbox"),
-    "certify": ("certify",),
-    "healthcheck": ("healthcheck",),
-    "day": ("day",),
-    "erase": ("erase",),
-    "bundle": ("support-bundle",),
-    "status": ("status",),
-    "orders": ("orders", "order", "take", "quarantine"),
-    "actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
-    "init": ("init",),
-    "check": ("check", "alarm"),
-    "board": ("board",),
-    "fleet": ("accounts",),
-    "database": ("db",),
-    "facts": ("config", "version"),
+    "orderbridge.cli.service": ("run",),
+    "orderbridge.cli.healthcheck": ("healthcheck",),
+    "orderbridge.cli.day": ("day",),
+    "orderbridge.cli.erase": ("erase",),
+    "orderbridge.cli.bundle": ("support-bundle",),
+    "orderbridge.cli.status": ("status",),
+    "orderbridge.cli.orders": ("orders", "order", "take", "quarantine"),
+    "orderbridge.cli.actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
+    "orderbridge.cli.init": ("init",),
+    "orderbridge.cli.check": ("check", "alarm"),
+    "orderbridge.cli.board": ("board",),
+    "orderbridge.cli.fleet": ("accounts",),
+    "orderbridge.cli.database": ("db",),
+    "orderbridge.cli.facts": ("config", "version"),
+    "orderbridge_certify.cli": ("certify",),
+    "orderbridge_sandbox.cli": ("demo", "sandbox"),
 }
 
 
@@ -58,7 +59,7 @@ class _Program(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         module = next((module for module, names in MODULES.items() if name in names), None)
         if module is not None and name not in self.commands:
-            for command in import_module(f"orderbridge.cli.{module}").COMMANDS:
+            for command in import_module(module).COMMANDS:
                 _offer_config(command)
                 self.add_command(command)
         found = super().get_command(context, name)

@@ -7,14 +7,6 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, make_url
 
-from orderbridge.certify import judging, notes, report
-from orderbridge.certify.folder import Played, State
-from orderbridge.certify.hands import Hands
-from orderbridge.certify.house import House, house
-from orderbridge.certify.scenarios import FIRST, SCENARIOS, Scenario
-from orderbridge.certify.seen import Judged, Verdict, worst
-from orderbridge.certify.stage import Stage, Terms
-from orderbridge.certify.started import Started
 from orderbridge.clock import SystemClock
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.errors import ConfigError
@@ -22,6 +14,14 @@ from orderbridge.observe import logs
 from orderbridge.store import schema
 from orderbridge.store.database import Database, open_database
 from orderbridge.texts import say, spoken
+from orderbridge_certify import judging, notes, report
+from orderbridge_certify.folder import Played, State
+from orderbridge_certify.hands import Hands
+from orderbridge_certify.house import House, house
+from orderbridge_certify.scenarios import FIRST, SCENARIOS, Scenario
+from orderbridge_certify.seen import Judged, Verdict, worst
+from orderbridge_certify.stage import Stage, Terms
+from orderbridge_certify.started import Started
 
 FIRST_SIGN_S = 300.0
 BY_A_PERSON_S = 3600.0  # somebody may have to go and find the till

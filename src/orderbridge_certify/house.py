@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orderbridge import config
-from orderbridge.certify import notes
 from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.errors import StoreError
-from orderbridge.sandbox import Options, Sandbox, World
-from orderbridge.sandbox.options import Line
 from orderbridge.store.database import Database
 from orderbridge.texts import say, spoken
+from orderbridge_certify import notes
+from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.options import Line
 
 START_S = 60.0
 LOOK_S = 0.05

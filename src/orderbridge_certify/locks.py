@@ -14,10 +14,10 @@ from functools import partial
 from sqlalchemy import Connection, select, update
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.certify.noise import PATIENT_S, PAUSE_S, STATEMENT, TABLE
 from orderbridge.clock import SystemClock
 from orderbridge.store.database import Database
 from orderbridge.store.tables import orders
+from orderbridge_certify.noise import PATIENT_S, PAUSE_S, STATEMENT, TABLE
 
 LOOK_S = 0.1
 
@@ -134,7 +134,7 @@ def _process(file: str) -> Iterator[None]:
 
     with (
         closing(sqlite3.connect(file, isolation_level=None, timeout=PATIENT_S)) as connection,
-        subprocess.Popen([sys.executable, "-m", "orderbridge.certify.noise", file]) as running,  # noqa: S603 - our own
+        subprocess.Popen([sys.executable, "-m", "orderbridge_certify.noise", file]) as running,  # noqa: S603 - our own
     ):
         try:
             before = times(connection)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orderbridge.certify import judging, plays, printing, races
-from orderbridge.certify.judging import asked_for, carried_out, noted, taken_over, told, when_taken
-from orderbridge.certify.seen import Judge, Row
-from orderbridge.certify.stage import Stage
+from orderbridge_certify import judging, plays, printing, races
+from orderbridge_certify.judging import asked_for, carried_out, noted, taken_over, told, when_taken
+from orderbridge_certify.seen import Judge, Row
+from orderbridge_certify.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from .state import Account, Acknowledgement, CallRecord, Food, Order, Restaurant
 LEDGER_SIZE: Final = 100_000
 """Calls that the ledger remembers; older ones fall out."""
 
-_log = logging.getLogger("orderbridge.sandbox")
+_log = logging.getLogger("orderbridge_sandbox")
 
 
 class CannotOrder(Exception):

@@ -1,6 +1,6 @@
 """Another program that writes all the time into a SQLite file: small transactions, one after the other.
 
-    python -m orderbridge.certify.noise FILE
+    python -m orderbridge_certify.noise FILE
 
 A process of its own: a thread of certify's would rest whenever certify works. It ends when whoever started it does.
 """

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, RowMapping, or_, select
 
-from orderbridge.certify.notes import writes
-from orderbridge.certify.seen import Call, Note, Order, Row
-from orderbridge.sandbox import World
-from orderbridge.sandbox.rules import Operation
 from orderbridge.store.tables import actions, orders
+from orderbridge_certify.notes import writes
+from orderbridge_certify.seen import Call, Note, Order, Row
+from orderbridge_sandbox import World
+from orderbridge_sandbox.rules import Operation
 
 SINCE_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 ASKED = frozenset(

@@ -4,14 +4,14 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from orderbridge.certify.seen import Fact
-from orderbridge.certify.stage import Stage
-from orderbridge.sandbox import Fault
-from orderbridge.sandbox.documents import CENT
-from orderbridge.sandbox.options import Line
-from orderbridge.sandbox.panel import change_line
-from orderbridge.sandbox.rules import MISSING_FIELD, TIME_FORMAT, Operation
-from orderbridge.sandbox.scenery import KADIKOY
+from orderbridge_certify.seen import Fact
+from orderbridge_certify.stage import Stage
+from orderbridge_sandbox import Fault
+from orderbridge_sandbox.documents import CENT
+from orderbridge_sandbox.options import Line
+from orderbridge_sandbox.panel import change_line
+from orderbridge_sandbox.rules import MISSING_FIELD, TIME_FORMAT, Operation
+from orderbridge_sandbox.scenery import KADIKOY
 
 ADDRESS_NOT_FOUND = 2
 AMOUNT = re.compile(r"ask|-?[0-9.,]{1,12}")

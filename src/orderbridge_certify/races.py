@@ -1,9 +1,9 @@
 """The plays about the database: who holds it, who waits for it, and what is written after the wait."""
 
-from orderbridge.certify.judging import MOST_TRIES
-from orderbridge.certify.locks import Held, noise, probed
-from orderbridge.certify.plays import accepted
-from orderbridge.certify.stage import Stage
+from orderbridge_certify.judging import MOST_TRIES
+from orderbridge_certify.locks import Held, noise, probed
+from orderbridge_certify.plays import accepted
+from orderbridge_certify.stage import Stage
 
 FEW = 5
 HOLD_S = 1.5

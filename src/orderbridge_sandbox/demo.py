@@ -14,9 +14,9 @@ from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.observe import logs
-from orderbridge.sandbox import Options, Sandbox, World
 from orderbridge.store.dialects.sqlite_file import NEW_FILE
 from orderbridge.texts import say, spoken
+from orderbridge_sandbox import Options, Sandbox, World
 
 COOLDOWN_S = 2.0
 BETWEEN_ORDERS_S = 1.5

@@ -11,7 +11,7 @@ from orderbridge.cli.common import ANSWERS, Context
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
-    from orderbridge.certify.hands import Hands
+    from orderbridge_certify.hands import Hands
 
 pass_context = click.make_pass_decorator(Context)
 LONGEST_SLUG = 60
@@ -54,9 +54,9 @@ def certify(
 
     Sandbox, daemon and an empty database are started; the till is yours. The same command goes on where it stopped.
     """
-    from orderbridge.certify.play import Wanted
-    from orderbridge.certify.play import certify as play
-    from orderbridge.certify.stage import Terms
+    from orderbridge_certify.play import Wanted
+    from orderbridge_certify.play import certify as play
+    from orderbridge_certify.stage import Terms
 
     if context.config_file is not None:
         _ = context.settings  # its language
@@ -86,7 +86,7 @@ def certify(
 
 
 def _check_names(only: tuple[str, ...]) -> None:
-    from orderbridge.certify.scenarios import SCENARIOS
+    from orderbridge_certify.scenarios import SCENARIOS
 
     known = [one.name for one in SCENARIOS]
     if unknown := [name for name in only if name not in known]:
@@ -99,8 +99,8 @@ def _slug(till: str) -> str:
 
 
 def _address(url: str) -> str:
-    from orderbridge.certify.notes import WAYS
     from orderbridge.config.addresses import database_address
+    from orderbridge_certify.notes import WAYS
 
     try:
         checked = database_address(url)
@@ -112,7 +112,7 @@ def _address(url: str) -> str:
 
 
 def _hands(command: str | None, *, unattended: bool) -> "Hands":
-    from orderbridge.certify.hands import Command, Nobody, Person
+    from orderbridge_certify.hands import Command, Nobody, Person
 
     if command is not None:
         person = None if unattended or not sys.stdin.isatty() else Person(_ask)

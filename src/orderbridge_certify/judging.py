@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from decimal import Decimal
 
-from orderbridge.certify.seen import Answer, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
+from orderbridge_certify.seen import Answer, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
 
 AT_ONCE_S = 1.0  # between two clocks, and between a commit and a look at it
 LONGEST_LOCK_S = 2.0

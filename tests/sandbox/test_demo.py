@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orderbridge import demo
+from orderbridge_sandbox import demo
 
 
 @pytest.fixture(autouse=True)

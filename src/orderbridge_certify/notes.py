@@ -13,11 +13,11 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Engine, Identity, Integer, MetaData, Table, event, insert, inspect, select
 
-from orderbridge.certify.noise import TABLE as NOISE
 from orderbridge.store.columns import big, code, utc, utc_now
 from orderbridge.store.columns import text as long_text
 from orderbridge.store.dialects import of
 from orderbridge.store.tables import metadata
+from orderbridge_certify.noise import TABLE as NOISE
 
 _own = MetaData()
 writes = Table(

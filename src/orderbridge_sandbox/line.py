@@ -26,7 +26,7 @@ TOO_LONG: Final = 431
 BAD_CERTIFICATES: Final = (Line.EXPIRED, Line.NOT_YET_VALID, Line.WRONG_NAME, Line.UNTRUSTED)
 
 # Broken answers are played on purpose here: uvicorn's complaints about them are no news.
-_quiet = logging.getLogger("orderbridge.sandbox.http")
+_quiet = logging.getLogger("orderbridge_sandbox.http")
 _quiet.setLevel(logging.CRITICAL + 1)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from orderbridge import __version__
-from orderbridge.certify.folder import Played
-from orderbridge.certify.seen import Verdict
 from orderbridge.texts import say
+from orderbridge_certify.folder import Played
+from orderbridge_certify.seen import Verdict
 
 FILES = ("report.json", "report.junit.xml", "report.html")
 

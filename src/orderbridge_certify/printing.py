@@ -3,10 +3,10 @@
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.certify.stage import PATIENCE_S, Stage
-from orderbridge.certify.started import Started
-from orderbridge.sandbox.rules import CONFIRMED
 from orderbridge.store.tables import orders
+from orderbridge_certify.stage import PATIENCE_S, Stage
+from orderbridge_certify.started import Started
+from orderbridge_sandbox.rules import CONFIRMED
 
 FEW, MANY = 3, 20
 AT_PRINTER_S = 3.0  # a till that looks every two seconds has come to its printer

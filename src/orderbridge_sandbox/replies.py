@@ -12,7 +12,7 @@ from . import wire
 from .checks import Answer
 from .faults import JSON, Fault, FaultKind
 
-DROPPED: Final = "orderbridge.sandbox.dropped"
+DROPPED: Final = "orderbridge_sandbox.dropped"
 """Set in the scope by a reply that ends without a complete answer; app.py then drops the connection."""
 
 

@@ -8,16 +8,16 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from orderbridge.certify import notes, reading
-from orderbridge.certify.hands import Hands
-from orderbridge.certify.house import House
-from orderbridge.certify.seen import FINAL, Answer, Fact, Order, Seen
-from orderbridge.certify.started import Started
 from orderbridge.clock import SystemClock
-from orderbridge.sandbox.options import Line
-from orderbridge.sandbox.scenery import KADIKOY
 from orderbridge.store.database import Database
 from orderbridge.texts import say
+from orderbridge_certify import notes, reading
+from orderbridge_certify.hands import Hands
+from orderbridge_certify.house import House
+from orderbridge_certify.seen import FINAL, Answer, Fact, Order, Seen
+from orderbridge_certify.started import Started
+from orderbridge_sandbox.options import Line
+from orderbridge_sandbox.scenery import KADIKOY
 
 LOOK_S = 0.05
 BETWEEN_S = 0.3  # each question of a command is a process of its own

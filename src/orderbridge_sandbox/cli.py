@@ -1,0 +1,100 @@
+"""The commands `demo` and `sandbox`."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orderbridge.texts import say, spoken
+
+SHORT = {"cooldown": "cooldown_seconds"}  # an option's name that is not its switch's
+
+
+@click.command()
+@click.option("--orders", "order_count", default=6, show_default=True, help="How many orders to play through.")
+@click.option(
+    "--database",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("orderbridge-demo.db"),
+    show_default=True,
+    help="The SQLite file to leave behind.",
+)
+def demo(order_count: int, database: Path) -> None:
+    """Sandbox, daemon and a little till together: watch orders come in, be accepted and completed."""
+    import sqlite3
+
+    from orderbridge_sandbox.demo import play
+
+    try:
+        raise SystemExit(play(order_count, database))
+    except (OSError, sqlite3.OperationalError) as error:
+        raise click.ClickException(say("demo.not_written", file=database, error=error)) from error
+
+
+@click.command()
+@click.option("--listen", default="127.0.0.1:8443", show_default=True, help="Address and port.")
+@click.option("--name", "names", multiple=True, help="A further host name of it, for the certificate; may be repeated.")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("sandbox-data"),
+    show_default=True,
+    help="Where the CA and the server's key are kept.",
+)
+@click.option("--cooldown", type=float, show_default="30", help="Seconds between two get-current calls.")
+@click.option(
+    "--cooldown-scope",
+    type=click.Choice(["credential", "application", "address", "restaurant"]),
+    show_default="credential",
+    help="Who shares a cooldown: the interface leaves it open.",
+)
+@click.option("--token-seconds", type=float, show_default="86400", help="Validity of an access token.")
+@click.option("--orders-per-minute", type=float, show_default="2", help="Orders placed by itself; 0: none.")
+@click.option("--max-orders", type=int, help="Stop placing by itself after so many.")
+@click.option("--seed", type=int, help="The same seed places the same orders; without one, each start others.")
+@click.option("--preset", "presets", multiple=True, help="Switches that belong together, by name; may be repeated.")
+@click.option(
+    "--set", "settings", multiple=True, help="A switch: NAME=VALUE; may be repeated. docs/sandbox.md has all."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing of what happens.")
+def sandbox(
+    listen: str,
+    names: tuple[str, ...],
+    directory: Path,
+    seed: int | None,
+    presets: tuple[str, ...],
+    settings: tuple[str, ...],
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """The marketplace's service, played on this machine: for an integration without credentials."""
+    from orderbridge.clock import SystemClock
+    from orderbridge_sandbox import Options, World, serve
+    from orderbridge_sandbox.options import BadOption, settings_from
+    from orderbridge_sandbox.presets import settings_of
+    from orderbridge_sandbox.server import CannotListen
+
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.UsageError(say("sandbox.listen"))
+    # What is said last goes before what was said first.
+    begin = {"orders_per_minute": 2.0, "orders_where": "logged_in", "language": spoken()}
+    named = {SHORT.get(name, name): value for name, value in given.items() if value is not None}
+    try:
+        options = Options().changed(begin | settings_of(presets) | named | settings_from(settings))
+    except BadOption as error:
+        raise click.UsageError(str(error)) from error
+    if seed is None:  # else a database of yesterday would have yesterday's orders again
+        seed = int(SystemClock().now().timestamp())
+    world, host = World.default(seed=seed, options=options), host.strip("[]")
+    try:
+        serve(world, directory=directory, host=host, port=int(port), names=names, quiet=quiet, over=say("sandbox.over"))
+    except CannotListen as error:
+        is_taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+        raise click.ClickException(say("sandbox.taken", address=listen) if is_taken else str(error)) from error
+    except OSError as error:
+        raise click.ClickException(say("sandbox.not_written", error=error)) from error
+
+
+COMMANDS = (demo, sandbox)
