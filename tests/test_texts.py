@@ -74,14 +74,17 @@ FOREIGN = re.compile(
 )
 TURKISH = re.compile(r"[çğıöşüÇĞİÖŞÜ]")
 CLICKS = ("click.", "headings.")  # found by their English, as click writes it
-FOLDER = Path(orderbridge.__file__).parent
+FOLDER = Path(orderbridge.__file__).parents[1]  # the daemon, and the packages beside it
 SPEAKS = re.compile(r"from orderbridge\.texts import .*\bsay\b")
 
 
 @cache
 def source() -> dict[str, ast.Module]:
     """The program; read once by who asks, as each worker of a test run loads this file."""
-    return {str(file.relative_to(FOLDER)): ast.parse(file.read_text("utf-8")) for file in FOLDER.rglob("*.py")}
+    return {
+        str(file.relative_to(FOLDER)): ast.parse(file.read_text("utf-8"))
+        for file in FOLDER.rglob("orderbridge*/**/*.py")
+    }
 
 
 @cache
@@ -103,7 +106,7 @@ def keys_said() -> set[str]:
 
 def test_what_only_commands_say_is_said_by_no_daemon() -> None:
     """It is not read ahead, and a daemon that has no descriptor left could not say it."""
-    commands = ("cli/", "certify/", "sandbox/", "demo.py")
+    commands = ("orderbridge/cli/", "orderbridge_certify/", "orderbridge_sandbox/")
     daemon = {
         node.value
         for file, tree in source().items()
