@@ -275,15 +275,15 @@ ENGLISH = re.compile(
 HELPS_ENGLISH = re.compile(r"default|required|usage|options:|commands:|arguments|this message", re.IGNORECASE)
 STATEMENT = re.compile(r"\b(?:SELECT|CREATE|INSERT|UPDATE|DELETE|PRAGMA|NULL|CASE|BETWEEN|IN)\b|&&")
 FOR_EVERYBODY = (
-    "sandbox/",  # the marketplace's own words and its control interface, for developers
-    "observe/metrics.py",  # Prometheus' HELP
-    "store/tables.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
-    "store/guards.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
-    "store/dialects/sqlite_guard.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
+    "orderbridge_sandbox/",  # the marketplace's own words and its control interface, for developers
+    "orderbridge/observe/metrics.py",  # Prometheus' HELP
+    "orderbridge/store/tables.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
+    "orderbridge/store/guards.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
+    "orderbridge/store/dialects/sqlite_guard.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
     *(
-        f"store/dialects/{name}_errors.py" for name in ("sqlite", "postgresql", "mysql")
+        f"orderbridge/store/dialects/{name}_errors.py" for name in ("sqlite", "postgresql", "mysql")
     ),  # drivers' words, to know them by
-    "actions.py",  # faults of the table of actions, for programmers; its help is looked up
+    "orderbridge/actions.py",  # faults of the table of actions, for programmers; its help is looked up
 )
 PROGRAMMERS = {
     "a document set aside is no order: {}",
