@@ -17,10 +17,10 @@ from pathlib import Path
 from sqlalchemy import CheckConstraint, Column, Table
 
 from orderbridge.actions import ACTIONS, ORDER_ACTIONS
-from orderbridge.doubts import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, TOTAL_MISMATCH
 from orderbridge.marketplace import fields, schema
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.observe.metrics import FAMILIES
+from orderbridge.order_problems import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, TOTAL_MISMATCH
 from orderbridge.rules.lifecycle import Already, Refusal, may_send
 from orderbridge.rules.outbox import Directory, View, unsent_end
 from orderbridge.rules.problems import Code, Severity, severity_of

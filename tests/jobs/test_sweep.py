@@ -10,7 +10,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing, text_of
 
 from orderbridge.jobs.sweep import Swept, sweep, today
-from orderbridge.store import reference, silence
+from orderbridge.store import inactivity, reference
 
 pytestmark = pytest.mark.plays_daemon
 
@@ -215,7 +215,7 @@ async def test_a_sweep_while_a_list_is_taken_in_is_taken_back_where_the_till_see
 
     def meanwhile(connection: Connection) -> dict[str, str]:
         now, limits = shop.clock.now(), {"silence": timedelta(days=1), "zone": UTC}
-        assert shop.database.write_now(lambda tx: silence.end_silent(tx, [order.key], now=now, **limits))
+        assert shop.database.write_now(lambda tx: inactivity.end_silent(tx, [order.key], now=now, **limits))
         return codes(connection)
 
     monkeypatch.setattr(reference, "payment_codes", meanwhile)

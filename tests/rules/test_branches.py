@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from orderbridge.rules.account_status import Lamp
 from orderbridge.rules.branches import Branch, Told, ranked
-from orderbridge.rules.lamps import Lamp
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=1)

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from orderbridge.model import ActionState
+from orderbridge.rules.account_status import Lamp, lamps
 from orderbridge.rules.health import (
     Facts,
     Pile,
@@ -19,7 +20,6 @@ from orderbridge.rules.health import (
     late_after,
     problems,
 )
-from orderbridge.rules.lamps import Lamp, lamps
 from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.rules.turns import Member, names_of
 from orderbridge.texts import problem_text

@@ -56,11 +56,11 @@ from orderbridge.store import (
     accounts,
     actions,
     among,
+    inactivity,
     orders,
     quarantine,
     reference,
     retention,
-    silence,
     tables,
     unfinished,
 )
@@ -739,7 +739,7 @@ def a_doubt_never_goes(plant: Planting) -> None:
 
 @bug("contract", corner="an_order_is_shown_again_as_it_was_and_then_never_again")
 def silence_ends_nothing(plant: Planting) -> None:
-    plant.instead(silence.silent, always([]))
+    plant.instead(inactivity.silent, always([]))
 
 
 @bug("contract", seed=1009)

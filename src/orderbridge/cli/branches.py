@@ -22,8 +22,8 @@ COLOURS = {"red": "red", "yellow": "yellow", "green": "green", "dark": "red"}
 def look(context: Context, *, everything: bool) -> dict[str, Any]:
     """What `--json` shows. `everything`: the well ones, too."""
     from orderbridge.clock import SystemClock
+    from orderbridge.rules.account_status import Lamp
     from orderbridge.rules.branches import Branch, Told, ranked
-    from orderbridge.rules.lamps import Lamp
     from orderbridge.store import account_list
 
     settings = context.settings

@@ -101,7 +101,7 @@ def alarm_test(context: Context) -> None:
     from orderbridge.clock import SystemClock
     from orderbridge.jobs.alarms import document_of, send
     from orderbridge.jobs.command import Command
-    from orderbridge.rules.edges import Event, EventKind
+    from orderbridge.rules.notify import Event, EventKind
     from orderbridge.rules.problems import Code, Problem, Severity
 
     chosen = context.settings.alarms

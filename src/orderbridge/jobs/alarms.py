@@ -22,7 +22,7 @@ import structlog
 from orderbridge import __version__, config
 from orderbridge.hiding import without_secrets
 from orderbridge.jobs.command import Command
-from orderbridge.rules.edges import MOST_ALIKE, Edges, Event, EventKind, Key, Rank, alike
+from orderbridge.rules.notify import MOST_ALIKE, Edges, Event, EventKind, Key, Rank, alike
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text, say

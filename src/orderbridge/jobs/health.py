@@ -33,8 +33,8 @@ from orderbridge.jobs.daemon_problems import AtWork, DaemonProblems
 from orderbridge.jobs.findings import configured, looked
 from orderbridge.jobs.lamps import Lamps
 from orderbridge.jobs.problem_table import LOST, ProblemTable
-from orderbridge.rules.edges import MOST, MOST_ALIKE, Edges, Event, EventKind, alike
 from orderbridge.rules.health import late_after
+from orderbridge.rules.notify import MOST, MOST_ALIKE, Edges, Event, EventKind, alike
 from orderbridge.rules.problems import BY_TIME_ALONE, NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy

@@ -1,6 +1,6 @@
 """How it stands, at a glance: a lamp for each account in the database, for the till, and one line for `systemctl status`.
 
-The lamps are decided in rules.lamps, and written only when one has changed.
+The lamps are decided in rules.account_status, and written only when one has changed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from orderbridge.clock import Clock
-from orderbridge.rules.lamps import STARTING, Shown, lamp_of, lamps
+from orderbridge.rules.account_status import STARTING, Shown, lamp_of, lamps
 from orderbridge.rules.problems import Problem
 from orderbridge.store import problems
 from orderbridge.store.columns import as_stored

@@ -36,8 +36,8 @@ from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.poll_notes import PollNotes
 from orderbridge.model import AccountState, Document, Outcome
 from orderbridge.observe.metrics import COUNTED, PART, Metrics
-from orderbridge.rules.asking import Asking, came_in_part
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
+from orderbridge.rules.list_request import ListRequest, came_in_part
 from orderbridge.rules.poll_ends import failure_of, listened, longest_listening
 from orderbridge.rules.statuses import Statuses
 from orderbridge.rules.turns import Change, Ended, names_of
@@ -101,7 +101,7 @@ class Poller:
         self._not_written = not_written
         self._statuses = statuses
         self._listened_until: float | None = None  # by the monotonic clock: since then nothing was counted
-        self._asking = Asking()
+        self._list_request = ListRequest()
         self._not_in: set[int] = set()  # statuses that did not come in either, and were told
         self._state = AccountState.NEW
         self._was_refused = False  # since the last good poll, by a 401
@@ -131,7 +131,7 @@ class Poller:
         return counts
 
     async def _poll(self, began: int, counts: Polled) -> Success | None:
-        asked = self._asking.status_id
+        asked = self._list_request.status_id
         try:
             documents = await self._request(asked)
         except MarketplaceError as error:
@@ -144,7 +144,7 @@ class Poller:
         if documents or asked is not None:  # taking them in takes its time
             await self._notes.cooled(self._who, next_poll)
         await self._intake.take_in(documents, began, answered, counts, asked=asked)
-        before, self._asking = self._asking, self._asking.answered()
+        before, self._list_request = self._list_request, self._list_request.answered()
         good: Success | None = None
         if asked is None:
             counts.ok, counts.result = True, Outcome.OK
@@ -153,7 +153,7 @@ class Poller:
             good = Success(self._who, self._clock.now(), next_poll, listened, counts.not_stored, self._not_written())
             self._account.full_list = counts.stuck if counts.is_full else 0
             if counts.is_full:
-                self._asking = before.full(self._statuses)
+                self._list_request = before.full(self._statuses)
         elif not before.rounds:
             counts.result = PART
         else:
@@ -232,9 +232,9 @@ class Poller:
 
     def _ask_otherwise(self, error: MarketplaceError) -> None:
         """A list that does not come in whole is asked for in parts. Told when that begins, and of each part once."""
-        asked = self._asking.status_id
-        before, self._asking = self._asking, self._asking.failed(error, self._statuses)
-        if asked is None and self._asking != before and self._asking.rounds == 1:
+        asked = self._list_request.status_id
+        before, self._list_request = self._list_request, self._list_request.failed(error, self._statuses)
+        if asked is None and self._list_request != before and self._list_request.rounds == 1:
             self._not_in.clear()
             self._log.warning("poll.list_too_large", error=error.code, remedy=say("poll.in_parts"))
         elif asked is not None and came_in_part(error) and asked not in self._not_in:

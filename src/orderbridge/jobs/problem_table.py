@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
 from orderbridge.rules.daemon import SILENT
-from orderbridge.rules.edges import Rank
+from orderbridge.rules.notify import Rank
 from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.store import problems
 from orderbridge.store.columns import as_stored

@@ -10,7 +10,7 @@ import structlog
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.batch import write_batch
-from orderbridge.store import quarantine, retention, silence
+from orderbridge.store import inactivity, quarantine, retention
 from orderbridge.store.database import Database
 from orderbridge.store.schema import set_sequences_right
 
@@ -77,9 +77,9 @@ async def _end_silent(database: Database, settings: config.Settings, now: dateti
     """How many orders ended by silence, and of how many that was refused."""
     after = timedelta(hours=settings.orders.silence_hours)
     zone = ZoneInfo(settings.marketplace.timezone)
-    fresh = await database.read(lambda tx: silence.to_count(tx, now, zone))
-    _, refused = await write_batch(database, partial(silence.count_from_here, now=now, zone=zone), fresh)
-    quiet = await database.read(lambda tx: silence.silent(tx, after, now, zone))
-    end = partial(silence.end_silent, now=now, silence=after, zone=zone)
+    fresh = await database.read(lambda tx: inactivity.to_count(tx, now, zone))
+    _, refused = await write_batch(database, partial(inactivity.count_from_here, now=now, zone=zone), fresh)
+    quiet = await database.read(lambda tx: inactivity.silent(tx, after, now, zone))
+    end = partial(inactivity.end_silent, now=now, silence=after, zone=zone)
     ended, kept = await write_batch(database, end, quiet)
     return len(ended), len(refused) + len(kept)

@@ -16,8 +16,8 @@ from decimal import Decimal
 from itertools import product
 
 from orderbridge.document import Facts, Item, Option
-from orderbridge.doubts import TOTAL_MISMATCH
 from orderbridge.model import CASH
+from orderbridge.order_problems import TOTAL_MISMATCH
 
 CENT = Decimal("0.01")
 _NOTHING = Decimal(0)

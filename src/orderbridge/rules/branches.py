@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from orderbridge.rules.lamps import Lamp
+from orderbridge.rules.account_status import Lamp
 from orderbridge.rules.problems import Severity
 
 

@@ -27,8 +27,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 from orderbridge.clock import local_moment
-from orderbridge.doubts import LATE, TOTAL_MISMATCH
 from orderbridge.model import RECEIVED, Document, Order, Stored
+from orderbridge.order_problems import LATE, TOTAL_MISMATCH
 from orderbridge.rules import lifecycle
 
 MANY_STUCK = 10

@@ -33,7 +33,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from orderbridge.actions import ACTIONS
-from orderbridge.doubts import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, as_problem, codes_of
 from orderbridge.model import (
     CANCELED,
     COMPLETE_WITH_PAYMENT,
@@ -46,6 +45,7 @@ from orderbridge.model import (
     LastChange,
     Stored,
 )
+from orderbridge.order_problems import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, as_problem, codes_of
 from orderbridge.rules.statuses import ENDS
 
 OTHERS_COURIERS = frozenset({"platform_courier", "come_get"})  # who carries it is no courier of the restaurant

@@ -1,6 +1,6 @@
 """What the end of a poll says: of its account where it failed, of the time that was listened where it was a good one. Pure.
 
-What it means for the cooldown, rules.cooldown and rules.turns decide; what is asked for next, rules.asking.
+What it means for the cooldown, rules.cooldown and rules.turns decide; what is asked for next, rules.list_request.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 the seam         database workers failures trouble durability locks among rows
 databases        dialects
 the tables       tables own_tables board_tables fleet_tables columns ddl revisions schema guards grants inspection
-orders           orders starts quarantine silence reference story day
+orders           orders starts quarantine inactivity reference story day
 the outbox       actions unfinished
 accounts         accounts account_list account_settings account_changes sealing slots
 what is wrong    health problems overview

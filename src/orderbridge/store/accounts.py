@@ -143,7 +143,7 @@ def note_poll(connection: Connection, fingerprint: str, **values: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A good poll. `listened_s`: whole seconds of listening since the one before it (store.silence).
+    """A good poll. `listened_s`: whole seconds of listening since the one before it (store.inactivity).
 
     `not_stored`: how many of its documents neither the tables nor quarantine could hold. `not_written`: how many outbox
     rows, of all accounts, the database does not let us write.

@@ -23,8 +23,8 @@ from sqlalchemy import (
 )
 
 from orderbridge.actions import ANSWERS, AWAITED, CANCELLING
-from orderbridge.doubts import CONTENTS_OUTDATED
 from orderbridge.model import RECEIVED, REPLAYED, UNFINISHED, ActionState, EndedBy
+from orderbridge.order_problems import CONTENTS_OUTDATED
 from orderbridge.store.among import batches
 from orderbridge.store.tables import (
     FAILED,

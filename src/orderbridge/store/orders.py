@@ -23,8 +23,8 @@ from sqlalchemy import (
 )
 
 from orderbridge.document import Facts, Item, Option, columns_of
-from orderbridge.doubts import as_problem
 from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored
+from orderbridge.order_problems import as_problem
 from orderbridge.store.among import among, batches
 from orderbridge.store.columns import without_nul
 from orderbridge.store.locks import for_us, skips_locks

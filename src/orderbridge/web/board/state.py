@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 
 from orderbridge import config
 from orderbridge.clock import local_moment
-from orderbridge.doubts import LATE, codes_of
 from orderbridge.model import BOARD_MARK, UNFINISHED, Action, ActionState
+from orderbridge.order_problems import LATE, codes_of
 from orderbridge.rules import board as rules
 from orderbridge.rules.problems import Problem, Severity
 from orderbridge.store import board as store

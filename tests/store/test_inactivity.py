@@ -26,7 +26,7 @@ from tests.store.samples import (
 
 from orderbridge.model import Change, Differs, LastChange
 from orderbridge.rules.health import is_due
-from orderbridge.store import accounts, orders, silence
+from orderbridge.store import accounts, inactivity, orders
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 
@@ -46,17 +46,17 @@ def listen(pos: Pos, seconds: int) -> None:
 
 
 def count(database: Database) -> list[str]:
-    fresh = database.read_now(lambda tx: silence.to_count(tx, NOW, ZONE))
-    return database.write_now(lambda tx: silence.count_from_here(tx, fresh, now=NOW, zone=ZONE))
+    fresh = database.read_now(lambda tx: inactivity.to_count(tx, NOW, ZONE))
+    return database.write_now(lambda tx: inactivity.count_from_here(tx, fresh, now=NOW, zone=ZONE))
 
 
 def end_silent(database: Database) -> list[str]:
-    quiet = database.read_now(lambda tx: silence.silent(tx, DAY, NOW, ZONE))
+    quiet = database.read_now(lambda tx: inactivity.silent(tx, DAY, NOW, ZONE))
     return database.write_now(lambda tx: end_these(tx, quiet))
 
 
 def end_these(connection: Connection, keys: Sequence[str]) -> list[str]:
-    return silence.end_silent(connection, keys, now=NOW, silence=DAY, zone=ZONE)
+    return inactivity.end_silent(connection, keys, now=NOW, silence=DAY, zone=ZONE)
 
 
 def put_silent(pos: Pos, payment_key: str = KEY, **columns: object) -> str:
@@ -217,7 +217,7 @@ def test_an_order_that_is_not_silent_stays_as_it_is(columns, database, pos):
 )
 def test_news_between_the_look_and_the_end_count(news, database, pos):
     put_silent(pos)
-    quiet = database.read_now(lambda tx: silence.silent(tx, DAY, NOW, ZONE))
+    quiet = database.read_now(lambda tx: inactivity.silent(tx, DAY, NOW, ZONE))
     pos.execute(f"UPDATE delivery_orders SET {news}")
     before = order_row(pos)
     assert (quiet, database.write_now(lambda tx: end_these(tx, quiet))) == ([KEY], [])
@@ -237,7 +237,7 @@ def test_an_order_that_is_just_being_delivered_does_not_end(database, pos):
 
 def test_silent_orders_end_in_short_transactions(database, pos):
     pos.execute("BEGIN")
-    for number in range(silence.SWEEP + 3):
+    for number in range(inactivity.SWEEP + 3):
         put_silent(pos, key(number))
     pos.execute("COMMIT")
-    assert [len(end_silent(database)) for _ in range(3)] == [silence.SWEEP, 3, 0]
+    assert [len(end_silent(database)) for _ in range(3)] == [inactivity.SWEEP, 3, 0]

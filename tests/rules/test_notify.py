@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from orderbridge.rules.edges import MOST, WITHIN_S, Edges, EventKind, alike
+from orderbridge.rules.notify import MOST, WITHIN_S, Edges, EventKind, alike
 from orderbridge.rules.problems import Code, Problem, Severity
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -3,7 +3,7 @@
 import pytest
 
 from orderbridge.errors import MarketplaceError, NotSent, RateLimited, ServiceFailed, Unauthorized, UnknownOutcome
-from orderbridge.rules.asking import Asking
+from orderbridge.rules.list_request import ListRequest
 from orderbridge.rules.statuses import Statuses
 
 
@@ -13,7 +13,7 @@ def too_slow(*, began: bool) -> UnknownOutcome:
     return error
 
 
-ROUND = Asking((1, 2, 16), 1)
+ROUND = ListRequest((1, 2, 16), 1)
 
 
 @pytest.mark.parametrize(
@@ -21,16 +21,16 @@ ROUND = Asking((1, 2, 16), 1)
     [
         (UnknownOutcome("body_too_large"), ROUND),
         (too_slow(began=True), ROUND),
-        (too_slow(began=False), Asking()),
-        (UnknownOutcome("malformed_list"), Asking()),
-        (UnknownOutcome("connection_lost"), Asking()),
-        (ServiceFailed("service_error"), Asking()),
-        (NotSent("unreachable"), Asking()),
+        (too_slow(began=False), ListRequest()),
+        (UnknownOutcome("malformed_list"), ListRequest()),
+        (UnknownOutcome("connection_lost"), ListRequest()),
+        (ServiceFailed("service_error"), ListRequest()),
+        (NotSent("unreachable"), ListRequest()),
     ],
     ids=lambda value: getattr(value, "code", None),
 )
-def test_only_a_list_that_comes_in_part_is_asked_for_by_status(error: MarketplaceError, after: Asking) -> None:
-    assert Asking().failed(error, Statuses()) == after
+def test_only_a_list_that_comes_in_part_is_asked_for_by_status(error: MarketplaceError, after: ListRequest) -> None:
+    assert ListRequest().failed(error, Statuses()) == after
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_a_status_that_does_not_come_in_keeps_no_other_waiting(error: Marketplac
 
 def test_after_the_last_status_the_whole_list_is_tried_and_ends_the_rounds_when_it_comes() -> None:
     last = ROUND.answered().answered().answered()
-    assert (last.status_id, last.rounds, last.answered()) == (None, 1, Asking())
+    assert (last.status_id, last.rounds, last.answered()) == (None, 1, ListRequest())
 
 
 def test_the_configured_status_is_asked_for_and_from_the_second_round_on_the_cancelled_ones() -> None:
-    first = Asking().failed(UnknownOutcome("body_too_large"), Statuses(7))
+    first = ListRequest().failed(UnknownOutcome("body_too_large"), Statuses(7))
     assert first.left == (1, 2, 16, 7)
-    assert Asking((), first.rounds).failed(UnknownOutcome("body_too_large"), Statuses()).left == (1, 2, 16, 6)
+    assert ListRequest((), first.rounds).failed(UnknownOutcome("body_too_large"), Statuses()).left == (1, 2, 16, 6)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orderbridge.rules.lamps import STARTING, WELL, Lamp, lamps
+from orderbridge.rules.account_status import STARTING, WELL, Lamp, lamps
 from orderbridge.rules.problems import Code, Problem, Severity
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -17,7 +17,7 @@ TOO_SLOW = "timeout"
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ListRequest:
     """`left`: statuses still to be asked for one by one; none: the whole list. `rounds`: begun since it came in.
 
     `behind`: statuses asked for since the whole list is full.
@@ -32,24 +32,24 @@ class Asking:
         """What to ask for next; None: the whole list."""
         return self.left[0] if self.left else None
 
-    def answered(self) -> "Asking":
+    def answered(self) -> "ListRequest":
         """After a list that was taken in: the next status, after the last one the whole. A whole list ends it."""
-        return Asking(self.left[1:], self.rounds, self.behind) if self.left else Asking()
+        return ListRequest(self.left[1:], self.rounds, self.behind) if self.left else ListRequest()
 
-    def full(self, statuses: Statuses) -> "Asking":
+    def full(self, statuses: Statuses) -> "ListRequest":
         """After a whole list that is full of what cannot be acknowledged: one status, then the whole list again."""
-        return Asking((statuses.active[self.behind % len(statuses.active)],), 0, self.behind + 1)
+        return ListRequest((statuses.active[self.behind % len(statuses.active)],), 0, self.behind + 1)
 
-    def failed(self, error: MarketplaceError, statuses: Statuses) -> "Asking":
+    def failed(self, error: MarketplaceError, statuses: Statuses) -> "ListRequest":
         """After a request that ended in an error. A status that does not come in does not keep the others waiting."""
         if self.left:
             passes = isinstance(error, UnknownOutcome | ServiceFailed)
-            return Asking(self.left[1:], self.rounds, self.behind) if passes else self
+            return ListRequest(self.left[1:], self.rounds, self.behind) if passes else self
         if not came_in_part(error):
             return self
         # Cancelled orders are not active; they may be what fills the list all the same.
         wanted = statuses.active if self.rounds == 0 else (*statuses.active, CANCELED)
-        return Asking(wanted, self.rounds + 1)
+        return ListRequest(wanted, self.rounds + 1)
 
 
 def came_in_part(error: MarketplaceError) -> bool:
