@@ -86,6 +86,15 @@ class AccountState(StrEnum):
     LOGIN_REFUSED = "login_refused"
 
 
+class CooldownScope(StrEnum):
+    """Which accounts share one cooldown of the list of orders."""
+
+    AUTO = "auto"  # as CREDENTIAL, until 429s show that this is wrong
+    CREDENTIAL = "credential"
+    APPLICATION = "application"  # those with one app_secret_key
+    ADDRESS = "address"  # all that call from one address
+
+
 class EndedBy(StrEnum):
     """Why an order is over."""
 

@@ -159,6 +159,7 @@ class Parts:
             names=lambda: {account.fingerprint: account.name for account in known.values() if account is not None},
         )
         checkup.known.fenced = self._metrics.fenced_lately
+        checkup.known.is_scope_wrong = lambda: self.cooldowns.is_scope_wrong
         self._wire.on_date = checkup.known.heard_date
         return checkup
 

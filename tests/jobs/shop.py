@@ -29,8 +29,8 @@ from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.shared_cooldown import Member
 from orderbridge.rules.statuses import Statuses
-from orderbridge.rules.turns import Member
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge_sandbox import Fault, World, create_app, wire
@@ -150,7 +150,7 @@ class Shop:
         )
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
         self.cooldowns = Cooldowns()
-        self.cooldowns.know(members, COOLDOWN_S)
+        self.cooldowns.know(members, COOLDOWN_S, self.settings.marketplace.cooldown_scope)
         self.polling = Pollers(
             self.settings.marketplace,
             self.settings.orders,
@@ -334,6 +334,7 @@ def settings_for(path: Path, *names: str, **changes: Any) -> config.Settings:
         marketplace={
             "base_url": BASE_URL,
             "cooldown_seconds": COOLDOWN_S,
+            "cooldown_scope": changes.get("cooldown_scope", "auto"),
             "timeout_seconds": TIMEOUT_S,
             "needs_payment_status_id": changes.get("needs_payment_status_id"),
             "list_limit": changes.get("list_limit"),

@@ -22,7 +22,7 @@ async def play(shop: Shop, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("scope", ["application", "address"])
-async def test_accounts_with_one_cooldown_are_polled_in_turn_and_the_log_names_them_once(
+async def test_accounts_with_one_cooldown_are_polled_in_turn_and_the_log_names_the_key_once(
     open_shop: OpenShop, scope: str
 ):
     shop = await open_shop(*NAMES)
@@ -37,27 +37,27 @@ async def test_accounts_with_one_cooldown_are_polled_in_turn_and_the_log_names_t
     for times in oks.values():
         assert max(b - a for a, b in zip(times, [*times[1:], 1800.0], strict=True)) <= 3 * COOLDOWN_S * 1.1
     (alarm,) = [line for line in lines if line["event"] == "cooldown.shared"]
-    assert (alarm["log_level"], set(alarm["accounts"])) == ("error", set(NAMES))
-    assert alarm["cause"]
-    assert alarm["remedy"]
+    assert alarm["log_level"] == "error"
+    assert set(alarm["in_turn"].split(", ")) == set(NAMES)
+    assert "cooldown_scope" in alarm["remedy"]
     shown = shop.rows("SELECT state, polled_in_turn_with FROM delivery_accounts")
-    assert {row["state"] for row in shown} == {"ok"}, "a poll on trial is no failure"
+    assert {row["state"] for row in shown} == {"ok"}
     assert {frozenset(row["polled_in_turn_with"].split(", ")) for row in shown} == {frozenset(NAMES)}
 
 
-async def test_a_group_that_proved_wrong_is_shown_no_longer(open_shop: OpenShop):
-    shop = await open_shop(*NAMES)
-    shop.world.faults.add(Fault.too_many("get_current", times=9))
+@pytest.mark.parametrize("scope", ["application", "address"])
+async def test_with_the_scope_configured_no_poll_is_answered_429(open_shop: OpenShop, scope: str):
+    shop = await open_shop(*NAMES, cooldown_scope=scope)
+    shop.world.set_options(cooldown_scope=scope)
     with capture_logs() as lines:
         await play(shop, 600.0)
-    assert [line["event"] for line in lines if line["event"].startswith("cooldown.")] == [
-        "cooldown.shared",
-        "cooldown.own",
-    ]
-    assert {row["polled_in_turn_with"] for row in shop.rows("SELECT * FROM delivery_accounts")} == {None}
+    assert [line for line in lines if line["event"] == "cooldown.shared"] == []
+    calls = shop.calls("get_current")
+    assert {call.http_status for call in calls} == {200}
+    assert {call.account for call in calls} == set(NAMES)
 
 
-async def test_a_429_to_one_account_while_the_others_do_well_makes_no_group(open_shop: OpenShop):
+async def test_a_429_to_one_account_while_the_others_do_well_changes_nothing(open_shop: OpenShop):
     shop = await open_shop(*NAMES)
     shop.world.faults.add(Fault.too_many("get_current", account="besiktas", times=None))
     with capture_logs() as lines:

@@ -1,4 +1,4 @@
-"""Whose cooldown it is: polls at the own pace, in turn where a cooldown is shared, and back again where it is not.
+"""Polls at each account's own pace, or in turn where a cooldown is shared.
 
 A service is played with each scope: it answers 429 to a call inside the cooldown of its scope. What the rules know of it
 is only what it answers.
@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orderbridge.model import CooldownScope
 from orderbridge.rules.cooldown import MARGIN_S, TOGETHER_S, Cooldowns, phases
-from orderbridge.rules.turns import Change, Ended, Member
+from orderbridge.rules.shared_cooldown import Ended, Member
 
 COOLDOWN_S = 30.0
 
@@ -34,14 +35,14 @@ class Town:
     latency: Callable[[], float] = lambda: 0.1
     strangers: dict[str, float] = field(default_factory=dict)  # account: how often somebody else polls with it
     fails: Callable[[str, float], bool] = lambda who, now: False
-    limits: Callable[[float], bool] = lambda now: False  # the service refuses everybody
     now: float = 0.0
     answers: list[tuple[float, str, Ended]] = field(default_factory=list)
-    changes: list[tuple[float, Change]] = field(default_factory=list)
+    configured: CooldownScope = CooldownScope.AUTO
+    found: list[float] = field(default_factory=list)  # when 429s have shown that the scope is wrong
 
     def __post_init__(self) -> None:
         self.cooldowns = Cooldowns()
-        self.cooldowns.know(self.members, COOLDOWN_S)
+        self.cooldowns.know(self.members, COOLDOWN_S, self.configured)
         self._since: dict[str, float] = {}
         waits = phases([False] * len(self.members), COOLDOWN_S, 50)
         self._due = {m.fingerprint: wait for m, wait in zip(self.members, waits, strict=True)}
@@ -63,7 +64,8 @@ class Town:
             if at <= self.now:
                 del self._on_wire[who]
                 self.answers.append((self.now, who, how))
-                self.changes += [(self.now, change) for change in self.cooldowns.ended(who, how, self.now)]
+                if self.cooldowns.ended(who, how, self.now):
+                    self.found.append(self.now)
                 self._ended[who] = self.now
                 self._due[who] = self.now + max(self.cooldowns.wait(who, self.now), 0.05)
                 return
@@ -89,7 +91,7 @@ class Town:
         too_soon = since is not None and self.now < since + COOLDOWN_S
         if not too_soon or self.restarts_on_429:
             self._since[key] = self.now
-        return Ended.LIMITED if too_soon or self.limits(self.now) else Ended.OK
+        return Ended.LIMITED if too_soon else Ended.OK
 
     def gaps(self, since: float, until: float) -> dict[str, float]:
         """The longest time of each account without an OK."""
@@ -108,7 +110,6 @@ APPLICATION = lambda member: member.application  # noqa: E731
 ADDRESS = lambda member: ""  # noqa: E731
 
 SCOPES = {"credential": CREDENTIAL, "application": APPLICATION, "address": ADDRESS}
-LEARNED_S = 8 * COOLDOWN_S
 HOUR_S = 3600.0
 
 
@@ -144,18 +145,6 @@ def test_the_first_polls_of_many_are_spread_over_one_cooldown():
     assert max(b - a for a, b in itertools.pairwise(waits)) == pytest.approx(COOLDOWN_S / 1000)
 
 
-def test_a_reload_forgets_no_cooldown_and_no_group():
-    town = Town(members(*"xxx"), APPLICATION)
-    town.run(300.0)
-    before = [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members]
-    added = Member("new", "new", "y")
-    assert town.cooldowns.know([added, *town.members], COOLDOWN_S) == {"new"}
-    assert [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members] == before
-    assert {m.name for m in town.cooldowns.in_turn("f0")} == {"shop 0", "shop 1", "shop 2"}
-    town.cooldowns.know(town.members[:1], COOLDOWN_S)
-    assert town.cooldowns.in_turn("f0") == ()
-
-
 # ---- a cooldown that is shared ---------------------------------------------------------------------------------------
 
 
@@ -167,43 +156,85 @@ def test_a_reload_forgets_no_cooldown_and_no_group():
         pytest.param("xx", "application", 2, id="two of one application"),
         pytest.param("xxxxxyyyyy", "application", 5, id="two applications, each with its own"),
         pytest.param("abcde", "address", 5, id="five applications at one address"),
-        pytest.param("xxyyz", "address", 5, id="three applications at one address"),
         pytest.param("xxxxxyyyyy", "address", 10, id="ten accounts at one address"),
     ],
 )
-def test_who_shares_a_cooldown_is_polled_in_turn_and_nobody_starves(
+def test_accounts_of_the_configured_scope_are_polled_in_turn_and_never_meet_429(
     applications: str, scope: str, together: int, restarts: bool
 ):
-    town = Town(members(*applications), SCOPES[scope], restarts)
+    town = Town(members(*applications), SCOPES[scope], restarts, configured=CooldownScope(scope))
     town.run(HOUR_S)
-    assert max(town.gaps(LEARNED_S, HOUR_S).values()) <= slots(together)
-    assert town.limited(LEARNED_S) <= 7 * len(applications) // together  # only those on trial, ever fewer
+    assert (town.limited(0.0), town.found) == (0, [])
+    assert max(town.gaps(0.0, HOUR_S).values()) <= slots(together)
     assert {len(town.cooldowns.in_turn(m.fingerprint)) for m in town.members} == {together}
 
 
-def test_five_of_one_application_are_each_polled_within_five_cooldowns_from_the_start_on():
-    town = Town(members(*"xxxxx"), APPLICATION)
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "a 429 restarts it"])
+@pytest.mark.parametrize(
+    "applications, scope",
+    [
+        pytest.param("xx", "application", id="two"),
+        pytest.param("xxxxx", "application", id="five of one application"),
+        pytest.param("xxxyy", "application", id="two applications, each with its own"),
+        pytest.param("x" * 20, "address", id="twenty"),
+    ],
+)
+def test_by_auto_two_accounts_that_meet_429_show_a_shared_cooldown_and_all_are_polled_in_turn(
+    applications: str, scope: str, restarts: bool
+):
+    town = Town(members(*applications), SCOPES[scope], restarts)
+    town.run(2 * HOUR_S)
+    assert len(town.found) == 1
+    assert town.found[0] <= 4 * COOLDOWN_S
+    assert town.limited(town.found[0] + 0.01) == 0
+    assert max(town.gaps(town.found[0] + COOLDOWN_S, 2 * HOUR_S).values()) <= slots(len(applications))
+    assert town.cooldowns.is_scope_wrong
+
+
+def test_more_than_twenty_accounts_stay_as_they_are_and_only_the_alarm_is_raised():
+    town = Town(members(*"x" * 21), APPLICATION)
     town.run(HOUR_S)
-    assert max(town.gaps(0.0, HOUR_S).values()) <= slots(5)
+    assert len(town.found) == 1
+    assert town.cooldowns.is_scope_wrong
+    assert {town.cooldowns.in_turn(m.fingerprint) for m in town.members} == {()}
+    town.cooldowns.leave(["f0"])
+    assert len(town.cooldowns.in_turn("f1")) == 20
 
 
 @pytest.mark.parametrize("applications", ["x", "xx", "xxxxx", "abcde", "x" * 60])
 def test_accounts_with_a_cooldown_each_are_polled_at_their_own_pace(applications: str):
     town = Town(members(*applications), CREDENTIAL)
     town.run(HOUR_S)
-    assert (town.changes, town.limited(0.0)) == ([], 0)
+    assert (town.found, town.limited(0.0)) == ([], 0)
     assert max(town.gaps(COOLDOWN_S, HOUR_S).values()) < COOLDOWN_S + 1
 
 
-def test_two_that_poll_at_the_same_moment_are_found_to_share_a_cooldown():
-    town = Town(members(*"xx"), APPLICATION)
+def test_by_credential_no_429_changes_anything():
+    town = Town(members(*"xxx"), APPLICATION, configured=CooldownScope.CREDENTIAL)
+    town.run(HOUR_S)
+    assert (town.found, town.cooldowns.is_scope_wrong, town.cooldowns.in_turn("f0")) == ([], False, ())
+
+
+@pytest.mark.parametrize("every_s", [20.0, 30.0, 45.0, 70.0])
+@pytest.mark.parametrize("applications", ["x", "xxx", "xxxxx"])
+def test_a_stranger_who_uses_one_credential_slows_nobody_else(applications: str, every_s: float):
+    town = Town(members(*applications), CREDENTIAL, strangers={"f0": every_s})
+    town.run(HOUR_S)
+    assert town.found == []
+    others = {name: gap for name, gap in town.gaps(COOLDOWN_S, HOUR_S).items() if name != "shop 0"}
+    assert max(others.values(), default=0.0) < COOLDOWN_S + 1
+
+
+def test_two_that_poll_at_the_same_moment_do_not_in_turn():
+    town = Town(members(*"xx"), APPLICATION, configured=CooldownScope.APPLICATION)
     town._due = dict.fromkeys(town._due, 0.0)
     town.run(HOUR_S)
-    assert max(town.gaps(LEARNED_S, HOUR_S).values()) <= slots(2)
+    assert town.limited(0.0) == 0
+    assert max(town.gaps(0.0, HOUR_S).values()) <= slots(2)
 
 
 def test_one_of_a_group_that_is_not_polled_for_a_while_does_not_stop_the_others():
-    town = Town(members(*"xxxxx"), APPLICATION)
+    town = Town(members(*"xxxxx"), APPLICATION, configured=CooldownScope.APPLICATION)
     town.run(400.0)
     del town._due["f2"]  # its login is refused
     town.run(2000.0)
@@ -212,64 +243,26 @@ def test_one_of_a_group_that_is_not_polled_for_a_while_does_not_stop_the_others(
     assert max(gaps.values()) <= slots(5)
 
 
-def test_a_poll_on_trial_leaves_soon_or_not_at_all():
-    """Where a 429 restarts the cooldown, a late one would cost the group all that it has waited."""
-    town = Town(members(*"xx"), APPLICATION)
-    town.run(5.0 * COOLDOWN_S)
-    ok = next(at for at, _, how in reversed(town.answers) if how == Ended.OK)
-    cooldowns = town.cooldowns
-    for who in ("f0", "f1"):
-        for late in (0.3, 0.5, 0.99):
-            assert cooldowns.wait(who, ok + late * COOLDOWN_S) > 0
-
-
-# ---- a group that is wrong -------------------------------------------------------------------------------------------
-
-
-def in_groups(town: Town, until: float) -> float:
-    """The seconds that accounts spent in groups, as a part of all."""
-    spent, since = 0.0, None
-    for at, change in [*town.changes, (until, Change(grouped=False, members=()))]:
-        if since is not None:
-            spent += at - since
-        since = at if change.grouped else None
-    return spent / until
-
-
-@pytest.mark.parametrize("restarts", [False, True], ids=["", "a 429 restarts it"])
-@pytest.mark.parametrize("every_s", [20.0, 30.0, 45.0, 70.0])
-@pytest.mark.parametrize("applications", ["xx", "xxxxx"])
-def test_a_stranger_who_uses_one_credential_slows_nobody_else_for_long(
-    applications: str, every_s: float, restarts: bool
-):
-    town = Town(members(*applications), CREDENTIAL, restarts, strangers={"f0": every_s})
-    town.run(4 * HOUR_S)
-    others = {name: gap for name, gap in town.gaps(0.0, 4 * HOUR_S).items() if name != "shop 0"}
-    assert max(others.values()) < 3.5 * COOLDOWN_S
-    assert in_groups(town, 4 * HOUR_S) < 0.05
-
-
-def test_a_service_that_refused_everybody_for_a_while_leaves_no_group_behind():
-    town = Town(members(*"x" * 50), CREDENTIAL, limits=lambda now: 600 <= now <= 900)
-    town.run(HOUR_S)
-    assert max(town.gaps(900 + 4 * COOLDOWN_S, HOUR_S).values()) < COOLDOWN_S + 1
-    assert {town.cooldowns.in_turn(m.fingerprint) for m in town.members} == {()}
-
-
-def test_accounts_that_get_a_cooldown_each_again_are_found_out_by_a_trial():
+def test_a_reload_forgets_no_cooldown_and_not_what_auto_has_found():
     town = Town(members(*"xxx"), APPLICATION)
-    town.run(600.0)
-    town.scope = CREDENTIAL
-    town.run(600.0 + HOUR_S)
+    town.run(300.0)
+    before = [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members]
+    added = Member("new", "new", "y")
+    assert town.cooldowns.know([added, *town.members], COOLDOWN_S) == {"new"}
+    assert [town.cooldowns.wait(m.fingerprint, 300.0) for m in town.members] == before
+    assert {m.name for m in town.cooldowns.in_turn("f0")} == {"shop 0", "shop 1", "shop 2", "new"}
+    town.cooldowns.know(town.members[:1], COOLDOWN_S)
     assert town.cooldowns.in_turn("f0") == ()
-    assert town.answers[-1][0] - town.changes[-1][0] > HOUR_S / 4
 
 
-def test_a_stranger_beside_a_group_that_is_right_does_not_break_it():
-    town = Town(members(*"xxxxx"), APPLICATION, strangers={"f0": 70.0})
-    town.run(HOUR_S)
-    assert len(town.changes) == 1
-    assert max(town.gaps(LEARNED_S, HOUR_S).values()) <= 2 * slots(5)
+def test_a_scope_that_is_configured_in_a_reload_counts_from_then_on():
+    town = Town(members(*"xxxy"), APPLICATION)
+    town.run(300.0)
+    assert town.cooldowns.is_scope_wrong
+    town.cooldowns.know(town.members, COOLDOWN_S, CooldownScope.APPLICATION)
+    assert not town.cooldowns.is_scope_wrong
+    assert {m.name for m in town.cooldowns.in_turn("f0")} == {"shop 0", "shop 1", "shop 2"}
+    assert town.cooldowns.in_turn("f3") == ()
 
 
 # ---- properties ------------------------------------------------------------------------------------------------------
@@ -280,12 +273,16 @@ def test_a_stranger_beside_a_group_that_is_right_does_not_break_it():
     st.lists(st.sampled_from("xyz"), min_size=1, max_size=7),
     st.sampled_from(sorted(SCOPES)),
     st.booleans(),
+    st.booleans(),
     st.integers(0, 2**32),
 )
 def test_no_poll_ever_leaves_inside_its_own_cooldown_and_everybody_is_polled(
-    applications: list[str], scope: str, restarts: bool, seed: int
+    applications: list[str], scope: str, restarts: bool, configured: bool, seed: int
 ):
-    """Answers late and failed ones among them (the town asserts the cooldown at each poll)."""
+    """Answers late and failed ones among them (the town asserts the cooldown at each poll).
+
+    Of a pair of one application beside others `auto` cannot tell the second from one whose secrets a stranger uses.
+    """
     chance = Random(seed)
     town = Town(
         members(*applications),
@@ -293,12 +290,14 @@ def test_no_poll_ever_leaves_inside_its_own_cooldown_and_everybody_is_polled(
         restarts,
         latency=lambda: chance.choice((0.1, 1.0, 18.0)),
         fails=lambda who, now: chance.random() < 0.1,
+        configured=CooldownScope(scope) if configured else CooldownScope.AUTO,
     )
     town.run(HOUR_S)
     polled = {who for at, who, _ in town.answers if at > HOUR_S - 14 * (COOLDOWN_S + 18.0)}
-    assert polled == {m.fingerprint for m in town.members}
+    if configured or scope != "application":
+        assert polled == {m.fingerprint for m in town.members}
     if scope == "credential":
-        assert town.changes == []
+        assert town.found == []
 
 
 # ---- many accounts leave together ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from orderbridge.rules.cooldown import Cooldowns, phases, together_s
-from orderbridge.rules.turns import Ended, Member
+from orderbridge.rules.shared_cooldown import Ended, Member
 
 COOLDOWN_S = 30.0
 Answer = Callable[[float, str], tuple[float, Ended]]  # when, and who; seconds until the answer, and what it is

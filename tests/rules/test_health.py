@@ -21,7 +21,7 @@ from orderbridge.rules.health import (
     problems,
 )
 from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
-from orderbridge.rules.turns import Member, names_of
+from orderbridge.rules.shared_cooldown import Member, names_of
 from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -147,7 +147,7 @@ def test_accounts_that_share_a_cooldown_may_wait_for_each_other():
     two = [replace(WELL, name=name, last_poll_utc=late, last_poll_ok_utc=late) for name in ("a", "b")]
     assert [code for code, _, _ in found(accounts=tuple(two))] == [Code.NOT_POLLING] * 2
     in_turn = tuple(replace(one, in_turn_with="a, b") for one in two)
-    assert found(accounts=in_turn) == [(Code.COOLDOWN_SHARED, "a, b", Severity.WARNING)]
+    assert found(accounts=in_turn) == []
     later = tuple(replace(one, last_poll_ok_utc=NOW - timedelta(seconds=181)) for one in in_turn)
     assert [code for code, _, _ in found(accounts=later)][:2] == [Code.NO_GOOD_POLL] * 2
 
@@ -161,8 +161,8 @@ def test_of_a_group_as_many_count_as_are_there_and_not_as_many_as_are_named(acco
         group = (replace(WELL, name=one.name, last_poll_ok_utc=last, in_turn_with=names) for one in members)
         return {code for code, _, _ in found(accounts=tuple(group))}
 
-    assert codes(NOW - whole_round) == {Code.COOLDOWN_SHARED}
-    assert codes(NOW - whole_round - timedelta(seconds=1)) == {Code.COOLDOWN_SHARED, Code.NO_GOOD_POLL}
+    assert codes(NOW - whole_round) == set()
+    assert codes(NOW - whole_round - timedelta(seconds=1)) == {Code.NO_GOOD_POLL}
 
 
 @pytest.mark.parametrize(

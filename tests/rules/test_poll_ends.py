@@ -17,7 +17,7 @@ from orderbridge.errors import (
 )
 from orderbridge.rules.health import LOGIN_FAILED
 from orderbridge.rules.poll_ends import Failure, failure_of, listened, longest_listening
-from orderbridge.rules.turns import Ended
+from orderbridge.rules.shared_cooldown import Ended
 
 REFUSED = LoginRefused("login_refused", "no", until=datetime(2026, 3, 1, tzinfo=UTC), http_status=401)
 FAILED = Ended.FAILED
@@ -50,20 +50,13 @@ FAILED = Ended.FAILED
     ids=lambda value: value.said if isinstance(value, Failure) else "",
 )  # fmt: skip
 def test_a_failed_poll(error: MarketplaceError, failure: Failure) -> None:
-    assert failure_of(error, on_trial=False) == failure
+    assert failure_of(error) == failure
 
 
 @pytest.mark.parametrize("reason", [CLOSED, HELD_BACK, LOGIN_FAILED])
 def test_what_we_did_not_let_leave_says_nothing_of_the_account(reason: str) -> None:
-    failure = failure_of(NotSent("unreachable", reason=reason), on_trial=False)
+    failure = failure_of(NotSent("unreachable", reason=reason))
     assert (failure.ended, failure.tells) == (None, False)
-
-
-@pytest.mark.parametrize(
-    "error, tells", [(RateLimited("rate_limited"), False), (ServiceFailed("service_error"), True), (REFUSED, True)]
-)
-def test_on_trial_a_429_was_to_be_expected_and_nothing_else(error: MarketplaceError, tells: bool) -> None:
-    assert failure_of(error, on_trial=True).tells is tells
 
 
 @pytest.mark.parametrize("in_turn, longest", [(0, 70), (1, 70), (3, 210)])

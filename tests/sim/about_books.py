@@ -180,11 +180,10 @@ class PollsAreNoted(Invariant):
     def _longest_s(self, account: str) -> float:
         """From the end of a poll to the next one: the acknowledgements have 15 s, and then it is its turn.
 
-        Accounts that share a cooldown wait for their turn, and one more, for the trials in between. A poll is noted before
-        it leaves, so that it waits for what others write on a slow disk.
+        Accounts that share a cooldown wait for their turn. A poll is noted before it leaves, so that it waits for what
+        others write on a slow disk.
         """
-        turns = 1 if self.sim.plan.in_turn == 1 else self.sim.plan.in_turn + 1
-        return COOLDOWN_S * turns + WITHIN_S + 15.0 + self.sim.disk_took - self._disk_took[account]
+        return COOLDOWN_S * self.sim.plan.in_turn + WITHIN_S + 15.0 + self.sim.disk_took - self._disk_took[account]
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current":
@@ -210,9 +209,7 @@ class PollsAreNoted(Invariant):
     def _check_note(self, call: Call, then: datetime) -> None:
         row = self._row(call.account)
         after = (time_of(row["next_poll_utc"]) - then).total_seconds()
-        most = (
-            math.inf if call.status == 401 or self.sim.plan.in_turn > 1 else COOLDOWN_S + SLACK_S
-        )  # after a 401 comes a login
+        most = math.inf if call.status == 401 else COOLDOWN_S + SLACK_S  # after a 401 comes a login
         if not COOLDOWN_S <= after <= most:
             self.broken(f"#{call.number} is answered, and the next poll is noted for {after:.2f} s later")
         told = row["state"], row["last_error"] is None
@@ -222,8 +219,7 @@ class PollsAreNoted(Invariant):
             WITHIN_S + 15.0
         ):
             self.broken(f"#{call.number} went well at {then}, and {row['last_poll_ok_utc']} is noted")
-        on_trial = call.outcome == "wait" and self.sim.plan.in_turn > 1
-        if not call.is_heard and not on_trial and told[0] not in {"failing", "login_refused"}:
+        if not call.is_heard and told[0] not in {"failing", "login_refused"}:
             self.broken(f"#{call.number} failed, and of {call.account} stands {told}")
 
     def _row(self, account: str) -> Any:

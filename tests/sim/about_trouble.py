@@ -84,7 +84,7 @@ class SilenceIsAnAlarm(Invariant):
             told = self._told.get(call.account, (0, ""))[0] == call.life
             if good and told:
                 self._to_recover.setdefault(call.account, (self.sim.now(), call.life))
-            elif not good and not told and not self._is_a_trial(call):
+            elif not good and not told:
                 self._failing.setdefault(call.account, (self.sim.now(), call.life))
         if call.operation == "login" and call.status == 401 and call.whole and call.ended == "answered":
             self._failing.setdefault(f"login {call.account}", (self.sim.now(), call.life))
@@ -104,10 +104,6 @@ class SilenceIsAnAlarm(Invariant):
             self._failing.pop(f"login {account}", None)
         elif event in {"action.expired", "action.failed"}:
             self._heard_end(level, event, facts)
-
-    def _is_a_trial(self, call: Call) -> bool:
-        """Of accounts that are polled in turn one asks now and then whether they still share a cooldown."""
-        return call.outcome == "wait" and self.sim.plan.in_turn > 1
 
     def _heard_end(self, level: str, event: str, facts: dict[str, Any]) -> None:
         """A customer who was not answered, a courier of whom nobody knows: somebody has to look."""

@@ -173,6 +173,12 @@ class Plan:
         return 1 if dict(self.options).get("cooldown_scope", "credential") == "credential" else len(self.accounts)
 
     @property
+    def configured_scope(self) -> str:
+        """`cooldown_scope` of the configuration: the service's own, or `auto` has to find it out."""
+        scope = str(dict(self.options).get("cooldown_scope", "credential"))
+        return scope if self.in_turn == 1 or self.seed % 5 == 2 else "auto"
+
+    @property
     def few_places(self) -> bool:
         """Whether only two rows may be on the wire at a time: one for each of two accounts."""
         return len(self.accounts) == 2 and (self.seed % 2 == 0 or self.scripted)

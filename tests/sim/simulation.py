@@ -47,7 +47,10 @@ class Sim:
     def __init__(self, plan: Plan, folder: Path, invariants: "list[Invariant]") -> None:
         self.plan = plan
         self.path = folder / "pos.db"
-        changes: dict[str, Any] = {"needs_payment_status_id": 7 if plan.seed % 2 else None}
+        changes: dict[str, Any] = {
+            "needs_payment_status_id": 7 if plan.seed % 2 else None,
+            "cooldown_scope": plan.configured_scope,
+        }
         changes["orders"] = {"retention_days": plan.more.retention_days}
         if plan.auto_accept:
             changes["auto_accept_minutes"] = 20

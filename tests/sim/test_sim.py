@@ -13,7 +13,7 @@ from tests.sim.machine import simulate
 from tests.sim.plan import KINDS, briefer, plan_for
 from tests.sim.simulation import Sim
 
-from orderbridge.rules import turns
+from orderbridge.rules import shared_cooldown
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +48,12 @@ def test_every_promise_is_kept_in_a_storm(play):
     assert sim.trace.faults["crash"] > 0
 
 
+def test_five_accounts_with_the_scope_of_their_cooldown_configured_are_polled_in_turn(play):
+    sim = play(2, "crowd")
+    assert sim.plan.configured_scope != "auto"
+    assert sim.violations == []
+
+
 @pytest.mark.parametrize("seed", [3, 4])  # one cooldown for an address, and for an application
 def test_nobody_starves_where_five_accounts_share_a_cooldown(play, seed: int):
     sim = play(seed, "crowd")
@@ -58,7 +64,7 @@ def test_nobody_starves_where_five_accounts_share_a_cooldown(play, seed: int):
 def test_a_cooldown_that_is_not_found_to_be_shared_is_found_by_the_invariant(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr(turns, "STRIKES", 1_000_000)
+    monkeypatch.setattr(shared_cooldown, "LIMITED_IN_A_ROW", 1_000_000)
     plan = plan_for(1, "crowd")
     sim = simulate(plan, tmp_path, invariants_of(plan))
     assert any("has not been polled" in violation for violation in sim.violations)

@@ -208,4 +208,4 @@ class _Asking:
             case Scope.UNKNOWN:
                 self._report.bad("cooldown", facts, say("check.cooldown_stranger"), subject=scope)
             case _:
-                self._report.look("cooldown", facts, say("poll.shared_cooldown"), subject=scope)
+                self._report.look("cooldown", facts, say("poll.cooldown_scope"), subject=scope)

@@ -27,7 +27,7 @@ from orderbridge.config.addresses import (
     plain_host,
 )
 from orderbridge.config.master_keys import parsed
-from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED
+from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, CooldownScope
 from orderbridge.texts import say
 
 COOLDOWN_SECONDS = 30  # docs/interface.md, Limits
@@ -52,6 +52,7 @@ class Marketplace(Table):
     ca_file: Path | None = None
     timezone: str = Field("Europe/Istanbul", validate_default=True)  # its data may be missing on this machine
     cooldown_seconds: Annotated[float, Field(gt=0, le=3600)] = COOLDOWN_SECONDS
+    cooldown_scope: CooldownScope = CooldownScope.AUTO
     timeout_seconds: Annotated[float, Field(gt=0, le=120)] = 20
     logins_per_second: PerSecond = 50
     requests_per_second: PerSecond = 2000

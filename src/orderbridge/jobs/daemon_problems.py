@@ -61,6 +61,7 @@ class DaemonProblems:
         self._service: tuple[datetime, float] | None = None  # its clock, and ours that nobody sets
         self.page: Callable[[], page.Page] = page.Page  # what is served stands beside the daemon, and outlives it
         self.fenced: Callable[[], tuple[datetime | None, int]] = lambda: (None, 0)  # outlives the daemon, too
+        self.is_scope_wrong: Callable[[], bool] = lambda: False  # the cooldowns outlive the daemon
         self.name_holder: Callable[[], str | None] = lambda: None  # asked of the service, which answers healthcheck
         self.broken_views: tuple[str, ...] = ()  # at the last look at health
         self.is_held = False  # by another program, so that the last look at health could not even read
@@ -126,6 +127,7 @@ class DaemonProblems:
             slowest_s=daemon.too_slow(trouble.slow, self._clock.monotonic()),
             offsets_s=self._offsets_s,
             died_young=tuple((one.name, one.session.died_young()) for one in self._accounts()),
+            is_scope_wrong=self.is_scope_wrong(),
             without_restaurants=tuple(one.name for one in self._accounts() if one.reaches_none),
             full_lists=tuple((one.name, one.full_list) for one in self._accounts() if one.full_list),
             fenced=self.fenced(),

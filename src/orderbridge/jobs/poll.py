@@ -11,7 +11,7 @@ promise:
               leaves: a program that is killed in between finds it at its next start (jobs.poll_notes)
     request   once, whatever its answer: a repetition would come inside the cooldown
     cooldown  from the answer on, within one run by the monotonic clock, which nobody can set (rules.cooldown;
-              rules.turns knows the accounts that are polled in turn). It is noted at once where taking in takes its
+              rules.shared_cooldown knows the accounts that are polled in turn). It is noted at once where taking in takes its
               time
     take in   jobs.intake stores what was delivered and acknowledges it
     success   is noted last: health and the silence of orders go by it, so all that was delivered is on disk by then
@@ -39,12 +39,10 @@ from orderbridge.observe.metrics import COUNTED, PART, Metrics
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
 from orderbridge.rules.list_request import ListRequest, came_in_part
 from orderbridge.rules.poll_ends import failure_of, listened, longest_listening
+from orderbridge.rules.shared_cooldown import Ended, names_of
 from orderbridge.rules.statuses import Statuses
-from orderbridge.rules.turns import Change, Ended, names_of
 from orderbridge.store.accounts import Success
 from orderbridge.texts import say
-
-MOST_NAMED = 20  # accounts in one line of the log
 
 _log = structlog.get_logger(__name__)
 
@@ -214,8 +212,7 @@ class Poller:
     async def _failed(self, error: MarketplaceError, *, noted: bool) -> float:
         """A failed poll: its slot is used up, unless the request certainly never left. `noted`: it was in the books."""
         self._ask_otherwise(error)
-        on_trial = self._cooldowns.is_on_trial(self._who)
-        failure = failure_of(error, on_trial=on_trial, is_token_over=self._is_token_over(error))
+        failure = failure_of(error, is_token_over=self._is_token_over(error))
         if failure.ended is None:
             self._cooldowns.unsent(self._who)
             next_poll = self._clock.now() if noted else None
@@ -251,10 +248,10 @@ class Poller:
     async def _cool_down(self, how: Ended) -> datetime:
         """The cooldown runs from here, by the monotonic clock. Returns the end of it, for the next start's database."""
         next_poll = self._clock.now() + timedelta(seconds=self._cooldowns.cooldown_s)
-        for change in self._cooldowns.ended(self._who, how, self._clock.monotonic()):
-            _tell_change(change)
-            names = names_of(change.members) if change.grouped else None
-            await self._notes.in_turn([member.fingerprint for member in change.members], names)
+        if self._cooldowns.ended(self._who, how, self._clock.monotonic()):
+            members = self._cooldowns.in_turn(self._who)
+            self._log.error("cooldown.shared", in_turn=names_of(members), remedy=say("poll.cooldown_scope"))
+            await self._notes.in_turn([member.fingerprint for member in members], names_of(members))
         return next_poll
 
     def _listened(self, answered: float) -> int:
@@ -300,17 +297,3 @@ def _no_login(error: MarketplaceError) -> NotSent:
     """Without the answer's own words, which are not for the log."""
     said = error.code if error.http_status is None else f"{error.code}, HTTP {error.http_status}"
     return NotSent("login_failed", said, http_status=error.http_status, reason=error.reason)
-
-
-def _tell_change(change: Change) -> None:
-    """A cooldown that is shared makes every order late: somebody has to know, once."""
-    names = [member.name for member in change.members]
-    facts: dict[str, Any] = {"accounts": names[:MOST_NAMED], "count": len(names)}
-    if not change.grouped:
-        _log.info("cooldown.own", **facts)
-    elif change.is_new:
-        cause = say("log.cooldown_of_address" if change.by_address else "log.cooldown_of_application")
-        remedy = say("poll.shared_cooldown")
-        _log.error("cooldown.shared", **facts, cause=cause, remedy=remedy)
-    else:
-        _log.info("cooldown.shared_by", **facts)

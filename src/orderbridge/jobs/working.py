@@ -21,7 +21,7 @@ from orderbridge.jobs.recurring import Recurring
 from orderbridge.jobs.roster import Roster
 from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import Cooldowns, first_wait, phases
-from orderbridge.rules.turns import Member, names_of
+from orderbridge.rules.shared_cooldown import Member, names_of
 from orderbridge.store.accounts import Entry
 from orderbridge.store.database import Database
 
@@ -67,6 +67,7 @@ class Working:
         self._cooldowns = cooldowns
         self._poll_evenly = poll_evenly
         self._cooldown_s = market.cooldown_seconds
+        self._cooldown_scope = market.cooldown_scope
         self._timeout_s = market.timeout_seconds
         self._logins_per_second = market.logins_per_second
         self._in_rhythm = in_rhythm
@@ -85,7 +86,7 @@ class Working:
 
     async def begin(self, chosen: Sequence[config.Account]) -> None:
         """These are the first; what is known of other accounts' cooldowns, from before a reload, is forgotten."""
-        new = self._cooldowns.know([_member(one) for one in chosen], self._cooldown_s)
+        new = self._cooldowns.know([_member(one) for one in chosen], self._cooldown_s, self._cooldown_scope)
         await self._start(chosen, new)
 
     async def come(self, chosen: Sequence[config.Account]) -> None:
@@ -104,6 +105,7 @@ class Working:
         await take_up(self._database, made)
         late = self._spread(made, new)
         entries = [self._entry(account, wait) for account, wait in zip(made, late, strict=True)]
+        entries += self._entries_beside(made)
         noted = await make_known(self._database, entries)
         if self._in_rhythm:
             late = [self._wait(noted.get(one.fingerprint), wait) for one, wait in zip(made, late, strict=True)]
@@ -142,6 +144,13 @@ class Working:
         anew = wait > self._cooldowns.round_s and not self._in_rhythm
         waits = wait > 0 and not self._in_rhythm
         return Entry(account.fingerprint, account.name, group, first_poll, waits=waits, anew=anew)
+
+    def _entries_beside(self, made: Sequence[Account]) -> list[Entry]:
+        """The accounts that were there before and are now polled in turn with these, too."""
+        beside = {one.fingerprint: one for account in made for one in self._cooldowns.in_turn(account.fingerprint)}
+        for account in made:
+            beside.pop(account.fingerprint, None)
+        return [Entry(who, one.name, names_of(self._cooldowns.in_turn(who))) for who, one in beside.items()]
 
     def begun(self) -> tuple[int, int]:
         """How many have been polled, or tried to be, since they came; of how many."""

@@ -8,7 +8,7 @@ Rules of this file:
   can be noted in groups. None leaves before its own time.
 - Evenly: a moment has room for little more than its share. Who finds none goes at the next one that has: what slow
   answers, 429s or a dead line have heaped up is level again two rounds later.
-- In turn: accounts that share one cooldown wait for each other, too (rules.turns).
+- In turn: accounts that share one cooldown wait for each other, too (rules.shared_cooldown).
 
 Times are seconds of the monotonic clock. Nothing here asks for them, and nothing here waits.
 """
@@ -18,7 +18,8 @@ import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from orderbridge.rules.turns import Change, Ended, Member, Poll, Turns
+from orderbridge.model import CooldownScope
+from orderbridge.rules.shared_cooldown import Ended, Member, Poll, SharedCooldown
 
 MARGIN_S = 0.05  # two clocks never run alike
 TICK_S = 0.125  # between the moments at which thousands of accounts' polls leave
@@ -101,12 +102,15 @@ class Cooldowns:
         self.cooldown_s = 0.0  # from an answer to the next request
         self._moments = Moments()
         self._polls: dict[str, Poll] = {}
-        self._turns = Turns()
+        self._shared = SharedCooldown()
         self._held_until = float("-inf")
 
-    def know(self, members: Sequence[Member], cooldown_s: float) -> frozenset[str]:
+    def know(
+        self, members: Sequence[Member], cooldown_s: float, scope: CooldownScope = CooldownScope.AUTO
+    ) -> frozenset[str]:
         """These are the accounts from now on. What is known of them stays. Returns the fingerprints of new ones."""
         self.cooldown_s = cooldown_s + MARGIN_S
+        self._shared.configure(scope)
         self.keep({member.fingerprint for member in members})
         return self.come(members, cooldown_s)
 
@@ -135,7 +139,7 @@ class Cooldowns:
         if not self.cooldown_s:  # nobody has come yet
             return
         self._moments.fit(len(self._polls), self.cooldown_s - MARGIN_S, MARGIN_S)
-        self._turns.know(self._polls, self.cooldown_s)
+        self._shared.know(self._polls, self.cooldown_s)
 
     @property
     def round_s(self) -> float:
@@ -164,20 +168,20 @@ class Cooldowns:
 
     def wait(self, who: str, now: float) -> float:
         """Seconds until this account's poll may leave, or until it is worth asking again; 0 or less: now."""
-        return max(self._polls[who].next - now, self._turns.wait(who, now), self._held_until - now)
-
-    def is_on_trial(self, who: str) -> bool:
-        """Whether the poll that left last left inside the cooldown of its group: a 429 to it is no failure."""
-        return self._turns.is_on_trial(who)
+        return max(self._polls[who].next - now, self._shared.wait(who, now), self._held_until - now)
 
     def in_turn(self, who: str) -> tuple[Member, ...]:
         """The accounts with which this one is polled in turn, itself among them; none: it has its own cooldown."""
-        return self._turns.of(who)
+        return self._shared.of(who)
+
+    @property
+    def is_scope_wrong(self) -> bool:
+        """Whether 429s have shown that `cooldown_scope = "auto"` is wrong here."""
+        return self._shared.is_scope_wrong
 
     def leaves(self, who: str, now: float) -> None:
         """Its poll leaves; from here on nobody else of its group may."""
         self._polls[who].left = now
-        self._turns.leaves(who, now)
 
     def unsent(self, who: str) -> None:
         """It certainly did not leave: no cooldown is used up."""
@@ -186,13 +190,12 @@ class Cooldowns:
     def is_on_the_wire(self, who: str) -> bool:
         return who in self._polls and self._polls[who].left is not None
 
-    def ended(self, who: str, how: Ended, now: float) -> list[Change]:
-        """It was answered, or failed after sending."""
+    def ended(self, who: str, how: Ended, now: float) -> bool:
+        """It was answered, or failed after sending. Returns whether this shows that the scope is wrong."""
         poll = self._polls[who]
-        left = now if poll.left is None else poll.left
         poll.left = None
         self._place(poll, now + self.cooldown_s)
-        return self._turns.ended(who, how, left, now)
+        return self._shared.ended(who, how, now)
 
     def _place(self, poll: Poll, due: float) -> None:
         """When a poll that may leave at `due` does."""

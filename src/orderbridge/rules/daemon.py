@@ -40,6 +40,7 @@ class DaemonFacts:
     slowest_s: float | None = None
     offsets_s: tuple[float, ...] = ()
     died_young: tuple[tuple[str, int], ...] = ()
+    is_scope_wrong: bool = False  # accounts share a cooldown although the configuration does not say so
     without_restaurants: tuple[str, ...] = ()  # accounts whose secrets reach none
     fenced: tuple[datetime | None, int] = (None, 0)
     full_lists: tuple[tuple[str, int], ...] = ()
@@ -57,6 +58,8 @@ def problems(facts: DaemonFacts, now: datetime) -> Iterator[Problem]:
     for account, dead in facts.died_young:
         if dead >= MOST_DEAD:
             yield _problem(Code.CREDENTIALS_SHARED, account, how_many=dead, count=str(dead))
+    if facts.is_scope_wrong:
+        yield _problem(Code.COOLDOWN_SHARED)
     for account in facts.without_restaurants:
         yield _problem(Code.NO_RESTAURANT, account)
     for account, stuck in facts.full_lists:

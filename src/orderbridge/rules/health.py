@@ -232,8 +232,6 @@ def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Probl
             )
     if not_written:
         yield Problem(Code.NOT_WRITTEN, "", None, Severity.SEVERE, not_written)
-    for names in groups:
-        yield Problem(Code.COOLDOWN_SHARED, names, None, Severity.WARNING)
 
 
 def _not_taken_over(facts: Facts, limits: Thresholds) -> Iterator[Problem]:

@@ -1,6 +1,6 @@
 """What the end of a poll says: of its account where it failed, of the time that was listened where it was a good one. Pure.
 
-What it means for the cooldown, rules.cooldown and rules.turns decide; what is asked for next, rules.list_request.
+What it means for the cooldown, rules.cooldown and rules.shared_cooldown decide; what is asked for next, rules.list_request.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited
 from orderbridge.model import AccountState
 from orderbridge.rules.health import FINER, LOGIN_FAILED, STRANGERS, TOKEN_OVER
-from orderbridge.rules.turns import Ended
+from orderbridge.rules.shared_cooldown import Ended
 
 LOGIN_REFUSED = "login_refused"
 
@@ -28,11 +28,8 @@ class Failure:
     tells: bool = True
 
 
-def failure_of(error: MarketplaceError, *, on_trial: bool, is_token_over: bool = False) -> Failure:
-    """`on_trial`: it was tried whether the account has a cooldown of its own, and a 429 was to be expected.
-
-    `is_token_over`: it is the first 401 since the last good poll; before the next one comes a login.
-    """
+def failure_of(error: MarketplaceError, *, is_token_over: bool = False) -> Failure:
+    """`is_token_over`: it is the first 401 since the last good poll; before the next one comes a login."""
     code = error.reason if error.reason.startswith(FINER) else error.code
     if is_token_over:
         code = TOKEN_OVER
@@ -48,7 +45,7 @@ def failure_of(error: MarketplaceError, *, on_trial: bool, is_token_over: bool =
     if error.code == LOGIN_REFUSED:  # a 401, and the login after it, or its token, is refused
         return Failure(AccountState.LOGIN_REFUSED, said, logged, Ended.FAILED)
     if isinstance(error, RateLimited):
-        return Failure(AccountState.FAILING, said, logged, Ended.LIMITED, tells=not on_trial)
+        return Failure(AccountState.FAILING, said, logged, Ended.LIMITED)
     return Failure(AccountState.FAILING, said, logged, Ended.FAILED)
 
 

@@ -128,7 +128,7 @@ KINDS: Mapping[Code, ProblemKind] = {
     Code.COOLDOWN_TAKEN: ProblemKind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST),
     Code.NO_GOOD_POLL: ProblemKind(_SEVERE, Link.DAEMON, cause=Cause.NO_LIST, behind=_NO_DATABASE, by_time_alone=True),
     Code.NOT_POLLING: ProblemKind(_SEVERE, Link.DAEMON, cause=Cause.CUT_OFF, behind=_NO_DATABASE, by_time_alone=True),
-    Code.COOLDOWN_SHARED: ProblemKind(_WARNING),
+    Code.COOLDOWN_SHARED: ProblemKind(_WARNING, of_the_daemon=True),
     Code.CREDENTIALS_SHARED: ProblemKind(_WARNING, of_the_daemon=True),
     Code.NO_RESTAURANT: ProblemKind(_WARNING, of_the_daemon=True),
     Code.CLOCK_WRONG: ProblemKind(_WARNING, of_the_daemon=True),
