@@ -3,11 +3,10 @@
 A tick that is called again says when. What a poll has done is counted in `answer.Polled`, which the metrics read; what
 the outbox's turn and the sweep count, the tests and the log do.
 
-orders come in   poll pollers poll_notes answer intake deliveries acknowledge journal reconciler
-actions go out   outbox feed ways ledger claims outcomes ends send verdicts lanes places pauses deferred recovery
+orders come in   poll pollers poll_state answer intake deliveries acknowledge journal reconciler
+actions go out   outbox feed ways row_writer claims outcomes ends send verdicts lanes places pauses deferred recovery
 accounts         account roster working recurring timetable progress reference gathered fleet
 what is wrong    health findings daemon_problems replica_problems problem_table self_report
 who is told      alarms command ping lamps board
 now and then     upkeep sweep restore_check release replay reimport
-of all of them   batch
 """

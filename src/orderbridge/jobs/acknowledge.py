@@ -3,10 +3,10 @@
 An acknowledgement leaves once, straight after the commit and the journal's line, and only while the order's lane is ours.
 Its OK is noted in the database before the lane is free: what goes next may be judged by it.
 
-These notes are not the ledger's. A thousand of them come at once and may wait for each other, so they are not urgent and
-come apart; the ledger's go ahead of everything. An outcome keeps its lane until it is written; an OK that could not be
+These notes are not the row writer's. A thousand of them come at once and may wait for each other, so they are not urgent and
+come apart; the row writer's go ahead of everything. An outcome keeps its lane until it is written; an OK that could not be
 noted gives its lane back and waits for the account's next poll, and a newer one of its order takes its place. What is the
-same, one transaction for many and each alone when it fails, is jobs.batch.
+same, one transaction for many and each alone when it fails, is store.group_commit.
 """
 
 import asyncio
@@ -21,7 +21,6 @@ from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Answer
-from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.marketplace.client import ACKNOWLEDGE_TIMEOUT_S
@@ -30,6 +29,7 @@ from orderbridge.rules.statuses import Statuses
 from orderbridge.store import locks, orders
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
+from orderbridge.store.group_commit import write_batch
 
 # Of having read the answer; later ones are dropped, the next poll delivers the order again. With the reading before and
 # the handshake after it stays below the 10 s that are promised.

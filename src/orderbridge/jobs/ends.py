@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
-from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.deferred import Deferred
 from orderbridge.jobs.feed import Feed
 from orderbridge.jobs.lanes import Lanes
@@ -31,6 +30,7 @@ from orderbridge.rules.outbox import Lane, order_lane
 from orderbridge.rules.queue import Queue
 from orderbridge.store import orders, unfinished
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import write_batch
 
 MOST_ENDS = 200  # rows that end unsent in one transaction: a till on the same file waits for it
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from sqlalchemy import Connection
 
-from orderbridge.jobs.batch import concerns_all
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import concerns_all
 
 Write = Callable[[Connection], None]
 Asked = tuple[Write, asyncio.Future[None]]

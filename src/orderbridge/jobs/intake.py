@@ -28,7 +28,6 @@ from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S, Acknowledger
 from orderbridge.jobs.answer import Answer, Polled
-from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.deliveries import UTC_TIMES, Deliveries, Times
 from orderbridge.jobs.journal import Journal
@@ -42,6 +41,7 @@ from orderbridge.rules.intake import Sorted
 from orderbridge.store import orders, quarantine, reference
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy, is_ours, is_refusal, remedy
+from orderbridge.store.group_commit import write_batch
 from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
 

@@ -28,12 +28,12 @@ from orderbridge.jobs.deferred import Deferred
 from orderbridge.jobs.ends import Ends
 from orderbridge.jobs.feed import FLOOR_S, Feed, view_of
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.ledger import Ledger
 from orderbridge.jobs.outcomes import Outcomes
 from orderbridge.jobs.pauses import Pauses
 from orderbridge.jobs.places import Places
 from orderbridge.jobs.recovery import Recovery
 from orderbridge.jobs.roster import Roster
+from orderbridge.jobs.row_writer import RowWriter
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.jobs.ways import Ways
 from orderbridge.rules.queue import Queue
@@ -76,7 +76,7 @@ class Outbox:
         self.claims = Claims(self._accounts, clock, self.feed.server, self._policy, self.feed.knows, verdicts.metrics)
         self.outcomes = Outcomes(clock, verdicts, self._policy)
         self._deferred = Deferred(self.queue, clock)
-        self._ledger = Ledger(database, clock, self._deferred, self.claims, self.outcomes, moved=self._go_on)
+        self._row_writer = RowWriter(database, clock, self._deferred, self.claims, self.outcomes, moved=self._go_on)
         self.ends = Ends(self.queue, self.feed, database, clock, lanes, verdicts, self._deferred)
         self._recovery = Recovery(database, clock, verdicts, self._deferred, self._policy, self.feed.is_ours)
         self._pauses = Pauses(self.queue, self._accounts, database, clock, verdicts, self._deferred)
@@ -87,7 +87,7 @@ class Outbox:
             clock,
             lanes,
             self._deferred,
-            ledger=self._ledger,
+            row_writer=self._row_writer,
             claims=self.claims,
             outcomes=self.outcomes,
             ends=self.ends,
@@ -133,7 +133,7 @@ class Outbox:
                     async with asyncio.timeout(done.again_in):
                         await self._woken.wait()
         finally:
-            self._ledger.close()
+            self._row_writer.close()
             self.ways.abandon()
 
     def _has_work(self) -> bool:
@@ -151,11 +151,11 @@ class Outbox:
 
     def is_busy(self) -> bool:
         """Whether a request is under way, or an outcome is to be written."""
-        return bool(self.ways.under_way.total() or self._ledger.is_busy())
+        return bool(self.ways.under_way.total() or self._row_writer.is_busy())
 
     def is_moving(self) -> bool:
         """Whether a request is under way, or anything is being written. What was put off is not."""
-        return bool(self.ways.under_way.total() or self._ledger.is_writing)
+        return bool(self.ways.under_way.total() or self._row_writer.is_writing)
 
     async def quiet(self) -> None:
         """Until no request is under way, and what is known is written or put off."""
@@ -249,8 +249,8 @@ class Outbox:
             for entry in self.queue.lines.take(room, self.ways.under_way, most, self._is_open, self._lanes.take)
         ]
         claimed = [await claim for claim in claims]
-        if self._ledger.failed is not None:
-            raise self._ledger.failed
+        if self._row_writer.failed is not None:
+            raise self._row_writer.failed
         return sum(claimed)
 
     def _is_open(self, account: str) -> bool:

@@ -9,13 +9,13 @@ from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.deferred import Deferred
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import ActionState, OutboxRow, Outcome
 from orderbridge.rules.queue import Queue
 from orderbridge.store import locks
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import write_batch
 
 LOOK_S = 2.0  # rows that came while an account is paused are looked for this often
 MOST = 500  # rows that are told at once: keys in one IN list

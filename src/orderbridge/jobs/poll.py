@@ -8,7 +8,7 @@ promise:
     place     on the wire, among all polls (`PollPlaces`), then its turn at the pace (net.pace). Who waits here is not
               noted yet: what is noted leaves at once
     note      that no other poll may leave before this one is answered and has cooled down. On disk before the request
-              leaves: a program that is killed in between finds it at its next start (jobs.poll_notes)
+              leaves: a program that is killed in between finds it at its next start (jobs.poll_state)
     request   once, whatever its answer: a repetition would come inside the cooldown
     cooldown  from the answer on, within one run by the monotonic clock, which nobody can set (rules.cooldown;
               rules.shared_cooldown knows the accounts that are polled in turn). It is noted at once where taking in takes its
@@ -33,7 +33,7 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.poll_notes import PollNotes
+from orderbridge.jobs.poll_state import PollState
 from orderbridge.model import AccountState, Document, Outcome
 from orderbridge.observe.metrics import COUNTED, PART, Metrics
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
@@ -76,7 +76,7 @@ class Poller:
         account: Account,
         *,
         intake: Intake,
-        notes: PollNotes,
+        notes: PollState,
         lanes: Lanes,
         cooldowns: Cooldowns,
         places: PollPlaces,

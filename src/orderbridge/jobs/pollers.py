@@ -16,7 +16,7 @@ from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.poll import Poller, PollPlaces
-from orderbridge.jobs.poll_notes import PollNotes
+from orderbridge.jobs.poll_state import PollState
 from orderbridge.jobs.reconciler import read_unresolved
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.observe.metrics import Metrics
@@ -69,7 +69,7 @@ class Pollers:
         self._journal = journal
         many = together_s(len(configured), market.cooldown_seconds) > 0
         longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)
-        self._notes = PollNotes(database, clock, longest=longest, many=many)
+        self._notes = PollState(database, clock, longest=longest, many=many)
         self._acknowledgers: dict[str, Acknowledger] = {}
         self._places = PollPlaces(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))
         self._unresolved = Shared(lambda: database.read(read_unresolved), READ_S if many else 0.0)

@@ -17,7 +17,6 @@ from sqlalchemy import Connection
 from orderbridge.actions import key_of
 from orderbridge.clock import Clock
 from orderbridge.jobs.answer import Answer
-from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import Document, OutboxRow, Verdict
@@ -25,6 +24,7 @@ from orderbridge.rules.outbox import order_lane
 from orderbridge.rules.retry import RetryAt, after_poll, counted, other_end, shown_by
 from orderbridge.store import actions, locks, orders, unfinished
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import write_batch
 
 Unresolved = Mapping[str, Sequence[OutboxRow]]
 

@@ -7,13 +7,13 @@ import structlog
 from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
-from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.deferred import STUCK_S, Deferred
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import Attempt, OutboxRow, Outcome
 from orderbridge.rules.retry import RetryPolicy, decide
 from orderbridge.store import actions, locks, unfinished
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import write_batch
 
 _log = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ import structlog
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.jobs.batch import write_batch
 from orderbridge.store import inactivity, quarantine, retention
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import write_batch
 from orderbridge.store.schema import set_sequences_right
 
 _log = structlog.get_logger(__name__)

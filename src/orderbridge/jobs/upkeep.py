@@ -9,7 +9,6 @@ import structlog
 
 from orderbridge import config
 from orderbridge.clock import Clock
-from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.lamps import headline
@@ -23,6 +22,7 @@ from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
 from orderbridge.store import starts
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import write_batch
 
 if TYPE_CHECKING:
     from orderbridge.jobs.board import BoardWatch

@@ -1,7 +1,7 @@
 """A row's way, once its turn has come; each in a coroutine of its own.
 
     claim     its note that it leaves is on disk before it does, many in one COMMIT: after a crash in between its outcome
-              is unknown, and it is seen (jobs.ledger)
+              is unknown, and it is seen (jobs.row_writer)
     request   one place on the wire is its own (jobs.places, jobs.send)
     decision  what is decided about the answer is on disk, too
     free      the lane of its order is, and the queue knows where the row stands
@@ -20,10 +20,10 @@ from orderbridge.jobs.deferred import Deferred, is_refused
 from orderbridge.jobs.ends import Ends
 from orderbridge.jobs.feed import Feed
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.ledger import Ledger
 from orderbridge.jobs.outcomes import Outcomes, shows_restaurant
 from orderbridge.jobs.pauses import Pauses
 from orderbridge.jobs.places import Places
+from orderbridge.jobs.row_writer import RowWriter
 from orderbridge.jobs.send import Claim, Result, send
 from orderbridge.model import Verdict
 from orderbridge.rules.claims import Changed, Gone, Held, Incomplete, NotOurs, PollInFlight, Stays
@@ -45,7 +45,7 @@ class Ways:
         lanes: Lanes,
         deferred: Deferred,
         *,
-        ledger: Ledger,
+        row_writer: RowWriter,
         claims: Claims,
         outcomes: Outcomes,
         ends: Ends,
@@ -54,7 +54,7 @@ class Ways:
         moved: Callable[[], None],
     ) -> None:
         self._queue, self._feed, self._clock, self._lanes, self._deferred = queue, feed, clock, lanes, deferred
-        self._ledger, self._claims, self._outcomes, self._ends = ledger, claims, outcomes, ends
+        self._row_writer, self._claims, self._outcomes, self._ends = row_writer, claims, outcomes, ends
         self._pauses, self._places, self._moved = pauses, places, moved
         self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
         self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
@@ -103,7 +103,7 @@ class Ways:
             self._moved()
 
     async def _go(self, entry: Entry, claimed: "asyncio.Future[bool]") -> None:
-        claim = await self._ledger.claim(entry)
+        claim = await self._row_writer.claim(entry)
         if not claimed.done():
             claimed.set_result(isinstance(claim, Claim))
         if not isinstance(claim, Claim):
@@ -115,7 +115,7 @@ class Ways:
         self._deferred.forget(entry.row.id)
         self._claims.tell_wait(claim)
         result = await self._send(claim, entry.account or "")
-        decision = await self._ledger.write(result)
+        decision = await self._row_writer.write(result)
         self._lanes.free_after_action(entry.lane)
         self._goes_on(result, decision)
         self._outcomes.tell(result, decision)

@@ -1,4 +1,4 @@
-"""The ledger by itself: what waits is written together, and each note is answered."""
+"""Claims and outcomes of rows are written together: what waits is one transaction, and each note is answered."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from tests.rules.builders import row
 
 from orderbridge.errors import FileLost, Over
 from orderbridge.jobs.claims import Unwritten
-from orderbridge.jobs.ledger import Ledger
+from orderbridge.jobs.row_writer import RowWriter
 from orderbridge.jobs.send import Claim, Result
 from orderbridge.model import Action, Attempt, Outcome
 from orderbridge.rules.lines import Entry
@@ -50,11 +50,11 @@ def told(name: str) -> Any:
     return SimpleNamespace(claim=write, post=write)
 
 
-def a_ledger(database: Slow | Database, notes: Any = None) -> Ledger:
+def a_row_writer(database: Slow | Database, notes: Any = None) -> RowWriter:
     deferred: Any = SimpleNamespace(forget=lambda _: None)
     clock: Any = SimpleNamespace(monotonic=lambda: 0.0)
     slow: Any = database
-    return Ledger(slow, clock, deferred, notes or told("claim"), notes or told("outcome"), moved=lambda: None)
+    return RowWriter(slow, clock, deferred, notes or told("claim"), notes or told("outcome"), moved=lambda: None)
 
 
 def an_entry(number: int) -> Entry:
@@ -69,25 +69,25 @@ def a_result(number: int) -> Result:
 
 async def test_what_waits_while_a_transaction_is_under_way_is_written_by_the_next_one():
     database = Slow()
-    ledger = a_ledger(database)
-    first = asyncio.ensure_future(ledger.claim(an_entry(1)))
+    row_writer = a_row_writer(database)
+    first = asyncio.ensure_future(row_writer.claim(an_entry(1)))
     await database.begun.wait()
-    others = [asyncio.ensure_future(ledger.claim(an_entry(number))) for number in (2, 3)]
-    others += [asyncio.ensure_future(ledger.write(a_result(4)))]
+    others = [asyncio.ensure_future(row_writer.claim(an_entry(number))) for number in (2, 3)]
+    others += [asyncio.ensure_future(row_writer.write(a_result(4)))]
     await asyncio.sleep(0)
     database.done.set()
     assert await asyncio.gather(first, *others) == ["claim", "claim", "claim", "outcome"]
     assert database.written == [["claim"], ["outcome", "claim", "claim"]]
-    assert not ledger.is_writing
+    assert not row_writer.is_writing
 
 
 async def test_a_claim_is_told_that_the_file_is_lost_and_so_is_whoever_asks():
     database = Slow()
     database.error = FileLost("gone")
     database.done.set()
-    ledger = a_ledger(database)
-    assert await ledger.claim(an_entry(1)) == Unwritten()
-    assert (ledger.failed, ledger.is_busy()) == (database.error, False)
+    row_writer = a_row_writer(database)
+    assert await row_writer.claim(an_entry(1)) == Unwritten()
+    assert (row_writer.failed, row_writer.is_busy()) == (database.error, False)
 
 
 async def test_a_ledger_whose_database_is_closed_meanwhile_comes_to_its_end(tmp_path: Path):
@@ -100,11 +100,11 @@ async def test_a_ledger_whose_database_is_closed_meanwhile_comes_to_its_end(tmp_
         closing.wait()
         raise IntegrityError("", {}, Exception())
 
-    ledger = a_ledger(database, SimpleNamespace(claim=refuse, post=refuse))
-    claims = [asyncio.ensure_future(ledger.claim(an_entry(number))) for number in (1, 2)]
+    row_writer = a_row_writer(database, SimpleNamespace(claim=refuse, post=refuse))
+    claims = [asyncio.ensure_future(row_writer.claim(an_entry(number))) for number in (1, 2)]
     assert await asyncio.to_thread(begun.wait, 30.0)
     closing.set()
     database.close()
     assert await asyncio.gather(*claims) == [Unwritten(), Unwritten()]
-    assert isinstance(ledger.failed, Over)
-    assert not ledger.is_writing
+    assert isinstance(row_writer.failed, Over)
+    assert not row_writer.is_writing

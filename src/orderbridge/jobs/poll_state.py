@@ -23,10 +23,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
-from orderbridge.jobs.batch import concerns_all
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Success
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import concerns_all
 
 BEFORE_S = 0.02  # many accounts: a note before a request waits so long for others
 AFTER_S = 0.4  # many accounts: a note after an answer does
@@ -50,7 +50,7 @@ class _Note:
     done: asyncio.Future[datetime | None]
 
 
-class PollNotes:
+class PollState:
     """The notes of all accounts' polls. `longest`: what a poll can take, with the cooldown after it."""
 
     def __init__(self, database: Database, clock: Clock, *, longest: timedelta, many: bool = False) -> None:

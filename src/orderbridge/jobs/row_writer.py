@@ -2,7 +2,7 @@
 
 Whoever has a note to write waits for the moment at which it is on disk. While one transaction is under way, the notes
 of others gather, and the next one writes them all: outcomes first, then claims, so that a lane which an outcome frees
-is judged by what is known now. Where such a transaction fails, each note is tried alone (jobs.batch).
+is judged by what is known now. Where such a transaction fails, each note is tried alone (store.group_commit).
 
 A claim that cannot be written is told so, and the row does not leave. An outcome is never lost while the program runs:
 what a till holds or a trigger refuses is put off, and tried again until it is written.
@@ -17,7 +17,6 @@ from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
-from orderbridge.jobs.batch import write_batch
 from orderbridge.jobs.claims import Claims, Said, Unwritten
 from orderbridge.jobs.deferred import Deferred
 from orderbridge.jobs.outcomes import Outcomes
@@ -25,6 +24,7 @@ from orderbridge.jobs.send import Result
 from orderbridge.rules.lines import Entry
 from orderbridge.rules.retry import Decision
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import write_batch
 
 MOST = 200  # notes in one transaction
 
@@ -34,7 +34,7 @@ _Note = Entry | Result
 _Item = tuple[_Note, "asyncio.Future[Any]"]
 
 
-class Ledger:
+class RowWriter:
     """Writes notes. `moved` is called after each time that it had something to write."""
 
     def __init__(
@@ -110,7 +110,7 @@ class Ledger:
         except Over as error:
             self.failed = error
         except Exception:  # noqa: BLE001 - whatever it is, outcomes are known, and are written
-            _log.exception("ledger.crashed")
+            _log.exception("row_writer.crashed")
         answers = {id(note): answer for note, answer in written}
         errors = {id(note): error for note, error in failed}
         later: dict[int, _Item] = {}

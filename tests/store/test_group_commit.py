@@ -1,20 +1,22 @@
 """Many writes in one transaction: what is to blame fails alone, and nobody waits for a server once for each thing."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from sqlalchemy import Connection, event
-from tests.jobs.shop import Shop
 
-from orderbridge.jobs.batch import write_batch
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import write_batch
 
 
 def sixths(_: Connection, numbers: Sequence[int]) -> list[int]:
     return [6 // number for number in numbers]
 
 
-async def test_what_is_to_blame_fails_alone(shop: Shop):
-    written, failed = await write_batch(shop.database, sixths, [1, 0, 3])
+async def test_what_is_to_blame_fails_alone(tmp_path: Path):
+    database = Database(f"sqlite:///{tmp_path}/pos.db", inline=True)
+    written, failed = await write_batch(database, sixths, [1, 0, 3])
+    database.close()
     assert (written, [(number, type(error)) for number, error in failed]) == ([6, 2], [(0, ZeroDivisionError)])
 
 
