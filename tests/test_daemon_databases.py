@@ -22,7 +22,7 @@ from tests.test_daemon import COOLDOWN_S, TIMEOUT_S, UNTIL_CLEARED_S, WITHIN_S, 
 from orderbridge import config, service
 from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
-from orderbridge.jobs import feed, outbox
+from orderbridge.jobs import outbox, outbox_reader
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
@@ -156,7 +156,7 @@ async def test_a_daemon_with_nothing_to_do_asks_little(sandbox: Sandbox, url: st
     """A provider's MAX_QUERIES_PER_HOUR: each part's own pace is what a sum over an hour would need."""
     async with running(sandbox, url, cooldown_s=3600) as daemon:
         await until(lambda: world.calls("get_current"))
-        await until(lambda: daemon.outbox.feed.floor == feed.IDLE_FLOOR_S)
+        await until(lambda: daemon.outbox.reader.floor == outbox_reader.IDLE_FLOOR_S)
         with asked(daemon) as statements:
             daemon.database.read_now(lambda tx: tx.exec_driver_sql("SELECT 1").scalar())
         assert statements == ["SELECT 1"]  # and no COMMIT, no ROLLBACK
@@ -210,7 +210,7 @@ async def test_a_reload_lets_no_daemon_that_waits_come_in_between(
 async def test_a_commit_of_the_till_wakes_the_outbox(
     sandbox: Sandbox, url: str, pos: Pos, world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    for room in (outbox, feed):
+    for room in (outbox, outbox_reader):
         monkeypatch.setattr(room, "FLOOR_S", 3600.0)  # it does not look by itself
     async with running(sandbox, url, cooldown_s=3600):  # and no poll wakes it
         await until(lambda: world.calls("get_current"))

@@ -183,7 +183,7 @@ class Parts:
             random=self._random,
             verdicts=self._verdicts,
         )
-        outbox.ways.on_restaurant = self._restaurant_set
+        outbox.executor.on_restaurant = self._restaurant_set
         return outbox
 
     def _account(self, account: config.Account) -> Account:

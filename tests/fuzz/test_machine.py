@@ -166,7 +166,7 @@ class Evening(RuleBasedStateMachine):
     async def _look(self) -> float:
         """One tick of the outbox as its loop makes it; seconds to the next."""
         self.street.shop.outbox.wake()
-        return (await self.street.shop.outbox.safe_turn()).again_in
+        return (await self.street.shop.outbox.safe_cycle()).again_in
 
     async def _work(self, seconds: float) -> None:
         """The daemon as it does for so long, polls and outbox side by side."""

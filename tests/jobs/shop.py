@@ -23,7 +23,7 @@ from orderbridge import config
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.outbox import Outbox, Turned
+from orderbridge.jobs.outbox import CycleResult, Outbox
 from orderbridge.jobs.pollers import Pollers
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.verdicts import Verdicts
@@ -189,7 +189,7 @@ class Shop:
 
     async def crash(self) -> None:
         """What was under way is never heard of again."""
-        await asyncio.gather(*self.outbox.ways.abandon(), return_exceptions=True)
+        await asyncio.gather(*self.outbox.executor.abandon(), return_exceptions=True)
         if self._till is not None:
             self._till.close()
             self._till = None
@@ -214,9 +214,9 @@ class Shop:
         self._polls_at[name] = self.clock.monotonic() + polled.again_in
         return polled
 
-    async def drain(self) -> Turned:
+    async def drain(self) -> CycleResult:
         """The outbox, until nothing of it can leave now and what has left is answered."""
-        total = Turned()
+        total = CycleResult()
         while True:
             done = await self.outbox.tick()
             total.claimed += done.claimed

@@ -8,8 +8,8 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 from tests.jobs.test_refusing_database import refuse
 
-from orderbridge.jobs.deferred import REFUSED_S
 from orderbridge.jobs.outbox import Outbox
+from orderbridge.jobs.postponed import REFUSED_S
 from orderbridge.rules.outbox import order_lane
 from orderbridge_sandbox import Fault
 
@@ -43,7 +43,7 @@ async def test_the_ends_of_others_are_written_when_one_whose_end_was_due_was_let
     other = shop.act("deactivate_food", food_id=1001, account="besiktas", withdraw=1)
     assert shop.lanes.take(order_lane(order.key))  # it is being acknowledged
     shop.outbox.set_now()
-    await shop.outbox.feed.everything()
+    await shop.outbox.reader.everything()
     shop.outbox.ends.due = shop.outbox.queue.ends()
     assert len(shop.outbox.ends.due) == 2
     await given_to_another(shop.outbox)
@@ -102,10 +102,10 @@ async def test_a_row_that_is_let_go_before_its_way_begins_stops_no_other(shop: S
     shop.act("accept", order)
     outbox = shop.outbox
     outbox.set_now()
-    await outbox.feed.everything()
+    await outbox.reader.everything()
     outbox.queue.ends()
-    (entry,) = outbox.queue.lines.take(1, outbox.ways.under_way, 1, lambda _: True, shop.lanes.take)
-    claimed = outbox.ways.begin(entry)
+    (entry,) = outbox.queue.accounts.take(1, outbox.executor.under_way, 1, lambda _: True, shop.lanes.take)
+    claimed = outbox.executor.begin(entry)
     outbox.let_go(["kadikoy"])
     async with asyncio.timeout(PATIENCE_S):
         assert not await claimed

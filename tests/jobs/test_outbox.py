@@ -10,8 +10,8 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.jobs import claims
-from orderbridge.jobs.deferred import STUCK_S
-from orderbridge.jobs.feed import FLOOR_S
+from orderbridge.jobs.outbox_reader import FLOOR_S
+from orderbridge.jobs.postponed import STUCK_S
 from orderbridge.model import Action, OutboxRow
 from orderbridge.store import actions
 from orderbridge_sandbox import Fault, When
@@ -28,11 +28,11 @@ def insert_foods(shop: Shop, number: int, account: str = "kadikoy", *, first: in
     shop.till.execute("COMMIT")
 
 
-async def turn(shop: Shop, *, woken: bool = True) -> None:
+async def cycle(shop: Shop, *, woken: bool = True) -> None:
     """What the outbox does when it is woken, until nothing is left to read. Each answer comes before the next page."""
     if woken:
         shop.outbox.wake()
-    while (await shop.outbox.turn()).again_in == 0:
+    while (await shop.outbox.cycle()).again_in == 0:
         await shop.outbox.quiet()
     await shop.outbox.quiet()
 
@@ -104,9 +104,9 @@ async def test_a_new_row_behind_many_is_seen_when_it_is_written(open_shop: OpenS
     order = await shop.taken_in()
     shop.world.refuse_account("besiktas")
     insert_foods(shop, 1500, "besiktas")
-    await turn(shop)
+    await cycle(shop)
     accept = shop.act("accept", order)
-    await turn(shop)
+    await cycle(shop)
     assert shop.row(accept)["state"] == "done"
 
 
@@ -116,10 +116,10 @@ async def test_a_row_that_is_committed_late_is_seen_at_the_next_look_at_all(open
     shop.world.refuse_account("besiktas")
     shop.till.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('delivery_actions', 100)")
     insert_foods(shop, 1500, "besiktas")
-    await turn(shop)
+    await cycle(shop)
     late = shop.act("accept", order, id=7)
     await asyncio.sleep(FLOOR_S)
-    await turn(shop, woken=False)
+    await cycle(shop, woken=False)
     assert shop.row(late)["state"] == "done"
 
 
@@ -129,9 +129,9 @@ async def test_what_is_asked_back_ends_at_once_however_many_wait(open_shop: Open
     shop.world.refuse_account("besiktas")
     row = shop.act("deactivate_food", food_id=999, account="besiktas")
     insert_foods(shop, beside, "besiktas")
-    await turn(shop)
+    await cycle(shop)
     shop.till.execute("UPDATE delivery_actions SET withdraw = 1 WHERE id = ?", (row,))
-    await turn(shop)
+    await cycle(shop)
     assert shop.row(row)["state"] == "withdrawn"
 
 
@@ -141,10 +141,10 @@ async def test_what_a_look_makes_of_a_row_is_seen_with_the_next_wake(open_shop: 
     shop.world.refuse_account("besiktas")
     row = shop.act("accept", await shop.taken_in())
     shop.world.faults.add(Fault.drop("accept", when=When.BEFORE))
-    await turn(shop)
+    await cycle(shop)
     insert_foods(shop, beside, "besiktas")
     await shop.poll()  # it shows that nothing was done
-    await turn(shop)
+    await cycle(shop)
     assert shop.row(row)["state"] == "done"
 
 
@@ -152,9 +152,9 @@ async def test_a_row_that_is_retried_by_hand_is_seen(shop: Shop):
     row = shop.act("deactivate_food", food_id=1001)
     shop.world.faults.add(Fault.error("deactivate_food", 500, "hata", times=4))
     assert (await shop.verdict(row))["state"] == "failed"
-    await turn(shop)
+    await cycle(shop)
     assert await shop.database.run(lambda tx: actions.retry(tx, row, shop.clock.now() + timedelta(hours=1)))
-    await turn(shop)
+    await cycle(shop)
     assert shop.row(row)["state"] == "done"
 
 
@@ -162,13 +162,13 @@ async def test_a_row_that_is_deleted_is_forgotten(open_shop: OpenShop):
     shop = await open_shop("kadikoy", "besiktas")
     shop.world.refuse_account("besiktas")
     insert_foods(shop, 3, "besiktas")
-    await turn(shop)
+    await cycle(shop)
     shop.till.execute("DELETE FROM delivery_actions WHERE food_id = 2")
-    await turn(shop)
+    await cycle(shop)
     assert len(shop.outbox.queue) == 2
     shop.till.execute("DELETE FROM delivery_actions")
     await asyncio.sleep(FLOOR_S)
-    await turn(shop, woken=False)
+    await cycle(shop, woken=False)
     assert len(shop.outbox.queue) == 0
 
 
@@ -178,11 +178,11 @@ async def test_an_order_that_another_account_takes_over_goes_with_it(open_shop: 
     await shop.poll("besiktas")
     shop.till.execute("UPDATE delivery_orders SET account = 'gone'")
     row = shop.act("accept", order)
-    await turn(shop)
+    await cycle(shop)
     assert shop.row(row)["state"] == "pending"
     shop.till.execute("UPDATE delivery_orders SET account = 'besiktas'")
     await asyncio.sleep(FLOOR_S)
-    await turn(shop, woken=False)
+    await cycle(shop, woken=False)
     assert (shop.row(row)["state"], shop.calls("accept")[0].account) == ("done", "besiktas")
 
 
@@ -222,7 +222,7 @@ async def test_no_row_overtakes_an_older_one_of_its_lane_that_is_not_read_yet(
     order, other = await shop.taken_in(status_id=2), await shop.taken_in()
     shop.world.refuse_account("besiktas")
     if not from_the_start:
-        await turn(shop)
+        await cycle(shop)
     insert_foods(shop, 1100, "besiktas")
     older = [
         shop.act("deactivate_food", food_id=1001, account="kadikoy"),
@@ -235,8 +235,8 @@ async def test_no_row_overtakes_an_older_one_of_its_lane_that_is_not_read_yet(
         shop.act("complete", order),
         shop.act("cancel", other),
     ]
-    await turn(shop)
-    await turn(shop)
+    await cycle(shop)
+    await cycle(shop)
     assert [shop.row(row)["state"] for row in older] == ["superseded", "done", "superseded"]
     assert [shop.row(row)["state"] for row in newer] == ["done"] * 3
     assert shop.told("on_the_way", "complete") == ["on_the_way", "complete"]
@@ -246,14 +246,14 @@ async def test_no_row_overtakes_an_older_one_of_its_lane_that_is_not_read_yet(
 async def test_a_claim_whose_commit_comes_through_late_is_found(shop: Shop):
     order = await shop.taken_in()
     row = shop.act("accept", order)
-    await shop.outbox.feed.everything()
+    await shop.outbox.reader.everything()
     shop.till.execute("UPDATE delivery_actions SET state = 'sending'")
     shop.till.execute(
         "INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) VALUES (?, 1, '')", (row,)
     )
     for _ in range(60):
         shop.outbox.wake()
-        await shop.outbox.safe_turn()
+        await shop.outbox.safe_cycle()
         await asyncio.sleep(FLOOR_S)
     assert shop.row(row)["state"] == "done"
 

@@ -129,7 +129,7 @@ async def test_a_row_chosen_before_the_list_came_in_does_not_pass_its_acknowledg
     await shop.poll()
     shop.act("accept", order)
     shop.outbox.set_now()
-    await shop.outbox.feed.everything()
+    await shop.outbox.reader.everything()
     claimed = []
 
     async def goes_on() -> None:
@@ -231,17 +231,17 @@ async def test_a_cancel_does_not_overtake_an_accept_whose_end_is_not_written_yet
 
 async def test_a_clock_that_is_set_while_rows_are_read_expires_none(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     row = shop.act("accept", await shop.taken_in())
-    step = shop.outbox.feed.step
+    step = shop.outbox.reader.step
 
     async def set_meanwhile(**named: bool) -> bool:
         read = await step(**named)
         shop.clock.ahead += timedelta(hours=1)
-        shop.outbox.feed.server.behind = timedelta(hours=1)  # as a server's own clock shows it from now on
+        shop.outbox.reader.server.behind = timedelta(hours=1)  # as a server's own clock shows it from now on
         monkeypatch.undo()
         return read
 
-    monkeypatch.setattr(shop.outbox.feed, "step", set_meanwhile)
+    monkeypatch.setattr(shop.outbox.reader, "step", set_meanwhile)
     shop.outbox.wake()
-    await shop.outbox.turn()
+    await shop.outbox.cycle()
     await shop.drain()
     assert shop.row(row)["state"] == "done"

@@ -251,16 +251,16 @@ async def test_a_row_that_was_on_the_wire_in_a_crash_is_recovered_when_the_datab
     shop = await open_shop()
     with capture_logs() as lines:
         for _ in range(5):
-            await shop.outbox.safe_turn()
+            await shop.outbox.safe_cycle()
             await asyncio.sleep(2)
     assert told(lines, "action.database_refused", "outbox.recovered") == []  # told at the start
     await shop.poll()
     assert (shop.row(row)["state"], open_codes(shop)) == ("sending", [("not_written", "")])
     allow(shop)
-    turn = await shop.outbox.safe_turn()
+    turn = await shop.outbox.safe_cycle()
     await asyncio.sleep(60)
     assert turn.again_in < 60
-    await shop.outbox.safe_turn()
+    await shop.outbox.safe_cycle()
     await shop.poll()
     assert shop.end((await shop.verdict(row))["id"])[0] == "done"
     await shop.poll()

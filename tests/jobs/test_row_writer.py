@@ -15,7 +15,7 @@ from orderbridge.jobs.claims import Unwritten
 from orderbridge.jobs.row_writer import RowWriter
 from orderbridge.jobs.send import Claim, Result
 from orderbridge.model import Action, Attempt, Outcome
-from orderbridge.rules.lines import Entry
+from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.retry import NextRequest
 from orderbridge.store.database import Database
 

@@ -16,8 +16,8 @@ from tests.jobs.shop import Shop, listing
 
 from orderbridge.errors import Over
 from orderbridge.jobs import acknowledge, intake
-from orderbridge.jobs.deferred import STUCK_S
-from orderbridge.jobs.feed import FLOOR_S
+from orderbridge.jobs.outbox_reader import FLOOR_S
+from orderbridge.jobs.postponed import STUCK_S
 from orderbridge.model import Stored
 from orderbridge.store import actions, orders, quarantine
 from orderbridge_sandbox import Fault, FaultKind, wire
@@ -294,7 +294,7 @@ async def test_a_till_that_holds_the_file_for_minutes_is_told_once_and_so_is_its
     with capture_logs() as logs:
         shop.till.execute("BEGIN IMMEDIATE")
         for _ in range(20):
-            await shop.outbox.safe_turn()
+            await shop.outbox.safe_cycle()
             await asyncio.sleep(FLOOR_S)
         shop.till.execute("ROLLBACK")
         for row in rows:
@@ -338,7 +338,7 @@ async def test_a_full_disk_is_not_called_over_where_nothing_had_to_be_written(
         with monkeypatch.context() as patched:
             patched.setattr(actions, "start", full)
             for _ in range(5):
-                await shop.outbox.safe_turn()
+                await shop.outbox.safe_cycle()
         assert (await shop.verdict(row))["state"] == "done"
     told = [line["event"] for line in logs if line["event"].startswith("database.")]
     assert told == ["database.failed", "database.recovered"]

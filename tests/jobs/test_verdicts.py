@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
-from orderbridge.jobs.deferred import REFUSED_S, STUCK_S
+from orderbridge.jobs.postponed import REFUSED_S, STUCK_S
 from orderbridge_sandbox import Fault, When, World
 from orderbridge_sandbox.options import Disallowed
 from orderbridge_sandbox.scenery import ATASEHIR, BESIKTAS, KADIKOY, USKUDAR
@@ -824,13 +824,13 @@ async def test_a_row_that_is_taken_back_while_it_is_being_claimed_is_not_sent(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ):
     row = await asked(shop, "accept")
-    take = shop.outbox.queue.lines.take
+    take = shop.outbox.queue.accounts.take
 
     def too_late(*given: Any) -> Any:
         shop.till.execute("UPDATE delivery_actions SET withdraw = 1")
         return take(*given)
 
-    monkeypatch.setattr(shop.outbox.queue.lines, "take", too_late)
+    monkeypatch.setattr(shop.outbox.queue.accounts, "take", too_late)
     await shop.outbox.tick()
     monkeypatch.undo()
     await shop.drain()

@@ -94,7 +94,7 @@ def seldom(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     monkeypatch.setattr(upkeep, "HEALTH_S", 300.0)
     monkeypatch.setattr(upkeep, "SWEEP_S", 3600.0)
     monkeypatch.setattr(module, "WATCH_S", 60.0)
-    for part in ("outbox", "feed"):
+    for part in ("outbox", "outbox_reader"):
         monkeypatch.setattr(f"orderbridge.jobs.{part}.FLOOR_S", 60.0)
 
 

@@ -1,8 +1,8 @@
 """One order, its service, the daemon and the till as a machine of small steps.
 
 What decides is the daemon itself: rules.lifecycle, rules.outbox and rules.retry, and of the jobs everything that runs
-within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, Feed, Queue, Claims, Ends,
-Outcomes.post, Recovery.run, Verdicts, Lanes). They work on `Books` in place of a database. Only the order of
+within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, OutboxReader, Queue, Claims, Ends,
+OutcomeWriter.post, Recovery.run, Verdicts, Lanes). They work on `Books` in place of a database. Only the order of
 these pieces is written down here, each piece being one step, so that anything else can happen between any two.
 
 What the steps leave out, and why nothing is lost by it:
@@ -33,9 +33,9 @@ from orderbridge.jobs import (
     claims,
     deliveries,
     ends,
-    feed,
     intake,
-    outcomes,
+    outbox_reader,
+    outcome_writer,
     reconciler,
     recovery,
     verdicts,
@@ -271,11 +271,11 @@ class Daemon:
             claims,
             deliveries,
             ends,
-            feed,
+            outbox_reader,
             intake,
             reconciler,
             jobs_outbox,
-            outcomes,
+            outcome_writer,
             recovery,
             verdicts,
         ):
@@ -432,11 +432,11 @@ class Daemon:
 
     def _survey(self, state: State) -> Survey:
         outbox = self._outbox(state)
-        at_once(outbox.feed.everything())
+        at_once(outbox.reader.everything())
         _is_on_wire(outbox, state.wire)
         ends = outbox.queue.ends()
         taken = self.lanes.taken()
-        ready = outbox.queue.lines.take(8, Counter(), 8, lambda _: True, lambda lane: lane not in taken)
+        ready = outbox.queue.accounts.take(8, Counter(), 8, lambda _: True, lambda lane: lane not in taken)
         return Survey(tuple(entry.row for entry in outbox.queue), tuple(ends), claims=bool(ready or ends))
 
     def _outbox(self, state: State, rows: Iterable[OutboxRow] = ()) -> Outbox:
@@ -454,14 +454,14 @@ class Daemon:
         outbox = self._outbox(state, survey.rows)
         _is_on_wire(outbox, state.wire)
         outbox.queue.ends()
-        taken = outbox.queue.lines.take(8, Counter(), 8, lambda _: True, self.lanes.take)
+        taken = outbox.queue.accounts.take(8, Counter(), 8, lambda _: True, self.lanes.take)
         wire = state.wire
         for entry, said in outbox.claims.claim(self.books, taken):
             if isinstance(said, Claim):
                 wire = Wire(said.row, said.history, said.number)
             else:
                 self.lanes.free(entry.lane)
-                outbox.ways.stays(entry, said)
+                outbox.executor.stays(entry, said)
         after = Survey((), tuple(outbox.ends.due), claims=False)
         return self.take(state, wire=wire, survey=after if after.ends else None)
 
@@ -483,7 +483,7 @@ class Daemon:
         outbox = self._outbox(state)
         step = next_request(wire.row.action, wire.history)
         claim = Claim(wire.row, LANE, self._account, step, wire.history, wire.number)
-        outbox.outcomes.post(self.books, [Result(claim, attempt)])
+        outbox.writer.post(self.books, [Result(claim, attempt)])
         self.lanes.free_after_action(LANE)
         return self.take(state, wire=None)
 

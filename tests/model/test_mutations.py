@@ -10,7 +10,7 @@ from tests.model.explore import STUCK, explore
 from tests.model.machine import Machine, Scene
 
 from orderbridge.actions import ACTIONS
-from orderbridge.jobs import outcomes, recovery
+from orderbridge.jobs import outcome_writer, recovery
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.model import IN_DELIVERY, Action, ActionState, Attempt, KnownBy, Outcome, Verdict
 from orderbridge.rules import claims, lifecycle, outbox, retry, standing
@@ -95,7 +95,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
         return RetryAt(NOW) if history[-1].outcome == Outcome.REFUSED else real(action, history, **more)
 
     real = retry.decide
-    monkeypatch.setattr(outcomes, "decide", again)
+    monkeypatch.setattr(outcome_writer, "decide", again)
 
 
 @planted("a refusal after a lost answer is taken at its word", ONE_ROW, "and it was done")

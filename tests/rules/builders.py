@@ -125,7 +125,7 @@ def plan(rows: Sequence[OutboxRow], moment: Moment) -> Plan:
         queue.drop(ended.id)
     assert queue.ends() == []
     places = len(rows)
-    taken = queue.lines.take(places, Counter(), places, lambda _: True, lambda lane: lane not in moment.taken)
+    taken = queue.accounts.take(places, Counter(), places, lambda _: True, lambda lane: lane not in moment.taken)
     heads = [Head(entry.row, entry.lane, None if entry.row.payment_key else entry.account) for entry in taken]
     return Plan(verdicts, sorted(heads, key=lambda head: head.row.id), queue.due())
 

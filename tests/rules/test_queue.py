@@ -115,7 +115,7 @@ class Both:
         expected = self._expected()
         assert expected.verdicts == []
         going = {head.row.id for head in expected.heads}
-        ready = {one.id for account in self.queue.lines.accounts() for one in self.queue.lines.rows(account)}
+        ready = {one.id for account in self.queue.accounts.accounts() for one in self.queue.accounts.rows(account)}
         assert ready == going
         due = expected.due
         if due is not None and due > self.moment.now:
@@ -125,7 +125,7 @@ class Both:
 
     def take(self, places: int) -> None:
         self.ask()
-        taken = self.queue.lines.take(places, Counter(), places, lambda _: True, lambda _: True)
+        taken = self.queue.accounts.take(places, Counter(), places, lambda _: True, lambda _: True)
         self.held |= {entry.row.id for entry in taken}
 
     def _expected(self) -> plan_of_all.Plan:
@@ -169,7 +169,7 @@ def test_a_row_that_was_sent_by_an_account_that_left_waits_for_its_time() -> Non
     sent = {"state": ActionState.SENDING, "tried": True, "next_attempt_utc": NOW}
     queue.put(row(Action.OPEN_RESTAURANT, 1, restaurant_id=RESTAURANT, account="", **sent))
     assert queue.ends() == []
-    assert queue.lines.take(1, Counter(), 1, lambda _: True, lambda _: True) == []
+    assert queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True) == []
 
 
 def test_a_row_that_is_about_to_end_supersedes_no_other() -> None:
@@ -177,7 +177,7 @@ def test_a_row_that_is_about_to_end_supersedes_no_other() -> None:
     older, newer = (row(Action.DEACTIVATE_FOOD, number, food_id=7, account="kadikoy") for number in (1, 2))
     queue.put(older)
     queue.ends()
-    queue.lines.take(1, Counter(), 1, lambda _: True, lambda _: True)
+    queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)
     queue.put(replace(newer, withdraw=True))
     assert [one.id for one, _ in queue.ends()] == [2]  # a till holds it: that is not written yet
     queue.give_back(1, next_attempt_utc=NOW)

@@ -23,7 +23,7 @@ def standing(queue: Queue, row_id: int) -> Standing:
 
 def taken(queue: Queue) -> list[int]:
     queue.ends()
-    return [entry.row.id for entry in queue.lines.take(9, Counter(), 9, lambda _: True, lambda _: True)]
+    return [entry.row.id for entry in queue.accounts.take(9, Counter(), 9, lambda _: True, lambda _: True)]
 
 
 def test_what_the_table_says_of_a_row_that_nobody_has() -> None:

@@ -48,8 +48,8 @@ from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, ActionState, Differs, KnownBy, LastChange, Outcome, Verdict
 from orderbridge.net.http import Answer, Wire
 from orderbridge.rules import intake, lifecycle, outbox, retry, tokens
+from orderbridge.rules.account_queues import AccountQueues
 from orderbridge.rules.cooldown import Cooldowns
-from orderbridge.rules.lines import Lines
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store import (
@@ -308,7 +308,7 @@ def an_account_whose_service_hangs_takes_all_places(plant: Planting) -> None:
     def make(true: Callable[..., Any]) -> Callable[..., Any]:
         return lambda self, places, on_wire, _, *rest: true(self, places, on_wire, places, *rest)
 
-    plant.method(Lines, "take", make)
+    plant.method(AccountQueues, "take", make)
 
 
 @bug("4", corner="accepts_are_answered_500_502_and_429")
@@ -559,7 +559,7 @@ def a_bad_row_stops_the_outbox(plant: Planting) -> None:
 
 @bug("7", seed=1021)
 def an_error_of_the_database_ends_the_daemon(plant: Planting) -> None:
-    plant.method(Outbox, "safe_turn", lambda _: Outbox.turn)
+    plant.method(Outbox, "safe_cycle", lambda _: Outbox.cycle)
 
 
 @bug("7", seed=1003)

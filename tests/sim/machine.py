@@ -63,7 +63,7 @@ def _surroundings(sim: Sim) -> Iterator[None]:
                 stack.enter_context(patch(f"orderbridge.{name}", sim.plan.more.batch))
         if not sim.plan.restless:
             stack.enter_context(patch("orderbridge.jobs.outbox.FLOOR_S", QUIET_FLOOR_S))
-            stack.enter_context(patch("orderbridge.jobs.feed.FLOOR_S", QUIET_FLOOR_S))
+            stack.enter_context(patch("orderbridge.jobs.outbox_reader.FLOOR_S", QUIET_FLOOR_S))
             stack.enter_context(patch("orderbridge.daemon.WATCH_S", QUIET_CLOCK_WATCH_S))
             stack.enter_context(patch("orderbridge.service.ASK_S", QUIET_ASK_S))
             stack.enter_context(patch("orderbridge.service.GUARD_S", QUIET_GUARD_S))

@@ -1,10 +1,11 @@
 """The work, one tick at a time: read, decide, write.
 
 A tick that is called again says when. What a poll has done is counted in `answer.Polled`, which the metrics read; what
-the outbox's turn and the sweep count, the tests and the log do.
+a cycle of the outbox and the sweep count, the tests and the log do.
 
 orders come in   poll pollers poll_state answer intake deliveries acknowledge journal reconciler
-actions go out   outbox feed ways row_writer claims outcomes ends send verdicts lanes places pauses deferred recovery
+actions go out   outbox outbox_reader executor row_writer claims outcome_writer ends send verdicts lanes
+                 slots held_accounts postponed recovery
 accounts         account roster working recurring timetable progress reference gathered fleet
 what is wrong    health findings daemon_problems replica_problems problem_table self_report
 who is told      alarms command ping lamps board

@@ -11,8 +11,8 @@ from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.send import Claim
 from orderbridge.observe.metrics import ACTION_WAIT_SECONDS, Metrics
+from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.claims import InTable, Leaves, Stays, judge
-from orderbridge.rules.lines import Entry
 from orderbridge.rules.retry import RetryPolicy
 from orderbridge.store import actions, orders, unfinished
 from orderbridge.store.unfinished import ServerClock

@@ -1,6 +1,6 @@
 """The ends of rows that are not sent, written in groups: expired, withdrawn, superseded, refused here.
 
-    decided   by the queue (rules.queue.ends), or by a claim that found that it must not leave (jobs.ways). Such a row
+    decided   by the queue (rules.queue.ends), or by a claim that found that it must not leave (jobs.executor). Such a row
               is ENDING: it keeps its lane, so that nothing behind it overtakes an end that may yet fail. `due` has what
               waits its turn
     lane      an unresolved row of an order needs its order's lane, which an acknowledgement may have: a list that is
@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
-from orderbridge.jobs.deferred import Deferred
-from orderbridge.jobs.feed import Feed
 from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.outbox_reader import OutboxReader
+from orderbridge.jobs.postponed import Postponed
 from orderbridge.jobs.verdicts import Posting, Verdicts
 from orderbridge.model import ActionState, OutboxRow, Verdict
 from orderbridge.rules.claims import Changed, Gone, Held, InTable, judge_end
@@ -43,20 +43,20 @@ class Ends:
     def __init__(
         self,
         queue: Queue,
-        feed: Feed,
+        reader: OutboxReader,
         database: Database,
         clock: Clock,
         lanes: Lanes,
         verdicts: Verdicts,
-        deferred: Deferred,
+        postponed: Postponed,
     ) -> None:
         self._queue = queue
-        self._feed = feed
+        self._reader = reader
         self._database = database
         self._clock = clock
         self._lanes = lanes
         self._verdicts = verdicts
-        self._deferred = deferred
+        self._postponed = postponed
         self.due: list[End] = []  # decided, and not written yet
 
     async def write_some(self) -> int:
@@ -70,7 +70,7 @@ class Ends:
         try:
             said, failed = await write_batch(self._database, self.write, ends, urgent=True)
             held: list[tuple[OutboxRow, Exception | None]] = [(row, None) for (row, _), what in said if what == Held()]
-            self._deferred.put_aside(held + [(row, error) for (row, _), error in failed])
+            self._postponed.put_aside(held + [(row, error) for (row, _), error in failed])
             for row, _ in held:
                 del left[row.id]
             for (row, _), _ in failed:
@@ -97,7 +97,7 @@ class Ends:
             if row.state == ActionState.SENDING and row.payment_key is not None:
                 lane = order_lane(row.payment_key)
                 if not self._lanes.take(lane):
-                    self._deferred.leave(row.id)
+                    self._postponed.leave(row.id)
                     continue
                 lanes.append(lane)
             free.append((row, verdict))
@@ -105,7 +105,7 @@ class Ends:
 
     def _not_sent(self, row: OutboxRow, what: object) -> bool:
         """Whether it ended."""
-        self._deferred.forget(row.id)
+        self._postponed.forget(row.id)
         if isinstance(what, Changed):
             self._queue.give_back(row.id)
             self._queue.put(what.row)
@@ -118,12 +118,12 @@ class Ends:
 
     async def refuse_unreadable(self) -> int:
         """Rows that slipped past the constraints and cannot even be read."""
-        unreadable = [row_id for row_id in self._feed.unreadable if not self._deferred.waits(row_id)][:MOST_ENDS]
+        unreadable = [row_id for row_id in self._reader.unreadable if not self._postponed.waits(row_id)][:MOST_ENDS]
         refused, broken = await write_batch(self._database, self._refuse, unreadable, urgent=True)
-        self._deferred.put_off(dict(broken), {})
+        self._postponed.put_off(dict(broken), {})
         for row_id, _ in refused:
-            self._deferred.forget(row_id)
-            self._feed.unreadable.discard(row_id)
+            self._postponed.forget(row_id)
+            self._reader.unreadable.discard(row_id)
         ended = sum(ended for _, ended in refused)
         self._verdicts.tell_unreadable(ended)
         return ended
@@ -135,7 +135,7 @@ class Ends:
     def write(self, connection: Connection, ends: Sequence[End]) -> list[tuple[End, Verdict | Held | Gone | Changed]]:
         """What became of each; a Verdict is written."""
         now = self._clock.now()
-        found, held = unfinished.claim(connection, [row.id for row, _ in ends], self._feed.server, now)
+        found, held = unfinished.claim(connection, [row.id for row, _ in ends], self._reader.server, now)
         fresh = {row.id: row for row in found.rows}
         known, held_orders = orders.hold(connection, [row.payment_key for row in found.rows if row.payment_key])
         said: list[tuple[End, Verdict | Held | Gone | Changed]] = []

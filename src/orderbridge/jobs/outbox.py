@@ -2,12 +2,12 @@
 
 One turn of the outbox:
 
-    read      jobs.feed puts into the queue what is new in the table
+    read      jobs.outbox_reader puts into the queue what is new in the table
     end       jobs.ends writes what ends unsent (expired, withdrawn, superseded, refused here), in groups
     take      the rows whose turn it is leave the queue's lines, each on a way of its own
     explain   rows that an account's line or login holds up say so
 
-What a row does from there on is jobs.ways. Which rows go and which end is decided in rules.queue and rules.outbox, what
+What a row does from there on is jobs.executor. Which rows go and which end is decided in rules.queue and rules.outbox, what
 an answer makes of a row in rules.retry, in whose hands a row is stands in rules.standing.
 """
 
@@ -24,18 +24,18 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
 from orderbridge.jobs.claims import Claims
-from orderbridge.jobs.deferred import Deferred
 from orderbridge.jobs.ends import Ends
-from orderbridge.jobs.feed import FLOOR_S, Feed, view_of
+from orderbridge.jobs.executor import Executor
+from orderbridge.jobs.held_accounts import HeldAccounts
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.outcomes import Outcomes
-from orderbridge.jobs.pauses import Pauses
-from orderbridge.jobs.places import Places
+from orderbridge.jobs.outbox_reader import FLOOR_S, OutboxReader, view_of
+from orderbridge.jobs.outcome_writer import OutcomeWriter
+from orderbridge.jobs.postponed import Postponed
 from orderbridge.jobs.recovery import Recovery
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.row_writer import RowWriter
+from orderbridge.jobs.slots import Slots
 from orderbridge.jobs.verdicts import Verdicts
-from orderbridge.jobs.ways import Ways
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.retry import RetryPolicy
 from orderbridge.store.database import Database
@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Turned:
+class CycleResult:
     """What one turn did. `again_in`: seconds until the next one is due at the latest."""
 
     claimed: int = 0
@@ -72,27 +72,29 @@ class Outbox:
         self._roster, self._accounts, self._settings = roster, roster.at_work, settings
         self._database, self._lanes, self._clock, self._random = database, lanes, clock, random
         self.queue = Queue(view_of(settings))
-        self.feed = Feed(self.queue, roster, settings, database, clock)
-        self.claims = Claims(self._accounts, clock, self.feed.server, self._policy, self.feed.knows, verdicts.metrics)
-        self.outcomes = Outcomes(clock, verdicts, self._policy)
-        self._deferred = Deferred(self.queue, clock)
-        self._row_writer = RowWriter(database, clock, self._deferred, self.claims, self.outcomes, moved=self._go_on)
-        self.ends = Ends(self.queue, self.feed, database, clock, lanes, verdicts, self._deferred)
-        self._recovery = Recovery(database, clock, verdicts, self._deferred, self._policy, self.feed.is_ours)
-        self._pauses = Pauses(self.queue, self._accounts, database, clock, verdicts, self._deferred)
-        self._places = Places(settings.actions.max_in_flight, clock)
-        self.ways = Ways(
+        self.reader = OutboxReader(self.queue, roster, settings, database, clock)
+        self.claims = Claims(
+            self._accounts, clock, self.reader.server, self._policy, self.reader.knows, verdicts.metrics
+        )
+        self.writer = OutcomeWriter(clock, verdicts, self._policy)
+        self._postponed = Postponed(self.queue, clock)
+        self._row_writer = RowWriter(database, clock, self._postponed, self.claims, self.writer, moved=self._go_on)
+        self.ends = Ends(self.queue, self.reader, database, clock, lanes, verdicts, self._postponed)
+        self._recovery = Recovery(database, clock, verdicts, self._postponed, self._policy, self.reader.is_ours)
+        self._held_accounts = HeldAccounts(self.queue, self._accounts, database, clock, verdicts, self._postponed)
+        self._slots = Slots(settings.actions.max_in_flight, clock)
+        self.executor = Executor(
             self.queue,
-            self.feed,
+            self.reader,
             clock,
             lanes,
-            self._deferred,
+            self._postponed,
             row_writer=self._row_writer,
             claims=self.claims,
-            outcomes=self.outcomes,
+            outcomes=self.writer,
             ends=self.ends,
-            pauses=self._pauses,
-            places=self._places,
+            held_accounts=self._held_accounts,
+            slots=self._slots,
             moved=self._go_on,
         )
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
@@ -114,12 +116,12 @@ class Outbox:
 
         Its outcome is unknown.
         """
-        self.feed.follow_roster()
-        self.ways.in_doubt = False
+        self.reader.follow_roster()
+        self.executor.in_doubt = False
         # Asked before the reading: an outcome may be written during it.
         await self._recovery.run(self.queue.on_wire())
         self._needs_recovery = False
-        self.feed.look_at_all()
+        self.reader.look_at_all()
 
     # ---- the loop ----------------------------------------------------------------------------------------------------
 
@@ -128,34 +130,34 @@ class Outbox:
         try:
             while self._has_work():
                 self._woken.clear()
-                done = await self.safe_turn()
+                done = await self.safe_cycle()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(done.again_in):
                         await self._woken.wait()
         finally:
             self._row_writer.close()
-            self.ways.abandon()
+            self.executor.abandon()
 
     def _has_work(self) -> bool:
-        return not self.ways.is_stopping or self.is_busy()
+        return not self.executor.is_stopping or self.is_busy()
 
     def refused(self) -> int:
         """How many rows the database itself does not let us write."""
-        return len(self._deferred.refused)
+        return len(self._postponed.refused)
 
     def let_go(self, accounts: Collection[str]) -> None:
         """Another process answers for these accounts: what was not written of their rows, it finds as their notes say."""
-        self.ways.let_go(accounts)
+        self.executor.let_go(accounts)
         for entry in [entry for entry in self.queue if entry.account in accounts]:
             self.queue.drop(entry.row.id)
 
     def is_busy(self) -> bool:
         """Whether a request is under way, or an outcome is to be written."""
-        return bool(self.ways.under_way.total() or self._row_writer.is_busy())
+        return bool(self.executor.under_way.total() or self._row_writer.is_busy())
 
     def is_moving(self) -> bool:
         """Whether a request is under way, or anything is being written. What was put off is not."""
-        return bool(self.ways.under_way.total() or self._row_writer.is_writing)
+        return bool(self.executor.under_way.total() or self._row_writer.is_writing)
 
     async def quiet(self) -> None:
         """Until no request is under way, and what is known is written or put off."""
@@ -165,18 +167,18 @@ class Outbox:
 
     def stop(self) -> None:
         """Take nothing more; `run` ends when what is on the wire is answered and written."""
-        self.ways.is_stopping = True
+        self.executor.is_stopping = True
         self._go_on()
 
     # ---- a turn ------------------------------------------------------------------------------------------------------
 
-    async def safe_turn(self) -> Turned:
+    async def safe_cycle(self) -> CycleResult:
         """A turn that fails is made again: the outbox outlives whatever the database, or a fault of ours, does."""
         try:
-            if self._must_recover() or self.queue.stray or self.feed.is_behind:
+            if self._must_recover() or self.queue.stray or self.reader.is_behind:
                 self.queue.stray = False
                 await self.recover()
-            return await self.turn()
+            return await self.cycle()
         except DBAPIError as error:
             # Told once; of trouble that concerns all the database has told itself.
             told = _log.debug if self._must_recover() or self._database.trouble else _log.warning
@@ -186,28 +188,28 @@ class Outbox:
         except Exception:  # noqa: BLE001 - see above
             _log.exception("outbox.crashed")
         self._needs_recovery = self._news = True
-        return Turned()
+        return CycleResult()
 
-    async def turn(self) -> Turned:
+    async def cycle(self) -> CycleResult:
         """Read what is new, and some of the rest when it is time, then act."""
-        if self.ways.is_stopping:
-            return Turned()
+        if self.executor.is_stopping:
+            return CycleResult()
         if self.set_now():
-            await self.feed.everything()
-        if self._news and self.feed.may_read_news():
+            await self.reader.everything()
+        if self._news and self.reader.may_read_news():
             self._news = False
-            await self.feed.news()
-        await self.feed.step(busy=self.is_busy())
+            await self.reader.news()
+        await self.reader.step(busy=self.is_busy())
         done = await self.act()
-        done.again_in = min(done.again_in, self.feed.again_in(news=self._news))
+        done.again_in = min(done.again_in, self.reader.again_in(news=self._news))
         if self.ends.due:
             done.again_in = 0.0
         return done
 
-    async def tick(self) -> Turned:
+    async def tick(self) -> CycleResult:
         """Read all there is, then act."""
         self.set_now()
-        await self.feed.everything()
+        await self.reader.everything()
         return await self.act()
 
     def set_now(self) -> bool:
@@ -220,20 +222,20 @@ class Outbox:
             self.queue.look_at_all()
         return jumped
 
-    async def act(self) -> Turned:
+    async def act(self) -> CycleResult:
         """End what ends unsent, and send what may leave."""
-        done = Turned(settled=self.ways.take_settled())
-        if self.ways.is_stopping:
+        done = CycleResult(settled=self.executor.take_settled())
+        if self.executor.is_stopping:
             return done
         self.set_now()
-        self._deferred.come_back(self._is_polling)
+        self._postponed.come_back(self._is_polling)
         done.unsent = await self.ends.write_some()
         self.ends.due += self.queue.ends()  # what has ended frees its lane
         done.claimed = await self._take()
         if self.ends.due:
             done.unsent += await self.ends.write_some()
         done.unsent += await self.ends.refuse_unreadable()
-        await self._pauses.explain()
+        await self._held_accounts.explain()
         if done.unsent:
             self._go_on()  # what ended unsent may have freed its lane
         done.again_in = self._until()
@@ -241,12 +243,12 @@ class Outbox:
 
     async def _take(self) -> int:
         """Set the rows on their way whose turn it is. Returns how many of them are claimed, once that is known."""
-        room = self._places.room(self.ways.under_way.total())
-        # One account whose service hangs must not take all places.
-        most = 2 * self._places.most if len(self._roster.known) == 1 else max(1, self._places.most // 2)
+        room = self._slots.room(self.executor.under_way.total())
+        # One account whose service hangs must not take all slots.
+        most = 2 * self._slots.most if len(self._roster.known) == 1 else max(1, self._slots.most // 2)
         claims = [
-            self.ways.begin(entry)
-            for entry in self.queue.lines.take(room, self.ways.under_way, most, self._is_open, self._lanes.take)
+            self.executor.begin(entry)
+            for entry in self.queue.accounts.take(room, self.executor.under_way, most, self._is_open, self._lanes.take)
         ]
         claimed = [await claim for claim in claims]
         if self._row_writer.failed is not None:
@@ -263,16 +265,16 @@ class Outbox:
 
     def _must_recover(self) -> bool:
         is_due = self._recovery.again_at <= self._clock.monotonic()
-        return self._needs_recovery or self.ways.in_doubt or is_due
+        return self._needs_recovery or self.executor.in_doubt or is_due
 
     def _until(self) -> float:
         """Seconds until the next turn is due at the latest."""
-        waits = [self.feed.floor, max(self._recovery.again_at - self._clock.monotonic(), 0.0)]
+        waits = [self.reader.floor, max(self._recovery.again_at - self._clock.monotonic(), 0.0)]
         if (due := self.queue.due()) is not None:
             waits.append(max((due - self._clock.now()).total_seconds(), 0.01))
         if (back_at := self.queue.back_at()) is not None:
             waits.append(max(back_at - self._clock.monotonic(), 0.0))
-        if (retry_in := self._pauses.retry_in()) is not None:
+        if (retry_in := self._held_accounts.retry_in()) is not None:
             waits.append(max(retry_in, 0.01))
         return min(waits)
 

@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
-from orderbridge.jobs.deferred import STUCK_S, Deferred
+from orderbridge.jobs.postponed import STUCK_S, Postponed
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import Attempt, OutboxRow, Outcome
 from orderbridge.rules.retry import RetryPolicy, decide
@@ -26,7 +26,7 @@ class Recovery:
         database: Database,
         clock: Clock,
         verdicts: Verdicts,
-        deferred: Deferred,
+        postponed: Postponed,
         policy: Callable[[], RetryPolicy],
         is_ours: Callable[[OutboxRow], bool],
     ) -> None:
@@ -34,7 +34,7 @@ class Recovery:
         self._database = database
         self._clock = clock
         self._verdicts = verdicts
-        self._deferred = deferred
+        self._postponed = postponed
         self._policy = policy
         self._is_ours = is_ours
         self.again_at = math.inf  # by the monotonic clock: when those that could not be written are tried again
@@ -44,9 +44,9 @@ class Recovery:
         lost = await self._database.read(lambda tx: self._lost(tx, mine))
         recovered, failed = await write_batch(self._database, self._recover, lost)
         errors, rows = {row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost}
-        times = self._deferred.put_off(errors, rows)
+        times = self._postponed.put_off(errors, rows)
         for row_id in recovered:
-            self._deferred.forget(row_id)
+            self._postponed.forget(row_id)
         if recovered:
             _log.warning("outbox.recovered", rows=len(recovered))
         soon = self._clock.monotonic() + STUCK_S  # what a till holds, or where the database is away

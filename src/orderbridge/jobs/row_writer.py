@@ -18,10 +18,10 @@ from sqlalchemy import Connection
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
 from orderbridge.jobs.claims import Claims, Said, Unwritten
-from orderbridge.jobs.deferred import Deferred
-from orderbridge.jobs.outcomes import Outcomes
+from orderbridge.jobs.outcome_writer import OutcomeWriter
+from orderbridge.jobs.postponed import Postponed
 from orderbridge.jobs.send import Result
-from orderbridge.rules.lines import Entry
+from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.retry import Decision
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
@@ -41,15 +41,15 @@ class RowWriter:
         self,
         database: Database,
         clock: Clock,
-        deferred: Deferred,
+        postponed: Postponed,
         claims: Claims,
-        outcomes: Outcomes,
+        outcomes: OutcomeWriter,
         *,
         moved: Callable[[], None],
     ) -> None:
         self._database = database
         self._clock = clock
-        self._deferred = deferred
+        self._postponed = postponed
         self._claims = claims
         self._outcomes = outcomes
         self._moved = moved
@@ -77,7 +77,7 @@ class RowWriter:
         """Whether it is worth waiting: what the database refuses is not waited for at the end."""
         if self.failed is not None:
             return False
-        return self.is_writing or not self._put_off.keys() <= self._deferred.refused
+        return self.is_writing or not self._put_off.keys() <= self._postponed.refused
 
     def close(self) -> None:
         """Try nothing again: the database is about to be closed. The next start finds these rows as they are."""
@@ -119,7 +119,7 @@ class RowWriter:
             if isinstance(note, Entry):
                 _tell(waiter, answers.get(id(note), Unwritten(errors.get(id(note)))))
             elif id(note) in answers:
-                self._deferred.forget(note.claim.row.id)
+                self._postponed.forget(note.claim.row.id)
                 _tell(waiter, answers[id(note)])
             else:
                 later[note.claim.row.id] = note, waiter
@@ -135,14 +135,14 @@ class RowWriter:
     def _try_later(self, items: Mapping[int, _Item], causes: Mapping[int, Exception | None]) -> None:
         self._put_off |= items
         rows = {row_id: note.claim.row for row_id, (note, _) in items.items() if isinstance(note, Result)}
-        for row_id, at in self._deferred.put_off(causes, rows).items():
+        for row_id, at in self._postponed.put_off(causes, rows).items():
             delay = max(at - self._clock.monotonic(), 0.0)
             asyncio.get_running_loop().call_later(delay, self._try_again, row_id)
 
     def _try_again(self, row_id: int) -> None:
         item = self._put_off.pop(row_id, None)
         if item is not None and item[1].cancelled():  # its account is another process's by now, which tells of it
-            self._deferred.forget(row_id)
+            self._postponed.forget(row_id)
         elif item is not None:
             self._begin(item)
 

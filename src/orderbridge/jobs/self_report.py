@@ -77,7 +77,7 @@ class SelfReport:
         show(ACTIONS_OPEN, "waiting", to=len(self._outbox.queue) - unresolved)
         show(ACTIONS_OPEN, "unresolved", to=unresolved)
         show(REQUESTS_UNDER_WAY, "poll", to=self._polls())
-        show(REQUESTS_UNDER_WAY, "action", to=self._outbox.ways.under_way.total())
+        show(REQUESTS_UNDER_WAY, "action", to=self._outbox.executor.under_way.total())
         self._metrics.clear(PROBLEMS)
         for one in self._problems:
             self._metrics.count(PROBLEMS, one.code, one.severity, by=one.count)

@@ -1,6 +1,6 @@
 """Carrying out a decision about an outbox row: the row's end, the order's status and its story, in one transaction.
 
-What was decided comes as a `Posting` from jobs.outcomes (answers), jobs.reconciler (looks), jobs.ends (rows that are
+What was decided comes as a `Posting` from jobs.outcome_writer (answers), jobs.reconciler (looks), jobs.ends (rows that are
 not sent) and jobs.recovery. They open the transaction, hold the rows and orders in it, and `post` writes in this order:
 
     rows      an end gets its state, its words and its attempts; a row that goes on gets when, or on what, it waits

@@ -199,7 +199,7 @@ class Working:
         busy, acting = list(jobs), set(leaving)
         while (busy or acting) and self._clock.monotonic() < until:
             busy = [one for one in busy if one.is_busy()]
-            acting = {name for name in acting if self._outbox.ways.has_in_hand(name)}
+            acting = {name for name in acting if self._outbox.executor.has_in_hand(name)}
             if busy or acting:
                 await asyncio.sleep(LOOK_S)
 

@@ -9,7 +9,7 @@ A row that is put in belongs to a lane, and of each lane one row at most may lea
 
 What happens to a row makes its lane *changed*: it was put in, given back, dropped, its time has come. `ends` looks at
 the changed lanes and at no others, so that a row costs the same whether 300 wait or 200,000. A head that may leave
-stands in the line of its account (rules.lines), from which `lines.take` takes it.
+stands in the line of its account (rules.account_queues), from which `lines.take` takes it.
 
 Nothing is decided about a row that somebody has (rules.standing) until it is given back or dropped. The table is the
 truth, and what stands here may be older: a claim reads the row again before it leaves.
@@ -23,8 +23,8 @@ from datetime import UTC, datetime
 
 from orderbridge.actions import ORDER_ACTIONS
 from orderbridge.model import ActionState, OutboxRow, Verdict
+from orderbridge.rules.account_queues import AccountQueues, Entry
 from orderbridge.rules.lifecycle import Refusal
-from orderbridge.rules.lines import Entry, Lines
 from orderbridge.rules.outbox import (
     Directory,
     Lane,
@@ -51,7 +51,7 @@ class Queue:
         self._entries: dict[int, Entry] = {}
         self._lanes: dict[Lane, list[Entry]] = {}
         self._changed: dict[Lane, None] = {}
-        self.lines = Lines(self._entries)  # whose turn it is
+        self.accounts = AccountQueues(self._entries)  # whose turn it is
         self._waiting: list[tuple[datetime, int]] = []
         self._expiring: list[Entry] = []
         self._over = 0  # rows that are over and still among the expiring
@@ -302,7 +302,7 @@ class Queue:
         elif at is not None or head.row.state == ActionState.PENDING:
             head.is_next = True
             if not stood:
-                self.lines.put(head)
+                self.accounts.put(head)
 
     def due(self) -> datetime | None:
         """When time alone brings something about; None: never."""

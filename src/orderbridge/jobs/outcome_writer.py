@@ -16,7 +16,7 @@ from orderbridge.store import actions, locks, orders, reference
 _log = structlog.get_logger(__name__)
 
 
-class Outcomes:
+class OutcomeWriter:
     """Writes results. A row or an order that a till holds is left out."""
 
     def __init__(self, clock: Clock, verdicts: Verdicts, policy: Callable[[], RetryPolicy]) -> None:

@@ -28,7 +28,7 @@ AHEAD_S = 0.02  # a claim's way to the disk, where outcomes of others are writte
 WAIT_S = 1.0  # for a place; then the claim is given back
 
 
-class Places:
+class Slots:
     """`most` requests at once."""
 
     def __init__(self, most: int, clock: Clock) -> None:

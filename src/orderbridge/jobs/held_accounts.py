@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.deferred import Deferred
+from orderbridge.jobs.postponed import Postponed
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import ActionState, OutboxRow, Outcome
 from orderbridge.rules.queue import Queue
@@ -32,7 +32,7 @@ class _Pause:
     silent: list[OutboxRow] = field(default_factory=list)
 
 
-class Pauses:
+class HeldAccounts:
     """Which accounts are paused, as far as their rows are concerned."""
 
     def __init__(
@@ -42,23 +42,23 @@ class Pauses:
         database: Database,
         clock: Clock,
         verdicts: Verdicts,
-        deferred: Deferred,
+        postponed: Postponed,
     ) -> None:
         self._queue = queue
         self._accounts = accounts
         self._database = database
         self._clock = clock
         self._verdicts = verdicts
-        self._deferred = deferred
+        self._postponed = postponed
         self._paused: dict[str, _Pause] = {}
 
     async def explain(self) -> None:
         """Rows that an account's line or login holds up say so, also those that were not tried: somebody waits."""
         for code, rows in self._silent_rows():
             told, failed = await write_batch(self._database, partial(self._say, code), rows)
-            self._deferred.put_aside(failed)
+            self._postponed.put_aside(failed)
             for row in told:
-                self._deferred.forget(row.id)
+                self._postponed.forget(row.id)
             if not told:
                 self._forget(rows)
 
@@ -70,13 +70,13 @@ class Pauses:
     def _silent_rows(self) -> list[tuple[str, Sequence[OutboxRow]]]:
         """Some rows that wait for their account and do not say so yet, with the code that they should say."""
         found: list[tuple[str, Sequence[OutboxRow]]] = []
-        for name in [name for name in self._queue.lines.accounts() if name in self._accounts]:
+        for name in [name for name in self._queue.accounts.accounts() if name in self._accounts]:
             account = self._accounts[name]
             if account.paused() <= 0:
                 continue
             pause = self._begin(name, account.pause_code())
             if not pause.silent and pause.next_look <= self._clock.monotonic():
-                waiting = [row for row in self._queue.lines.rows(name) if row.state == ActionState.PENDING]
+                waiting = [row for row in self._queue.accounts.rows(name) if row.state == ActionState.PENDING]
                 pause.silent = [row for row in waiting if row.id not in pause.told]
                 pause.next_look = self._clock.monotonic() + LOOK_S
             rows, pause.silent = pause.silent[:MOST], pause.silent[MOST:]
@@ -101,7 +101,7 @@ class Pauses:
 
     def retry_in(self) -> float | None:
         """Seconds until the first paused account with rows is tried again."""
-        waits = (self._accounts[name].paused() for name in self._queue.lines.accounts() if name in self._accounts)
+        waits = (self._accounts[name].paused() for name in self._queue.accounts.accounts() if name in self._accounts)
         return min((wait for wait in waits if wait > 0), default=None)
 
     def _begin(self, name: str, code: str) -> _Pause:

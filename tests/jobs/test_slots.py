@@ -5,18 +5,18 @@ import asyncio
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop
 
-from orderbridge.jobs.places import AHEAD_S, QUICK_S, WAIT_S, Places
+from orderbridge.jobs.slots import AHEAD_S, QUICK_S, WAIT_S, Slots
 from orderbridge_sandbox import Fault
 
 
-async def _request(places: Places, seconds: float) -> bool:
+async def _request(places: Slots, seconds: float) -> bool:
     async with places.one() as place:
         await asyncio.sleep(seconds)
         return place
 
 
 async def test_as_many_are_claimed_ahead_as_were_answered_in_the_time_that_a_claim_takes():
-    places = Places(4, FakeClock())
+    places = Slots(4, FakeClock())
     assert places.room(0) == 4
     await asyncio.gather(*(_request(places, 0.03) for _ in range(3)))
     assert places.room(1) == places.room(1) == 3 + 4 - 1  # to look changes nothing
@@ -25,20 +25,20 @@ async def test_as_many_are_claimed_ahead_as_were_answered_in_the_time_that_a_cla
 
 
 async def test_never_more_are_claimed_ahead_than_there_are_places():
-    places = Places(2, FakeClock())
+    places = Slots(2, FakeClock())
     for _ in range(9):
         await _request(places, AHEAD_S / 9)
     assert places.room(0) == 4
 
 
 async def test_nothing_is_claimed_ahead_for_a_service_that_answers_slowly():
-    places = Places(4, FakeClock())
+    places = Slots(4, FakeClock())
     await asyncio.gather(*(_request(places, QUICK_S + 0.01) for _ in range(4)))
     assert places.room(0) == 4
 
 
 async def test_no_more_requests_are_on_the_wire_than_there_are_places():
-    places, now, most = Places(3, FakeClock()), 0, 0
+    places, now, most = Slots(3, FakeClock()), 0, 0
 
     async def request() -> None:
         nonlocal now, most
@@ -53,7 +53,7 @@ async def test_no_more_requests_are_on_the_wire_than_there_are_places():
 
 
 async def test_who_gets_no_place_in_time_is_told_and_a_place_is_not_lost_by_it():
-    places = Places(1, FakeClock())
+    places = Slots(1, FakeClock())
     hanging = asyncio.create_task(_request(places, WAIT_S * 3))
     await asyncio.sleep(0)
     assert await _request(places, 0) is False

@@ -2,7 +2,7 @@
 
     claim     its note that it leaves is on disk before it does, many in one COMMIT: after a crash in between its outcome
               is unknown, and it is seen (jobs.row_writer)
-    request   one place on the wire is its own (jobs.places, jobs.send)
+    request   one place on the wire is its own (jobs.slots, jobs.send)
     decision  what is decided about the answer is on disk, too
     free      the lane of its order is, and the queue knows where the row stands
 
@@ -16,46 +16,46 @@ from functools import partial
 
 from orderbridge.clock import Clock
 from orderbridge.jobs.claims import Claims, Unwritten
-from orderbridge.jobs.deferred import Deferred, is_refused
 from orderbridge.jobs.ends import Ends
-from orderbridge.jobs.feed import Feed
+from orderbridge.jobs.held_accounts import HeldAccounts
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.outcomes import Outcomes, shows_restaurant
-from orderbridge.jobs.pauses import Pauses
-from orderbridge.jobs.places import Places
+from orderbridge.jobs.outbox_reader import OutboxReader
+from orderbridge.jobs.outcome_writer import OutcomeWriter, shows_restaurant
+from orderbridge.jobs.postponed import Postponed, is_refused
 from orderbridge.jobs.row_writer import RowWriter
 from orderbridge.jobs.send import Claim, Result, send
+from orderbridge.jobs.slots import Slots
 from orderbridge.model import Verdict
+from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.claims import Changed, Gone, Held, Incomplete, NotOurs, PollInFlight, Stays
-from orderbridge.rules.lines import Entry
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.retry import Decision, RetryAt, stands_after
 from orderbridge.rules.standing import Standing
 from orderbridge.store.columns import as_stored
 
 
-class Ways:
+class Executor:
     """The ways of all rows that are taken. `moved` is called when one of them has come on."""
 
     def __init__(
         self,
         queue: Queue,
-        feed: Feed,
+        reader: OutboxReader,
         clock: Clock,
         lanes: Lanes,
-        deferred: Deferred,
+        postponed: Postponed,
         *,
         row_writer: RowWriter,
         claims: Claims,
-        outcomes: Outcomes,
+        outcomes: OutcomeWriter,
         ends: Ends,
-        pauses: Pauses,
-        places: Places,
+        held_accounts: HeldAccounts,
+        slots: Slots,
         moved: Callable[[], None],
     ) -> None:
-        self._queue, self._feed, self._clock, self._lanes, self._deferred = queue, feed, clock, lanes, deferred
+        self._queue, self._reader, self._clock, self._lanes, self._postponed = queue, reader, clock, lanes, postponed
         self._row_writer, self._claims, self._outcomes, self._ends = row_writer, claims, outcomes, ends
-        self._pauses, self._places, self._moved = pauses, places, moved
+        self._held_accounts, self._slots, self._moved = held_accounts, slots, moved
         self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
         self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
         self.is_stopping = False  # what has not left does not leave any more
@@ -112,7 +112,7 @@ class Ways:
             self.stays(entry, claim)
             self._moved()  # there may be something to write, to read or to wait for
             return
-        self._deferred.forget(entry.row.id)
+        self._postponed.forget(entry.row.id)
         self._claims.tell_wait(claim)
         result = await self._send(claim, entry.account or "")
         decision = await self._row_writer.write(result)
@@ -126,14 +126,14 @@ class Ways:
 
     async def _send(self, claim: Claim, account: str) -> Result:
         try:
-            async with self._places.one() as place:
+            async with self._slots.one() as place:
                 result = await send(claim) if place and not self.is_stopping else None
         finally:
             self.under_way[account] -= 1
             self._moved()
         result = result or Result(claim, None, RetryAt(self._clock.now()))  # it has not left
         if result.attempt is not None:
-            self._pauses.record_outcome(account, result.attempt.outcome)
+            self._held_accounts.record_outcome(account, result.attempt.outcome)
         return result
 
     def stays(self, entry: Entry, why: Stays | Unwritten) -> None:
@@ -148,19 +148,19 @@ class Ways:
                 self._queue.put(row)  # it may leave as it is now
             case Incomplete(unknown=unknown):
                 self._queue.give_back(row_id)
-                self._feed.wanted.update(unknown)
+                self._reader.wanted.update(unknown)
             case PollInFlight():
                 self._queue.await_poll(row_id)
             case Held():
-                self._deferred.leave(row_id)
+                self._postponed.leave(row_id)
             case Unwritten(error=error):
                 self.in_doubt = True  # a commit that failed may have come through
                 if error is not None and is_refused(error):
-                    self._deferred.put_aside([(entry.row, error)])
+                    self._postponed.put_aside([(entry.row, error)])
                 else:
-                    self._deferred.leave(row_id)  # whatever it is, at once it would be met again
+                    self._postponed.leave(row_id)  # whatever it is, at once it would be met again
             case Gone() | NotOurs():
-                self._deferred.forget(row_id)
+                self._postponed.forget(row_id)
                 self._queue.drop(row_id)
 
     def _goes_on(self, result: Result, decision: Decision) -> None:

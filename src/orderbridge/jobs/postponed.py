@@ -23,7 +23,7 @@ REFUSED_S = 60.0  # between two tries to write a row that a trigger or a constra
 _log = structlog.get_logger(__name__)
 
 
-class Deferred:
+class Postponed:
     """What is put off, each row with its time. `refused`: the rows that the database itself did not take."""
 
     def __init__(self, queue: Queue, clock: Clock) -> None:

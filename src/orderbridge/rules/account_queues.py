@@ -48,7 +48,7 @@ class Entry:
         return self.standing is Standing.OVER
 
 
-class Lines:
+class AccountQueues:
     """The lines of all accounts, over the rows of a queue."""
 
     def __init__(self, entries: Mapping[int, Entry]) -> None:

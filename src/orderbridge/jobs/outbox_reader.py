@@ -48,7 +48,7 @@ class _Scan:
     next_page: float = 0.0
 
 
-class Feed:
+class OutboxReader:
     """Reads the outbox into the queue."""
 
     def __init__(
