@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 import orderbridge.store
 from orderbridge.config.addresses import DRIVERS
-from orderbridge.store.dialects import FAMILIES, of, postgresql_hosts
+from orderbridge.store.dialects import FAMILIES, of, postgresql_sessions
 from orderbridge.store.dialects.face import Dialect
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal, remedy
 
@@ -147,12 +147,12 @@ class Landed:
 
 def test_a_session_begins_with_the_server_that_took_the_last_one():
     asked = {"host": "one,two,three", "port": "1,2,3", "user": "u"}
-    assert postgresql_hosts.arranged(asked) == asked
-    postgresql_hosts.took(asked, Landed("two", 2))
-    arranged = postgresql_hosts.arranged(asked)
+    assert postgresql_sessions.arranged(asked) == asked
+    postgresql_sessions.took(asked, Landed("two", 2))
+    arranged = postgresql_sessions.arranged(asked)
     assert (arranged["host"], arranged["port"], arranged["user"]) == ("two,three,one", "2,3,1", "u")
-    postgresql_hosts.took(arranged, None)  # nobody answered in time
-    assert postgresql_hosts.arranged(asked)["host"] == "three,one,two"
+    postgresql_sessions.took(arranged, None)  # nobody answered in time
+    assert postgresql_sessions.arranged(asked)["host"] == "three,one,two"
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_a_session_begins_with_the_server_that_took_the_last_one():
     ],
 )
 def test_the_first_session_begins_as_the_address_says(asked: dict[str, str], order: str | None):
-    assert postgresql_hosts.arranged(asked).get("host") == order
+    assert postgresql_sessions.arranged(asked).get("host") == order

@@ -10,7 +10,7 @@ import pytest
 
 from orderbridge.errors import FileLost, Unusable
 from orderbridge.store.database import Database, open_database
-from orderbridge.store.dialects.sqlite_file import refuse_overwritten
+from orderbridge.store.dialects.sqlite_checks import refuse_overwritten
 
 Till = sqlite3.Connection
 

@@ -20,7 +20,7 @@ from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.errors import NoFile, StoreError, Unusable
 from orderbridge.store import guards, inspection, replicas, revisions, schema
 from orderbridge.store.alone import membership
-from orderbridge.store.dialects.sqlite_locks import writers_of
+from orderbridge.store.dialects.sqlite_checks import writers_of
 from orderbridge.store.durability import failover
 from orderbridge.store.failures import is_busy, remedy
 from orderbridge.store.membership import Membership

@@ -3,6 +3,7 @@
 The file of a database knows nothing of orders and accounts: what concerns our tables comes as an argument.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -63,6 +64,24 @@ def one_of(column: str, words: Sequence[str]) -> str:
 def inserting(mark: str, table: str, columns: Sequence[str]) -> str:
     """The statement that a driver takes many times over, with its mark for a value."""
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"  # noqa: S608
+
+
+async def readable(descriptor: int, within_s: float) -> bool:
+    """Whether there is something to read, as soon as there is; it is not read. False: the time is over.
+
+    Without a thread, and without a clock that ticks meanwhile.
+    """
+    there = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(descriptor, there.set)
+    try:
+        async with asyncio.timeout(within_s):
+            await there.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(descriptor)
+    return True
 
 
 def nothing(*_: object) -> None:

@@ -4,21 +4,17 @@ A trigger of ours notifies, once for each statement, and a connection of our own
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, ExceptionContext, Numeric, String, UnicodeText, event, func, select
-from sqlalchemy import Dialect as Driver
+from sqlalchemy import URL, Connection, Engine, Numeric, String, UnicodeText, func, select
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import Unusable
 from orderbridge.store.dialects import (
-    postgresql_commit,
-    postgresql_errors,
     postgresql_fleet,
-    postgresql_hosts,
+    postgresql_sessions,
     postgresql_watch,
     servers,
 )
@@ -28,19 +24,10 @@ from orderbridge.store.dialects.face import (
     Durable,
     Failover,
     Granting,
+    Violated,
 )
 from orderbridge.texts import say
 
-# A server that vanishes without a word (power, cable, firewall) is noticed within half a minute, not within hours.
-LIMITS = {
-    "connect_timeout": 5,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-}
-PRIMARY = {"target_session_attrs": "read-write"}  # of several servers the one that takes writes
-SEVERAL = {**PRIMARY, "connect_timeout": 3}  # one that says nothing is passed over, by each new session
 WAITS = {"on", "remote_apply"}
 LEAD = f"SELECT pg_try_advisory_lock({postgresql_fleet.LEAD})"
 ASK = (
@@ -64,86 +51,11 @@ SEQUENCE = (
 )
 FSYNC = "database.fsync"
 SESSION = "database.session"
+POOLED = "statement pooling mode"  # PgBouncer's words: no transaction has two statements there
+TRIGGER_RAISED = " at RAISE"  # in an error's context: whatever code a trigger gives its own error
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
-
-
-def _limits(url: URL) -> dict[str, Any]:
-    if url.get_driver_name() != "psycopg":
-        return {}
-    return servers.limits(url, LIMITS | (SEVERAL if _has_several(url) else {}))
-
-
-def _servers(url: URL) -> dict[str, str]:
-    """`host` and `port`, of several servers with commas, in whichever form the address names them."""
-    _, arguments = url.get_dialect()().create_connect_args(url)
-    return {name: str(arguments[name]) for name in ("host", "port") if str(arguments.get(name, "")).strip(",")}
-
-
-def _has_several(url: URL) -> bool:
-    return "," in _servers(url).get("host", "")
-
-
-def _options(url: URL, _: float) -> dict[str, Any]:
-    if url.get_driver_name() != "psycopg":
-        return {**servers.OPTIONS, "connect_args": {}}
-    named = servers.limits(url, {"application_name": servers.our_name()})
-    # Whatever the address, the environment or the database itself says: in another encoding one emoji stops a whole poll.
-    return {**servers.OPTIONS, "connect_args": _limits(url) | named | {"client_encoding": "utf8"}}
-
-
-def _prepare(engine: Engine, _: float) -> None:
-    servers.prepare_sessions(engine, "SET synchronous_commit = on", f"SET lock_timeout = '{servers.LOCK_TIMEOUT_S}s'")
-    if engine.dialect.driver == "psycopg":
-        event.listen(engine, "connect", _read_every_time)
-        event.listen(engine, "do_executemany", _copy)
-        postgresql_commit.refuse_unconfirmed(engine)
-        postgresql_hosts.begin_with_the_last(engine)
-    event.listen(engine, "handle_error", _without_values)
-
-
-def _read_every_time(connection: Any, _: Any) -> None:
-    """The server keeps times that Python has not, like infinity; the driver would give up the whole page for one."""
-    from psycopg import DataError as NoTime  # noqa: PLC0415 - a driver is imported where it is used
-    from psycopg.types.datetime import TimestampLoader  # noqa: PLC0415
-
-    class Lenient(TimestampLoader):
-        def load(self, data: Any) -> Any:
-            try:
-                return datetime.fromisoformat(str(data, "ascii"))  # as nearly all are
-            except ValueError:
-                pass
-            try:
-                return super().load(data)
-            except NoTime:
-                return None
-
-    connection.adapters.register_loader("timestamp", Lenient)
-
-
-def _insert_many(driver: Driver, table: str, columns: Sequence[str]) -> str | None:
-    """It takes a fifth of the time that INSERTs take; rows are counted, and triggers fire, as by them."""
-    return f"COPY {table} ({', '.join(columns)}) FROM STDIN" if driver.driver == "psycopg" else None
-
-
-def _copy(cursor: Any, statement: str, rows: Iterable[Sequence[Any]], _: Any) -> bool:
-    """What the engine does with a COPY in place of one statement a row. False: it is none."""
-    if not statement.startswith("COPY "):
-        return False
-    with cursor.copy(statement) as copy:
-        for row in rows:
-            copy.write_row(row)
-    return True
-
-
-def _without_values(context: ExceptionContext) -> None:
-    """The server tells the failing row whole in an error's DETAIL; an error's text is logged and printed."""
-    original = context.original_exception
-    primary = getattr(getattr(original, "diag", None), "message_primary", None)
-    if primary and context.sqlalchemy_exception is not None:
-        original.args = (primary,)
-        context.sqlalchemy_exception.args = (f"({type(original).__name__}) {primary}",)
 
 
 def _check(connection: Connection) -> None:
@@ -162,6 +74,25 @@ def _lacks(connection: Connection) -> tuple[str, str] | None:
     where = quote(schema or next((name for name in named if name and name != "$user"), "public"))
     rights = "CREATE" if schema else "USAGE, CREATE"
     return f"{rights} on schema {where}", f"GRANT USAGE, CREATE ON SCHEMA {where} TO {quote(user)};"
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+# SQLSTATEs and their classes (two characters), and words where psycopg has no code.
+
+
+def _violated(error: Any, _: str) -> Violated:
+    said: Any = getattr(error, "diag", None)
+    state = getattr(error, "sqlstate", None)
+    if state == "23505":
+        return Violated(key=said.constraint_name)
+    if state == "23502":
+        return Violated(unfilled=f"{said.table_name}.{said.column_name}")
+    return Violated()
+
+
+def _raised(error: Any) -> bool:
+    """Whether a function's own RAISE is the error."""
+    return TRIGGER_RAISED in (getattr(getattr(error, "diag", None), "context", None) or "")
 
 
 # ---- promises --------------------------------------------------------------------------------------------------------
@@ -183,7 +114,11 @@ def _failover(connection: Connection) -> Failover | None:
         return Failover(is_safe=False, said=say("failover.none_connected", names=names))
     if standbys:
         return Failover(is_safe=False, said=say("failover.standbys", count=len(standbys)))
-    return Failover(is_safe=False, said=say("failover.alone")) if _has_several(connection.engine.url) else None
+    return (
+        Failover(is_safe=False, said=say("failover.alone"))
+        if postgresql_sessions.has_several(connection.engine.url)
+        else None
+    )
 
 
 def _user(connection: Connection) -> str:
@@ -201,7 +136,7 @@ def _schema_lock(connection: Connection, name: str) -> Iterator[bool]:
 
 
 async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
-    await postgresql_watch.watch(engine, wake, _limits(engine.url))
+    await postgresql_watch.watch(engine, wake, postgresql_sessions.limits(engine.url))
 
 
 def _worker(connection: Connection) -> str | None:
@@ -243,8 +178,10 @@ def _tell_changes(table: str, column: str) -> tuple[str, ...]:
 
 def _dump(url: URL, file: str, _: Sequence[str]) -> tuple[str, str]:
     """Without the function of the trigger, which belongs to no table: `db upgrade` makes it where it is not."""
-    query = _servers(url) | {name: str(url.query[name]) for name in ("sslmode", "sslrootcert") if name in url.query}
-    query |= PRIMARY if _has_several(url) else {}
+    query = postgresql_sessions.hosts_of(url) | {
+        name: str(url.query[name]) for name in ("sslmode", "sslrootcert") if name in url.query
+    }
+    query |= postgresql_sessions.PRIMARY if postgresql_sessions.has_several(url) else {}
     address = URL.create("postgresql", url.username, database=url.database, query=query)
     place = shlex.quote(f"--dbname={address.render_as_string()}")
     name = shlex.quote(file)
@@ -260,11 +197,47 @@ DIALECT = Dialect(
     # READ COMMITTED sees each statement's own moment anyway: BEGIN and COMMIT would be two journeys for nothing.
     reads={**READS, "isolation_level": "AUTOCOMMIT"},
     snapshot={**READS, "isolation_level": "REPEATABLE READ"},
-    options=_options,
-    prepare=_prepare,
+    options=postgresql_sessions.options,
+    prepare=postgresql_sessions.prepare,
     check=_check,
     lacks=_lacks,
-    **postgresql_errors.SIGNS,
+    busy=frozenset({"55P03", "40P01", "40001"}),
+    # Classes: CASE without a match, a query of one row that has several, an external routine, a broken trigger's protocol,
+    # WITH CHECK OPTION, limits of one row (an index entry that is too long), PL/pgSQL.
+    refused=frozenset({"20", "21", "27", "2D", "2F", "38", "39", "40002", "44", "54", "P0"}),
+    refuses=_raised,
+    ours=frozenset({"2200H", "NOTIFY queue"}),  # a sequence at its end; the server's queue is full
+    violated=_violated,
+    full=frozenset({"53100", "No space left"}),
+    read_only=frozenset({"25006"}),
+    broken=frozenset({"42P01", "42703", "42883"}),
+    # psycopg has no SQLSTATE for a connection that was refused, only the server's words.
+    denied=frozenset(
+        {
+            "42501",
+            "3F000",
+            "28P01",
+            "28000",
+            "password authentication failed",
+            'FATAL:  role "',
+            "no pg_hba.conf entry",
+            POOLED,
+        }
+    ),
+    remedies={
+        "3D000": "database.none_there",
+        'FATAL:  database "': "database.none_there",
+        "26000": servers.POOLED,  # a prepared statement is not there, or there already: it is another session's
+        "42P05": servers.POOLED,
+        POOLED: servers.POOLED,
+        "53100": servers.FULL,
+        "too many connections for": servers.USER_LIMIT,
+        "53300": servers.TOO_MANY,
+        "too many clients": servers.TOO_MANY,
+        "connection slots are reserved": servers.TOO_MANY,
+        postgresql_sessions.UNCONFIRMED: "database.unconfirmed",
+        "read-only": servers.STANDBY,
+    },
     durability=_durability,
     unsafe_is_refused=True,
     checks_by_name=True,
@@ -285,7 +258,7 @@ DIALECT = Dialect(
     text=_text,
     utc_now="timezone('utc', clock_timestamp())",
     random_id="CAST(gen_random_uuid() AS VARCHAR)",
-    insert_many=_insert_many,
+    insert_many=postgresql_sessions.insert_many,
     is_filled=lambda column, most: f"length({column}) BETWEEN 1 AND {most}",
     is_whole=servers.is_whole,
     is_uuid=_is_uuid,

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 from orderbridge.errors import Unusable
 from orderbridge.store.dialects import fleet
 from orderbridge.store.dialects.fleet import FleetDialect
-from orderbridge.store.dialects.postgresql_hosts import begin_with_the_last
+from orderbridge.store.dialects.postgresql_sessions import begin_with_the_last
 from orderbridge.texts import say
 
 LEAD = int.from_bytes(b"orderbrg", "big")  # each database has its own numbers

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 
-from orderbridge.store.dialects import postgresql_hosts, servers
-from orderbridge.store.dialects.readable import readable
+from orderbridge.store.dialects import postgresql_sessions, servers
+from orderbridge.store.dialects.face import readable
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -46,7 +46,7 @@ async def watch(engine: Engine, wake: Callable[[], None], limits: Mapping[str, A
     while True:
         try:
             arguments, options = engine.dialect.create_connect_args(engine.url)
-            options = postgresql_hosts.arranged({**limits, **options, "autocommit": True})
+            options = postgresql_sessions.arranged({**limits, **options, "autocommit": True})
             async with await _connected(psycopg, arguments, options) as connection:
                 connection.add_notify_handler(lambda _: wake())  # of what comes with the answer to a question
                 await connection.execute(f"SET lock_timeout = '{servers.LOCK_TIMEOUT_S}s'")
@@ -54,7 +54,7 @@ async def watch(engine: Engine, wake: Callable[[], None], limits: Mapping[str, A
                 losses.mended()
                 wake()  # for what was written while nobody listened
                 if not await _hear(connection, wake):
-                    postgresql_hosts.took(options, None)
+                    postgresql_sessions.took(options, None)
                     servers.end_silent(engine, connection)
                     raise TimeoutError
         except (psycopg.Error, OSError) as error:
@@ -83,9 +83,9 @@ async def _connected(driver: Any, arguments: Any, options: Mapping[str, Any]) ->
     try:
         connection: AsyncConnection[Any] = await driver.AsyncConnection.connect(*arguments, **options)
     except driver.Error:
-        postgresql_hosts.took(options, None)
+        postgresql_sessions.took(options, None)
         raise
-    postgresql_hosts.took(options, connection)
+    postgresql_sessions.took(options, connection)
     return connection
 
 

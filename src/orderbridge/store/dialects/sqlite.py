@@ -6,51 +6,37 @@
 - It has no grants: triggers refuse what grants refuse on servers (sqlite_guard.py).
 """
 
-import errno
-import os
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Integer, String, UnicodeText, event
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from orderbridge.clock import SystemClock
-from orderbridge.errors import NoFile, StoreError, Unusable
-from orderbridge.mounts import network_kind
-from orderbridge.store.dialects import sqlite_errors
-from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Read, inserting, never
-from orderbridge.store.dialects.sqlite_driver import driver_of, tell_driver
-from orderbridge.store.dialects.sqlite_file import (
-    BESIDE,
-    SqliteFile,
-    refuse_orphaned_wal,
-    refuse_overwritten,
-    refuse_two_names,
-)
+from orderbridge.errors import StoreError
+from orderbridge.store.dialects import sqlite_checks
+from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Violated, inserting, never
 from orderbridge.store.dialects.sqlite_guard import (
     GUARD,
     GUARDS,
     REPLACED,
+    driver_of,
     forget_guard,
     keep,
     open_guard,
+    tell_driver,
     watch_commits,
 )
-from orderbridge.store.dialects.sqlite_locks import daemon_of
 from orderbridge.store.dialects.sqlite_watch import watch
-from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
 
 LOOK_MS = 20  # SQLite looks after 1, 3 and 8 ms, and then we let it begin anew
-LEAST_ROOM = 64 * 1024  # bytes: a transaction of a few orders
-CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
 SYNCHRONOUS_FULL = 2
 LOG_BYTES = 16 * 1024 * 1024  # a -wal that had to grow beyond it shrinks once nobody reads what is old in it
 WAL = "database.wal_off"
@@ -107,102 +93,12 @@ def _begins(connection: Connection, *, last: bool) -> bool:
     try:
         tell_driver(connection, "BEGIN IMMEDIATE")
     except OperationalError as error:
-        if last or not any(words in str(error.orig) for words in sqlite_errors.BUSY):
+        if last or not any(words in str(error.orig) for words in BUSY):
             raise
         return False
     return True
 
 
-def _file(engine: Engine, makes_file: bool) -> SqliteFile | None:
-    """None in memory, and where the file cannot be opened: SQLite's own attempt tells what is wrong."""
-    path = engine.url.database or ""
-    if path in {"", ":memory:"} or path.startswith("file:"):
-        return None
-    if (kind := network_kind(path)) is not None:
-        raise Unusable(say("database.network", path=path, kind=kind))
-    refuse_two_names(path)
-    refuse_orphaned_wal(path)
-    refuse_overwritten(path)
-    if Path(path).is_dir():
-        raise Unusable(say("database.is_folder", path=path))
-    folder = Path(os.path.realpath(path)).parent  # of what a link points to
-    if not folder.is_dir():  # its disk may be mounted a moment later: trying again helps
-        raise StoreError(say("database.no_folder", path=path, folder=folder))
-    if not makes_file and not Path(path).exists():
-        if not os.access(Path(path).parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-            raise StoreError(say("database.folder_closed", path=path, folder=Path(path).parent))
-        raise NoFile(say("database.no_file", path=path))
-    try:
-        file = SqliteFile(path)
-    except OSError as error:
-        if error.errno in {errno.EMFILE, errno.ENFILE}:
-            raise StoreError(say("database.too_many_files", path=path)) from error
-        return None
-    file.watch(engine)
-    return file
-
-
-def _closed(engine: Engine) -> Path | None:
-    """What is there and not for this user: the file, its folder or what is beside it. A read-only disk may come back."""
-    path = Path(engine.url.database or "")
-    if not path.parent.is_dir():
-        return None
-    beside = (Path(f"{path}{suffix}") for suffix in BESIDE)
-    may = partial(os.access, mode=os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-    denied = next((one for one in (path, path.parent, *beside) if one.exists() and not may(one)), None)
-    return None if os.statvfs(path.parent).f_flag & os.ST_RDONLY else denied
-
-
-def _check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
-    """Nothing is written. Large files are not read."""
-    path = Path(engine.url.database or "")
-    if not path.is_file() or path.stat().st_size > CHECKED_BYTES:
-        return
-    try:
-        found = read(partial(_damage, frozenset(tables)))
-    except OperationalError:  # it could not be looked at: locked, or not readable
-        raise
-    except DatabaseError as error:
-        found = str(error.orig)
-    if found is not None:
-        raise Unusable(say("database.damaged", path=path, found=found))
-
-
-def _damage(tables: frozenset[str], connection: Connection) -> str | None:
-    """The first thing that is wrong with these tables; the POS's own are the POS's."""
-    there = set(connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'").scalars())
-    # A row that slipped past a CHECK is a bad row and no damage: the outbox refuses it alone.
-    connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
-    try:
-        for table in sorted(there & tables):
-            found = connection.exec_driver_sql(f"PRAGMA quick_check('{table}')").scalar()
-            if found != "ok":
-                return f"{table}: {' '.join(str(found).split())}"
-    finally:
-        connection.exec_driver_sql("PRAGMA ignore_check_constraints = OFF")
-    return None
-
-
-def _disk(engine: Engine) -> TroubleKind | None:
-    path = engine.url.database or ""
-    if path in {"", ":memory:"} or path.startswith("file:"):
-        return None
-    here = Path(path)
-    found = os.statvfs(here.parent)
-    if found.f_flag & os.ST_RDONLY or not all(os.access(one, os.W_OK) for one in (here, here.parent)):
-        return TroubleKind.READ_ONLY
-    if found.f_bavail * found.f_frsize < LEAST_ROOM:
-        return TroubleKind.FULL
-    try:  # a kernel that stopped writing after an error shows it nowhere else: a file without a name, gone at once
-        os.close(os.open(here.parent, os.O_TMPFILE | os.O_WRONLY, 0o600))
-    except OSError as error:
-        if error.errno == errno.ENOSPC and found.f_files and not found.f_favail:
-            return None  # no new file, but the files that are there are written to
-        return REFUSALS.get(error.errno or 0)
-    return None
-
-
-REFUSALS: Mapping[int, TroubleKind] = {errno.EROFS: TroubleKind.READ_ONLY, errno.ENOSPC: TroubleKind.FULL}
 SEQUENCE = (
     "UPDATE sqlite_sequence SET seq = (SELECT coalesce(max(id), 0) FROM {0})"
     " WHERE name = '{0}' AND seq = 9223372036854775807"
@@ -216,12 +112,40 @@ def _durability(connection: Connection) -> Durable:
 
 
 def _worker(connection: Connection) -> str | None:
-    found = daemon_of(connection.engine.url.database or "")
+    found = sqlite_checks.daemon_of(connection.engine.url.database or "")
     return found and f"{socket.gethostname()}, PID {found}"
 
 
 def _grants(_: str, __: str | None, on_tables: Granting) -> tuple[str, ...]:
     return on_tables(None)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+# Words of their texts, because most have one number, and the driver's name of a constraint.
+
+_NO_DATABASE = "database.no_database"
+# Of an expression in a trigger, a CHECK or an index of the POS, for this row's values.
+REFUSED = frozenset(
+    {"malformed JSON", "JSON path error", "integer overflow", "levels of trigger recursion", "pattern too complex"}
+)
+UNIQUE = {"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_ROWID"}
+BUSY = frozenset({"database is locked", "database table is locked"})
+REMEDIES: Mapping[int | str, str] = {
+    "disk is full": "database.disk_full",
+    "disk I/O error": "database.disk_full",
+    "unable to open database file": "database.cannot_open",
+    "file is not a database": _NO_DATABASE,
+    "malformed": _NO_DATABASE,
+    "readonly": "database.readonly",
+}
+
+
+def _violated(error: Any, _: str) -> Violated:
+    about = str(error).partition(" constraint failed: ")[2]
+    name = getattr(error, "sqlite_errorname", None)
+    if name == "SQLITE_CONSTRAINT_NOTNULL":
+        return Violated(unfilled=about)
+    return Violated(key=about) if name in UNIQUE else Violated()
 
 
 # ---- columns ---------------------------------------------------------------------------------------------------------
@@ -308,11 +232,18 @@ DIALECT = Dialect(
     one_writer=True,
     options=_options,
     prepare=_prepare,
-    file=_file,
-    check_intact=_check_intact,
-    closed=_closed,
-    disk=_disk,
-    **sqlite_errors.SIGNS,
+    file=sqlite_checks.opened,
+    check_intact=sqlite_checks.check_intact,
+    closed=sqlite_checks.closed,
+    disk=sqlite_checks.disk,
+    busy=BUSY,
+    refused=REFUSED,
+    ours=frozenset({f"constraint failed: {GUARD}"}),
+    violated=_violated,
+    full=frozenset({"disk is full"}),
+    read_only=frozenset({"readonly database"}),
+    broken=frozenset({"no such table", "no such column", "no such function"}),
+    remedies=REMEDIES,
     durability=_durability,
     skips_locks=never,
     lead=None,

@@ -22,7 +22,6 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from orderbridge.errors import FileLost, StoreError, Unusable
-from orderbridge.mounts import is_mounted_alone
 from orderbridge.store.dialects.sqlite_pages import Pages
 from orderbridge.texts import say
 
@@ -48,40 +47,7 @@ _guard = threading.RLock()  # a connection that is collected as garbage closes w
 _files: dict[Identity, _Open] = {}
 
 
-def refuse_two_names(path: str) -> None:
-    """Each name of a file has a -wal of its own: what is written through one, nobody sees through the other."""
-    real = os.path.realpath(path)
-    for one in (real, *(f"{real}{suffix}" for suffix in BESIDE)):
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            if is_mounted_alone(one):
-                raise Unusable(say("database.mounted_alone", path=one, folder=Path(real).parent))
-            if Path(one).is_file() and Path(one).stat().st_nlink > 1:
-                raise Unusable(say("database.hard_link", path=one))
-
-
-def refuse_orphaned_wal(path: str) -> None:
-    """Raise Unusable where the file is away and its -wal is not: SQLite would make a new file and delete the -wal.
-
-    Until the first checkpoint all orders are in there, and later the newest ones.
-    """
-    wal = Path(os.path.realpath(path) + "-wal")
-    if not Path(path).exists() and wal.exists() and wal.stat().st_size:
-        raise Unusable(say("database.orphaned_wal", path=path))
-
-
-def refuse_overwritten(path: str) -> None:
-    """Raise Unusable where the -wal is of the file that was written over: SQLite would mix both into one."""
-    real = os.path.realpath(path)
-    marker = Path(real + OVERWRITTEN)
-    with suppress(OSError):
-        noted = marker.read_bytes()
-        if not Path(real + "-wal").exists() or noted != _salts(real):
-            marker.unlink()
-            return
-        raise Unusable(say("database.file_overwritten", file=path))
-
-
-def _salts(path: str) -> bytes:
+def salts(path: str) -> bytes:
     """What only this -wal has, as long as no other one has begun in its place."""
     with Path(path + "-wal").open("rb") as file:
         return file.read(WAL_SALTS.stop)[WAL_SALTS]
@@ -151,7 +117,7 @@ class SqliteFile:
     def _keep_wal(self) -> None:
         """The newest orders are in it: neither the end of this process nor its next start may write it into the file."""
         with suppress(OSError):
-            Path(self.path + OVERWRITTEN).write_bytes(_salts(self.path))
+            Path(self.path + OVERWRITTEN).write_bytes(salts(self.path))
         with suppress(sqlite3.Error):
             # As long as one connection has the file open, none of the others is the last, who would do that. So one is
             # never closed, not even by the interpreter's end.

@@ -11,9 +11,7 @@
 import sqlite3
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import OperationalError
-
-from orderbridge.store.dialects.sqlite_driver import driver_of, tell_driver
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 GUARD = "delivery_guard"
 OPENED = "min(open, 1000000) + 1"  # somebody may have left the largest number there
@@ -107,3 +105,23 @@ def _set(connection: Connection, value: str) -> int | None:
 def _changes(driver: sqlite3.Connection) -> tuple[int, int]:
     """Two numbers: any row that is written, and any change of the schema, makes one of them another."""
     return driver.total_changes, driver.execute("PRAGMA schema_version").fetchone()[0]
+
+
+# What is said in each transaction goes to the driver itself: SQLAlchemy takes ten times as long for a statement as SQLite
+# does for one of these, and each transaction has three of them. Where no transaction has begun for it, it also undoes all
+# that a failed statement stands in.
+
+
+def driver_of(connection: Connection) -> sqlite3.Connection:
+    """The driver's own connection."""
+    return connection.connection.driver_connection  # type: ignore[return-value]
+
+
+def tell_driver(connection: Connection, statement: str) -> int:
+    """How many rows it has changed. Its errors are SQLAlchemy's, which everybody knows; nothing is undone."""
+    try:
+        return driver_of(connection).execute(statement).rowcount
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(
+            statement, None, error, sqlite3.Error, hide_parameters=True, dialect=connection.dialect
+        ) from error

@@ -18,7 +18,7 @@ from typing import Self
 
 from sqlalchemy import Engine
 
-from orderbridge.store.dialects.readable import readable
+from orderbridge.store.dialects.face import readable
 
 WATCH_S = 0.05  # without notices: 25 ms on average, 0.5 % of a core
 NET_S = 1.0  # with notices: for one that was lost

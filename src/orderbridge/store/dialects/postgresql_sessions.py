@@ -1,0 +1,195 @@
+"""The sessions on PostgreSQL: how they are made, to which of several servers, and what they take and report.
+
+Of several servers in one address the driver tries each in turn, for each session anew, and waits some seconds for one that
+says nothing: a machine without power, or one that hangs. After a failover that is the first one. Who has less time than that
+for a session and its questions, as a replica has with its locks, would never come to the second. So a session begins with
+the server that took the last one.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+from weakref import WeakSet, ref
+
+from sqlalchemy import URL, Engine, ExceptionContext, event
+from sqlalchemy import Dialect as Driver
+
+from orderbridge.store.dialects import servers
+
+# A server that vanishes without a word (power, cable, firewall) is noticed within half a minute, not within hours.
+LIMITS = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+PRIMARY = {"target_session_attrs": "read-write"}  # of several servers the one that takes writes
+SEVERAL = {**PRIMARY, "connect_timeout": 3}  # one that says nothing is passed over, by each new session
+UNCONFIRMED = "SyncRepWaitForLSN"  # where in the server the warning comes from: its words are in the server's language
+
+Server = tuple[str, str]  # host, port
+
+_guard = threading.Lock()
+_first: dict[frozenset[Server], Server] = {}  # of these servers, with which to begin
+
+
+def limits(url: URL) -> dict[str, Any]:
+    if url.get_driver_name() != "psycopg":
+        return {}
+    return servers.limits(url, LIMITS | (SEVERAL if has_several(url) else {}))
+
+
+def hosts_of(url: URL) -> dict[str, str]:
+    """`host` and `port`, of several servers with commas, in whichever form the address names them."""
+    _, arguments = url.get_dialect()().create_connect_args(url)
+    return {name: str(arguments[name]) for name in ("host", "port") if str(arguments.get(name, "")).strip(",")}
+
+
+def has_several(url: URL) -> bool:
+    return "," in hosts_of(url).get("host", "")
+
+
+def options(url: URL, _: float) -> dict[str, Any]:
+    if url.get_driver_name() != "psycopg":
+        return {**servers.OPTIONS, "connect_args": {}}
+    named = servers.limits(url, {"application_name": servers.our_name()})
+    # Whatever the address, the environment or the database itself says: in another encoding one emoji stops a whole poll.
+    return {**servers.OPTIONS, "connect_args": limits(url) | named | {"client_encoding": "utf8"}}
+
+
+def prepare(engine: Engine, _: float) -> None:
+    servers.prepare_sessions(engine, "SET synchronous_commit = on", f"SET lock_timeout = '{servers.LOCK_TIMEOUT_S}s'")
+    if engine.dialect.driver == "psycopg":
+        event.listen(engine, "connect", _read_every_time)
+        event.listen(engine, "do_executemany", _copy)
+        _refuse_unconfirmed(engine)
+        begin_with_the_last(engine)
+    event.listen(engine, "handle_error", _without_values)
+
+
+def _read_every_time(connection: Any, _: Any) -> None:
+    """The server keeps times that Python has not, like infinity; the driver would give up the whole page for one."""
+    from psycopg import DataError as NoTime  # noqa: PLC0415 - a driver is imported where it is used
+    from psycopg.types.datetime import TimestampLoader  # noqa: PLC0415
+
+    class Lenient(TimestampLoader):
+        def load(self, data: Any) -> Any:
+            try:
+                return datetime.fromisoformat(str(data, "ascii"))  # as nearly all are
+            except ValueError:
+                pass
+            try:
+                return super().load(data)
+            except NoTime:
+                return None
+
+    connection.adapters.register_loader("timestamp", Lenient)
+
+
+def insert_many(driver: Driver, table: str, columns: Sequence[str]) -> str | None:
+    """It takes a fifth of the time that INSERTs take; rows are counted, and triggers fire, as by them."""
+    return f"COPY {table} ({', '.join(columns)}) FROM STDIN" if driver.driver == "psycopg" else None
+
+
+def _copy(cursor: Any, statement: str, rows: Iterable[Sequence[Any]], _: Any) -> bool:
+    """What the engine does with a COPY in place of one statement a row. False: it is none."""
+    if not statement.startswith("COPY "):
+        return False
+    with cursor.copy(statement) as copy:
+        for row in rows:
+            copy.write_row(row)
+    return True
+
+
+def _without_values(context: ExceptionContext) -> None:
+    """The server tells the failing row whole in an error's DETAIL; an error's text is logged and printed."""
+    original = context.original_exception
+    primary = getattr(getattr(original, "diag", None), "message_primary", None)
+    if primary and context.sqlalchemy_exception is not None:
+        original.args = (primary,)
+        context.sqlalchemy_exception.args = (f"({type(original).__name__}) {primary}",)
+
+
+# ---- a commit that no standby has confirmed has failed, whatever the server says -----------------------------------------
+# Whoever cancels a COMMIT that waits for a synchronous standby (an operator, a statement_timeout) ends the wait only: the
+# server warns, and then reports success. After a failover what was written would be gone, so it must not be acknowledged.
+# What is committed later waits for a standby again, and a standby has everything in the order in which it was written.
+
+
+def _refuse_unconfirmed(engine: Engine) -> None:
+    """Of psycopg. Such a commit raises its OperationalError."""
+    unconfirmed: WeakSet[Any] = WeakSet()
+    commit = engine.dialect.do_commit
+
+    def listen(connection: Any, _: Any) -> None:
+        connection.add_notice_handler(partial(_notice, ref(connection), unconfirmed))
+
+    def do_commit(connection: Any) -> None:
+        commit(connection)
+        session = connection.driver_connection
+        if session in unconfirmed:
+            unconfirmed.discard(session)
+            raise engine.dialect.loaded_dbapi.OperationalError(UNCONFIRMED)
+
+    event.listen(engine, "connect", listen)
+    setattr(engine.dialect, "do_commit", do_commit)  # noqa: B010 - of this engine alone
+
+
+def _notice(session: "ref[Any]", unconfirmed: "WeakSet[Any]", diagnostic: Any) -> None:
+    if diagnostic.source_function == UNCONFIRMED and (connection := session()) is not None:
+        unconfirmed.add(connection)
+
+
+# ---- several servers -------------------------------------------------------------------------------------------------
+
+
+def arranged(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The driver's arguments with its servers in the order in which they are to be tried."""
+    servers = _servers(arguments)
+    if not servers:
+        return dict(arguments)
+    with _guard:
+        first = _first.get(frozenset(servers), servers[0])
+    place = servers.index(first)
+    hosts, ports = zip(*servers[place:], *servers[:place], strict=True)
+    return {**arguments, "host": ",".join(hosts), "port": ",".join(ports)}
+
+
+def took(arguments: Mapping[str, Any], session: Any) -> None:
+    """These arguments have led to this session; None: to none in time, so that the next one begins with another server."""
+    servers = _servers(arguments)
+    if servers:
+        found = servers[1] if session is None else (session.info.host, str(session.info.port))
+        with _guard:
+            _first[frozenset(servers)] = found if found in servers else servers[0]
+
+
+def _servers(arguments: Mapping[str, Any]) -> list[Server]:
+    """None where there is only one, or where addresses stand beside the names: those would have to move, too."""
+    hosts = str(arguments.get("host", "")).split(",")
+    ports = str(arguments.get("port", "")).split(",")
+    if len(hosts) == 1 or "hostaddr" in arguments:
+        return []
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    return [(host, port or "5432") for host, port in zip(hosts, ports, strict=True)]
+
+
+def begin_with_the_last(engine: Engine) -> None:
+    """Each session of the engine, where its address names several servers."""
+    if not _servers(engine.dialect.create_connect_args(engine.url)[1]):
+        return
+
+    def connect(dialect: Any, _: Any, positional: Any, arguments: dict[str, Any]) -> Any:
+        named = arranged(arguments)
+        try:
+            session = dialect.connect(*positional, **named)
+        except dialect.loaded_dbapi.Error:
+            took(named, None)
+            raise
+        took(named, session)
+        return session
+
+    event.listen(engine, "do_connect", connect)
