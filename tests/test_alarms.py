@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,9 +22,10 @@ from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.jobs import alarms as alarms_module
 from orderbridge.jobs import ping as ping_module
-from orderbridge.jobs.alarms import AGAIN_S, LONGEST_S, MOST_WAITING, PAUSE_S, Alarms
+from orderbridge.jobs.alarms import AGAIN_S, LONGEST_S, PAUSE_S, Alarms
 from orderbridge.jobs.command import Command
 from orderbridge.jobs.ping import FAIL_EVERY_S, WELL_EVERY_S, Ping
+from orderbridge.rules.notify import OpenProblems
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.texts import say
 
@@ -59,9 +59,20 @@ def heard(program: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def alarms_of(*command: object, **changes: Any) -> Alarms:
-    chosen = {"command_severity": "warning"} | changes
-    return Alarms(config.Alarms(command=tuple(map(str, command)), **chosen), "en")
+class Seer(Alarms):
+    """With the open problems that it learns of."""
+
+    def __init__(self, *command: object, **changes: Any) -> None:
+        chosen = {"command_severity": "warning"} | changes
+        super().__init__(config.Alarms(command=tuple(map(str, command)), **chosen), "en")
+        self._open_problems = OpenProblems()
+
+    def see(self, found: list[Problem], monotonic: float) -> None:
+        self._open_problems.check(found, monotonic)
+        self.check(self._open_problems.open(), (), monotonic)
+
+
+alarms_of = Seer
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -71,7 +82,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def quiet(alarms: Alarms) -> None:
-    await until(lambda: alarms._teller is None)
+    await until(lambda: alarms._sender is None)
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
@@ -109,9 +120,19 @@ async def test_it_is_told_the_beginning_the_escalation_and_the_end(program: Writ
 
 
 async def test_by_default_only_severe_problems_are_sent(commands: list[tuple[str, str]]):
-    alarms = Alarms(config.Alarms(command=("x",)), "en")
+    alarms = alarms_of("x", command_severity="severe")
     await _look(alarms, [ONE, SEVERE], 0.0)
     assert commands == [("began", "login_refused")]
+
+
+async def test_a_problem_that_is_severe_no_more_is_over_where_only_severe_ones_are_sent(
+    commands: list[tuple[str, str]],
+):
+    commands.append(("works", ""))
+    alarms = alarms_of("x", command_severity="severe")
+    for at, severity in enumerate((Severity.SEVERE, Severity.WARNING, Severity.SEVERE)):
+        await _look(alarms, [replace(SEVERE, severity=severity)], at * PAUSE_S)
+    assert [event for event, _ in commands[1:]] == ["began", "ended", "began"]
 
 
 def of_order(number: int, **changes: Any) -> Problem:
@@ -213,7 +234,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return called
 
 
-async def _look(alarms: Alarms, found: list[Problem], monotonic: float) -> None:
+async def _look(alarms: Seer, found: list[Problem], monotonic: float) -> None:
     alarms.see(found, monotonic)
     await alarms.close()  # until all that waits is told
 
@@ -221,7 +242,7 @@ async def _look(alarms: Alarms, found: list[Problem], monotonic: float) -> None:
 async def test_what_could_not_be_told_is_told_again_less_and_less_often(commands: list[tuple[str, str]]):
     alarms = alarms_of("x")
     await _look(alarms, [SEVERE], 0.0)
-    assert alarms.told() == {}  # after a restart it is told anew
+    assert alarms.heard() == {}  # after a restart it is told anew
     tries = []
     for second in range(1, 20_000, 5):
         before = len(commands)
@@ -232,7 +253,7 @@ async def test_what_could_not_be_told_is_told_again_less_and_less_often(commands
     assert set(commands) == {("began", "login_refused")}
     commands.append(("works", ""))
     await _look(alarms, [SEVERE], 30_000.0)
-    assert alarms.told() == {SEVERE.key: SEVERE.rank}
+    assert alarms.heard() == {SEVERE.key: SEVERE.rank}
     before = len(commands)
     await _look(alarms, [SEVERE], 60_000.0)
     assert len(commands) == before
@@ -318,7 +339,7 @@ async def test_one_that_cannot_be_started_is_told(mode: int | None, words: str, 
 
 
 async def test_many_that_fail_at_once_are_told_again_as_soon_as_one_and_fill_no_log(commands: list[tuple[str, str]]):
-    alarms = Alarms(config.Alarms(command=("mail",)), "en")
+    alarms = alarms_of("mail", command_severity="severe")
     several = [replace(SEVERE, code=code) for code in list(Code)[:12]]
     with capture_logs() as lines:
         alarms.see(several, 0.0)
@@ -327,21 +348,7 @@ async def test_many_that_fail_at_once_are_told_again_as_soon_as_one_and_fill_no_
     commands.append(("works", ""))
     with capture_logs() as lines:
         await _look(alarms, several, AGAIN_S)
-    assert ([one["failures"] for one in lines], len(alarms.told())) == ([12], 12)
-
-
-async def test_what_happens_meanwhile_waits_and_not_without_end(program: Write, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(alarms_module, "CLOSE_S", 0.05)
-    path = program("time.sleep(1000)")
-    alarms = alarms_of(path)
-    began = time.monotonic()
-    with capture_logs() as lines:
-        for number in range(2 * MOST_WAITING):
-            alarms.see([of_order(one) for one in range(number)], float(number))
-    assert len(alarms._waiting) <= MOST_WAITING
-    assert [one["event"] for one in lines][:1] == ["alarm.dropped"]
-    assert time.monotonic() - began < LONG_S
-    await alarms.close()
+    assert ([one["failures"] for one in lines], len(alarms.heard())) == ([12], 12)
 
 
 async def test_a_stop_waits_for_a_moment_and_leaves_nothing(program: Write, monkeypatch: pytest.MonkeyPatch):
@@ -351,7 +358,7 @@ async def test_a_stop_waits_for_a_moment_and_leaves_nothing(program: Write, monk
     alarms.see([ONE], 0.0)
     await until(lambda: child_of(path))
     alarms.see([], 1.0)
-    assert alarms.told() == {}, "its end still waits, so it counts as not told"
+    assert alarms.heard() == {}, "its end still waits, so it counts as not told"
     async with asyncio.timeout(LONG_S):
         await alarms.close()
     await gone(child_of(path))
@@ -371,18 +378,18 @@ async def test_what_was_told_by_the_daemon_before_is_not_told_again(program: Wri
         ("ended", "login_refused"),
         ("ended", "clock_wrong"),
     }
-    assert alarms.told() == {}
+    assert alarms.heard() == {}
 
 
 async def test_what_was_told_stays_known_while_something_newer_is_not_yet(commands: list[tuple[str, str]]):
     commands.append(("works", ""))
     alarms, noted = alarms_of("alarm"), list[object]()
-    alarms.on_told = lambda: noted.append(alarms.told())
+    alarms.on_sent = lambda: noted.append(alarms.heard())
     milder = replace(SEVERE, severity=Severity.WARNING)
     await _look(alarms, [milder], 0.0)
     assert noted == [{milder.key: milder.rank}], "at once, and not at the next look"
     alarms.see([SEVERE], PAUSE_S)
-    assert alarms.told() == {milder.key: milder.rank}, "a daemon that is killed now has told the beginning"
+    assert alarms.heard() == {milder.key: milder.rank}, "a daemon that is killed now has told the beginning"
     await quiet(alarms)
     await _look(alarms, [], 2 * PAUSE_S)
     assert noted[1:] == [{SEVERE.key: SEVERE.rank}, {}]
@@ -446,18 +453,18 @@ async def test_good_polls_are_pinged_now_and_then_and_a_severe_problem_at_once(l
         await done(ping)
     assert listener.heard == ["/hush-7c1?x=1"]
     clock.at += WELL_EVERY_S
-    ping.saw(severe=False)
+    ping.checked(severe=False)
     ping.polled()
     await done(ping)
     assert len(listener.heard) == 2
     for _ in range(10):
         clock.at += FAIL_EVERY_S / 10
-        ping.saw(severe=True)
+        ping.checked(severe=True)
         ping.polled()
         await done(ping)
     assert listener.heard[2:] == ["/hush-7c1/fail?x=1"]
     clock.at += FAIL_EVERY_S
-    ping.saw(severe=True)
+    ping.checked(severe=True)
     await done(ping)
     assert listener.heard[3:] == ["/hush-7c1/fail?x=1"]
     await ping.close()
@@ -511,7 +518,7 @@ async def test_one_that_hangs_holds_nothing_up_not_even_the_end(listener: Listen
     ping.polled()
     await until(lambda: listener.heard)
     async with asyncio.timeout(LONG_S):
-        ping.saw(severe=True)  # one at a time
+        ping.checked(severe=True)  # one at a time
         await ping.close()
     assert len(listener.heard) == 1
 

@@ -115,7 +115,7 @@ class Daemon(Parts):
             await self.fleet.start()
         await self.outbox.recover()  # before anything is decided about the accounts' rows
         self.health.be_unsure(self.working.starts_for_s)
-        self.report.saw(())  # the database has answered; what is wrong, the first look tells
+        self.report.checked(())  # the database has answered; the first check says what is wrong
         self.upkeep.begin(self.timetable)
         self.timetable.start()
         self.pulse.excuse("start")

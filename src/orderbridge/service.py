@@ -23,11 +23,11 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import __version__, config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import Fenced, OrderbridgeError, StoreError
-from orderbridge.jobs.health import Watch
 from orderbridge.observe import liveness, systemd
 from orderbridge.observe.metrics import READY, WORKING, Metrics
 from orderbridge.rules.buckets import share
 from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.notify import OpenProblems
 from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.readiness import Readiness
 from orderbridge.store import account_settings
@@ -75,7 +75,7 @@ class Service:
         self._cooldowns = Cooldowns()  # they run on over a reload, whatever the clock and the database say by then
         self._high_water: HighWater | None = None  # how far the tables had come under the daemon before this one
         self._name_holder: str | None = None  # who answers `orderbridge healthcheck` in our place
-        self._told: Watch | None = None  # what the log was told by it
+        self._history: OpenProblems | None = None  # what it has reported in the log
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. SIGHUP: what is in flight is finished, and it goes on by what `load` gives."""
@@ -162,8 +162,8 @@ class Service:
             if self._next is None:  # else a reload was quicker: this one gives way before it begins
                 self._called.clear()
             daemon.restore_check.last = self._high_water
-            if self._told is not None:
-                daemon.health.go_on(self._told)
+            if self._history is not None:
+                daemon.health.go_on(self._history)
             try:
                 if await self._may_work(await self._leader_of(daemon)):
                     await self._work(daemon)
@@ -174,7 +174,7 @@ class Service:
                 self._high_water = (
                     daemon.restore_check.last
                 )  # a dump that is put back ends replicas: the next one has to see it
-                self._told = daemon.health.watch
+                self._history = daemon.health.history
                 daemon.database.close()
 
     async def _show(self) -> None:

@@ -54,15 +54,15 @@ async def test_a_disk_that_became_read_only_under_the_file(shop: Shop):
     checkup = checkup_of(shop)
     shop.database.dialect = replace(shop.database.dialect, disk=lambda _: TroubleKind.READ_ONLY)
     await fail(shop, sqlite3.OperationalError("disk I/O error"))
-    assert names(await checkup.look()) == [("database_read_only", "")]
+    assert names(await checkup.check()) == [("database_read_only", "")]
 
 
 async def test_a_view_that_cannot_be_read(shop: Shop):
     checkup = checkup_of(shop)
-    assert await checkup.look() == []
+    assert await checkup.check() == []
     shop.till.execute("DROP VIEW delivery_new_orders")
     await asyncio.sleep(VIEWS_S)
-    assert names(await checkup.look()) == [("view_broken", "delivery_new_orders")]
+    assert names(await checkup.check()) == [("view_broken", "delivery_new_orders")]
 
 
 async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_shrinks(shop: Shop):
@@ -74,35 +74,35 @@ async def test_a_select_that_is_kept_open_lets_the_log_grow_and_afterwards_it_sh
     for number in range(36):
         note = str(number) * 1_000_000
         await shop.database.run(lambda tx, note=note: tx.exec_driver_sql("UPDATE pos_notes SET note = ?", (note,)))
-    (found,) = await checkup.look()
+    (found,) = await checkup.check()
     assert (found.code, found.severity, int(found.facts["megabytes"]) > 67) == ("wal_large", "warning", True)
     reading.close()
     for _ in range(3):
         await shop.database.run(lambda tx: tx.exec_driver_sql("UPDATE pos_notes SET note = ''"))
-    assert await checkup.look() == []
+    assert await checkup.check() == []
     assert shop.database.file.log_size() <= 16 * 1024 * 1024
 
 
 async def test_a_replica_that_was_replaced_tells_it_for_an_hour(shop: Shop):
     checkup, at = checkup_of(shop), shop.clock.now()
     checkup.known.fenced = lambda: (at, 3)
-    (found,) = await checkup.look()
+    (found,) = await checkup.check()
     assert (found.code, found.severity, found.since, found.count) == ("writes_fenced", "warning", at, 3)
     await asyncio.sleep(FENCED.total_seconds() - 10.0)
-    assert ("writes_fenced", "") in names(await checkup.look())
+    assert ("writes_fenced", "") in names(await checkup.check())
     await asyncio.sleep(20.0)
-    assert ("writes_fenced", "") not in names(await checkup.look())
+    assert ("writes_fenced", "") not in names(await checkup.check())
 
 
 async def test_a_certificate_is_told_when_its_last_days_begin_and_when_it_has_ended(shop: Shop):
     """The daemon works on, and nobody reloads it."""
     checkup, first = checkup_of(shop), shop.clock.now()
     checkup.known.page = lambda: Page(is_served=True, has_board=True, ends=first + SOON)
-    assert await checkup.look() == []
+    assert await checkup.check() == []
     await asyncio.sleep(60)
-    (soon,) = await checkup.look()
+    (soon,) = await checkup.check()
     shop.clock.ahead += SOON
-    (over,) = await checkup.look()
+    (over,) = await checkup.check()
     assert [(one.code, one.severity, one.since) for one in (soon, over)] == [
         (Code.CERTIFICATE_ENDS, "warning", first),
         (Code.CERTIFICATE_ENDS, "severe", first + SOON),
@@ -122,9 +122,9 @@ async def test_a_database_that_takes_nothing(words: str, code: Code, shop: Shop)
     await shop.taken_in()
     await fail(shop, sqlite3.OperationalError(words))
     await asyncio.sleep(400)  # and so no poll could be noted
-    assert names(await checkup.look()) == [(code, "")]
+    assert names(await checkup.check()) == [(code, "")]
     await shop.poll()
-    assert names(await checkup.look()) == [("not_taken_over", "kadikoy")]
+    assert names(await checkup.check()) == [("not_taken_over", "kadikoy")]
 
 
 class Held(Exception):
@@ -144,10 +144,10 @@ async def test_a_table_that_nobody_may_even_read(shop: Shop, monkeypatch: pytest
     with monkeypatch.context() as patched:
         patched.setattr(shop.database, "read", held)
         for expected in ([], [], [("database_busy", "")]):
-            assert names(await checkup.look()) == expected
+            assert names(await checkup.check()) == expected
             await asyncio.sleep(5)
-    await checkup.look()
-    assert names(await checkup.look()) == []
+    await checkup.check()
+    assert names(await checkup.check()) == []
 
 
 async def test_a_table_into_which_nobody_may_write(shop: Shop):
@@ -163,10 +163,10 @@ async def test_a_table_into_which_nobody_may_write(shop: Shop):
     event.listen(shop.database.engine, "before_cursor_execute", held)
     for expected in ([], [("database_busy", "")]):
         await shop.poll()
-        assert names(await checkup.look()) == expected
+        assert names(await checkup.check()) == expected
     event.remove(shop.database.engine, "before_cursor_execute", held)
     await shop.poll()
-    assert (order.acknowledged, names(await checkup.look())) == (True, [])
+    assert (order.acknowledged, names(await checkup.check())) == (True, [])
 
 
 async def test_a_till_that_does_not_let_go_is_told_after_a_while(shop: Shop):
@@ -176,11 +176,11 @@ async def test_a_till_that_does_not_let_go_is_told_after_a_while(shop: Shop):
     for expected in ([], [], [("database_busy", "")]):
         with pytest.raises(OperationalError):
             await shop.database.run(lambda tx: tx.exec_driver_sql("SELECT 1"))
-        assert names(await checkup.look()) == expected
+        assert names(await checkup.check()) == expected
         await asyncio.sleep(5)
     shop.till.execute("ROLLBACK")
     await shop.poll()
-    assert names(await checkup.look()) == []
+    assert names(await checkup.check()) == []
 
 
 @pytest.mark.parametrize(
@@ -191,20 +191,20 @@ async def test_a_database_that_is_slow(waits: list[float], slow: bool, shop: Sho
     await shop.poll()
     for seconds in waits:
         shop.database.trouble.waited(seconds, shop.clock.monotonic())
-    found = await checkup.look()
+    found = await checkup.check()
     assert names(found) == ([("database_slow", "")] if slow else [])
     assert [one.facts["seconds"] for one in found] == [f"{max(waits):.0f}"][: len(found)]
     await asyncio.sleep(SLOW_WITHIN_S - 40)
     await shop.poll()
     await asyncio.sleep(40)
-    assert names(await checkup.look()) == []
+    assert names(await checkup.check()) == []
 
 
 async def test_a_database_that_cannot_be_read_ends_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     checkup = checkup_of(shop)
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    assert names(await checkup.look()) == [("login_refused", "kadikoy")]
+    assert names(await checkup.check()) == [("login_refused", "kadikoy")]
 
     async def gone(_: Callable[..., object]) -> None:
         shop.database.trouble.failed("read", "OperationalError", "Start the server.")
@@ -212,10 +212,10 @@ async def test_a_database_that_cannot_be_read_ends_nothing(shop: Shop, monkeypat
 
     with monkeypatch.context() as away:
         away.setattr(shop.database, "read", gone)
-        assert names(await checkup.look()) == [("database_failing", "")]
-        assert (Code.LOGIN_REFUSED, "kadikoy") in checkup.watch.open
+        assert names(await checkup.check()) == [("database_failing", "")]
+        assert (Code.LOGIN_REFUSED, "kadikoy") in checkup.history.open()
     await shop.database.read(lambda tx: tx.exec_driver_sql("SELECT 1"))
-    assert names(await checkup.look()) == [("login_refused", "kadikoy")]
+    assert names(await checkup.check()) == [("login_refused", "kadikoy")]
 
 
 def date_of(shop: Shop, behind: float) -> str:
@@ -229,12 +229,12 @@ async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: 
     for _ in range(2):
         checkup.known.heard_date(date_of(shop, behind))
         await asyncio.sleep(DATE_EVERY_S)
-    found = await checkup.look()
+    found = await checkup.check()
     assert names(found) == ([("clock_wrong", "")] if wrong else [])
     if wrong:
         assert abs(float(found[0].facts["offset"]) - behind) <= 1
         checkup.known.heard_date(date_of(shop, 0))
-        assert names(await checkup.look()) == []
+        assert names(await checkup.check()) == []
 
 
 UNREADABLE = (
@@ -256,7 +256,7 @@ async def test_a_date_that_says_nothing_or_came_once_is_no_alarm(dates: list[str
     for date in dates:
         checkup.known.heard_date(date)
         await asyncio.sleep(DATE_EVERY_S)
-    assert names(await checkup.look()) == []
+    assert names(await checkup.check()) == []
 
 
 async def test_tokens_that_die_young_are_somebody_elses_logins(shop: Shop):
@@ -265,14 +265,14 @@ async def test_tokens_that_die_young_are_somebody_elses_logins(shop: Shop):
     for times in range(1, 4):
         shop.world.end_tokens("kadikoy")
         await shop.poll()  # 401, and a login
-        assert names(await checkup.look()) == [], "one token that is over is none yet"
+        assert names(await checkup.check()) == [], "one token that is over is none yet"
         await shop.poll()
         expected = [("credentials_shared", "kadikoy")] if times == 3 else []
-        assert names(found := await checkup.look()) == expected
+        assert names(found := await checkup.check()) == expected
     assert (found[0].count, found[0].account) == (3, "kadikoy")
     await asyncio.sleep(3600)
     await shop.poll()
-    assert names(await checkup.look()) == []
+    assert names(await checkup.check()) == []
 
 
 async def test_secrets_that_reach_no_restaurant_are_a_warning_once_that_is_believed(shop: Shop):
@@ -283,7 +283,7 @@ async def test_secrets_that_reach_no_restaurant_are_a_warning_once_that_is_belie
     seen = []
     for _ in range(BELIEVED_AFTER + 1):
         await read_lists(shop.account, shop.database, shop.names, common)
-        seen.append([(one.code, one.account, one.severity) for one in await checkup.look()])
+        seen.append([(one.code, one.account, one.severity) for one in await checkup.check()])
     assert seen == [[], [], [("no_restaurant", "kadikoy", "warning")], []]
 
 
@@ -301,6 +301,6 @@ async def test_what_a_job_says_is_so_until_it_says_otherwise(shop: Shop):
     checkup = checkup_of(shop)
     await shop.poll()
     checkup.known.begin(Code.DATABASE_RESTORED, detail="3 orders")
-    assert names(await checkup.look()) == [("database_restored", "")]
+    assert names(await checkup.check()) == [("database_restored", "")]
     checkup.known.end(Code.DATABASE_RESTORED)
-    assert names(await checkup.look()) == []
+    assert names(await checkup.check()) == []

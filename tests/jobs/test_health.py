@@ -22,9 +22,10 @@ from orderbridge import config
 from orderbridge.jobs.alarms import AGAIN_S
 from orderbridge.jobs.command import Command
 from orderbridge.jobs.findings import open_problems
-from orderbridge.jobs.health import Checkup, Watch
-from orderbridge.jobs.lamps import headline
+from orderbridge.jobs.health import Checkup, log_events
 from orderbridge.jobs.reference import Common, read_lists, read_statuses
+from orderbridge.jobs.self_report import headline
+from orderbridge.rules.notify import ALIKE_LIMIT, OpenProblems, alike
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.trouble import TroubleKind
 from orderbridge_sandbox import Fault, FaultKind
@@ -67,7 +68,7 @@ async def test_a_clock_that_is_set_while_a_look_reads_is_no_alarm(shop: Shop, mo
         return await read(work)
 
     monkeypatch.setattr(shop.database, "read", set_meanwhile)
-    assert await checkup.look() == []
+    assert await checkup.check() == []
 
 
 async def test_a_dead_line_is_one_problem_whatever_waits_behind_it(shop: Shop):
@@ -123,7 +124,7 @@ async def test_where_a_web_server_has_no_such_path_the_log_doubts_it_only_where_
     await shop.poll()
     checkup = Checkup(shop.settings, shop.database, shop.clock)
     with capture_logs() as log:
-        await checkup.look()
+        await checkup.check()
     told = [line for line in log if line["event"] == "problem.began"]
     assert [(line["code"], "the path of" in line["remedy"]) for line in told] == [(code, operation == "login")]
 
@@ -337,11 +338,17 @@ async def test_a_restaurant_that_stays_closed_is_told_at_the_hours_at_which_it_h
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def told(*rounds: list[Problem]) -> list[tuple[str, str, str]]:
-    watch = Watch("en")
+def log_of(*checks: tuple[list[Problem], float], language: str = "en") -> list[Any]:
+    history = OpenProblems()
     with capture_logs() as lines:
-        for found in rounds:
-            watch.see(found, 60.0)
+        for found, at in checks:
+            for some in alike(history.check(found, at)):
+                log_events(some, language, ALIKE_LIMIT)
+    return lines
+
+
+def told(*rounds: list[Problem]) -> list[tuple[str, str, str]]:
+    lines = log_of(*((found, 60.0) for found in rounds))
     return [(line["log_level"], line["event"], str(line["code"])) for line in lines]
 
 
@@ -364,20 +371,14 @@ def test_one_that_becomes_severe_is_told_again():
 
 
 def test_how_long_it_was_open_is_measured_by_the_clock_that_nobody_sets():
-    watch = Watch("en")
-    with capture_logs() as lines:
-        for found, at in (([problem()], 10.0), ([problem()], 15.0), ([], 70.0), ([problem()], 880.0), ([], 885.0)):
-            watch.see(found, at)
+    lines = log_of(([problem()], 10.0), ([problem()], 15.0), ([], 70.0), ([problem()], 880.0), ([], 885.0))
     assert [line["seconds"] for line in lines if line["event"] == "problem.ended"] == [60, 5]
 
 
 def test_what_many_have_in_common_is_one_line_with_the_first_names():
-    watch = Watch("en")
     all_of_them = [Problem(Code.UNREACHABLE, f"a{number}", NOON, Severity.SEVERE) for number in range(1000)]
-    with capture_logs() as lines:
-        watch.see([*all_of_them[:2], problem(Code.QUARANTINED)], 10.0)
-        watch.see([*all_of_them, problem(Code.QUARANTINED)], 15.0)
-        watch.see(all_of_them[:1], 70.0)
+    kept = problem(Code.QUARANTINED)
+    lines = log_of(([*all_of_them[:2], kept], 10.0), ([*all_of_them, kept], 15.0), (all_of_them[:1], 70.0))
     first = [f"a{number}" for number in range(2, 7)]
     said = [(one["event"], one["code"], one.get("subject") or one["subjects"], one["count"]) for one in lines]
     assert said == [
@@ -389,7 +390,6 @@ def test_what_many_have_in_common_is_one_line_with_the_first_names():
         ("problem.ended", "quarantined", "kadikoy", 1),
     ]
     assert lines[-2]["seconds"] == 60, "since the first of them began"
-    assert watch.open.keys() == {(Code.UNREACHABLE, "a0")}
 
 
 def test_one_of_two_that_ends_leaves_the_other():
@@ -399,9 +399,7 @@ def test_one_of_two_that_ends_leaves_the_other():
 
 @pytest.mark.parametrize("language, word", [("tr", "Platforma"), ("en", "The service")])
 def test_the_log_says_cause_and_remedy_and_not_what_the_service_said(language: str, word: str):
-    with capture_logs() as lines:
-        Watch(language).see([problem(detail="Ayşe Yılmaz, 0532")], 0.0)
-    (line,) = lines
+    (line,) = log_of(([problem(detail="Ayşe Yılmaz, 0532")], 0.0), language=language)
     assert line["cause"].startswith(word)
     assert line["remedy"]
     assert "Ayşe" not in str(line)
@@ -450,19 +448,19 @@ async def test_a_till_and_other_programs_read_what_the_daemon_has_found(shop: Sh
     checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
     await asyncio.sleep(32)
     await shop.poll()
-    await checkup.look()
+    await checkup.check()
     assert shown(shop) == [("clock_wrong", "", 1), ("unanswered", order.key, 1)]
     assert ("clock_wrong", "") in open_codes(shop)
     said = shop.one("SELECT cause FROM delivery_alarms WHERE code = 'clock_wrong'")["cause"]
     assert "+120 seconds" in said
     await asyncio.sleep(60)
     await shop.poll()
-    await checkup.look()
+    await checkup.check()
     assert shown(shop)[1] == ("unanswered", order.key, 2)
     checkup.known.end(Code.CLOCK_WRONG)
     shop.act("accept", order)
     await shop.drain()
-    await checkup.look()
+    await checkup.check()
     assert (shown(shop), open_codes(shop)) == ([], [])
 
 
@@ -479,40 +477,40 @@ async def test_a_till_reads_one_lamp_for_each_account(shop: Shop):
     checkup = Checkup(shop.settings, shop.database, shop.clock)
     shop.till.execute("INSERT INTO delivery_lamps VALUES ('left long ago', 'red', '2020-01-01', NULL, '', NULL)")
     await shop.poll()
-    await checkup.look()
+    await checkup.check()
     green = lamp(shop)
     assert green[:2] == ("green", None)
     assert shop.one("SELECT sentence FROM delivery_lamp")["sentence"] == "Orders arrive."
     checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
     await asyncio.sleep(10)
     await shop.poll()
-    await checkup.look()
+    await checkup.check()
     assert lamp(shop)[:2] == ("yellow", "clock_wrong")
     assert "+120 seconds" in shop.one("SELECT sentence FROM delivery_lamp")["sentence"]
     checkup.known.end(Code.CLOCK_WRONG)
-    await checkup.look()
+    await checkup.check()
     assert lamp(shop)[0] == "green"
     assert lamp(shop)[2] > green[2]
 
 
 async def test_a_restart_leaves_the_lamp_and_its_time_as_they_are(shop: Shop):
     await shop.poll()
-    await Checkup(shop.settings, shop.database, shop.clock).look()
+    await Checkup(shop.settings, shop.database, shop.clock).check()
     before = lamp(shop)
     await asyncio.sleep(20)
     await shop.poll()
-    await Checkup(shop.settings, shop.database, shop.clock).look()
+    await Checkup(shop.settings, shop.database, shop.clock).check()
     assert lamp(shop) == before
 
 
 async def test_once_the_daemon_is_dead_the_lamp_is_red_and_green_anew_when_it_is_back(shop: Shop):
     await shop.poll()
-    await Checkup(shop.settings, shop.database, shop.clock).look()
+    await Checkup(shop.settings, shop.database, shop.clock).check()
     before = lamp(shop)
     await asyncio.sleep(91)
     assert lamp(shop)[:2] == ("red", "not_polling")
     await shop.poll()
-    await Checkup(shop.settings, shop.database, shop.clock).look()
+    await Checkup(shop.settings, shop.database, shop.clock).check()
     assert lamp(shop)[0] == "green"
     assert lamp(shop)[2] > before[2]
 
@@ -523,10 +521,10 @@ async def test_a_lamp_that_nobody_may_write_is_tried_again_at_the_next_look(shop
     shop.till.execute(
         "CREATE TRIGGER no_lamp BEFORE INSERT ON delivery_lamps BEGIN SELECT RAISE(ABORT, 'no lamp'); END"
     )
-    await checkup.look()
+    await checkup.check()
     assert shop.rows("SELECT * FROM delivery_lamp") == []
     shop.till.execute("DROP TRIGGER no_lamp")
-    await checkup.look()
+    await checkup.check()
     assert lamp(shop)[0] == "green"
 
 
@@ -534,7 +532,7 @@ async def test_once_the_daemon_is_dead_they_read_that_nobody_polls(shop: Shop):
     checkup = Checkup(shop.settings, shop.database, shop.clock)
     await shop.poll()
     checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
-    await checkup.look()
+    await checkup.check()
     await asyncio.sleep(91)
     assert shown(shop) == [("not_polling", "", 1)]
     assert open_codes(shop) == [("not_polling", "kadikoy")]
@@ -573,7 +571,7 @@ async def cut_off(checkup: Checkup, database: Any, after: int, monkeypatch: pyte
         patched.setattr(database, "read", cut(database.read))
         patched.setattr(database, "run", cut(database.run))
         with pytest.raises(asyncio.CancelledError):
-            await checkup.look()
+            await checkup.check()
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
@@ -583,19 +581,19 @@ async def test_a_daemon_that_is_stopped_in_its_first_look_leaves_what_was_told(
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     first = Checkup(shop.settings, shop.database, shop.clock)
-    await first.look()
+    await first.check()
     await first.close()
     second = Checkup(shop.settings, shop.database, shop.clock)
     if after:
         await cut_off(second, shop.database, after, monkeypatch)
     await second.close()
     third = Checkup(shop.settings, shop.database, shop.clock)
-    await third.look()
+    await third.check()
     await third.close()
     assert messages == ["began"]
     shop.till.execute("UPDATE delivery_accounts SET state = 'ok', last_poll_ok_utc = datetime('now', '+1 day')")
     fourth = Checkup(shop.settings, shop.database, shop.clock)
-    await fourth.look()
+    await fourth.check()
     await fourth.close()
     assert messages == ["began", "ended"]
 
@@ -609,7 +607,7 @@ async def test_what_is_told_while_a_stop_cancels_its_note_is_not_told_again(
     await cut_off(first, shop.database, 3, monkeypatch)
     await first.close()
     second = Checkup(shop.settings, shop.database, shop.clock)
-    await second.look()
+    await second.check()
     await second.close()
     assert messages == ["began"]
 
@@ -620,7 +618,7 @@ async def test_what_was_told_is_read_at_a_later_look_when_the_first_cannot(
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     first = Checkup(shop.settings, shop.database, shop.clock)
-    await first.look()
+    await first.check()
     await first.close()
     second = Checkup(shop.settings, shop.database, shop.clock)
 
@@ -629,8 +627,8 @@ async def test_what_was_told_is_read_at_a_later_look_when_the_first_cannot(
 
     with monkeypatch.context() as patched:
         patched.setattr(shop.database, "read", broken)
-        await second.look()
-    await second.look()
+        await second.check()
+    await second.check()
     await second.close()
     assert messages == ["began"]
 
@@ -642,7 +640,7 @@ async def test_nothing_is_written_while_nothing_changes_but_a_sign_of_life(shop:
     seen = []
     for _ in range(13):
         before = shop.till.execute("PRAGMA data_version").fetchone()[0]
-        await checkup.look()
+        await checkup.check()
         seen.append(shop.till.execute("PRAGMA data_version").fetchone()[0] != before)
         await asyncio.sleep(5)
     assert seen == [True, *[False] * 5, True, *[False] * 5, True]
@@ -654,7 +652,7 @@ async def test_a_database_that_takes_no_notes_costs_nobody_anything(shop: Shop):
     shop.till.execute("DROP VIEW delivery_alarms")
     shop.till.execute("DROP TABLE delivery_problems")
     checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
-    assert [one.code for one in await checkup.look()] == ["view_broken", "clock_wrong"]
+    assert [one.code for one in await checkup.check()] == ["view_broken", "clock_wrong"]
 
 
 @pytest.mark.parametrize("room, found", [(10**9, []), (4096, [("database_full", "")])])
@@ -685,10 +683,10 @@ async def test_a_start_neither_ends_nor_begins_what_only_time_shows(shop: Shop):
     before.be_unsure()
     await shop.poll()
     await asyncio.sleep(200)
-    assert [one.code for one in await before.look()] == ["not_polling"]
+    assert [one.code for one in await before.check()] == ["not_polling"]
     before.be_unsure()
-    assert await before.look() == []
-    assert (Code.NOT_POLLING, "kadikoy") in before.watch.open
+    assert await before.check() == []
+    assert (Code.NOT_POLLING, "kadikoy") in before.history.open()
 
 
 async def test_what_is_open_over_a_reload_neither_begins_again_nor_ends_too_early(shop: Shop):
@@ -696,43 +694,43 @@ async def test_what_is_open_over_a_reload_neither_begins_again_nor_ends_too_earl
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     before.known.begin(Code.BOARD_UNHEARD)
-    await before.look()
+    await before.check()
     after.be_unsure()
-    after.go_on(before.watch)
+    after.go_on(before.history)
     with capture_logs() as logs:
-        await after.look()
+        await after.check()
         assert logs == []
         await asyncio.sleep(91)  # by now it would know what only a daemon can
-        await after.look()
+        await after.check()
     ((event, code, seconds),) = [(line["event"], line["code"], line["seconds"]) for line in logs]
     assert (event, code, seconds >= 91) == ("problem.ended", Code.BOARD_UNHEARD, True)
-    assert (Code.LOGIN_REFUSED, "kadikoy") in after.watch.open
+    assert (Code.LOGIN_REFUSED, "kadikoy") in after.history.open()
 
 
 async def test_a_replica_that_is_reloaded_goes_on_once_it_is_the_lead_again(shop: Shop):
     before, after = (Checkup(shop.settings, shop.database, shop.clock) for _ in range(2))
     shop.world.refuse_account("kadikoy")
     await shop.poll()
-    await before.look()
-    after.go_on(before.watch)
+    await before.check()
+    after.go_on(before.history)
     after.begin_anew()
     with capture_logs() as logs:
-        await after.look()
+        await after.check()
         assert logs == []
 
 
 async def test_a_database_that_took_nothing_for_minutes_is_told_and_not_that_nobody_polled_meanwhile(shop: Shop):
     checkup, trouble = Checkup(shop.settings, shop.database, shop.clock), shop.database.trouble
     await shop.poll()
-    assert await checkup.look() == []
+    assert await checkup.check() == []
     trouble.failed("write", "locked", "a till holds it", TroubleKind.BUSY)
-    seen = [{one.code for one in await checkup.look()}]
+    seen = [{one.code for one in await checkup.check()}]
     await asyncio.sleep(200)
-    seen.append({one.code for one in await checkup.look()})
+    seen.append({one.code for one in await checkup.check()})
     trouble.worked("write")
-    seen.append({one.code for one in await checkup.look()})  # before the next poll is noted
+    seen.append({one.code for one in await checkup.check()})  # before the next poll is noted
     await shop.poll()
-    seen.append({one.code for one in await checkup.look()})
+    seen.append({one.code for one in await checkup.check()})
     assert seen == [set(), {Code.DATABASE_BUSY}, set(), set()]
 
 
@@ -752,7 +750,7 @@ async def test_what_only_the_daemon_before_could_know_is_not_told_twice_and_its_
             await shop.poll()
             if sees and second:  # it takes a while to be known
                 checkup.known.begin(Code.CLOCK_WRONG, offset="+120")
-            await checkup.look()
+            await checkup.check()
         await checkup.close()
 
     await daemon(sees=True, seconds=60)
@@ -772,7 +770,7 @@ async def test_an_alarm_command_that_fails_is_a_problem_until_it_works(shop: Sho
     checkup.known.begin(Code.DATABASE_LOST)
 
     async def look() -> set[Code]:
-        found = {one.code for one in await checkup.look()}
+        found = {one.code for one in await checkup.check()}
         await alarms.close()  # which lets what waits be sent
         return found
 
@@ -805,7 +803,7 @@ def teller(shop: Shop) -> Checkup:
 
 async def looks(checkup: Checkup, times: int = 1) -> None:
     for _ in range(times):
-        await checkup.look()
+        await checkup.check()
     await checkup.close()
 
 
@@ -817,7 +815,7 @@ async def lost(shop: Shop) -> Path:
     shop.world.refuse_account("kadikoy")
     await shop.poll()
     daemon = teller(shop)
-    await daemon.look()
+    await daemon.check()
     away = shop.path.with_name("away")
     away.mkdir()
     for suffix in ("", "-wal", "-shm"):
@@ -874,7 +872,7 @@ async def test_the_end_of_a_database_that_took_nothing_is_told_by_the_daemon_aft
     shop: Shop, heard: list[tuple[str, str]]
 ):
     daemon = teller(shop)
-    await daemon.look()
+    await daemon.check()
 
     def full(_: Connection) -> None:
         raise OperationalError("COMMIT", None, sqlite3.OperationalError("database or disk is full"))
@@ -884,7 +882,7 @@ async def test_the_end_of_a_database_that_took_nothing_is_told_by_the_daemon_aft
     event.remove(shop.database.engine, "commit", full)
     assert heard == [("began", "database_full")]
     after = teller(shop)
-    await after.look()
+    await after.check()
     await asyncio.sleep(100)  # until it is sure
     await shop.poll()
     await looks(after, 2)

@@ -23,7 +23,7 @@ from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import account_changes, account_settings, devices, high_water, sidecar
-from orderbridge.store.lost import Loss
+from orderbridge.store.problems import HeardFile
 from orderbridge.store.sealing import MasterKeys
 from orderbridge_sandbox.scenery import KADIKOY
 
@@ -203,7 +203,7 @@ async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one
     await keeper.check.look()
     await shop.crash()
     if missing:
-        Loss(shop.database).write([{"code": "database_lost", "since_utc": None}])
+        HeardFile(shop.database).write([{"code": "database_lost", "since_utc": None}])
     for beside in ("", "-wal", "-shm"):
         shop.path.with_name(shop.path.name + beside).unlink(missing_ok=True)
     shutil.copy(empty_file, shop.path)

@@ -75,7 +75,7 @@ async def test_where_it_is_wanted_the_till_confirms_the_start(shop: Shop):
     settings = shop.settings.model_copy(update={"alarms": config.Alarms(not_started_minutes=10)})
 
     async def problems() -> list[tuple[Code, str]]:
-        found = await Checkup(settings, shop.database, shop.clock).look()
+        found = await Checkup(settings, shop.database, shop.clock).check()
         return [(one.code, one.subject) for one in found if one.code == Code.NOT_STARTED]
 
     assert await problems() == []

@@ -142,11 +142,11 @@ async def test_a_clock_that_jumps_by_ten_years_ends_no_order(
     ]
     daemon = Daemon(settings_for(sandbox, till), clock=clock)
     found: list[set[str]] = []
-    see = daemon.health.watch.see
+    check = daemon.health.history.check
     monkeypatch.setattr(
-        daemon.health.watch,
-        "see",
-        lambda now, at: see(found.append({one.code for one in now if one.behind is None}) or now, at),
+        daemon.health.history,
+        "check",
+        lambda now, at: check(found.append({one.code for one in now if one.behind is None}) or now, at),
     )
     task = begun(daemon.run())
     await until(lambda: all(order.acknowledged for order in orders))

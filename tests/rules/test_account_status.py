@@ -1,10 +1,10 @@
-"""One lamp for each account."""
+"""One status for each account."""
 
 from datetime import UTC, datetime
 
 import pytest
 
-from orderbridge.rules.account_status import STARTING, WELL, Lamp, lamps
+from orderbridge.rules.account_status import STARTING, WELL, Lamp, account_statuses
 from orderbridge.rules.problems import Code, Problem, Severity
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -17,18 +17,18 @@ def problem(code: Code, account: str | None = None, level: int = 1, behind: Code
 
 
 def test_where_nothing_is_wrong_each_account_is_green() -> None:
-    assert lamps(BOTH, []) == dict.fromkeys(BOTH, WELL)
+    assert account_statuses(BOTH, []) == dict.fromkeys(BOTH, WELL)
 
 
 @pytest.mark.parametrize("code, lamp", [(Code.QUARANTINED, Lamp.YELLOW), (Code.LOGIN_REFUSED, Lamp.RED)])
 def test_a_problem_of_one_account_is_nobody_elses(code: Code, lamp: Lamp) -> None:
-    shown = lamps(BOTH, [problem(code, "moda")])
+    shown = account_statuses(BOTH, [problem(code, "moda")])
     assert shown["kadikoy"] == WELL
     assert (shown["moda"].lamp, shown["moda"].problem) == (lamp, problem(code, "moda"))
 
 
 def test_a_problem_of_all_is_everybodys() -> None:
-    shown = lamps(BOTH, [problem(Code.DATABASE_FULL)])
+    shown = account_statuses(BOTH, [problem(Code.DATABASE_FULL)])
     assert [shown[account].lamp for account in BOTH] == [Lamp.RED, Lamp.RED]
 
 
@@ -40,20 +40,20 @@ def test_the_worst_is_shown() -> None:
         problem(Code.UNANSWERED, "moda", level=3),
         problem(Code.QUARANTINED, "moda"),
     ]
-    shown = lamps(BOTH, found)
+    shown = account_statuses(BOTH, found)
     assert shown["moda"].problem == found[2]
     assert shown["kadikoy"].problem == found[0]
 
 
 def test_what_follows_from_a_cause_lights_nothing() -> None:
-    assert lamps(["moda"], [problem(Code.UNANSWERED, "moda", behind=Code.LINE_DNS)])["moda"] == WELL
+    assert account_statuses(["moda"], [problem(Code.UNANSWERED, "moda", behind=Code.LINE_DNS)])["moda"] == WELL
 
 
 def test_an_account_that_was_not_asked_since_the_start_is_not_green() -> None:
     silent = problem(Code.NO_GOOD_POLL, "moda", behind=Code.NO_GOOD_POLL)
-    assert lamps(BOTH, [silent]) == {"kadikoy": WELL, "moda": STARTING}
-    assert lamps(BOTH, [silent, problem(Code.LOGIN_REFUSED, "moda")])["moda"].lamp == Lamp.RED
+    assert account_statuses(BOTH, [silent]) == {"kadikoy": WELL, "moda": STARTING}
+    assert account_statuses(BOTH, [silent, problem(Code.LOGIN_REFUSED, "moda")])["moda"].lamp == Lamp.RED
 
 
 def test_an_account_that_is_not_configured_has_none() -> None:
-    assert lamps(["moda"], [problem(Code.LOGIN_REFUSED, "kadikoy")]) == {"moda": WELL}
+    assert account_statuses(["moda"], [problem(Code.LOGIN_REFUSED, "kadikoy")]) == {"moda": WELL}

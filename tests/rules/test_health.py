@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from orderbridge.model import ActionState
-from orderbridge.rules.account_status import Lamp, lamps
+from orderbridge.rules.account_status import Lamp, account_statuses
 from orderbridge.rules.health import (
     Facts,
     Pile,
@@ -478,5 +478,5 @@ def test_a_cancellation_that_nobody_read_is_its_own_accounts_alone() -> None:
 def test_a_till_that_takes_nothing_over_is_its_own_branchs_alone(left: str, lamps_of_others: Lamp) -> None:
     moda = replace(WELL, name="moda")
     found = problems(Facts(accounts=(WELL, moda), not_taken_over=((left, 3, OLD),)), LIMITS, NOW)
-    shown = lamps(["kadikoy", "moda"], found)
+    shown = account_statuses(["kadikoy", "moda"], found)
     assert (shown["kadikoy"].lamp, shown["moda"].lamp) == (Lamp.RED, lamps_of_others)

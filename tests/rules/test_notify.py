@@ -1,10 +1,10 @@
-"""What is told of a problem: its edges, and of one that flaps no more than anybody reads."""
+"""What is told of a problem: its history, and of one that flaps no more than anybody reads."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from orderbridge.rules.notify import MOST, WITHIN_S, Edges, EventKind, alike
+from orderbridge.rules.notify import FLAP_LIMIT, FLAP_WINDOW_S, EventKind, OpenProblems, alike
 from orderbridge.rules.problems import Code, Problem, Severity
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -13,9 +13,9 @@ SEVERE = replace(ONE, severity=Severity.SEVERE)
 BEHIND = replace(ONE, behind=Code.DATABASE_FULL)
 
 
-def told(*looks: tuple[float, list[Problem]], edges: Edges | None = None) -> list[tuple[float, str]]:
-    edges = edges or Edges()
-    return [(at, event.kind) for at, found in looks for event in edges.see(found, at)]
+def told(*looks: tuple[float, list[Problem]], history: OpenProblems | None = None) -> list[tuple[float, str]]:
+    history = history or OpenProblems()
+    return [(at, event.kind) for at, found in looks for event in history.check(found, at)]
 
 
 def flapping(until: int, every: int = 5, **change: Any) -> list[tuple[float, list[Problem]]]:
@@ -35,7 +35,7 @@ def test_it_begins_gets_worse_and_ends():
 def test_of_one_that_flaps_two_messages_leave_in_ten_minutes():
     times = [at for at, _ in told(*flapping(7200))]
     for begin in range(0, 7200, 5):
-        assert sum(begin <= at < begin + WITHIN_S for at in times) <= MOST
+        assert sum(begin <= at < begin + FLAP_WINDOW_S for at in times) <= FLAP_LIMIT
 
 
 def test_what_was_held_back_is_told_when_its_time_has_come_if_it_is_still_so():
@@ -50,8 +50,8 @@ def test_one_that_is_over_after_all_is_told_so():
 
 
 def test_how_often_it_came_untold_is_said():
-    edges = Edges()
-    events = [event for at, found in flapping(640) for event in edges.see(found, at)]
+    history = OpenProblems()
+    events = [event for at, found in flapping(640) for event in history.check(found, at)]
     assert [(event.kind, event.flapped) for event in events][:3] == [("began", 0), ("ended", 0), ("began", 59)]
 
 
@@ -63,21 +63,15 @@ def test_what_stands_behind_another_neither_begins_nor_ends():
 
 
 def test_nothing_is_kept_of_what_is_long_over():
-    edges = Edges()
+    history = OpenProblems()
     for at in (0, 5, 620):
-        edges.see([ONE] if at == 0 else [], at)
-    assert not edges._stories
-
-
-def test_what_was_told_before_the_program_began_is_not_told_again():
-    edges = Edges()
-    edges.remember(ONE, 100.0)
-    assert told((100, [ONE]), (105, [SEVERE]), (110, []), edges=edges) == [(105, "escalated"), (110, "ended")]
+        history.check([ONE] if at == 0 else [], at)
+    assert not history._histories
 
 
 def test_many_alike_are_one_message():
     many = [replace(ONE, subject=str(number)) for number in range(6)]
-    events = Edges().see([*many, replace(ONE, code=Code.QUARANTINED)], 0)
+    events = OpenProblems().check([*many, replace(ONE, code=Code.QUARANTINED)], 0)
     assert [len(some) for some in alike(events)] == [6, 1]
     assert [len(some) for some in alike(events[1:])] == [1] * 6
     assert alike([]) == []

@@ -18,8 +18,8 @@ from tests.sim.plan import Crashed
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
-from orderbridge.jobs.health import Watch
 from orderbridge.net.http import Wire
+from orderbridge.rules.notify import OpenProblems
 from orderbridge.service import Service
 
 if TYPE_CHECKING:
@@ -47,9 +47,8 @@ class SimDaemon(Daemon):
             database=database,
             **kept,
         )
-        self.health.watch = Watch(
-            settings.language, most_alike=10**6, most=10**6
-        )  # who judges it looks for each by its name
+        # Each problem is judged by its name.
+        self.health.history, self.health.alike_limit = OpenProblems(flap_limit=10**6), 10**6
 
     async def run(self) -> None:
         self._life.begin(self)

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, make_url
+from sqlalchemy import Connection, make_url, select
 from tests import databases
 from tests.store.samples import Pos, rows
 
-from orderbridge.store import problems
+from orderbridge.store import own_tables, problems
 from orderbridge.store.columns import NAME_LENGTH
 from orderbridge.store.database import Database
 from orderbridge.store.trouble import TroubleKind
@@ -35,7 +35,7 @@ def row(code: str = "login_refused", subject: str = "kadıköy", **changes: Any)
 
 
 def write(database: Database, *some: dict[str, Any], gone: tuple[problems.Key, ...] = ()) -> None:
-    database.write_now(lambda tx: problems.rewrite(tx, gone, some))
+    database.write_now(lambda tx: problems.rewrite(tx, own_tables.problems, gone, some))
 
 
 def sign(database: Database, seconds: float = 90) -> None:
@@ -119,5 +119,5 @@ def test_a_subject_is_cut_to_its_column(database: Database, pos: Pos):
 def test_the_view_shows_what_it_shows_to_us(database: Database):
     write(database, row())
     sign(database)
-    (only,) = database.read_now(problems.shown)
+    only = database.read_now(lambda tx: tx.execute(select(own_tables.alarms)).mappings().one())
     assert only["since_utc"] == SINCE

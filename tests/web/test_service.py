@@ -331,7 +331,7 @@ async def test_open_problems_are_shown_and_go(
     await until(lambda: Code.LOGIN_REFUSED in daemon.report.readiness().severe)
     daemon.report.measure()
     assert value(metrics, names.PROBLEMS, Code.LOGIN_REFUSED, Severity.SEVERE) == 1
-    daemon.report.saw([])
+    daemon.report.checked([])
     daemon.report.measure()
     assert sum(one.value for one in metrics.readings(names.PROBLEMS)) == 0
     daemon.stop()
@@ -371,7 +371,7 @@ async def test_without_a_database_it_is_not_ready(sandbox: Sandbox, till: Till, 
     async with running(settings_for(sandbox, till)) as daemon:
         await until(lambda: daemon.report.readiness().is_ready)
         for code in NO_DATABASE:
-            daemon.report.saw([Problem(code, "", None, Severity.SEVERE)])
+            daemon.report.checked([Problem(code, "", None, Severity.SEVERE)])
             readiness = daemon.report.readiness()
             assert (readiness.is_ready, readiness.database_answers, readiness.is_polled) == (False, False, True)
 

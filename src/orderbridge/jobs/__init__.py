@@ -8,6 +8,6 @@ actions go out   outbox outbox_reader executor row_writer claims outcome_writer 
                  slots held_accounts postponed recovery
 accounts         account roster working recurring timetable progress reference gathered fleet
 what is wrong    health findings daemon_problems replica_problems problem_table self_report
-who is told      alarms command ping lamps board
+who is told      alarms command ping board
 now and then     upkeep sweep restore_check release replay reimport
 """

@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Ping:
-    """Hears of each good poll and of each look at health."""
+    """Learns of each good poll and of the result of each check of health."""
 
     def __init__(self, url: str, *, clock: Clock, ca_file: Path | None = None) -> None:
         hide(url)
@@ -49,7 +49,7 @@ class Ping:
         if not self._severe and now >= self._next_well and self._begin(""):
             self._next_well = now + WELL_EVERY_S
 
-    def saw(self, severe: bool) -> None:
+    def checked(self, severe: bool) -> None:
         """Whether something severe is open."""
         if severe and not self._severe:
             self._next_fail = float("-inf")

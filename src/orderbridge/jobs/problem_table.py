@@ -1,13 +1,13 @@
-"""The open problems in the database, for the till and for other programs; written only when something has changed.
+"""Open problems and the status of each account, as the till and other programs read them; written only when they change.
 
-It is best effort: where the database takes nothing, that is a problem of its own, and the log and the alarms tell it.
-Then a small file remembers what was told (store.lost): the next daemon tells the end.
+This is best effort: a database that takes nothing is a problem of its own, which the log and the alarm command report.
+A small file then remembers what the command has heard (store.problems): the next daemon reports its end.
 """
 
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,117 +17,130 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
+from orderbridge.rules.account_status import STARTING, AccountStatus, account_statuses
 from orderbridge.rules.daemon import SILENT
-from orderbridge.rules.notify import Rank
+from orderbridge.rules.notify import Key, Rank
 from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
-from orderbridge.store import problems
+from orderbridge.store import own_tables, problems
 from orderbridge.store.columns import as_stored
 from orderbridge.store.database import Database
-from orderbridge.store.lost import Loss
-from orderbridge.store.problems import Key, as_subject
+from orderbridge.store.problems import HeardFile, Row, as_subject
 from orderbridge.texts import problem_text, say
 
 SIGN_S = 30.0  # between two signs of life
 SEVERE_RANK = 100  # is added to the level
-LOST = (Code.DATABASE_LOST, "")
 
 _log = structlog.get_logger(__name__)
 
 
+class _Rows:
+    """The rows of one table. A row is made anew only when its source changes: a thousand sentences take time."""
+
+    def __init__(self, written: Mapping[tuple[str, ...], Row]) -> None:
+        self.written = written
+        self._made: dict[tuple[str, ...], tuple[object, Row]] = {}
+
+    def make(self, sources: Mapping[tuple[str, ...], Any], row: Callable[[Any], Row]) -> dict[tuple[str, ...], Row]:
+        before = self._made
+        self._made = {
+            key: before[key] if key in before and before[key][0] == source else (source, row(source))
+            for key, source in sources.items()
+        }
+        return {key: made for key, (_, made) in self._made.items()}
+
+    def changed(self, rows: Mapping[tuple[str, ...], Row]) -> list[tuple[str, ...]]:
+        return [key for key in {**self.written, **rows} if rows.get(key) != self.written.get(key)]
+
+
 class ProblemTable:
-    """What stands in delivery_problems."""
+    """What stands in delivery_problems, delivery_lamps and delivery_daemon."""
 
     def __init__(self, database: Database, clock: Clock, language: str) -> None:
         self._database = database
         self._clock = clock
         self._language = language
-        self._rows: dict[Key, dict[str, Any]] | None = None  # None: not read yet
-        self._loss = Loss(database)
-        self._told_lost: list[dict[str, Any]] | None = None  # by a daemon that could not write it here
-        self._left: list[dict[str, Any]] | None = None  # by this one
-        self._kept: dict[tuple[Code, str], tuple[Problem, Rank | None, dict[str, Any]]] = {}  # a thousand cost time
+        self._problems, self._statuses = _Rows({}), _Rows({})
+        self._is_read = False
+        self._file = HeardFile(database)
+        self._in_file: list[Row] | None = None
         self._next_sign = float("-inf")
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self) -> list[Problem]:
-        """What the daemon before this one had told by its alarms, and may be over or not.
+        """What the alarm command has heard from the daemon before this one; it may be over by now.
 
-        One that could not write knew better than the tables that are there now: they may be a copy of last week.
+        A daemon that could not write knew better than the tables that are there now: they may be a copy of last week.
         """
-        if self._rows is None:
-            rows = await self._database.read(problems.written)
+        if not self._is_read:
+            rows, statuses = await self._database.read(problems.written)
             with contextlib.suppress(OSError):
-                self._told_lost = await self._database.beside(self._loss.read)
-            self._rows = {(row["code"], row["subject"]): {**row, "noted_utc": None} for row in rows}
-        known = self._rows.values() if self._told_lost is None else self._told_lost
+                self._in_file = await self._database.beside(self._file.read)
+            self._problems = _Rows({(row["code"], row["subject"]): {**row, "noted_utc": None} for row in rows})
+            self._statuses = _Rows({(row["account"],): row for row in statuses})
+            self._is_read = True
+        known = self._problems.written.values() if self._in_file is None else self._in_file
         return [_problem(row) for row in known if row["told"] and row["code"] in set(Code)]
 
-    async def note(self, found: Iterable[Problem], told: Mapping[tuple[Code, str], Rank]) -> None:
-        """What is so now. `told`: how bad each was when the alarms last told of it."""
-        rows = self._rows_of(found, told)
+    async def store(self, found: Collection[Problem], accounts: Iterable[str], heard: Mapping[Key, Rank]) -> None:
+        """What is so now. `heard`: how bad each problem was when the alarm command last heard of it."""
+        is_heard_lost = any(code in NO_DATABASE for code, _ in heard)
         async with self._one_at_a_time:
             try:
                 await self.begin()
-                await self._write({row_key(one): row for one, row in rows})
+                await self._write(
+                    [one for one in found if one.behind is None], account_statuses(accounts, found), heard
+                )
             except (DBAPIError, Over):
-                if any(code in NO_DATABASE for code, _ in told):
-                    await self._leave([row for _, row in rows if row["told"]])
-            else:
-                await self._settle(told)
+                if is_heard_lost:
+                    rows = [self._problem_row((one, heard[one.key])) for one in found if one.key in heard]
+                    await self._keep_in_file(rows)
+            else:  # as long as the command has not heard of the end, the file stays
+                still = [row for row in self._in_file or () if (row["code"], row["subject"]) in heard]
+                await self._keep_in_file(still if any(row["code"] in NO_DATABASE for row in still) else None)
 
-    async def _leave(self, rows: list[dict[str, Any]]) -> None:
-        """To the daemon that works on the database when it can be written again."""
-        if rows == self._left:
+    async def _keep_in_file(self, rows: list[Row] | None) -> None:
+        if rows == self._in_file:
             return
-        self._left = rows
+        self._in_file = rows
         try:
-            await self._database.beside(partial(self._loss.write, rows))
+            await self._database.beside(self._file.end if rows is None else partial(self._file.write, rows))
         except OSError as error:
-            _log.warning("database.loss_not_noted", error=error.strerror, reason=say("log.end_untold"))
+            if rows is not None:
+                _log.warning("database.loss_not_noted", error=error.strerror, reason=say("log.end_untold"))
 
-    async def _settle(self, told: Mapping[tuple[Code, str], Rank]) -> None:
-        """It can be written: as long as that was not told, what else was told before it stays known."""
-        before = self._told_lost
-        if before is None:
-            if self._left is not None:
-                self._left = None
-                with contextlib.suppress(OSError):
-                    await self._database.beside(self._loss.end)
-            return
-        self._told_lost = [row for row in before if (row["code"], row["subject"]) in told]
-        over = all(row["code"] not in NO_DATABASE for row in self._told_lost)
-        if over or len(self._told_lost) < len(before):
-            with contextlib.suppress(OSError):
-                await self._database.beside(self._loss.end if over else partial(self._loss.write, self._told_lost))
-        if over:
-            self._told_lost = None
-
-    def _rows_of(
-        self, found: Iterable[Problem], told: Mapping[tuple[Code, str], Rank]
-    ) -> list[tuple[Problem, dict[str, Any]]]:
-        kept, self._kept = self._kept, {}
-        for one in found:
-            rank = told.get(one.key)
-            same = kept.get(one.key)
-            row = same[2] if same is not None and same[:2] == (one, rank) else self._row(one, rank)
-            self._kept[one.key] = one, rank, row
-        return [(one, row) for one, _, row in self._kept.values()]
-
-    async def _write(self, rows: dict[Key, dict[str, Any]]) -> None:
-        before = self._rows or {}
-        # A key that is new is deleted, too: the writing before this one may have been cancelled, and done all the same.
-        changed = [key for key in before | rows if rows.get(key) != before.get(key)]
+    async def _write(
+        self, found: Iterable[Problem], statuses: Mapping[str, AccountStatus], heard: Mapping[Key, Rank]
+    ) -> None:
+        open_rows = self._problems.make({row_key(one): (one, heard.get(one.key)) for one in found}, self._problem_row)
+        status_rows = self._statuses.make({(name,): (name, one) for name, one in statuses.items()}, self._status_row)
+        # A key that is new is deleted, too: the write before this one may have been cancelled, and done all the same.
+        changed, lit = self._problems.changed(open_rows), self._statuses.changed(status_rows)
         now = self._clock.monotonic()
-        if changed or now >= self._next_sign:
-            await self._database.run(partial(self._note, changed, [rows[key] for key in changed if key in rows]))
-            self._rows, self._next_sign = rows, now + SIGN_S
+        if changed or lit or now >= self._next_sign:
+            await self._database.run(
+                lambda tx: self._rewrite(
+                    tx,
+                    {key: open_rows.get(key) for key in changed},
+                    {key: status_rows.get(key) for key in lit},
+                )
+            )
+            self._problems.written, self._statuses.written = open_rows, status_rows
+            self._next_sign = now + SIGN_S
 
-    def _note(self, changed: Sequence[Key], fresh: Sequence[dict[str, Any]], connection: Connection) -> None:
+    def _rewrite(
+        self,
+        connection: Connection,
+        changed: Mapping[tuple[str, ...], Row | None],
+        lit: Mapping[tuple[str, ...], Row | None],
+    ) -> None:
         now = self._clock.now()
-        problems.rewrite(connection, changed, [{**row, "noted_utc": now} for row in fresh])
+        fresh = [{**row, "noted_utc": now} for row in changed.values() if row is not None]
+        problems.rewrite(connection, own_tables.problems, changed, fresh)
+        problems.rewrite(connection, own_tables.lamps, lit, [row for row in lit.values() if row is not None])
         problems.sign(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language))
 
-    def _row(self, one: Problem, told: Rank | None) -> dict[str, Any]:
+    def _problem_row(self, source: tuple[Problem, Rank | None]) -> Row:
+        one, heard = source
         cause, remedy = problem_text(one.code, self._language, **one.facts)
         return {
             "code": str(one.code),
@@ -140,12 +153,28 @@ class ProblemTable:
             "cause": cause,
             "remedy": remedy,
             "facts": json.dumps(one.facts, ensure_ascii=False, sort_keys=True),
-            "told": 0 if told is None else told[0] * SEVERE_RANK + told[1],
+            "told": 0 if heard is None else heard[0] * SEVERE_RANK + heard[1],
             "noted_utc": None,
         }
 
+    def _status_row(self, source: tuple[str, AccountStatus]) -> Row:
+        account, status = source
+        problem = status.problem
+        if problem is None:
+            code, remedy = None, None
+            sentence = say("lamp.starting" if status == STARTING else "lamp.green", self._language)
+        else:
+            code = str(problem.code)
+            sentence, remedy = problem_text(problem.code, self._language, **problem.facts)
+        row = {"account": account, "lamp": str(status.lamp), "code": code, "sentence": sentence, "remedy": remedy}
+        before = self._statuses.written.get((account,), {})
+        since = before.get("since_utc") if all(before.get(name) == value for name, value in row.items()) else None
+        if problem is not None and problem.since is not None:
+            since = problem.since
+        return row | {"since_utc": as_stored(since or self._clock.now())}
 
-def row_key(one: Problem) -> Key:
+
+def row_key(one: Problem) -> tuple[str, str]:
     """The key of its row."""
     return str(one.code), as_subject(one.subject)
 

@@ -32,7 +32,7 @@ from orderbridge.rules.restore import Copy, hold_s, judge
 from orderbridge.store import high_water, journal
 from orderbridge.store.database import BESIDE_S, Database
 from orderbridge.store.high_water import HighWater, Older
-from orderbridge.store.lost import Loss
+from orderbridge.store.problems import HeardFile
 from orderbridge.store.sidecar import SidecarWriter
 from orderbridge.store.workers import detached
 from orderbridge.texts import say, text
@@ -89,7 +89,7 @@ class RestoreCheck:
         # Of the daemon before this one in the process, where the file stood still meanwhile.
         if before is not None and (self.last is None or not high_water.is_behind(before, self.last)):
             self.last = before
-        told = await self._read_file(Loss(self._database).read) or ()
+        told = await self._read_file(HeardFile(self._database).read) or ()
         self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in told)
         found, _ = await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), self.last))
         hold, self._began = 0.0, found

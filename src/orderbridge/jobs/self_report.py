@@ -1,23 +1,40 @@
-"""What a daemon shows of itself: whether it is ready, and the gauges that are read and not counted.
+"""What a daemon shows of itself: whether it is ready, one line for systemd, and the gauges that are read and not counted.
 
-All of it is in memory, from the last look at health: who asks a thousand times costs the database nothing.
+All of it is in memory, from the last check of health: a thousand questions cost the database nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from zoneinfo import ZoneInfo
 
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING, Metrics
+from orderbridge.rules.account_status import lamp_of
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.health import late_after, late_in_turn
 from orderbridge.rules.problems import Problem
 from orderbridge.rules.readiness import Readiness, database_answers, in_time
+from orderbridge.texts import problem_text, say
+
+
+def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: str) -> str:
+    """All of it in one line, the worst by name: what `systemctl status` shows."""
+    if not found:
+        return say("status.green", language, count=accounts)
+    first = found[0]
+    light = say(f"status.{lamp_of(first)}", language)
+    since = "" if first.since is None else say("status.since", language, time=first.since.astimezone(zone))
+    cause, _ = problem_text(first.code, language, **first.facts)
+    subject = f"{first.subject}: " if first.subject else ""
+    more = f"+{len(found) - 1}" if len(found) > 1 else ""
+    beside = ", ".join(filter(None, (since, more)))
+    return f"{light}: {subject}{cause}{f' ({beside})' if beside else ''}"
 
 
 class SelfReport:
-    """Of one daemon. `saw` hears of each look at health."""
+    """Of one daemon. `checked` gets the result of each check of health."""
 
     def __init__(
         self,
@@ -39,25 +56,25 @@ class SelfReport:
         self._polls = polls
         self._late = late_after(settings.marketplace.cooldown_seconds)
         self._busy_timeout_s = settings.database.busy_timeout_seconds
-        self._looked: float | None = None
+        self._checked: float | None = None
         self._problems: tuple[Problem, ...] = ()
 
-    def saw(self, found: Collection[Problem]) -> None:
-        """A look has ended, and this is what is wrong."""
-        self._looked = self._clock.monotonic()
+    def checked(self, found: Collection[Problem]) -> None:
+        """A check has ended, and this is what is wrong."""
+        self._checked = self._clock.monotonic()
         self._problems = tuple(found)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What was wrong at the last look."""
+        """What was wrong at the last check."""
         return self._problems
 
     def readiness(self) -> Readiness:
         """As of now."""
-        if self._looked is None:  # it has only begun to start
+        if self._checked is None:  # it has only begun to start
             return Readiness(is_working=True)
         now = self._clock.monotonic()
-        answers = database_answers(now - self._looked, self._busy_timeout_s, self._problems)
+        answers = database_answers(now - self._checked, self._busy_timeout_s, self._problems)
         good = self._metrics.good_polls
         ours = [one for name, one in self._accounts.items() if name in good]
         polled = not self._accounts or in_time(now, ((good[one.name], self._late_s(one)) for one in ours))

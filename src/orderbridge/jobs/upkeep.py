@@ -1,4 +1,4 @@
-"""What is done for the whole database, once in a while: looks at health, sweeps. Of several replicas the lead does it."""
+"""What is done for the whole database, once in a while: checks of health, sweeps. Of several replicas the lead does it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,12 +11,11 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import Journal
-from orderbridge.jobs.lamps import headline
 from orderbridge.jobs.progress import Progress
 from orderbridge.jobs.replica_problems import ReplicaProblems
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
-from orderbridge.jobs.self_report import SelfReport
+from orderbridge.jobs.self_report import SelfReport, headline
 from orderbridge.jobs.sweep import sweep, today
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
@@ -73,7 +72,7 @@ class Upkeep:
         """From now on, again and again."""
         timetable.plan("sweep", SWEEP_S, self.sweep)
         timetable.plan("starts", STARTS_S, self.follow_starts)
-        timetable.plan("health", 0.0, self.look)  # at once: a till asks for its lamp as soon as there are tables
+        timetable.plan("health", 0.0, self.check)  # at once: a till asks for its lamp as soon as there are tables
 
     async def sweep(self) -> float:
         """What only time brings about. Returns the seconds until the next one."""
@@ -104,8 +103,8 @@ class Upkeep:
         minutes = None if known is None else known.auto_accept(restaurant_id)
         return minutes or self._settings.orders.preparing_minutes
 
-    async def look(self) -> float:
-        """One look at health, told to everybody. Returns the seconds until the next one."""
+    async def check(self) -> float:
+        """One check of health, reported to everybody. Returns the seconds until the next one."""
         if self._journal is not None:
             self._journal.tell(self._health.known)
         self._restore_check.tell()
@@ -113,12 +112,12 @@ class Upkeep:
             await self._board.look(self._health.known)
         if self._roster.is_lead:
             await self._replica.note(())  # told with all the others'
-            found = await self._health.look()
+            found = await self._health.check()
             await self._restore_check.follow()
         else:
             found = [one for one in self._health.known.problems() if one.behind is None]
             await self._replica.note(found)
-        self._report.saw(found)
+        self._report.checked(found)
         status = headline(found, len(self._roster.at_work), self._zone, self._settings.language)
         status = " ".join(filter(None, (self._progress.look(self._begun()), status)))
         if status != self.status:

@@ -1,4 +1,4 @@
-"""One lamp for each account: green, yellow or red, by the open problems. The till shows it in a corner."""
+"""The status of each account: green, yellow or red, by the open problems. A till shows it as a lamp."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ class Lamp(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A lamp and why. `problem`: None of a green one, and of an account that has not been polled yet."""
+class AccountStatus:
+    """`problem`: why; None of a green account, and of one that has not been polled yet."""
 
     lamp: Lamp
     problem: Problem | None = None
 
 
-WELL, STARTING = Shown(Lamp.GREEN), Shown(Lamp.YELLOW)
+WELL, STARTING = AccountStatus(Lamp.GREEN), AccountStatus(Lamp.YELLOW)
 _badness = attrgetter("rank")
 
 
-def lamps(accounts: Iterable[str], found: Iterable[Problem]) -> dict[str, Shown]:
-    """The lamp of each account. A problem that is nobody's in particular is everybody's.
+def account_statuses(accounts: Iterable[str], found: Iterable[Problem]) -> dict[str, AccountStatus]:
+    """By account. A problem without an account applies to all of them.
 
-    `found`: with what stands behind another problem. That a daemon has just started is behind nothing but itself.
+    `found`: with what is behind another problem. An account of a daemon that has just started is behind itself.
     """
     worst: dict[str | None, Problem] = {}
     starting: set[str | None] = set()
@@ -41,12 +41,12 @@ def lamps(accounts: Iterable[str], found: Iterable[Problem]) -> dict[str, Shown]
             worst[one.account] = one if before is None else max(before, one, key=_badness)
         elif one.behind == one.code and one.code in BY_TIME_ALONE:
             starting.add(one.account)
-    everybodys = worst.get(None)
-    shown = {}
+    statuses = {}
     for account in accounts:
-        own = max(filter(None, (worst.get(account), everybodys)), key=_badness, default=None)
-        shown[account] = Shown(lamp_of(own), own) if own is not None else STARTING if account in starting else WELL
-    return shown
+        own = max(filter(None, (worst.get(account), worst.get(None))), key=_badness, default=None)
+        unpolled = STARTING if account in starting else WELL
+        statuses[account] = unpolled if own is None else AccountStatus(lamp_of(own), own)
+    return statuses
 
 
 def lamp_of(one: Problem) -> Lamp:

@@ -1,26 +1,29 @@
-"""What is told of problems, and when: the beginning of each, that it gets worse, and its end.
+"""Which changes of a problem are reported: its beginning, that it gets worse, and its end.
 
 Rules of this file:
-- Told is what somebody was told, seen is what is so. What differs is told at the next look, unless it flaps.
-- Of a problem that comes and goes no more than two messages leave in ten minutes. What is held back is told when its
-  time has come, if it is still so. One that has become worse than all that was told in these ten minutes never waits.
-- What stands behind another problem neither begins nor gets worse, and what was open stays open.
-- By the monotonic clock: the other one may have been set.
+- `announced` is what the log reported last, `seen` is what is so. A difference is reported at the next check, unless
+  the problem flaps.
+- Of a problem that comes and goes at most FLAP_LIMIT messages leave in ten minutes. What is held back is reported when
+  its time has come, if it is still so. A problem that is worse than all that was reported in these ten minutes never waits.
+- A problem behind another one neither begins nor gets worse, and if it was open it stays open.
+- Times are of the monotonic clock: the wall clock may be set.
+- The alarm command hears of the same changes; what it has not heard yet is the difference between what is open here and
+  what it has heard (`unheard`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orderbridge.rules.problems import Code, Problem
 
-WITHIN_S = 600.0
-MOST = 2  # messages of one problem within that time, its getting worse left out
+FLAP_WINDOW_S = 600.0
+FLAP_LIMIT = 2  # beginnings and ends of one problem within that time
+ALIKE_LIMIT = 5  # up to so many of one kind at one check are reported one by one; of more, so many are named
 
 Key = tuple[Code, str]
 Rank = tuple[bool, int]
 NOT_OPEN: Rank = (False, 0)
-MOST_ALIKE = 5  # of one kind at the same look: that many are told one by one, and named
 
 
 class EventKind(StrEnum):
@@ -33,91 +36,108 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One message. `seconds`: at its end, for how long the problem was open. `flapped`: so often it came and went untold."""
+    """One message. `seconds`: at its end, for how long the problem was open. `flapped`: so often it came and went unreported."""
 
     kind: EventKind
     problem: Problem
     seconds: float = 0.0
     flapped: int = 0
+    began: float = 0.0
 
 
 @dataclass(slots=True)
-class _Story:
-    """What was told of one problem."""
+class History:
+    """What was reported of one problem."""
 
     problem: Problem
     began: float
-    told: Rank = NOT_OPEN
-    seen: bool = False  # open at the last look
-    flapped: int = 0
+    announced: Rank = NOT_OPEN
+    seen: bool = False  # open at the last check
+    returns: int = 0  # unreported ones
+    flapped: int = 0  # `returns` at its last beginning
     messages: list[tuple[float, Rank]] = field(default_factory=list)  # beginnings and ends of the last ten minutes
 
 
-class Edges:
-    """Compares each look with what was told before. `most`: see the head of this file."""
+class OpenProblems:
+    """Compares each check with what was reported before. The log reports what this returns."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._stories: dict[Key, _Story] = {}
+    def __init__(self, flap_limit: int = FLAP_LIMIT) -> None:
+        self._flap_limit = flap_limit
+        self._histories: dict[Key, History] = {}
 
-    def remember(self, problem: Problem, monotonic: float) -> None:
-        """One that was told before this program began."""
-        self._stories[problem.key] = _Story(problem, monotonic, told=problem.rank, seen=True)
-
-    def see(self, found: Iterable[Problem], monotonic: float) -> list[Event]:
-        """What is to be told now. `found`: all, also what stands behind another problem."""
+    def check(self, found: Iterable[Problem], monotonic: float) -> list[Event]:
+        """What is to be reported now. `found`: all, also what is behind another problem."""
         seen = {one.key: one for one in found}
         began = [self._of_open(one, monotonic) for one in seen.values() if one.behind is None]
-        over = [self._of_gone(key, monotonic) for key in [*self._stories] if key not in seen]
+        over = [self._of_gone(key, monotonic) for key in [*self._histories] if key not in seen]
         return [event for event in (*began, *over) if event is not None]
 
-    def open(self) -> Sequence[Problem]:
-        """What was told and is not over."""
-        return [story.problem for story in self._stories.values() if story.told != NOT_OPEN]
-
-    def told(self) -> dict[Key, Rank]:
-        """How bad each of them was when it was last told."""
-        return {key: story.told for key, story in self._stories.items() if story.told != NOT_OPEN}
+    def open(self) -> dict[Key, History]:
+        """What was reported and is not over."""
+        return {key: one for key, one in self._histories.items() if one.announced != NOT_OPEN}
 
     def _of_open(self, problem: Problem, now: float) -> Event | None:
-        story = self._stories.setdefault(problem.key, _Story(problem, now))
-        story.flapped += story.told == NOT_OPEN and not story.seen and bool(story.messages)
-        story.problem, story.seen = problem, True
+        one = self._histories.setdefault(problem.key, History(problem, now))
+        one.returns += one.announced == NOT_OPEN and not one.seen and bool(one.messages)
+        one.problem, one.seen = problem, True
         rank = problem.rank
-        _forget_old(story, now)
-        if story.told != NOT_OPEN:
-            if rank <= story.told:
+        _forget_old(one, now)
+        if one.announced != NOT_OPEN:
+            if rank <= one.announced:
                 return None
-            story.told = rank
-            return Event(EventKind.ESCALATED, story.problem)
-        if len(story.messages) >= self._most and rank <= max(told for _, told in story.messages):
+            one.announced = rank
+            return Event(EventKind.ESCALATED, problem)
+        if len(one.messages) >= self._flap_limit and rank <= max(announced for _, announced in one.messages):
             return None
-        story.began, story.told = now, rank
-        story.messages.append((now, rank))
-        flapped, story.flapped = max(story.flapped - 1, 0), 0
-        return Event(EventKind.BEGAN, story.problem, flapped=flapped)
+        one.began, one.announced = now, rank
+        one.messages.append((now, rank))
+        one.flapped, one.returns = max(one.returns - 1, 0), 0
+        return Event(EventKind.BEGAN, problem, flapped=one.flapped)
 
     def _of_gone(self, key: Key, now: float) -> Event | None:
-        story = self._stories[key]
-        story.seen = False
-        _forget_old(story, now)
-        if story.told == NOT_OPEN:
-            if not story.messages:  # calm for ten minutes
-                del self._stories[key]
+        one = self._histories[key]
+        one.seen = False
+        _forget_old(one, now)
+        if one.announced == NOT_OPEN:
+            if not one.messages:  # calm for ten minutes
+                del self._histories[key]
             return None
-        if len(story.messages) >= self._most:
+        if len(one.messages) >= self._flap_limit:
             return None
-        story.messages.append((now, story.told))
-        story.told = NOT_OPEN
-        return Event(EventKind.ENDED, story.problem, seconds=now - story.began)
+        one.messages.append((now, one.announced))
+        one.announced = NOT_OPEN
+        return Event(EventKind.ENDED, one.problem, seconds=now - one.began)
 
 
-def _forget_old(story: _Story, now: float) -> None:
-    story.messages = [one for one in story.messages if one[0] > now - WITHIN_S]
+def _forget_old(one: History, now: float) -> None:
+    one.messages = [message for message in one.messages if message[0] > now - FLAP_WINDOW_S]
 
 
-def alike(events: Iterable[Event], most: int = MOST_ALIKE) -> list[list[Event]]:
-    """One list for each message: what many have in common is told in one."""
+@dataclass(slots=True)
+class Heard:
+    """What the alarm command has heard of one problem. `rank`: how bad it was then; NOT_OPEN: the command failed."""
+
+    problem: Problem
+    rank: Rank
+    began: float
+
+
+def unheard(
+    opened: Mapping[Key, History], heard: Mapping[Key, Heard], kept: Collection[Key], now: float
+) -> list[Event]:
+    """What the alarm command does not know yet, one event for each problem. `kept`: behind another one, so it does not end."""
+    events = []
+    for key, one in opened.items():
+        before = heard[key].rank if key in heard else NOT_OPEN
+        if one.problem.rank > before:
+            kind, flapped = (EventKind.BEGAN, one.flapped) if before == NOT_OPEN else (EventKind.ESCALATED, 0)
+            events.append(Event(kind, one.problem, flapped=flapped, began=one.began))
+    over = (one for key, one in heard.items() if key not in opened and key not in kept)
+    return [*events, *(Event(EventKind.ENDED, one.problem, seconds=now - one.began) for one in over)]
+
+
+def alike(events: Iterable[Event], most: int = ALIKE_LIMIT) -> list[list[Event]]:
+    """One list for each message: what many have in common is reported in one."""
     kinds: dict[tuple[EventKind, Code, bool], list[Event]] = {}
     for one in events:
         kinds.setdefault((one.kind, one.problem.code, one.problem.rank[0]), []).append(one)

@@ -8,6 +8,6 @@ the outbox       actions unfinished
 accounts         accounts account_list account_settings account_changes sealing slots
 what is wrong    health problems overview
 the board        board devices
-what is kept     retention erasing backup high_water journal lost sidecar
+what is kept     retention erasing backup high_water journal sidecar
 several daemons  leader alone membership replicas
 """

@@ -1,25 +1,35 @@
-"""The open problems as a till reads them: delivery_problems, and the view delivery_alarms over it.
+"""The open problems and the account statuses as a till reads them: the rows under the views delivery_alarms and delivery_lamp.
 
-The daemon writes only what changes, and now and then a sign of life (delivery_daemon). What it wrote is true as long as
-it works: once the sign is overdue, by the database's own clock, the view says that nobody polls, and nothing else.
+The daemon writes what changes, and a sign of life (delivery_daemon). What it wrote is true while it works: once the sign
+is overdue, by the database's own clock, the views say that nobody polls, and nothing else.
+
+When the SQLite file is lost, or the database takes nothing, a small file (`HeardFile`) keeps what the alarm command has
+heard, until it has heard of the end. It lies in systemd's state directory, if there is one, since a disk that goes away
+takes along what lies beside the database's file; for a server it lies nowhere else.
 """
 
+import os
 from collections.abc import Collection, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, false, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, delete, false, insert, select, update
 
-from orderbridge.store import own_tables
 from orderbridge.store.columns import NAME_LENGTH, utc_now
-from orderbridge.store.own_tables import alarms, daemon, problems
+from orderbridge.store.database import Database
+from orderbridge.store.own_tables import daemon, lamps, problems
+from orderbridge.store.sidecar import read_document, write_document
 
-Key = tuple[str, str]  # code, subject
+Key = tuple[str, ...]  # of a row: code and subject, or the account
+Row = dict[str, Any]
 ONLY = 1  # the row of delivery_daemon
 
-_lives = select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
-_UNLIT = delete(own_tables.lamps).where(own_tables.lamps.c.account == bindparam("whose"))
-_GONE = delete(problems).where(problems.c.code == bindparam("gone"), problems.c.subject == bindparam("whose"))
+_is_alive = select(daemon.c.id).where(daemon.c.silent_from_utc >= utc_now()).exists()
+_DELETE = {
+    table: delete(table).where(*(column == bindparam(f"old_{column.name}") for column in table.primary_key))
+    for table in (problems, lamps)
+}
 
 
 def as_subject(text: str) -> str:
@@ -27,23 +37,29 @@ def as_subject(text: str) -> str:
     return text if len(text) <= NAME_LENGTH else f"{text[: NAME_LENGTH - 1]}…"
 
 
-def rewrite(connection: Connection, gone: Iterable[Key], rows: Sequence[dict[str, Any]]) -> None:
-    """What is over goes, and what has changed goes and comes anew: each row has a value for each column."""
-    changed = [{"gone": code, "whose": subject} for code, subject in gone]
-    if changed:
-        connection.execute(_GONE, changed)
+def rewrite(connection: Connection, table: Table, changed: Iterable[Key], rows: Sequence[Row]) -> None:
+    """Delete the rows with these keys, insert `rows`: each has a value for each column."""
+    names = [f"old_{column.name}" for column in table.primary_key]
+    old = [dict(zip(names, key, strict=True)) for key in changed]
+    if old:
+        connection.execute(_DELETE[table], old)
     if rows:
-        connection.execute(insert(problems), rows)
+        connection.execute(insert(table), rows)
 
 
-def written(connection: Connection) -> list[dict[str, Any]]:
-    """All rows as they stand."""
-    return [dict(row) for row in connection.execute(select(problems)).mappings()]
+def written(connection: Connection) -> tuple[list[Row], list[Row]]:
+    """All rows of delivery_problems and delivery_lamps. Of a daemon that is silent no status has a time: it is over."""
+    is_alive = connection.execute(select(_is_alive)).scalar_one()
+    statuses = [dict(row) for row in connection.execute(select(lamps)).mappings()]
+    return (
+        [dict(row) for row in connection.execute(select(problems)).mappings()],
+        statuses if is_alive else [row | {"since_utc": None} for row in statuses],
+    )
 
 
-def of_codes(connection: Connection, codes: Collection[str]) -> list[dict[str, Any]]:
-    """The rows with these codes, as long as the daemon that wrote them shows signs of life."""
-    found = select(problems).where(problems.c.code.in_(codes), _lives)
+def of_codes(connection: Connection, codes: Collection[str]) -> list[Row]:
+    """The problems with these codes, as long as the daemon that wrote them shows signs of life."""
+    found = select(problems).where(problems.c.code.in_(codes), _is_alive)
     return [dict(row) for row in connection.execute(found).mappings()]
 
 
@@ -66,27 +82,41 @@ def has_worked(connection: Connection) -> bool:
     return connection.execute(select(daemon.c.id)).first() is not None
 
 
-def lamps(connection: Connection) -> dict[str, dict[str, Any]]:
-    """The rows of delivery_lamps as they stand; none of a daemon that is silent: what it said is over."""
-    found = select(own_tables.lamps).where(_lives)
-    return {row["account"]: dict(row) for row in connection.execute(found).mappings()}
-
-
-def light(connection: Connection, changed: Sequence[str] | None, rows: Sequence[dict[str, Any]]) -> None:
-    """Lamps that have changed go, all of them with None, and come anew: each row has a value for each column."""
-    if changed is None:
-        connection.execute(delete(own_tables.lamps))
-    elif changed:
-        connection.execute(_UNLIT, [{"whose": account} for account in changed])
-    if rows:
-        connection.execute(insert(own_tables.lamps), rows)
-
-
 def try_to_write(connection: Connection) -> None:
     """What fails where nothing can be written, and changes nothing."""
     connection.execute(update(daemon).where(false()).values(id=ONLY))
 
 
-def shown(connection: Connection) -> list[dict[str, Any]]:
-    """What the view shows."""
-    return [dict(row) for row in connection.execute(select(alarms)).mappings()]
+class HeardFile:
+    """The file of one database. Its rows are those of delivery_problems."""
+
+    def __init__(self, database: Database) -> None:
+        file, url = database.file, database.engine.url
+        self._database = url.render_as_string() if file is None else file.path  # without its password
+        state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+        beside = None if file is None else Path(f"{file.path}.lost")
+        name = "server.lost" if beside is None else beside.name
+        self._path = Path(state, name) if state else beside
+
+    def read(self) -> list[Row] | None:
+        """What the command had heard; None: nothing was lost, or that is over."""
+        document: Any = None if self._path is None else read_document(self._path)
+        try:
+            return [_row(one) for one in document["told"]] if document["database"] == self._database else None
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Raises OSError."""
+        if self._path is not None:
+            write_document(self._path, {"database": self._database, "told": rows})
+
+    def end(self) -> None:
+        """The command has heard of the end. Raises OSError."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _row(row: Row) -> Row:
+    since = row["since_utc"]
+    return {**row, "since_utc": since and datetime.fromisoformat(since)}
