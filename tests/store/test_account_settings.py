@@ -12,7 +12,7 @@ from tests.store.samples import NOW, AnyPos, one, rows
 
 from orderbridge.config import Account
 from orderbridge.errors import Unusable
-from orderbridge.store import account_changes, account_settings, schema
+from orderbridge.store import account_changes, account_settings
 from orderbridge.store.account_settings import Loaded
 from orderbridge.store.database import Database
 from orderbridge.store.sealing import Fault, MasterKeys, key_id
@@ -61,17 +61,6 @@ def alter(pos: AnyPos, **values: object) -> None:
 def test_a_new_database_has_no_account_and_no_version(database):
     loaded = read(database)
     assert (loaded.accounts, loaded.version, dict(loaded.broken), loaded.gone) == ((), 0, {}, frozenset())
-
-
-def test_a_migrated_database_knows_of_its_fleet(tmp_path):
-    migrated = Database(f"sqlite:///{tmp_path / 'migrated.db'}", inline=True)
-    migrated.write_now(schema.migrate)
-    found = migrated.read_now(lambda tx: tx.exec_driver_sql("SELECT * FROM delivery_fleet").all())
-    migrated.close()
-    made = Database(f"sqlite:///{tmp_path / 'made.db'}", inline=True)
-    made.write_now(schema.upgrade)
-    assert made.read_now(lambda tx: tx.exec_driver_sql("SELECT * FROM delivery_fleet").all()) == found == [(1, 64, 0)]
-    made.close()
 
 
 def test_an_account_comes_back_as_it_went_in(database):

@@ -319,19 +319,6 @@ def test_a_dump_can_be_read_back(shop, tmp_path):
     database.close()
 
 
-def test_a_file_of_the_version_before_gets_them(path):
-    database = Database(f"sqlite:///{path}", inline=True)
-    database.write_now(lambda tx: schema.migrate(tx, "0004"))
-    with opened(path) as pos:
-        put_order(pos)
-        pos.execute("UPDATE delivery_orders SET note = 'of before'")
-        database.write_now(schema.upgrade)
-        with pytest.raises(sqlite3.IntegrityError, match="delivery_orders: a POS changes"):
-            pos.execute("UPDATE delivery_orders SET note = 'now'")
-        assert not is_open(pos)
-    database.close()
-
-
 def test_a_read_leaves_it_closed(shop, daemons):
     with pytest.raises(IntegrityError, match="orderbridge alone"):
         daemons.read_now(lambda tx: tx.exec_driver_sql("INSERT INTO delivery_restaurants (account, id) VALUES (1, 2)"))

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database
-from tests.store.samples import AnyPos, Pos, action_row, hold_open, opened, put_action, put_order, rows
+from tests.store.samples import opened
 
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store import revisions, schema
@@ -57,14 +58,6 @@ def empty(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-@pytest.fixture
-def migrated(tmp_path: Path) -> Iterator[Database]:
-    database = Database(f"sqlite:///{tmp_path / 'migrated.db'}", inline=True)
-    database.write_now(schema.migrate)
-    yield database
-    database.close()
-
-
 def file_of(database: Database) -> Path:
     return Path(str(database.engine.url.database))
 
@@ -75,20 +68,6 @@ def versions(path: Path) -> list[str]:
 
 
 # ---- one schema, made in two ways ------------------------------------------------------------------------------------
-
-
-@only(SQLITE)
-def test_the_migrations_and_the_tables_make_the_same_schema(path, database, migrated):
-    by_tables, by_migrations = objects(path), objects(file_of(migrated))
-    assert by_tables.keys() == by_migrations.keys()
-    assert {name: sql for name, sql in by_tables.items() if by_migrations[name] != sql} == {}
-
-
-@only(SQLITE)
-def test_both_ways_leave_the_same_version(path, database, migrated):
-    assert versions(path) == versions(file_of(migrated)) == [revisions.HEAD]
-    for way in (database, migrated):
-        assert way.read_now(schema.current) == revisions.HEAD
 
 
 @only(SQLITE)
@@ -131,11 +110,6 @@ def test_a_new_database_is_upgraded_once(empty):
     empty.read_now(schema.check)
 
 
-def test_a_migrated_database_needs_nothing(migrated):
-    assert migrated.write_now(schema.upgrade) is False
-    migrated.read_now(schema.check)
-
-
 def test_an_upgrade_leaves_the_tables_of_the_pos_alone(empty):
     with opened(file_of(empty)) as pos:
         pos.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, total NUMERIC)")
@@ -166,61 +140,46 @@ def test_tables_that_are_unfinished_are_left_to_a_person(made, empty):
     assert objects(file_of(empty)) == before
 
 
-def test_a_migration_is_there_whole_or_not_at_all(empty):
-    with opened(file_of(empty)) as pos:
-        pos.execute("CREATE TABLE delivery_tokens (mine INTEGER)")
-    before = objects(file_of(empty))
-    with pytest.raises(OperationalError, match="already exists"):
-        empty.write_now(schema.migrate)
-    assert objects(file_of(empty)) == before
+@pytest.fixture
+def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program with one more migration, to be written there."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(revisions.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(schema, "MIGRATIONS", folder)
+    monkeypatch.setattr(schema, "KNOWN", (*revisions.KNOWN, "0099"))
+    monkeypatch.setattr(schema, "HEAD", "0099")
+    return folder / "versions" / "0099_later.py"
 
 
-def test_what_waits_for_food_0_ends_with_an_upgrade(empty):
-    with opened(file_of(empty)) as pos:
-        ends_what_waits_for_food_0(empty, pos)
+LATER = """
+from alembic import op
+
+revision, down_revision, branch_labels, depends_on = "0099", "{before}", None, None
 
 
-def ends_what_waits_for_food_0(database: Database, pos: AnyPos) -> None:
-    """From the schema in which it could be written; what has ended stays."""
-    database.write_now(lambda tx: schema.migrate(tx, "0001"))
-    waits, ended = (put_action(pos, "activate_food", food_id=0, request_id=name) for name in ("a", "b"))
-    put_action(pos, "activate_food", food_id=1)
-    pos.execute("UPDATE delivery_actions SET state = 'failed', error_code = 'service_error' WHERE id = ?", (ended,))
-    database.write_now(schema.upgrade)
-    found = rows(pos, "SELECT state, error_code, error_text FROM delivery_actions ORDER BY id")
-    assert [row["state"] for row in found] == ["refused", "failed", "pending"]
-    assert (found[0]["error_code"], found[0]["error_text"]) == ("bad_arguments", "food_id is 1 or more.")
-    assert action_row(pos, waits)["finished_utc"] is not None
+def upgrade():
+    for statement in {statements}:
+        op.execute(statement)
+"""
 
 
-def test_of_what_was_stored_before_the_newest_change_says_what_to_print(empty):
-    empty.write_now(lambda tx: schema.migrate(tx, "0004"))
-    with opened(file_of(empty)) as pos:
-        put_order(pos, revision=3, last_change="contents")
-        put_order(pos, "00000000-0000-4000-8000-000000000002", revision=3, last_change="status")
-        empty.write_now(schema.upgrade)
-        found = rows(pos, "SELECT contents_revision FROM delivery_orders ORDER BY last_change")
-    assert [row["contents_revision"] for row in found] == [3, 1]
+def test_a_later_migration_is_carried_out_once(database, later):
+    statements = ["ALTER TABLE delivery_cancel_reasons ADD COLUMN added INTEGER"]
+    later.write_text(LATER.format(before=revisions.HEAD, statements=statements))
+    assert database.write_now(schema.upgrade) is True
+    assert database.write_now(schema.upgrade) is False
+    assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT added FROM delivery_cancel_reasons").all()) == []
 
 
-def test_an_upgrade_gives_a_quantity_decimals_and_keeps_a_trigger_of_the_pos(empty):
-    empty.write_now(lambda tx: schema.migrate(tx, "0007"))
-    hold_open(file_of(empty))
-    with opened(file_of(empty)) as pos:
-        put_order(pos)
-        lines = "INSERT INTO delivery_order_items (payment_key, line_no, quantity) SELECT payment_key, ?, ?"
-        pos.execute(f"{lines} FROM delivery_orders", (1, 2))
-        pos.execute("CREATE TABLE seen (line_no INTEGER)")
-        pos.execute(
-            "CREATE TRIGGER pos_sees AFTER INSERT ON delivery_order_items"
-            " BEGIN INSERT INTO seen VALUES (NEW.line_no); END"
-        )
-        empty.write_now(schema.upgrade)
-        pos.execute(f"{lines} FROM delivery_orders", (2, "1.5"))
-        found = rows(pos, "SELECT typeof(quantity) AS kind, quantity FROM delivery_order_items ORDER BY line_no")
-        assert [(row["kind"], row["quantity"]) for row in found] == [("integer", 2), ("real", 1.5)]
-        assert [row["line_no"] for row in rows(pos, "SELECT line_no FROM seen")] == [2]
-        assert rows(pos, "PRAGMA integrity_check")[0]["integrity_check"] == "ok"
+@only(SQLITE)
+def test_a_later_migration_is_there_whole_or_not_at_all(path, database, later):
+    before = objects(path)
+    statements = ["ALTER TABLE delivery_cancel_reasons ADD COLUMN added INTEGER", "DROP TABLE delivery_nonsense"]
+    later.write_text(LATER.format(before=revisions.HEAD, statements=statements))
+    with pytest.raises(OperationalError, match="no such table"):
+        database.write_now(schema.upgrade)
+    assert objects(path) == before
+    assert versions(path) == [revisions.HEAD]
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -249,6 +208,15 @@ def test_an_older_schema_names_the_command_that_upgrades_it(database, pos):
     pos.execute("UPDATE delivery_schema_version SET version_num = '0001'")
     with pytest.raises(StoreError, match="orderbridge db upgrade"):
         database.read_now(schema.check)
+
+
+@only(SQLITE)
+def test_a_schema_of_before_the_first_release_is_refused_and_nothing_is_changed(path, database, pos):
+    pos.execute("UPDATE delivery_schema_version SET version_num = '0008'")
+    before = objects(path)
+    with pytest.raises(Unusable, match="schema 0008, which only programs from before the first release know"):
+        database.write_now(schema.upgrade)
+    assert objects(path) == before
 
 
 # ---- the same on servers ---------------------------------------------------------------------------------------------
@@ -309,23 +277,13 @@ def blank(kind: str, request: pytest.FixtureRequest) -> Iterator[Database]:
 
 
 @only(*SERVERS)
-@pytest.mark.parametrize("way", ["migrations", "script"])
-def test_on_a_server_the_migrations_the_script_and_the_tables_make_the_same_schema(kind, blank, database, way):
+def test_on_a_server_the_script_makes_the_same_schema(kind, blank, database):
     expected = described(database, kind)
     assert any("delivery_orders_contents_ix" in str(row) for row in expected)
-    if way == "migrations":
-        blank.write_now(schema.migrate)
-    else:
-        run_script(blank, kind, schema.offline_sql(blank.engine.url.render_as_string(hide_password=False)))
+    run_script(blank, kind, schema.offline_sql(blank.engine.url.render_as_string(hide_password=False)))
     assert described(blank, kind) ^ expected == set()
     assert blank.write_now(schema.upgrade) is False
     blank.read_now(schema.check)
-
-
-@only(*SERVERS)
-def test_on_a_server_what_waits_for_food_0_ends_with_an_upgrade(blank):
-    with Pos.at(blank.engine.url.render_as_string(hide_password=False)) as pos:
-        ends_what_waits_for_food_0(blank, pos)
 
 
 def described_names(database: Database) -> list[str]:
@@ -341,33 +299,6 @@ def test_on_a_server_an_upgrade_leaves_the_tables_of_the_pos_alone(blank):
     assert blank.write_now(schema.upgrade) is False
     foreign = [name for name in described_names(blank) if not name.startswith("delivery_")]
     assert foreign == ["orders"]
-
-
-@only(*SERVERS)
-def test_on_a_server_an_upgrade_keeps_what_a_till_may_read(kind, blank):
-    blank.write_now(lambda tx: schema.migrate(tx, "0002"))
-    user = f"obs_reader_{os.getpid()}" + ("" if kind == POSTGRESQL else "@localhost")
-    views = ("delivery_new_orders", "delivery_changed_orders", "delivery_open_orders")
-    with blank.engine.begin() as tx:
-        tx.exec_driver_sql(f"CREATE {'ROLE' if kind == POSTGRESQL else 'USER'} {user}")
-        for view in views:
-            tx.exec_driver_sql(f"GRANT SELECT ON {view} TO {user}")
-    granted = (
-        f"SELECT table_name FROM information_schema.role_table_grants WHERE grantee = '{user}'"
-        if kind == POSTGRESQL
-        else f"SELECT table_name FROM mysql.tables_priv WHERE user = '{user.partition('@')[0]}'"
-    )
-    try:
-        blank.write_now(schema.upgrade)
-        with blank.engine.connect() as tx:
-            assert set(tx.exec_driver_sql(granted).scalars()) == set(views)
-            added = "pos_total, contents_revision, needs_answer_since, start_utc, remarks"
-            assert tx.exec_driver_sql(f"SELECT {added} FROM delivery_open_orders").all() == []
-    finally:
-        with blank.engine.begin() as tx:
-            if kind == POSTGRESQL:
-                tx.exec_driver_sql(f"DROP OWNED BY {user}")
-            tx.exec_driver_sql(f"DROP {'ROLE' if kind == POSTGRESQL else 'USER'} {user}")
 
 
 @only(*SERVERS)

@@ -13,3 +13,4 @@ def _migrations() -> Path:
 MIGRATIONS = _migrations()
 KNOWN = tuple(sorted(path.name[:4] for path in (MIGRATIONS / "versions").glob("[0-9][0-9][0-9][0-9]_*.py")))
 HEAD = KNOWN[-1]
+UNRELEASED = tuple(f"000{number}" for number in range(1, 9))  # of before the first release: read, never upgraded

@@ -3,13 +3,12 @@
 An up-to-date database is recognised with one SELECT and without loading Alembic.
 """
 
-import io
 import threading
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, create_mock_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 import orderbridge.store.board_tables
@@ -19,7 +18,7 @@ from orderbridge.errors import StoreError, Unusable
 from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
 from orderbridge.store.guards import mend, on_version
-from orderbridge.store.revisions import HEAD, KNOWN, MIGRATIONS
+from orderbridge.store.revisions import HEAD, KNOWN, MIGRATIONS, UNRELEASED
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 from orderbridge.texts import say
 
@@ -66,9 +65,9 @@ def _refuse_unfinished(connection: Connection) -> None:
 def upgrade(connection: Connection) -> bool:
     """Bring the tables up to this program's revision, inside the caller's transaction. True when something was done.
 
-    A new database is made from the tables themselves: the same thing as all migrations (a test holds them against each
-    other), without the half second that loading Alembic takes. Raises StoreError when the database was made by a newer
-    program (nothing is touched then), or when another program has been changing the schema for `LOCK_WAIT_S`.
+    A new database is made without Alembic, which takes half a second to load. Raises StoreError when the database was
+    made by a newer program (nothing is touched then), or when another program has been changing the schema for
+    `LOCK_WAIT_S`.
     """
     if current(connection) == HEAD:
         _mend(connection)
@@ -125,16 +124,23 @@ def _upgrade(connection: Connection) -> bool:
         if (lacking := lacks(connection)) is not None:
             rights, statement = lacking
             raise Unusable(f"{say('schema.lacks', rights=rights)} {say('schema.grant', statement=statement)}")
-        metadata.create_all(connection, checkfirst=False)
-        key = f"CONSTRAINT {SCHEMA_VERSION_TABLE}_pkc PRIMARY KEY (version_num)"  # as Alembic makes it
-        connection.execute(text(f"CREATE TABLE {SCHEMA_VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, {key})"))
-        connection.execute(text(f"INSERT INTO {SCHEMA_VERSION_TABLE} VALUES ('{HEAD}')"))  # noqa: S608
-        execute(connection, on_version(of(connection.dialect.name)))
+        make(connection)
         return True
     refuse_unknown(found)
+    if found in UNRELEASED:
+        raise Unusable(say("schema.too_old", found=found))
     _log.info("schema.upgrading", found=found, to=HEAD)
     migrate(connection)
     return True
+
+
+def make(connection: Connection) -> None:
+    """Everything of ours in a new database."""
+    metadata.create_all(connection, checkfirst=False)
+    key = f"CONSTRAINT {SCHEMA_VERSION_TABLE}_pkc PRIMARY KEY (version_num)"  # as Alembic makes it
+    version = f"CREATE TABLE {SCHEMA_VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, {key})"
+    insert = f"INSERT INTO {SCHEMA_VERSION_TABLE} VALUES ('{HEAD}')"  # noqa: S608
+    execute(connection, [version, insert, *on_version(of(connection.dialect.name))])
 
 
 def lacks(connection: Connection) -> tuple[str, str] | None:
@@ -156,30 +162,30 @@ def check_known(connection: Connection) -> None:
     refuse_unknown(found)
 
 
-def migrate(connection: Connection, revision: str = "head") -> None:
-    """Run the migrations up to `revision`, inside the caller's transaction."""
+def migrate(connection: Connection) -> None:
+    """Run the migrations that are missing, inside the caller's transaction."""
     from alembic import command  # noqa: PLC0415 - half a second, and only needed when there is something to do
 
     config = _config()
     config.attributes["connection"] = connection
-    command.upgrade(config, revision)
+    command.upgrade(config, "head")
 
 
 def offline_sql(url: str) -> str:
-    """The DDL from nothing to this revision, for a DBA to read and run."""
-    from alembic import command  # noqa: PLC0415 - as above
+    """The DDL of a new database, for a DBA to read and run."""
+    statements: list[str] = []
 
-    out = io.StringIO()
-    config = _config()
-    config.output_buffer = out
-    config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
-    command.upgrade(config, "head", sql=True)
-    return out.getvalue()
+    def write(statement: Any, *_: Any, **__: Any) -> None:
+        statements.append(str(statement.compile(dialect=connection.dialect)).strip())
+
+    connection: Any = create_mock_engine(url, write, paramstyle="named")
+    make(connection)
+    return ";\n\n".join(["BEGIN", *statements, "COMMIT", ""])
 
 
 def refuse_unknown(found: str | None) -> None:
     """Raise Unusable for the schema of a newer program."""
-    if found is not None and found not in KNOWN:
+    if found not in {None, *KNOWN, *UNRELEASED}:
         raise Unusable(say("schema.unknown", found=found, known=HEAD))
 
 
