@@ -11,6 +11,7 @@ from orderbridge.model import ActionState
 from orderbridge.rules.account_status import Lamp, account_statuses
 from orderbridge.rules.health import (
     Facts,
+    Found,
     Pile,
     Polling,
     Received,
@@ -271,7 +272,7 @@ ALL_WAITING: dict[str, Any] = {
         *received(account="kadikoy"),
         *received(payment_key="l", account="kadikoy", accept=ActionState.EXPIRED),
     ),
-    "unacknowledged": (("kadikoy", 50, OLD),),
+    "found": (Found(Code.NOT_ACKNOWLEDGED, "kadikoy", OLD, "kadikoy", 50),),
 }
 
 
@@ -296,11 +297,11 @@ def test_what_has_failed_since_the_last_good_poll_is_behind_a_service_that_gives
 
     def failed(at: datetime) -> dict[str, Any]:
         accept = received(account="kadikoy", accept=ActionState.FAILED, accept_ended_utc=at)
-        return {"received": accept, "unknown_outcomes": ((17, at, "kadikoy"),)}
+        unknown = Found(Code.OUTCOME_UNKNOWN, "17", at, "kadikoy")
+        return {"received": accept, "found": (unknown, Found(Code.NOT_ACKNOWLEDGED, "kadikoy", OLD, "kadikoy", 50))}
 
-    waiting = {"accounts": (failing,), "unacknowledged": (("kadikoy", 50, OLD),)}
-    assert [one for one, *_ in found(**waiting, **failed(NOW))] == [code]
-    before = {one for one, *_ in found(**waiting, **failed(OLD - MINUTE))}
+    assert [one for one, *_ in found(accounts=(failing,), **failed(NOW))] == [code]
+    before = {one for one, *_ in found(accounts=(failing,), **failed(OLD - MINUTE))}
     assert before == {code, Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}
     never = replace(failing, last_poll_ok_utc=None)
     assert [one for one, *_ in found(accounts=(never,), **failed(OLD))] == [code]
@@ -339,12 +340,13 @@ def test_an_order_that_a_till_could_answer_is_its_own_cause_whatever_the_service
 
 
 def test_an_order_of_which_the_database_takes_no_news_is_that_and_nothing_else():
-    facts = {"refused": (("k", OLD),), "outdated": (("k", NOW),)}
+    outdated = (Found(Code.CONTENTS_OUTDATED, "k", NOW),)
+    facts = {"refused": frozenset("k"), "found": outdated}
     for accept in (None, ActionState.FAILED):
         waiting = received(accept=accept, accept_ended_utc=NOW)
         assert found(received=waiting, **facts) == [(Code.CONTENTS_OUTDATED, "k", Severity.SEVERE)]
     assert len(found(received=received(payment_key="other"), **facts)) == 2
-    assert len(found(received=received(), outdated=facts["outdated"])) == 2, "its status is known"
+    assert len(found(received=received(), found=outdated)) == 2, "its status is known"
 
 
 def test_another_accounts_orders_are_not_behind_it():
@@ -371,10 +373,13 @@ def test_a_database_that_takes_nothing_is_one_problem(code: Code):
     stuck = replace(WELL, last_poll_utc=OLD, last_poll_ok_utc=OLD, not_stored=1)
     facts = {
         "accounts": (stuck,),
-        "not_taken_over": (("kadikoy", 3, OLD),),
-        "unseen_cancellations": (("k", OLD, "kadikoy"),),
         "known": known(code, Code.DATABASE_SLOW, Code.JOURNAL_NOT_WRITTEN),
-        **ALL_WAITING,
+        "received": ALL_WAITING["received"],
+        "found": (
+            *ALL_WAITING["found"],
+            Found(Code.NOT_TAKEN_OVER, "kadikoy", OLD, "kadikoy", 3),
+            Found(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy"),
+        ),
     }
     assert found(**facts) == [(code, "", Severity.SEVERE)]
 
@@ -385,7 +390,7 @@ def test_what_was_wrong_before_stays_beside_it():
 
 
 def test_where_nothing_may_be_acknowledged_that_is_the_problem():
-    assert found(unsafe="Set it to 1.", unacknowledged=(("kadikoy", 2, OLD),)) == [
+    assert found(unsafe="Set it to 1.", found=(Found(Code.NOT_ACKNOWLEDGED, "kadikoy", OLD, "kadikoy"),)) == [
         (Code.NOT_DURABLE, "", Severity.SEVERE)
     ]
 
@@ -397,7 +402,7 @@ def test_every_known_one_stands_alone():
 
 def test_where_nobody_minds_that_no_till_takes_over_an_answer_is_waited_for_all_the_same():
     limits = replace(LIMITS, not_taken_over=None)
-    facts = {"received": received(taken_over=False), "not_taken_over": (("kadikoy", 3, OLD),)}
+    facts = {"received": received(taken_over=False)}
     assert found(limits, **facts) == [(Code.UNANSWERED, "k", Severity.SEVERE)]
     assert found(replace(limits, unanswered=None), **facts) == []
 
@@ -406,8 +411,10 @@ def test_where_the_board_is_the_till_an_answer_is_waited_for_and_what_needs_none
     limits = replace(LIMITS, by_board=True)
     facts = {
         "received": received(taken_over=False),
-        "not_taken_over": (("kadikoy", 1, OLD),),
-        "unseen_cancellations": (("k", OLD, "kadikoy"),),
+        "found": (
+            Found(Code.NOT_TAKEN_OVER, "kadikoy", OLD, "kadikoy", 1),
+            Found(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy"),
+        ),
     }
     told = problems(Facts(accounts=(WELL,), **facts), limits, NOW)
     shown = {one.code: one.facts.get("by") for one in told}
@@ -425,16 +432,20 @@ def test_what_an_account_noted_before_it_stopped_polling_says_nothing() -> None:
 @pytest.mark.parametrize(
     "facts, problem",
     [
-        ({"not_taken_over": (("kadikoy", 3, OLD),)}, (Code.NOT_TAKEN_OVER, "kadikoy", Severity.SEVERE)),
-        ({"unseen_cancellations": (("k", OLD, "kadikoy"),)}, (Code.CANCELLATION_UNSEEN, "k", Severity.SEVERE)),
+        (
+            {"found": (Found(Code.NOT_TAKEN_OVER, "kadikoy", OLD, "kadikoy", 3),)},
+            (Code.NOT_TAKEN_OVER, "kadikoy", Severity.SEVERE),
+        ),
+        (
+            {"found": (Found(Code.CANCELLATION_UNSEEN, "k", OLD, "kadikoy"),)},
+            (Code.CANCELLATION_UNSEEN, "k", Severity.SEVERE),
+        ),
         ({"accounts": (replace(WELL, not_stored=2),)}, (Code.NOT_STORED, "kadikoy", Severity.SEVERE)),
         ({"accounts": (replace(WELL, not_written=2),)}, (Code.NOT_WRITTEN, "", Severity.SEVERE)),
-        ({"outdated": (("k", OLD),)}, (Code.CONTENTS_OUTDATED, "k", Severity.SEVERE)),
-        ({"unknown_outcomes": ((17, OLD, None),)}, (Code.OUTCOME_UNKNOWN, "17", Severity.WARNING)),
+        ({"found": (Found(Code.OUTCOME_UNKNOWN, "17", OLD),)}, (Code.OUTCOME_UNKNOWN, "17", Severity.WARNING)),
         ({"quarantined": Pile(2, OLD)}, (Code.QUARANTINED, "", Severity.WARNING)),
         ({"quarantined": Pile(2, OLD), "withheld": Pile(1, OLD)}, (Code.QUARANTINED, "", Severity.SEVERE)),
         ({"unsafe": "Set it to 1."}, (Code.NOT_DURABLE, "", Severity.SEVERE)),
-        ({"unacknowledged": (("kadikoy", 2, OLD),)}, (Code.NOT_ACKNOWLEDGED, "kadikoy", Severity.SEVERE)),
     ],
 )
 def test_each_fact_has_its_code(facts: dict[str, Any], problem: tuple[str, str, Severity]):
@@ -443,7 +454,11 @@ def test_each_fact_has_its_code(facts: dict[str, Any], problem: tuple[str, str, 
 
 def test_the_severe_come_first_and_then_the_oldest():
     older = OLD - MINUTE
-    facts = {"quarantined": Pile(1, older), "received": received(), "unseen_cancellations": (("x", older, "kadikoy"),)}
+    facts = {
+        "quarantined": Pile(1, older),
+        "received": received(),
+        "found": (Found(Code.CANCELLATION_UNSEEN, "x", older),),
+    }
     assert [code for code, _, _ in found(**facts)] == [Code.CANCELLATION_UNSEEN, Code.UNANSWERED, Code.QUARANTINED]
 
 
@@ -464,19 +479,13 @@ def test_an_order_is_due_when_its_time_has_come(scheduled_for: str | None, due: 
     assert is_due(scheduled_for, datetime(2026, 3, 1, 12, tzinfo=UTC), ZoneInfo("Europe/Istanbul")) is due
 
 
-def test_a_cancellation_that_nobody_read_is_its_own_accounts_alone() -> None:
-    """The lamps of the other branches stay as they are."""
-    facts = Facts(accounts=(WELL,), unseen_cancellations=(("k", OLD, "kadikoy"),))
-    assert [one.account for one in problems(facts, LIMITS, NOW) if one.code == Code.CANCELLATION_UNSEEN] == ["kadikoy"]
-
-
 @pytest.mark.parametrize(
-    "left, lamps_of_others",
+    "left, lamp_of_others",
     [("kadikoy", Lamp.GREEN), ("an account that has left", Lamp.RED)],
     ids=["of a branch", "of nobody"],
 )
-def test_a_till_that_takes_nothing_over_is_its_own_branchs_alone(left: str, lamps_of_others: Lamp) -> None:
+def test_a_till_that_takes_nothing_over_is_its_own_branchs_alone(left: str, lamp_of_others: Lamp) -> None:
     moda = replace(WELL, name="moda")
-    found = problems(Facts(accounts=(WELL, moda), not_taken_over=((left, 3, OLD),)), LIMITS, NOW)
+    found = problems(Facts(accounts=(WELL, moda), found=(Found(Code.NOT_TAKEN_OVER, left, OLD, left),)), LIMITS, NOW)
     shown = account_statuses(["kadikoy", "moda"], found)
-    assert (shown["kadikoy"].lamp, shown["moda"].lamp) == (Lamp.RED, lamps_of_others)
+    assert (shown["kadikoy"].lamp, shown["moda"].lamp) == (Lamp.RED, lamp_of_others)

@@ -1,13 +1,13 @@
 """What is asked for health: each question finds what it is about, and only that."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.store.samples import (
     KEY,
     NOW,
     OTHER,
-    Pos,
     key,
     put,
     put_action,
@@ -21,6 +21,18 @@ from orderbridge.store.database import Database
 
 MINUTE = timedelta(minutes=1)
 BORDER = NOW - 3 * MINUTE
+
+
+def times(**changes: int) -> health.Times:
+    borders = dict.fromkeys(("new_since", "unacknowledged_since", "unseen_since", "undecided_since"), BORDER)
+    return {"lately": NOW - health.REMEMBERED, "by_board": 0, **borders, **changes}
+
+
+def found(database: Database, kind: str, **changes: int) -> list[tuple[Any, str, str | None, int]]:
+    """Its rows; that there are any is seen without them."""
+    rows = database.read_now(lambda tx: health.rows(tx, kind, times(**changes)))
+    assert not rows or kind in database.read_now(lambda tx: health.kinds(tx, times()))
+    return sorted((subject, time_text(since), account, count) for subject, since, account, count in rows)
 
 
 def ago(minutes: float) -> str:
@@ -42,8 +54,8 @@ def test_received_orders_of_the_last_day_are_found(database, pos):
         ]
     ):
         put_order(pos, key(number), **{"status_id": 1, "changed_utc": ago(5)} | columns)
-    found = database.read_now(lambda tx: health.received(tx, NOW))
-    assert {(row.payment_key, row.pos_revision, row.scheduled_for) for row in found} == {
+    rows = database.read_now(lambda tx: health.received(tx, times()))
+    assert {(row.payment_key, row.pos_revision, row.scheduled_for) for row in rows} == {
         (key(0), 0, None),
         (key(1), 1, "2026-03-02 19:30:00"),
     }
@@ -54,8 +66,8 @@ def test_the_newest_accept_of_each_order_counts(database, pos):
     put_action(pos, payment_key=KEY, state="pending")
     put_action(pos, "complete", payment_key=KEY)
     put_action(pos, payment_key=OTHER, state="failed", finished_utc=ago(1))
-    found, _ = database.read_now(lambda tx: health.newest_answers(tx, [KEY, OTHER, key(1)], BORDER))
-    assert {name: row.state for name, row in found.items()} == {KEY: "pending", OTHER: "failed"}
+    newest, _ = database.read_now(lambda tx: health.newest_answers(tx, [KEY, OTHER, key(1)], BORDER))
+    assert {name: row.state for name, row in newest.items()} == {KEY: "pending", OTHER: "failed"}
 
 
 @pytest.mark.parametrize(
@@ -73,8 +85,8 @@ def test_a_cancel_counts_while_it_is_on_its_way_and_not_for_long(cancel, is_old,
     put_action(pos, payment_key=KEY, state="expired", finished_utc=ago(9))
     put_action(pos, "cancel", payment_key=KEY, state=cancel)
     border = datetime.now(UTC) + (5 * MINUTE if is_old else -5 * MINUTE)
-    found, old = database.read_now(lambda tx: health.newest_answers(tx, [KEY], border))
-    assert (found[KEY].state, set(old)) == (counts, {KEY} if is_old else set())
+    newest, old = database.read_now(lambda tx: health.newest_answers(tx, [KEY], border))
+    assert (newest[KEY].state, set(old)) == (counts, {KEY} if is_old else set())
 
 
 def test_actions_in_doubt_beside_a_document_without_a_key_are_counted_by_account(database, pos):
@@ -96,10 +108,9 @@ def test_actions_in_doubt_beside_a_document_without_a_key_are_counted_by_account
     documents = [("kadikoy", None, ago(1)), ("moda", None, ago(4)), ("uskudar", KEY, ago(1))]
     for account, payment_key, seen in documents:
         put_document(pos, account=account, payment_key=payment_key, payload_hash=account, last_seen_utc=seen)
-    found = database.read_now(lambda tx: health.undecided(tx, BORDER))
-    assert [(account, count, time_text(since)) for account, count, since in found] == [("kadikoy", 2, ago(9))]
+    assert found(database, "undecided") == [("kadikoy", ago(9), "kadikoy", 2)]
     pos.execute("UPDATE delivery_quarantine SET resolved_utc = last_seen_utc")
-    assert database.read_now(lambda tx: health.undecided(tx, BORDER)) == []
+    assert found(database, "undecided") == []
 
 
 def test_orders_that_no_till_takes_over_are_counted_by_account_from_the_oldest(database, pos):
@@ -114,14 +125,10 @@ def test_orders_that_no_till_takes_over_are_counted_by_account_from_the_oldest(d
         ]
     ):
         put_order(pos, key(number), **{"received_utc": ago(4), "status_id": 1} | columns)
-
-    def found(**which: bool) -> list[tuple[str, int, str]]:
-        rows = database.read_now(lambda tx: health.not_taken_over(tx, BORDER, **which))
-        return sorted((account, count, time_text(oldest)) for account, count, oldest in rows)
-
-    assert found() == [("kadikoy", 2, ago(10)), ("moda", 1, ago(4))]
+    of_both = [("kadikoy", ago(10), "kadikoy", 2), ("moda", ago(4), "moda", 1)]
+    assert found(database, "not_taken_over") == of_both
     pos.execute("UPDATE delivery_orders SET status_id = 2 WHERE payment_key = ?", (key(0),))
-    assert found(answered=True) == [("kadikoy", 1, ago(4))]
+    assert found(database, "not_taken_over", by_board=1) == [("kadikoy", ago(4), "kadikoy", 1)]
 
 
 CANCELLED = {"revision": 2, "pos_revision": 1, "last_change": "cancelled", "ended_by": "cancelled"}
@@ -142,16 +149,14 @@ CANCELLED = {"revision": 2, "pos_revision": 1, "last_change": "cancelled", "ende
 )
 def test_a_cancellation_is_unseen_until_a_till_has_read_it(columns, seen, database, pos):
     put_order(pos, **CANCELLED | {"changed_utc": ago(4), "ended_utc": ago(4)} | columns)
-    found = database.read_now(lambda tx: health.unseen_cancellations(tx, BORDER, NOW))
-    told = [(name, time_text(since), account) for name, since, account in found]
-    assert told == ([] if seen else [(KEY, ago(4), "kadikoy")])
+    assert found(database, "cancellation_unseen") == ([] if seen else [(KEY, ago(4), "kadikoy", 1)])
 
 
 @pytest.mark.parametrize("state, told", [("done", False), ("refused", True)])
 def test_what_a_till_cancelled_itself_it_has_seen(state, told, database, pos):
     put_order(pos, **CANCELLED | {"changed_utc": ago(4), "ended_utc": ago(4)})
     put_action(pos, "cancel", payment_key=KEY, state=state)
-    assert bool(database.read_now(lambda tx: health.unseen_cancellations(tx, BORDER, NOW))) is told
+    assert bool(found(database, "cancellation_unseen")) is told
 
 
 @pytest.mark.parametrize(
@@ -168,8 +173,7 @@ def test_what_a_till_cancelled_itself_it_has_seen(state, told, database, pos):
 )
 def test_an_open_order_whose_contents_are_refused_is_told(columns, told, database, pos):
     put_order(pos, **{"changed_utc": ago(4)} | columns)
-    found = database.read_now(lambda tx: health.outdated(tx, NOW))
-    assert [(name, time_text(since)) for name, since in found] == ([(KEY, ago(4))] if told else [])
+    assert found(database, "contents_outdated") == ([(KEY, ago(4), None, 1)] if told else [])
 
 
 # ---- rows, documents, accounts ---------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ UNKNOWN = {"state": "failed", "error_code": "outcome_unknown", "finished_utc": a
 
 
 def unknown(database: Database) -> list[int]:
-    return [row_id for row_id, *_ in database.read_now(lambda tx: health.unknown_outcomes(tx, NOW))]
+    return [row_id for row_id, *_ in found(database, "outcome_unknown")]
 
 
 @pytest.mark.parametrize(
@@ -228,31 +232,8 @@ def test_news_of_the_order_end_the_doubt(columns, told, database, pos):
     assert unknown(database) == ([row] if told else [])
 
 
-def kept(pos: Pos, number: int, **columns: object) -> None:
-    put_document(pos, **{"payload_hash": str(number), "first_seen_utc": ago(number), "last_seen_utc": ago(0)} | columns)
-
-
-def test_documents_in_quarantine_are_counted_from_the_oldest(database, pos):
-    assert database.read_now(health.quarantined) == ((0, None), (0, None), [])
-    kept(pos, 9, resolved_utc=ago(1))
-    kept(pos, 5)
-    kept(pos, 3)
-    (count, oldest), orders, _ = database.read_now(health.quarantined)
-    assert (count, time_text(oldest), orders) == (2, ago(5), (0, None))
-
-
-def test_news_of_a_known_order_that_were_refused_are_no_document_of_the_pile(database, pos):
-    put_order(pos)
-    kept(pos, 5, payment_key=KEY, reason="database_refused")
-    kept(pos, 4, payment_key=KEY, reason="database_refused")
-    kept(pos, 3, payment_key=OTHER, reason="database_refused")
-    documents, (count, oldest), ((known, since),) = database.read_now(health.quarantined)
-    assert (known, time_text(since)) == (KEY, ago(5))
-    assert (count, time_text(oldest), documents) == (1, ago(3), (0, None)), "an order that no till sees"
-
-
 def test_the_accounts_of_the_configuration_are_looked_at_and_no_others(database, pos):
     for fingerprint in ("a" * 64, "b" * 64):
         put(pos, "delivery_accounts", fingerprint=fingerprint, name="kadikoy", state="failing", last_error="timeout")
-    found = database.read_now(lambda tx: health.polling(tx, {"a" * 64, "c" * 64}))
-    assert found == {"a" * 64: ("failing", None, None, "timeout", None, 0, 0, None)}
+    polling = database.read_now(lambda tx: health.polling(tx, {"a" * 64, "c" * 64}))
+    assert polling == {"a" * 64: ("failing", None, None, "timeout", None, 0, 0, None)}

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -56,6 +57,8 @@ PARTIAL = {
     )
 }
 SOME = list(keys(NUMBER, 5))
+BORDERS = ("lately", "new_since", "unacknowledged_since", "unseen_since", "undecided_since")
+TIMES: health.Times = {**dict.fromkeys(BORDERS, NOW), "by_board": 0}
 OLD = [key(NUMBER - 900)]
 ROW_ID = NUMBER - 1
 DAY = timedelta(days=1)
@@ -142,15 +145,11 @@ WORK: dict[str, Work] = {
     "old contents where there are none": lambda tx: retention.with_old_contents(tx, NOW - 700 * DAY),
     "retention": lambda tx: retention.blank_old(tx, OLD, before=NOW - 60 * DAY),
     "the counts of status": orders.counts,
-    "health: whether anything is wrong": lambda tx: health.there(tx, NOW, new=NOW, unacknowledged=NOW, unseen=NOW),
-    "health: received orders": lambda tx: health.received(tx, NOW),
+    "health: whether anything is wrong": lambda tx: health.kinds(tx, TIMES),
+    "health: received orders": lambda tx: health.received(tx, TIMES),
     "health: their accepts": lambda tx: health.newest_answers(tx, SOME, NOW),
-    "health: actions in doubt beside a document without a key": lambda tx: health.undecided(tx, NOW),
-    "health: orders that no till takes over": lambda tx: health.not_taken_over(tx, NOW),
-    "health: unseen cancellations": lambda tx: health.unseen_cancellations(tx, NOW, NOW),
-    "health: orders whose contents are refused": lambda tx: health.outdated(tx, NOW),
-    "health: rows that nobody knows about": lambda tx: health.unknown_outcomes(tx, NOW),
-    "health: quarantine": health.quarantined,
+    **{f"health: {kind}": partial(health.rows, kind=kind, times=TIMES) for kind in health.QUERIES},
+    "health: quarantine": quarantine.counted,
     "orders of an account that has left": lambda tx: accounts.adopt_orphans(tx, ["besiktas"]),
     "board: whether something is different": board.version,
     "board: its orders": lambda tx: board.orders_shown(tx, NOW),

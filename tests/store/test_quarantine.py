@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import Connection
-from tests.store.samples import KEY, LATER, LATER_TEXT, NOW, NOW_TEXT, OTHER, Pos, Row, rows
+from tests.store.samples import KEY, LATER, LATER_TEXT, NOW, NOW_TEXT, OTHER, Pos, Row, put_document, put_order, rows
 
 from orderbridge.model import Document
 from orderbridge.store import quarantine
+from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 
 BEFORE = NOW - timedelta(milliseconds=1)
@@ -16,6 +17,10 @@ BEFORE = NOW - timedelta(milliseconds=1)
 
 def document(digest: str = "d1", payment_key: str | None = KEY) -> Document:
     return Document(raw='{"bozuk": "ş"}'.encode(), digest=digest, payment_key=payment_key, status_id=None)
+
+
+def ago(minutes: float) -> str:
+    return time_text(NOW - timedelta(minutes=minutes))
 
 
 def keep(
@@ -148,3 +153,26 @@ def test_a_document_that_retention_emptied_is_whole_again_when_it_comes_again(da
     assert [(row["payload"], row["resolved_utc"]) for row in kept(pos)] == [("", LATER_TEXT)]
     keep(database, document(), at=LATER)
     assert [(row["payload"], row["resolved_utc"]) for row in kept(pos)] == [('{"bozuk": "ş"}', None)]
+
+
+def put_kept(pos: Pos, number: int, **columns: object) -> None:
+    put_document(pos, **{"payload_hash": str(number), "first_seen_utc": ago(number), "last_seen_utc": ago(0)} | columns)
+
+
+def test_documents_in_quarantine_are_counted_from_the_oldest(database, pos):
+    assert database.read_now(quarantine.counted) == ((0, None), (0, None), [])
+    put_kept(pos, 9, resolved_utc=ago(1))
+    put_kept(pos, 5)
+    put_kept(pos, 3)
+    (count, oldest), orders, _ = database.read_now(quarantine.counted)
+    assert (count, time_text(oldest), orders) == (2, ago(5), (0, None))
+
+
+def test_news_of_a_known_order_that_were_refused_are_no_document_of_the_pile(database, pos):
+    put_order(pos)
+    put_kept(pos, 5, payment_key=KEY, reason="database_refused")
+    put_kept(pos, 4, payment_key=KEY, reason="database_refused")
+    put_kept(pos, 3, payment_key=OTHER, reason="database_refused")
+    documents, (count, oldest), ((known, since),) = database.read_now(quarantine.counted)
+    assert (known, time_text(since)) == (KEY, ago(5))
+    assert (count, time_text(oldest), documents) == (1, ago(3), (0, None)), "an order that no till sees"

@@ -1,7 +1,7 @@
-"""What is wrong now, as the tables show it: the facts are read, rules.health decides. jobs.health watches over it."""
+"""What is wrong now by the tables: the facts are read here, and rules.health judges them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,8 +14,8 @@ from orderbridge.jobs.daemon_problems import OF_TROUBLE
 from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import AccountState, ActionState
 from orderbridge.rules.health import (
-    Closed,
     Facts,
+    Found,
     Pile,
     Polling,
     Received,
@@ -25,7 +25,7 @@ from orderbridge.rules.health import (
     late_after,
 )
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity, severity_of
-from orderbridge.store import account_list, accounts, health, problems, reference, starts
+from orderbridge.store import account_list, accounts, health, problems, quarantine, reference, starts
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
 from orderbridge.texts import problem_text
@@ -49,7 +49,7 @@ def open_problems(
     """
     known, names = _from_outside(connection, hindrance), all_names(connection, settings)
     is_silent, is_gone = problems.is_silent(connection), unattended and problems.has_worked(connection)
-    found = looked(connection, settings, now, unsafe, known, names, is_silent=is_silent, is_gone=is_gone)
+    found = read_problems(connection, settings, now, unsafe, known, names, is_silent=is_silent, is_gone=is_gone)
     return [one for one in found if one.behind is None]
 
 
@@ -62,7 +62,7 @@ def _from_outside(connection: Connection, hindrance: Trouble | None) -> tuple[Pr
     return (*written, Problem(OF_TROUBLE[found], "", None, Severity.SEVERE))
 
 
-def looked(
+def read_problems(
     connection: Connection,
     settings: config.Settings,
     now: datetime,
@@ -73,21 +73,70 @@ def looked(
     is_silent: bool = False,
     is_gone: bool = False,
 ) -> list[Problem]:
-    """The same with what stands behind another problem: for who remembers what was open. `known`: to the daemon.
+    """The same with what is behind another problem: for who remembers what was open. `known`: to the daemon.
 
     `names`: of the accounts, by fingerprint.
     """
     limits = thresholds(settings)
-    found = _facts(connection, settings, names, limits, now)
-    known = (*known, *_not_started(connection, settings, now))
-    facts = replace(found, unsafe=unsafe, known=known, is_silent=is_silent, is_gone=is_gone)
+    times: dict[str, datetime | int] = {
+        "lately": now - health.REMEMBERED,
+        "new_since": now - (limits.not_taken_over or timedelta()),
+        "unacknowledged_since": now - limits.not_acknowledged,
+        "unseen_since": now - (limits.cancellation_unseen or timedelta()),
+        "undecided_since": now - limits.late,
+        "by_board": int(limits.by_board),
+    }
+    kinds = health.kinds(connection, times) - _switched_off(limits)
+    quarantined, withheld, refused = quarantine.counted(connection) if "quarantined" in kinds else ((), (), ())
+    rows = [
+        Found(Code(kind), str(row[0]), *row[1:])
+        for kind in health.QUERIES
+        if kind in kinds
+        for row in health.rows(connection, kind, times)
+    ]
+    outdated = {one.subject for one in rows if one.code == Code.CONTENTS_OUTDATED}
+    rows += [Found(Code.CONTENTS_OUTDATED, key, since) for key, since in refused if key not in outdated]
+    polling = health.polling(connection, names.keys())
+    closed = _closed(connection, settings, names.values(), limits, now)
+    facts = Facts(
+        accounts=tuple(_polling(name, polling.get(fingerprint)) for fingerprint, name in names.items()),
+        received=_received(connection, settings, limits, now, times) if "received" in kinds else (),
+        found=tuple(rows),
+        refused=frozenset(key for key, _ in refused),
+        quarantined=Pile(*quarantined),
+        withheld=Pile(*withheld),
+        unsafe=unsafe,
+        known=(*known, *_not_started(connection, settings, now), *closed),
+        is_silent=is_silent,
+        is_gone=is_gone,
+    )
     return all_problems(facts, limits, now)
+
+
+def _switched_off(limits: Thresholds) -> set[str]:
+    """Of health.QUERIES."""
+    chosen = {Code.NOT_TAKEN_OVER: limits.not_taken_over, Code.CANCELLATION_UNSEEN: limits.cancellation_unseen}
+    return {str(code) for code, limit in chosen.items() if limit is None}
 
 
 def _not_started(connection: Connection, settings: config.Settings, now: datetime) -> Iterator[Problem]:
     if minutes := settings.alarms.not_started_minutes:
         for key, since, owner in starts.not_started(connection, now - timedelta(minutes=minutes)):
             yield Problem(Code.NOT_STARTED, key, since, severity_of(Code.NOT_STARTED), account=owner)
+
+
+def _closed(
+    connection: Connection, settings: config.Settings, names: Collection[str], limits: Thresholds, now: datetime
+) -> Iterator[Problem]:
+    """Restaurants of accounts that there are, at hours at which orders are usual."""
+    if limits.closed is None:
+        return
+    zone = ZoneInfo(settings.marketplace.timezone)
+    for row in reference.closed(connection, now - limits.closed):
+        if row.account in names and reference.is_usual_hour(connection, row.id, now):
+            since, words = row.status_since_utc, {"name": row.name or row.id, "who": row.status_by or ""}
+            words["since"] = local_text(since, zone)
+            yield Problem(Code.RESTAURANT_CLOSED, row.id, since, Severity.WARNING, account=row.account, facts=words)
 
 
 def thresholds(settings: config.Settings) -> Thresholds:
@@ -120,62 +169,14 @@ def all_names(connection: Connection, settings: config.Settings) -> dict[str, st
     return beside | in_file | known
 
 
-def _facts(
-    connection: Connection,
-    settings: config.Settings,
-    names: Mapping[str, str],
-    limits: Thresholds,
-    now: datetime,
-) -> Facts:
-    rows = health.polling(connection, names.keys())
-    late = None if limits.not_taken_over is None else now - limits.not_taken_over
-    unseen = None if limits.cancellation_unseen is None else now - limits.cancellation_unseen
-    border = now - limits.not_acknowledged
-    there = health.there(connection, now, new=late or now, unacknowledged=border, unseen=unseen or now)
-    quarantined, withheld, refused = health.quarantined(connection) if there.quarantined else ((), (), ())
-    return Facts(
-        accounts=tuple(_polling(name, rows.get(fingerprint)) for fingerprint, name in names.items()),
-        received=_received(connection, settings, limits, now) if there.received else (),
-        not_taken_over=tuple(health.not_taken_over(connection, late, answered=limits.by_board))
-        if late is not None and there.new
-        else (),
-        unseen_cancellations=tuple(health.unseen_cancellations(connection, unseen, now))
-        if unseen is not None and there.unseen
-        else (),
-        outdated=tuple(health.outdated(connection, now)) if there.outdated else (),
-        refused=tuple(refused),
-        unknown_outcomes=tuple(health.unknown_outcomes(connection, now)) if there.unknown else (),
-        quarantined=Pile(*quarantined),
-        closed=_closed(connection, settings, names.values(), limits, now),
-        withheld=Pile(*withheld),
-        unacknowledged=tuple(health.unacknowledged(connection, border, now)) if there.unacknowledged else (),
-        undecided=tuple(health.undecided(connection, now - limits.late)) if there.keyless else (),
-    )
-
-
-def _closed(
-    connection: Connection, settings: config.Settings, names: Collection[str], limits: Thresholds, now: datetime
-) -> tuple[Closed, ...]:
-    """Of accounts that there are, while orders are usual."""
-    if limits.closed is None:
-        return ()
-    zone = ZoneInfo(settings.marketplace.timezone)
-    return tuple(
-        Closed(row.account, row.id, row.name or row.id, since, local_text(since, zone), row.status_by or "")
-        for row in reference.closed(connection, now - limits.closed)
-        for since in [row.status_since_utc]
-        if row.account in names and reference.is_usual_hour(connection, row.id, now)
-    )
-
-
 def _polling(name: str, row: Sequence[Any] | None) -> Polling:
     return Polling(name) if row is None else Polling(name, _STATES.get(row[0]), *row[1:])
 
 
 def _received(
-    connection: Connection, settings: config.Settings, limits: Thresholds, now: datetime
+    connection: Connection, settings: config.Settings, limits: Thresholds, now: datetime, times: health.Times
 ) -> tuple[Received, ...]:
-    rows = health.received(connection, now)
+    rows = health.received(connection, times)
     cancelled_since = now - (limits.unanswered or health.REMEMBERED)
     accepts, old_cancels = health.newest_answers(connection, [row.payment_key for row in rows], cancelled_since)
     zone = ZoneInfo(settings.marketplace.timezone)

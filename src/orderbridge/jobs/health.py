@@ -31,7 +31,7 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
 from orderbridge.jobs.daemon_problems import AtWork, DaemonProblems
-from orderbridge.jobs.findings import configured, looked
+from orderbridge.jobs.findings import configured, read_problems
 from orderbridge.jobs.problem_table import ProblemTable
 from orderbridge.rules.health import late_after
 from orderbridge.rules.notify import ALIKE_LIMIT, Event, EventKind, Key, OpenProblems, alike
@@ -200,7 +200,7 @@ class Checkup:
             self.known.broken_views = broken_views(connection)
             self._next_views = monotonic + (0.0 if self.known.broken_views else VIEWS_S)
         known = (*self.known.problems(), *self.others(connection))
-        return looked(connection, self._settings, now, unsafe, known, self._names())
+        return read_problems(connection, self._settings, now, unsafe, known, self._names())
 
     async def _find(self) -> list[Problem]:
         """All problems. A database that cannot be read leaves what was open in the tables as it is."""

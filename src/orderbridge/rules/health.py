@@ -10,7 +10,7 @@ Rules of this file:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from orderbridge.clock import local_moment
 from orderbridge.errors import ONCE_KNOWN
 from orderbridge.model import UNFINISHED, AccountState, ActionState
 from orderbridge.rules.causes import with_causes
-from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.rules.problems import Code, Problem, Severity, severity_of
 
 LATE_COOLDOWNS = 3  # without a good poll: 90 s at the service's 30
 SEVERE_COOLDOWNS = 4  # of answers that were errors: two in a row are made good by the third poll, a little after 90 s
@@ -115,15 +115,14 @@ class Received:
         return ended is not None and over is not None and ended > over + ENDED_WITHIN
 
 
-class Closed(NamedTuple):
-    """A restaurant that takes no orders: whose it is, its id and name, since when by the service's local time, and by whom."""
+class Found(NamedTuple):
+    """One row of the queries of store.health."""
 
-    account: str
-    id: str
-    name: str
-    since_utc: datetime
-    since: str
-    by: str
+    code: Code
+    subject: str
+    since: datetime | None
+    account: str | None = None
+    how_many: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,29 +133,20 @@ class Pile:
     oldest: datetime | None = None
 
 
-OfAccount = tuple[str, int, datetime | None]  # account, how many, since
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is looked at. Of the orders, the ones of the last day."""
+    """All that is judged. Of the orders, those of the last day."""
 
     accounts: tuple[Polling, ...]
     received: tuple[Received, ...] = ()
-    not_taken_over: tuple[OfAccount, ...] = ()  # for longer than the threshold
-    unseen_cancellations: tuple[tuple[str, datetime, str], ...] = ()  # longer than the threshold: order, since, account
-    outdated: tuple[tuple[str, datetime], ...] = ()  # open orders whose newer contents the database refuses
-    refused: tuple[tuple[str, datetime], ...] = ()  # orders of which the database takes no news at all: order, since
-    unknown_outcomes: tuple[tuple[int, datetime, str | None], ...] = ()  # the last news of a row: id, since, account
-    closed: tuple[Closed, ...] = ()  # for longer than the threshold, while orders are usual
+    found: tuple[Found, ...] = ()
+    refused: frozenset[str] = frozenset()  # orders of which the database takes no news at all
     quarantined: Pile = Pile()  # documents that are no orders
     withheld: Pile = Pile()  # whole orders that the database refuses: no till sees them
     unsafe: str | None = None  # why nothing is acknowledged
-    unacknowledged: tuple[OfAccount, ...] = ()  # for longer than the threshold
-    undecided: tuple[OfAccount, ...] = ()  # actions in doubt that no list decides: one of its documents has no key
     known: tuple[Problem, ...] = ()  # what only the daemon can know
-    is_silent: bool = False  # another program looks, and no daemon has given a sign of life for long enough
-    is_gone: bool = False  # another program looks, and certainly none runs
+    is_silent: bool = False  # another program asks, and no daemon has given a sign of life for long enough
+    is_gone: bool = False  # another program asks, and certainly none runs
 
 
 def late_after(cooldown_s: float) -> timedelta:
@@ -183,7 +173,7 @@ def problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
 def all_problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
     """The same with what stands behind: for who remembers what was open."""
     unattended = {one.payment_key for one in facts.received if one.is_unattended}
-    found = with_causes(list(_all(facts, limits, now)), {key for key, _ in facts.refused}, unattended)
+    found = with_causes(list(_all(facts, limits, now)), facts.refused, unattended)
     last = datetime.max.replace(tzinfo=now.tzinfo)
     return sorted(found, key=lambda one: (one.severity != Severity.SEVERE, one.since or last))
 
@@ -193,23 +183,10 @@ def _all(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Problem]:
     if facts.unsafe is not None:
         yield Problem(Code.NOT_DURABLE, "", None, Severity.SEVERE, detail=facts.unsafe)
     yield from _accounts(facts, limits, now)
-    yield from _not_taken_over(facts, limits)
     yield from _unanswered(facts.received, limits, now)
-    for name, count, since in facts.unacknowledged:
-        waited = {"minutes": "?" if since is None else str(int((now - since).total_seconds()) // 60)}
-        yield Problem(Code.NOT_ACKNOWLEDGED, name, since, Severity.SEVERE, count, account=name, facts=waited)
-    for name, count, since in facts.undecided:
-        yield Problem(Code.UNDECIDED, name, since, Severity.SEVERE, count, account=name)
-    by = _by(limits)
-    for key, since, owner in facts.unseen_cancellations:
-        yield Problem(Code.CANCELLATION_UNSEEN, key, since, Severity.SEVERE, facts=by, account=owner)
-    for payment_key, since in dict([*facts.refused, *facts.outdated]).items():
-        yield Problem(Code.CONTENTS_OUTDATED, payment_key, since, Severity.SEVERE)
-    for row_id, since, account in facts.unknown_outcomes:
-        yield Problem(Code.OUTCOME_UNKNOWN, str(row_id), since, Severity.WARNING, account=account)
-    for one in facts.closed:
-        words = {"name": one.name, "since": one.since, "who": one.by}
-        yield Problem(Code.RESTAURANT_CLOSED, one.id, one.since_utc, Severity.WARNING, account=one.account, facts=words)
+    names = {account.name for account in facts.accounts}
+    for one in facts.found:
+        yield _of_row(one, names, limits, now)
     if facts.withheld.count:
         yield _quarantined(facts.withheld, Severity.SEVERE)
     elif facts.quarantined.count:
@@ -234,20 +211,15 @@ def _accounts(facts: Facts, limits: Thresholds, now: datetime) -> Iterator[Probl
         yield Problem(Code.NOT_WRITTEN, "", None, Severity.SEVERE, not_written)
 
 
-def _not_taken_over(facts: Facts, limits: Thresholds) -> Iterator[Problem]:
-    """By account: a till that stands still in one branch is nothing to the others."""
-    if limits.not_taken_over is None:
-        return
-    there = {account.name for account in facts.accounts}
-    for name, count, since in facts.not_taken_over:
-        # An account that has left has no lamp: then it is everybody's, for somebody has to see it.
-        account = name if name in there else None
-        yield Problem(Code.NOT_TAKEN_OVER, name, since, Severity.SEVERE, count, account=account, facts=_by(limits))
-
-
-def _by(limits: Thresholds) -> dict[str, str]:
-    """Who should have read it, where that is no till."""
-    return {"by": "board"} if limits.by_board else {}
+def _of_row(one: Found, names: Collection[str], limits: Thresholds, now: datetime) -> Problem:
+    account, words = one.account, {}
+    if one.code == Code.NOT_ACKNOWLEDGED:
+        words["minutes"] = "?" if one.since is None else str(int((now - one.since).total_seconds()) // 60)
+    if one.code in {Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN} and limits.by_board:
+        words["by"] = "board"
+    if one.code == Code.NOT_TAKEN_OVER and account not in names:
+        account = None  # an account that was removed has no status: so it applies to all, for somebody has to see it
+    return Problem(one.code, one.subject, one.since, severity_of(one.code), one.how_many, account=account, facts=words)
 
 
 def _quarantined(pile: Pile, severity: Severity, **facts: str) -> Problem:

@@ -3,21 +3,21 @@
 The statements are made once: to make one costs more than to run it.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Row,
+    Integer,
+    Select,
     Table,
-    and_,
     bindparam,
-    case,
     exists,
     func,
     literal_column,
+    null,
     or_,
     select,
 )
@@ -41,15 +41,15 @@ from orderbridge.store.tables import (
     unfinished,
 )
 
-MOST = 1000  # of one kind; what is beyond is not counted
-MOST_TOLD = 50  # of what is told one by one
-REMEMBERED = timedelta(days=1)  # what an order of yesterday needed is no alarm any more
+COUNT_LIMIT = 1000  # of one kind; those beyond are not counted
+ROW_LIMIT = 50  # of a kind whose rows are problems of their own
+REMEMBERED = timedelta(days=1)  # what an order of yesterday needed is no problem any more
 
-Pile = tuple[int, datetime | None]
-OfAccount = tuple[str, int, datetime | None]
 Conditions = tuple[ColumnElement[bool], ...]
+# When a row counts: "lately" and the borders of QUERIES; "by_board": 1 where the board is the till.
+Times = Mapping[str, datetime | int]
 
-
+_ONE: ColumnElement[int] = literal_column("1")
 _lately = orders.c.changed_utc >= bindparam("lately")
 _POLLING = select(
     accounts.c.fingerprint,
@@ -79,7 +79,7 @@ _RECEIVED = (
     )
     .where(*_is_received)
     .order_by(orders.c.changed_utc)
-    .limit(MOST)
+    .limit(COUNT_LIMIT)
 )
 # Not as `needs_answer_since` has it (model.ANSWERED): of what a customer waits for, the end counts however it was, for one
 # that failed is an alarm of its own, and one that is done and whose order is RECEIVED all the same has changed nothing. A
@@ -104,10 +104,14 @@ _ANSWERS = (
 _new: Conditions = (literal_column(NEW), orders.c.received_utc < bindparam("new_since"))
 # All of them are counted: they may wait for years, and those of one branch hide no other's.
 _NOT_TAKEN_OVER = (
-    select(orders.c.account, func.count(), func.min(orders.c.received_utc)).where(*_new).group_by(orders.c.account)
+    select(orders.c.account, func.min(orders.c.received_utc), orders.c.account, func.count())
+    .where(
+        *_new,
+        # Where the board is the till, the others are `unanswered`.
+        or_(bindparam("by_board", type_=Integer) == 0, orders.c.status_id.is_(None), orders.c.status_id != RECEIVED),
+    )
+    .group_by(orders.c.account)
 )
-_needs_no_answer = or_(orders.c.status_id.is_(None), orders.c.status_id != RECEIVED)
-_NEITHER_TAKEN_OVER_NOR_ASKED = _NOT_TAKEN_OVER.where(_needs_no_answer)
 # Of an order out of the journal or quarantine nobody knows: there it was acknowledged before it was stored.
 _is_unacknowledged: Conditions = (
     literal_column(OPEN),
@@ -120,11 +124,8 @@ _unacknowledged = (
     select(orders.c.account, orders.c.received_utc)
     .where(*_is_unacknowledged)
     .order_by(orders.c.changed_utc)
-    .limit(MOST)
+    .limit(COUNT_LIMIT)
     .subquery()
-)
-_UNACKNOWLEDGED = select(_unacknowledged.c.account, func.count(), func.min(_unacknowledged.c.received_utc)).group_by(
-    _unacknowledged.c.account
 )
 _by_a_till = exists().where(
     actions.c.payment_key == orders.c.payment_key,
@@ -138,19 +139,7 @@ _is_unseen: Conditions = (
     orders.c.ended_by == EndedBy.CANCELLED,
     ~_by_a_till,
 )
-_UNSEEN = (
-    select(orders.c.payment_key, orders.c.changed_utc, orders.c.account)
-    .where(*_is_unseen)
-    .order_by(orders.c.changed_utc)
-    .limit(MOST_TOLD)
-)
 _is_outdated: Conditions = literal_column(OPEN), _lately, orders.c.problem.contains(CONTENTS_OUTDATED)
-_OUTDATED = (
-    select(orders.c.payment_key, orders.c.changed_utc)
-    .where(*_is_outdated)
-    .order_by(orders.c.changed_utc)
-    .limit(MOST_TOLD)
-)
 _moved = exists().where(
     orders.c.payment_key == actions.c.payment_key,
     or_(orders.c.changed_utc > actions.c.finished_utc, orders.c.ended_utc.is_not(None)),
@@ -160,48 +149,27 @@ _is_unknown: Conditions = (
     literal_column(FAILED),
     actions.c.finished_utc >= bindparam("lately"),
     actions.c.error_code == "outcome_unknown",
-    actions.c.action.not_in(sorted(AWAITED)),  # which is told by its order
+    actions.c.action.not_in(sorted(AWAITED)),  # that is `accept_failed`, by its order
     ~_moved,
 )
 _UNKNOWN = (
     select(
         actions.c.id,
         actions.c.finished_utc,
+        func.coalesce(_owner, actions.c.account),
+        _ONE,
         actions.c.payment_key,
         actions.c.restaurant_id,
         actions.c.food_id,
-        func.coalesce(_owner, actions.c.account).label("account"),
     )
     .where(*_is_unknown)
     .order_by(actions.c.finished_utc)
-    .limit(MOST_TOLD)
+    .limit(ROW_LIMIT)
 )
-# News of an order that is in the tables already; else a whole order that no till sees, or a document that is no order.
-_is_order = quarantine.c.reason == "database_refused"
-_known = and_(
-    _is_order,
-    exists().where(orders.c.payment_key == quarantine.c.payment_key).correlate(quarantine),
-)
-_kept = (
-    select(
-        case((_known, quarantine.c.payment_key)).label("known"),
-        case((_is_order, 1), else_=0).label("is_order"),
-        quarantine.c.first_seen_utc.label("since"),
-    )
-    .where(literal_column(UNRESOLVED))
-    .order_by(quarantine.c.first_seen_utc)
-    .limit(MOST)
-    .subquery()
-)
-_QUARANTINED = select(_kept.c.known, _kept.c.is_order, func.count(), func.min(_kept.c.since)).group_by(
-    _kept.c.known, _kept.c.is_order
-)
-
-
 _is_keyless: Conditions = literal_column(UNRESOLVED), quarantine.c.payment_key.is_(None)
 # A document without a key could be any order, so what a list lacks is no evidence as long as it comes with each list.
 _UNDECIDED = (
-    select(orders.c.account, func.count(actions.c.id.distinct()), func.min(attempts.c.finished_utc))
+    select(orders.c.account, func.min(attempts.c.finished_utc), orders.c.account, func.count(actions.c.id.distinct()))
     .join_from(actions, orders, orders.c.payment_key == actions.c.payment_key)
     .join(attempts, attempts.c.action_id == actions.c.id)
     .where(
@@ -218,31 +186,65 @@ _UNDECIDED = (
 )
 
 
-def _any(kind: str, table: Table, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    return exists().select_from(table).where(*conditions).label(kind)
+def _orders_where(account: ColumnElement[Any], *conditions: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    query = select(orders.c.payment_key, orders.c.changed_utc, account, _ONE).where(*conditions)
+    return query.order_by(orders.c.changed_utc).limit(ROW_LIMIT)
 
 
-_THERE = select(
-    _any("received", orders, *_is_received),
-    _any("new", orders, *_new),
-    _any("unacknowledged", orders, *_is_unacknowledged),
-    _any("unseen", orders, *_is_unseen),
-    _any("outdated", orders, *_is_outdated),
-    _any("unknown", actions, *_is_unknown),
-    _any("quarantined", quarantine, literal_column(UNRESOLVED)),
-    _any("keyless", quarantine, *_is_keyless),
+class Query(NamedTuple):
+    """`table` and `conditions`: whether there are any. `rows`: subject, since when, account and how many, in this order."""
+
+    table: Table
+    conditions: Conditions
+    rows: Select[*tuple[Any, ...]]
+
+
+# By the code of the problem.
+QUERIES: Mapping[str, Query] = {
+    "not_taken_over": Query(orders, _new, _NOT_TAKEN_OVER),
+    "not_acknowledged": Query(
+        orders,
+        _is_unacknowledged,
+        select(
+            _unacknowledged.c.account, func.min(_unacknowledged.c.received_utc), _unacknowledged.c.account, func.count()
+        ).group_by(_unacknowledged.c.account),
+    ),
+    "cancellation_unseen": Query(orders, _is_unseen, _orders_where(orders.c.account, *_is_unseen)),
+    "contents_outdated": Query(orders, _is_outdated, _orders_where(null(), *_is_outdated)),
+    "outcome_unknown": Query(actions, _is_unknown, _UNKNOWN),
+    "undecided": Query(quarantine, _is_keyless, _UNDECIDED),
+}
+_OTHERS: Mapping[str, tuple[Table, Conditions]] = {
+    "received": (orders, _is_received),
+    "quarantined": (quarantine, (literal_column(UNRESOLVED),)),
+}
+_ANY = select(
+    *(
+        exists().select_from(table).where(*conditions).label(kind)
+        for kind, (table, conditions) in {**_OTHERS, **{kind: one[:2] for kind, one in QUERIES.items()}}.items()
+    )
 )
 
 
-def there(
-    connection: Connection, now: datetime, *, new: datetime, unacknowledged: datetime, unseen: datetime
-) -> Row[*tuple[int, ...]]:
-    """Which of the kinds below there are at all, each 0 or 1 under its name; the times are their borders.
+def kinds(connection: Connection, times: Times) -> set[str]:
+    """Which of QUERIES, and of `received` and `quarantined`, have rows at all.
 
-    All of them are asked every few seconds, and in a quiet hour there are none: one question instead of seven.
+    All of them are asked every few seconds, and in a quiet hour there are none: one question instead of eight.
     """
-    since = {"new_since": new, "unacknowledged_since": unacknowledged, "unseen_since": unseen}
-    return connection.execute(_THERE, {"lately": now - REMEMBERED, **since}).one()
+    return {kind for kind, found in connection.execute(_ANY, times).mappings().one().items() if found}
+
+
+def rows(connection: Connection, kind: str, times: Times) -> list[tuple[Any, datetime | None, str | None, int]]:
+    """The rows of one of QUERIES: subject, since when, account, how many.
+
+    Of rows that ended `outcome_unknown` those of which nothing newer is known: no change of the order, and no other row
+    for the same order, food or restaurant that is done or waits.
+    """
+    found = connection.execute(QUERIES[kind].rows, times).all()
+    if kind == "outcome_unknown":
+        newest = _newest(connection, found)
+        found = [row for row in found if newest.get(_subject(row), 0) <= row.id]
+    return [(row[0], row[1], row[2], row[3]) for row in found]
 
 
 def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, Sequence[Any]]:
@@ -255,9 +257,9 @@ def polling(connection: Connection, fingerprints: Collection[str]) -> dict[str, 
     return {row[0]: row[1:] for row in connection.execute(_POLLING) if row[0] in fingerprints}
 
 
-def received(connection: Connection, now: datetime) -> Sequence[Any]:
+def received(connection: Connection, times: Times) -> Sequence[Any]:
     """Open orders that are RECEIVED, of the last day or scheduled: payment_key, received_utc, pos_revision, scheduled_for, start_utc, account."""
-    return connection.execute(_RECEIVED, {"lately": now - REMEMBERED}).all()
+    return connection.execute(_RECEIVED, times).all()
 
 
 def newest_answers(
@@ -275,44 +277,6 @@ def newest_answers(
             counts = row.action in AWAITED or row.created_utc >= border
             (found if counts else old)[row.payment_key] = row
     return found, old
-
-
-def not_taken_over(connection: Connection, border: datetime, *, answered: bool = False) -> list[OfAccount]:
-    """Open orders that no till has taken over, received before `border`: account, count, oldest.
-
-    `answered`: those that need no answer alone.
-    """
-    rows = connection.execute(_NEITHER_TAKEN_OVER_NOR_ASKED if answered else _NOT_TAKEN_OVER, {"new_since": border})
-    return [(row[0], row[1], row[2]) for row in rows]
-
-
-def unacknowledged(connection: Connection, border: datetime, now: datetime) -> list[OfAccount]:
-    """Open orders of the last day, received before `border`, that the service still delivers: account, count, oldest."""
-    rows = connection.execute(_UNACKNOWLEDGED, {"lately": now - REMEMBERED, "unacknowledged_since": border})
-    return [(row[0], row[1], row[2]) for row in rows]
-
-
-def unseen_cancellations(connection: Connection, border: datetime, now: datetime) -> list[tuple[str, datetime, str]]:
-    """Orders that were cancelled before `border`, not by a till, and of which no till has read it: key, since, account."""
-    rows = connection.execute(_UNSEEN, {"lately": now - REMEMBERED, "unseen_since": border})
-    return [(row.payment_key, row.changed_utc, row.account) for row in rows]
-
-
-def outdated(connection: Connection, now: datetime) -> list[tuple[str, datetime]]:
-    """Open orders of the last day whose newer contents the database refuses: key, since."""
-    rows = connection.execute(_OUTDATED, {"lately": now - REMEMBERED})
-    return [(row.payment_key, row.changed_utc) for row in rows]
-
-
-def unknown_outcomes(connection: Connection, now: datetime) -> list[tuple[int, datetime, str | None]]:
-    """Rows of the last day that ended `outcome_unknown`, and nothing newer is known: id, since, account.
-
-    Newer is a change of the order, or another row for the same order, food or restaurant that is done or waits. An accept
-    is told by its order.
-    """
-    rows = connection.execute(_UNKNOWN, {"lately": now - REMEMBERED}).all()
-    newest = _newest(connection, rows)
-    return [(row.id, row.finished_utc, row.account) for row in rows if newest.get(_subject(row), 0) <= row.id]
 
 
 def _subject(row: Any) -> tuple[str | None, str | int | None]:
@@ -338,17 +302,3 @@ def _newest(connection: Connection, rows: Sequence[Any]) -> dict[tuple[str | Non
 
 def _in_order(connection: Connection, query: Any) -> Iterable[Any]:
     return connection.execute(query.order_by(actions.c.id))
-
-
-def quarantined(connection: Connection) -> tuple[Pile, Pile, list[tuple[str, datetime]]]:
-    """Documents that are no orders; whole orders that the database refuses; known orders of which it takes no news: key, since."""
-    rows = connection.execute(_QUARANTINED).all()
-    piles = {is_order: (count, since) for known, is_order, count, since in rows if known is None}
-    refused = sorted((since, known) for known, _, _, since in rows if known is not None)
-    return piles.get(0, (0, None)), piles.get(1, (0, None)), [(known, since) for since, known in refused[:MOST_TOLD]]
-
-
-def undecided(connection: Connection, border: datetime) -> list[OfAccount]:
-    """Actions of orders that are in doubt since before `border`, where a document without a key came since: account, count, oldest."""
-    rows = connection.execute(_UNDECIDED, {"undecided_since": border})
-    return [(row[0], row[1], row[2]) for row in rows]

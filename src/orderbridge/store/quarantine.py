@@ -5,18 +5,45 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, literal, literal_column, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, exists, func, literal, literal_column, or_, select, update
 
 from orderbridge.model import Document
 from orderbridge.store.columns import without_nul
 from orderbridge.store.rows import insert_all
-from orderbridge.store.tables import UNRESOLVED, quarantine
+from orderbridge.store.tables import UNRESOLVED, orders, quarantine
 
 # A document that is none comes with each poll.
 _SEEN_AGAIN = (
     update(quarantine)
     .where(quarantine.c.account == bindparam("owner"), quarantine.c.payload_hash == bindparam("hash"))
     .values(times_seen=quarantine.c.times_seen + 1, resolved_utc=None)
+)
+
+
+COUNT_LIMIT = 1000  # of those beyond none is counted
+REFUSED_LIMIT = 50  # orders
+
+Pile = tuple[int, datetime | None]  # how many, since when
+
+# News of an order that is in the tables already; else a whole order that no till sees, or a document that is no order.
+_is_whole = quarantine.c.reason == "database_refused"
+_known = and_(
+    _is_whole,
+    exists().where(orders.c.payment_key == quarantine.c.payment_key).correlate(quarantine),
+)
+_counted = (
+    select(
+        case((_known, quarantine.c.payment_key)).label("known"),
+        case((_is_whole, 1), else_=0).label("is_order"),
+        quarantine.c.first_seen_utc.label("since"),
+    )
+    .where(literal_column(UNRESOLVED))
+    .order_by(quarantine.c.first_seen_utc)
+    .limit(COUNT_LIMIT)
+    .subquery()
+)
+_QUARANTINED = select(_counted.c.known, _counted.c.is_order, func.count(), func.min(_counted.c.since)).group_by(
+    _counted.c.known, _counted.c.is_order
 )
 
 
@@ -96,3 +123,15 @@ def blank_old(connection: Connection, before: datetime, now: datetime) -> int:
     old = update(quarantine).where(quarantine.c.last_seen_utc < before, quarantine.c.payload != "")
     closed = func.coalesce(quarantine.c.resolved_utc, literal(now, quarantine.c.resolved_utc.type))
     return connection.execute(old.values(payload="", resolved_utc=closed)).rowcount
+
+
+def counted(connection: Connection) -> tuple[Pile, Pile, list[tuple[str, datetime]]]:
+    """Documents that are no orders; whole orders that the database refuses; known orders of which it takes no news: key, since."""
+    rows = connection.execute(_QUARANTINED).all()
+    piles = {is_order: (count, since) for known, is_order, count, since in rows if known is None}
+    refused = sorted((since, known) for known, _, _, since in rows if known is not None)
+    return (
+        piles.get(0, (0, None)),
+        piles.get(1, (0, None)),
+        [(known, since) for since, known in refused[:REFUSED_LIMIT]],
+    )
