@@ -10,7 +10,7 @@ import pytest
 from tests.cli.shell import APP, Configure, Run, document
 from tests.store.samples import opened, rows
 
-from orderbridge.rules.scope import Asked, Scope, choose, judge
+from orderbridge.cli.check_cooldown import Asked, Scope, choose, judge
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import SENTENCES

@@ -14,9 +14,10 @@ from tests.web.asking import rest_of, until
 from tests.web.boards import CLOCK, Answer, Shop, Tablet, answer_of, web
 
 from orderbridge.cli import bundle
-from orderbridge.cli.check_files import check_certificate
-from orderbridge.cli.report import Report
-from orderbridge.config import Web
+from orderbridge.cli.check_files import certificate
+from orderbridge.cli.common import Context
+from orderbridge.cli.report import Checked
+from orderbridge.config import Settings, Web
 from orderbridge.rules.page import problems
 from orderbridge.store import devices
 from orderbridge.web.listening import Listening
@@ -132,14 +133,15 @@ async def works(listening: Listening, made: Certificates) -> bool:
         return False
 
 
+def checked(wanted: Web) -> Checked:
+    return Checked(Context(), Settings.model_construct(web=wanted))
+
+
 @pytest.mark.parametrize("expired, level", [(False, "ok"), (True, "warning")])
 def test_check_says_until_when_it_is_good(expired, level, tmp_path: Path):
-    report = Report(machine=True)
-    check_certificate(web(), report)
-    check_certificate(
-        encrypted(make_certificates(tmp_path, line=Line.EXPIRED if expired else Line.GOOD).server_file), report
-    )
+    line = Line.EXPIRED if expired else Line.GOOD
+    good = encrypted(make_certificates(tmp_path, line=line).server_file)
     (tmp_path / "bad.pem").write_text("rubbish")
-    check_certificate(encrypted(tmp_path / "bad.pem"), report)
-    assert [one["level"] for one in report.findings] == [level, "failed"]
-    assert all(one["remedy"] or one["level"] == "ok" for one in report.findings)
+    found = [one for wanted in (web(), good, encrypted(tmp_path / "bad.pem")) for one in certificate(checked(wanted))]
+    assert [one.level for one in found] == [level, "failed"]
+    assert all(one.remedy or one.level == "ok" for one in found)

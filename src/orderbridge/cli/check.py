@@ -4,18 +4,12 @@ It changes nothing: no file and no table is made, no order is asked for, unless 
 and its token is kept where the tables are there. So it may run at any time, beside a daemon and as another user.
 """
 
-from typing import TYPE_CHECKING
-
 import click
 
 from orderbridge.cli.common import Context, as_json
-from orderbridge.cli.report import Report
+from orderbridge.cli.report import Checked, Report, bad
 from orderbridge.errors import ConfigError, StoreError
 from orderbridge.texts import say
-
-if TYPE_CHECKING:
-    from orderbridge.config import Settings
-    from orderbridge.store.database import Database
 
 UNREACHABLE = 69
 CONFIGURATION = 78
@@ -40,52 +34,40 @@ def check(context: Context, as_json: bool, cooldown: bool) -> None:
 
 def _check(context: Context, report: Report) -> int:
     try:
-        settings = context.reload()
+        checked = Checked(context, context.reload())
     except ConfigError as error:
-        report.bad("configuration", str(error))
+        report.add(bad("configuration", str(error)))
         return CONFIGURATION
-    from orderbridge.cli.check_accounts import check_accounts
+    from orderbridge.cli import check_files, check_service
     from orderbridge.cli.check_database import check_database
-    from orderbridge.cli.check_files import check_files
-    from orderbridge.cli.check_line import check_line
     from orderbridge.store import workers
 
-    check_files(settings, report)
-    with check_database(context, report) as database:
-        report.has_worked = database is not None and _has_polled(database, settings)
+    report.probe(check_files.FILES, checked)
+    with check_database(checked, report):
         try:
-            reached = workers.run(check_line(settings.marketplace, report))
+            workers.run(report.ask(check_service.PROBES, checked))
         except ConfigError as error:  # its file of certificates
-            report.bad("certificates", str(error))
+            report.add(bad("certificates", str(error)))
             return CONFIGURATION
-        if reached:
-            workers.run(check_accounts(context, database, report))
-    if report.is_unusable:
+    if checked.is_unusable:
         return CONFIGURATION
-    if not reached:
+    if not checked.is_reached:
         return UNREACHABLE
     return 0 if report.is_good else 1
-
-
-def _has_polled(database: "Database", settings: "Settings") -> bool:
-    from orderbridge.store import accounts
-
-    known = {account.fingerprint for account in settings.accounts}
-    return any(one["last_poll_ok_utc"] for one in database.read_now(lambda tx: accounts.overview(tx, known)))
 
 
 def _check_cooldown(context: Context, report: Report) -> int:
     try:
         context.reload()
     except ConfigError as error:
-        report.bad("configuration", str(error))
+        report.add(bad("configuration", str(error)))
         return CONFIGURATION
     from orderbridge.cli.check_cooldown import check_cooldown
 
     try:
         return 0 if check_cooldown(context, report) else 1
     except StoreError as error:
-        report.bad("cooldown", str(error))
+        report.add(bad("cooldown", str(error)))
         return 1
 
 

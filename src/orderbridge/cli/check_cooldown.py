@@ -1,16 +1,21 @@
 """`check --cooldown`: whose cooldown is it, each account's own, its application's or this address's?
 
-Up to three accounts are asked for their orders, one straight after the other, and once more the other way round where one
-was answered 429 (rules.scope). It loses no order: what comes is neither stored nor acknowledged, so that the next poll
-delivers it again; and it is asked as the daemon asks, because a list of one status may be counted otherwise. It respects
+Up to three accounts are asked for their orders, one straight after the other. An OK straight after an OK: these two share
+none. A 429 straight after an OK: they may share one, or a stranger polls with the second one's credential; so it counts
+when it comes again with the two the other way round, a cooldown later. Accounts that reach the same restaurant say nothing
+about applications: it may be the restaurant's cooldown.
+
+It loses no order: what comes is neither stored nor acknowledged, so that the next poll delivers it again. It respects
 each account's cooldown, and notes its own in the database: the daemon that starts next respects those. Neither a daemon
 nor a replica works meanwhile, because this command holds the right to work.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,10 +23,9 @@ import click
 
 from orderbridge.cli.accounts import account_of, wire_for
 from orderbridge.cli.common import Context
-from orderbridge.cli.report import Report
+from orderbridge.cli.report import Report, bad, failed, good, warn
 from orderbridge.errors import MarketplaceError, NotSent, RateLimited, StoreError
 from orderbridge.rules.cooldown import MARGIN_S
-from orderbridge.rules.scope import Asked, Scope, choose, judge
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
@@ -32,6 +36,59 @@ if TYPE_CHECKING:
     from orderbridge.store.database import Database
     from orderbridge.store.leader import LeaderLock
     from orderbridge.store.sealing import Fault
+
+
+class Scope(StrEnum):
+    """What was found."""
+
+    CREDENTIAL = "credential"  # each account has its own
+    NOT_ADDRESS = "not_address"  # accounts of different applications have their own; more could not be asked
+    APPLICATION = "application"
+    ADDRESS = "address"
+    APPLICATION_OR_ADDRESS = "application_or_address"
+    UNKNOWN = "unknown"  # somebody else polls with one of these credentials
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who is asked. `beside`: of the same application as `first`; `other`: of another one; None: there is none."""
+
+    first: str
+    beside: str | None
+    other: str | None
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.first, self.beside, self.other)))
+
+
+def choose(accounts: Iterable[tuple[str, str]]) -> Asked | None:
+    """`accounts`: names and their applications; no more are looked at than it takes. None: no two tell anything.
+
+    Two of one application and one of another tell most.
+    """
+    by_application: dict[str, list[str]] = {}
+    several: list[str] | None = None
+    for name, application in accounts:
+        mine = by_application.setdefault(application, [])
+        mine.append(name)
+        several = several or (mine if len(mine) > 1 else None)
+        if several and len(by_application) > 1:
+            break
+    mine = several or next(iter(by_application.values()), [])
+    other = next((names[0] for names in by_application.values() if names is not mine), None)
+    found = Asked(mine[0], mine[1] if several else None, other) if mine else None
+    return found if found is not None and len(found.all) > 1 else None
+
+
+def judge(asked: Asked, shared: Sequence[str]) -> Scope:
+    """`shared`: who of them was answered 429 straight after the first, both ways round."""
+    beside, other = asked.beside in shared, asked.other in shared
+    if other:
+        return Scope.ADDRESS if asked.beside is None or beside else Scope.UNKNOWN
+    if beside:
+        return Scope.APPLICATION_OR_ADDRESS if asked.other is None else Scope.APPLICATION
+    return Scope.NOT_ADDRESS if asked.beside is None else Scope.CREDENTIAL
 
 
 def check_cooldown(context: Context, report: Report) -> bool:
@@ -47,7 +104,7 @@ def check_cooldown(context: Context, report: Report) -> bool:
         asked = database.read_now(lambda tx: choose(met.told(tx)))
         met.tell_broken(report)
         if asked is None:
-            report.bad("cooldown", say("check.cooldown_one_account"), say("check.cooldown_two_accounts"))
+            report.add(bad("cooldown", say("check.cooldown_one_account"), say("check.cooldown_two_accounts")))
             return False
         click.echo(say("check.cooldown_asking", names=", ".join(asked.all)), err=True)
         return workers.run(_Asking(context, database, leader, asked, met.accounts, report).run())
@@ -88,9 +145,10 @@ class _Met:
 
     def tell_broken(self, report: Report) -> None:
         """It is in nobody's way here: others can be asked."""
-        from orderbridge.cli.check_settings import tell_broken
+        from orderbridge.cli.check_settings import broken
 
-        tell_broken(self._broken, report.look)
+        for finding in broken(self._broken, warn):
+            report.add(finding)
 
 
 def _clock_of(settings: "config.Settings", database: "Database") -> "Clock":
@@ -139,7 +197,7 @@ class _Asking:
             is_one_place = len({one.id for some in restaurants for one in some}) < sum(map(len, restaurants))
             scope = await self._find()
         except MarketplaceError as error:
-            self._report.failed("account", error, subject=self._at)
+            self._report.add(failed("account", error, has_worked=False, subject=self._at))
             return False
         finally:
             for account in self._accounts.values():
@@ -204,8 +262,9 @@ class _Asking:
             facts = f"{facts} {say('check.cooldown_one_place')}"
         match scope:
             case Scope.CREDENTIAL | Scope.NOT_ADDRESS:
-                self._report.good("cooldown", facts, subject=scope)
+                finding = good("cooldown", facts, subject=scope)
             case Scope.UNKNOWN:
-                self._report.bad("cooldown", facts, say("check.cooldown_stranger"), subject=scope)
+                finding = bad("cooldown", facts, say("check.cooldown_stranger"), subject=scope)
             case _:
-                self._report.look("cooldown", facts, say("poll.cooldown_scope"), subject=scope)
+                finding = warn("cooldown", facts, say("poll.cooldown_scope"), subject=scope)
+        self._report.add(finding)

@@ -1,14 +1,16 @@
-"""The files of configuration, secrets and database: whose they are, and whether the service may use them."""
+"""What `check` finds on this machine: files and who may use them, room on the disk, the port and the board's certificate."""
 
 import os
 import pwd
+import shutil
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from stat import S_IMODE, S_IROTH
 
-from orderbridge.cli.report import Report
+from orderbridge.cli.report import Checked, Finding, Probe, bad, good, warn
 from orderbridge.clock import SystemClock
-from orderbridge.config import Settings, Web
+from orderbridge.config import Settings
 from orderbridge.config.addresses import sqlite_file
 from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.store.dialects.sqlite_file import BESIDE
@@ -16,22 +18,54 @@ from orderbridge.texts import say
 
 READS, WRITES, PASSES = 4, 2, 1
 NOBODY = 65534
+FULL_BYTES, LOW_BYTES = 20_000_000, 200_000_000  # an order takes 5 kB; SQLite's -wal may grow to some MB
+FULL_FILES = 10  # -wal, -shm, a day's journal and what stands beside the database
 
 
-def check_files(settings: Settings, report: Report) -> None:
-    """The configuration was read and is right; what about who else may read it, and who has to?"""
+def configuration(checked: Checked) -> Iterator[Finding]:
+    """It was read and is right; what remains are its warnings."""
+    settings = checked.settings
     where = str(settings.source.file or say("check.environment"))
-    report.good("configuration", say("check.accounts", file=where, count=len(settings.accounts)))
-    secret_files = list(dict.fromkeys(_secret_files(settings)))
-    told_below = {say("config.open_secret", file=path) for path in secret_files}
+    yield good("configuration", say("check.accounts", file=where, count=len(settings.accounts)))
+    of_secrets = {say("config.open_secret", file=path) for path in _secret_files(settings)}
     for sentence in settings.warnings:
-        if sentence not in told_below:
-            report.look("configuration", sentence)
-    worker = _worker(settings)
-    for path in secret_files:
-        _check_secret(path, None if worker == NOBODY else worker, report)
-    if worker is not None and (authority := settings.marketplace.ca_file) is not None:
-        _check_authority(authority, worker, report)
+        if sentence not in of_secrets:
+            yield warn("configuration", sentence)
+
+
+def secrets(checked: Checked) -> Iterator[Finding]:
+    """Who else may read them, and whether the service may."""
+    worker = _worker(checked.settings)
+    for path in dict.fromkeys(_secret_files(checked.settings)):
+        yield _secret(path, None if worker == NOBODY else worker)
+
+
+def authority(checked: Checked) -> Iterator[Finding]:
+    """Whether the service may read the configured file of certificates."""
+    worker, path = _worker(checked.settings), checked.settings.marketplace.ca_file
+    if worker is None or path is None:
+        return
+    real = path.resolve()
+    closed = [one for one in real.parents if not _may(one.stat(), worker, PASSES)]
+    if closed or not _may(real.stat(), worker, READS):
+        facts = say("check.closed", file=path, where=closed[-1] if closed else real)
+        yield bad("certificates", facts, say("check.open_authority", file=path.name))
+
+
+def space(checked: Checked) -> Iterator[Finding]:
+    """On the disk of an SQLite file."""
+    file = sqlite_file(checked.settings.database.url)
+    if file is None or not file.parent.is_dir():
+        return
+    folder = file.parent
+    if (found := os.statvfs(folder)).f_files and found.f_favail < FULL_FILES:
+        yield bad("space", say("check.inodes", folder=folder, count=found.f_favail), say("check.remove_files"))
+    free = shutil.disk_usage(folder).free
+    facts = say("check.space", folder=folder, megabytes=free // 1_000_000)
+    if free < LOW_BYTES:
+        yield (bad if free < FULL_BYTES else warn)("space", facts, say("check.make_room"))
+    else:
+        yield good("space", facts)
 
 
 def _secret_files(settings: Settings) -> list[Path]:
@@ -52,36 +86,27 @@ def _worker(settings: Settings) -> int | None:
     return next(filter(None, there), None)
 
 
-def check_owner(settings: Settings, report: Report) -> None:
-    """Whether the service may write to the files that are there; root may."""
-    worker, file = _worker(settings), sqlite_file(settings.database.url)
+def owner(checked: Checked) -> Iterator[Finding]:
+    """Whether the service may write to the files of the database that are there; root may."""
+    worker, file = _worker(checked.settings), sqlite_file(checked.settings.database.url)
     if worker is None:
         return
     for path in (Path(f"{file}{suffix}") for suffix in ("", "-lock", *BESIDE)):
         if path.exists() and not _may(path.stat(), worker, READS | WRITES):
-            owner, wanted = _name(path.stat().st_uid), _name(worker)
-            facts = say("check.owner", file=path, owner=owner, mode=f"{S_IMODE(path.stat().st_mode):04o}")
-            report.bad("rights", facts, say("check.not_the_service_s", file=path, owner=wanted))
+            found = path.stat()
+            facts = say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{S_IMODE(found.st_mode):04o}")
+            yield bad("rights", facts, say("check.not_the_service_s", file=path, owner=_name(worker)))
 
 
-def _check_authority(path: Path, worker: int, report: Report) -> None:
-    real = path.resolve()
-    closed = [one for one in real.parents if not _may(one.stat(), worker, PASSES)]
-    if closed or not _may(real.stat(), worker, READS):
-        facts = say("check.closed", file=path, where=closed[-1] if closed else real)
-        report.bad("certificates", facts, say("check.open_authority", file=path.name))
-
-
-def _check_secret(path: Path, worker: int | None, report: Report) -> None:
+def _secret(path: Path, worker: int | None) -> Finding:
     found = path.stat()
     mode = S_IMODE(found.st_mode)
     facts = say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{mode:04o}")
     if mode & S_IROTH:
-        report.bad("secret", facts, say("check.secret_open", file=path))
-    elif worker is not None and not _may(found, worker, READS):
-        report.bad("secret", facts, say("check.secret_hidden", file=path, owner=_name(worker)))
-    else:
-        report.good("secret", facts)
+        return bad("secret", facts, say("check.secret_open", file=path))
+    if worker is not None and not _may(found, worker, READS):
+        return bad("secret", facts, say("check.secret_hidden", file=path, owner=_name(worker)))
+    return good("secret", facts)
 
 
 def _may(found: os.stat_result, user: int, wanted: int) -> bool:
@@ -102,22 +127,26 @@ def _name(user: int) -> str:
         return str(user)
 
 
-def check_port(listen: str, report: Report) -> None:
-    """Whether the daemon will be able to listen there. Only asked while none runs."""
-    host, _, port = listen.rpartition(":")
+def port(checked: Checked) -> Iterator[Finding]:
+    """Whether the daemon will be able to listen there, unless one does."""
+    listen = checked.settings.web.listen
+    if not listen or checked.worker is not None:
+        return
+    host, _, number = listen.rpartition(":")
     host = host.strip("[]")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, int(port)))
+            probe.bind((host, int(number)))
         except OSError as error:
-            report.bad("web", f"{listen}: {error.strerror}", say("check.port"))
+            yield bad("web", f"{listen}: {error.strerror}", say("check.port"))
         else:
-            report.good("web", listen)
+            yield good("web", listen)
 
 
-def check_certificate(wanted: Web, report: Report) -> None:
+def certificate(checked: Checked) -> Iterator[Finding]:
     """Whether the board's own certificate and its key belong together, and for how long it is good."""
+    wanted = checked.settings.web
     if wanted.certificate is None:
         return
     from orderbridge.rules.page import SOON
@@ -126,11 +155,15 @@ def check_certificate(wanted: Web, report: Report) -> None:
     try:
         tls.context(wanted)
     except OSError as error:
-        report.bad("web", f"{wanted.certificate}: {error.strerror or error}", say("health.certificate_refused.remedy"))
+        yield bad("web", f"{wanted.certificate}: {error.strerror or error}", say("health.certificate_refused.remedy"))
         return
     end = tls.ends(wanted)
-    said = "" if end is None else say("check.board_certificate", file=wanted.certificate, end=end)
+    facts = "" if end is None else say("check.board_certificate", file=wanted.certificate, end=end)
     if end is not None and end - SystemClock().now() < SOON:
-        report.look("web", said, say("health.certificate_ends.remedy"))
+        yield warn("web", facts, say("health.certificate_ends.remedy"))
     else:
-        report.good("web", said)
+        yield good("web", facts)
+
+
+FILES: tuple[Probe, ...] = (configuration, secrets, authority)
+WEB: tuple[Probe, ...] = (port, certificate)

@@ -97,7 +97,7 @@ def db_restore(context: Context, file: Path) -> None:
     the database is checked. On a server: print the commands that back up and restore; exit code 1, nothing is done.
     """
     from orderbridge.cli.check_database import check_database
-    from orderbridge.cli.report import Report
+    from orderbridge.cli.report import Checked, Report
     from orderbridge.config.addresses import sqlite_file
     from orderbridge.errors import StoreError
     from orderbridge.store import backup, revisions, schema
@@ -114,7 +114,7 @@ def db_restore(context: Context, file: Path) -> None:
         click.echo(say("restore.former", folder=former))
     is_left = found == revisions.HEAD and restore.replay_journal(context)
     report = Report(machine=False)
-    with check_database(context, report):
+    with check_database(Checked(context, context.settings), report):
         pass
     if found != revisions.HEAD:
         click.echo(say("restore.older_tables"))

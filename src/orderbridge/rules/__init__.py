@@ -1,6 +1,6 @@
 """Pure decisions: no I/O, no clock of their own. What they return is carried out elsewhere.
 
-orders come in   cooldown shared_cooldown scope poll_ends list_request tokens intake statuses lifecycle reimport
+orders come in   cooldown shared_cooldown poll_ends list_request tokens intake statuses lifecycle reimport
 actions go out   queue account_queues standing outbox claims retry verdicts
 what is wrong    problems health daemon page causes notify readiness account_status branches restore
 people           board audience day
