@@ -15,7 +15,7 @@ from tests.jobs.shop import Shop
 from orderbridge.jobs.daemon_problems import DATE_EVERY_S
 from orderbridge.jobs.health import VIEWS_S, Checkup
 from orderbridge.jobs.reference import BELIEVED_AFTER, Common, read_lists
-from orderbridge.rules.daemon import FENCED, SLOW_WITHIN_S
+from orderbridge.rules.daemon import BUSY, FENCED, SLOW_WITHIN_S
 from orderbridge.rules.page import SOON, Page
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.store.trouble import TroubleKind
@@ -222,6 +222,25 @@ def date_of(shop: Shop, behind: float) -> str:
     return format_datetime(shop.clock.now() - timedelta(seconds=behind), usegmt=True)
 
 
+async def checked_for_long(checkup: Checkup) -> Sequence[Problem]:
+    await checkup.check()
+    await asyncio.sleep(BUSY.total_seconds())
+    return await checkup.check()
+
+
+async def test_a_clock_that_is_set_after_the_last_answer_is_named_beside_the_certificate_that_it_refuses(shop: Shop):
+    checkup = checkup_of(shop)
+    await shop.poll()
+    for _ in range(2):
+        checkup.known.heard_date(date_of(shop, 0))
+        await asyncio.sleep(DATE_EVERY_S)
+    shop.clock.ahead = timedelta(days=800)
+    found = await checked_for_long(checkup)
+    assert ("clock_wrong", "") in names(found)
+    offset = next(one.facts["offset"] for one in found if one.code is Code.CLOCK_WRONG)
+    assert float(offset) == pytest.approx(800 * 86400, abs=1)
+
+
 @pytest.mark.parametrize("behind, wrong", [(0, False), (59, False), (-59, False), (62, True), (-7200, True)])
 async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: bool, shop: Shop):
     checkup = checkup_of(shop)
@@ -229,7 +248,7 @@ async def test_a_clock_that_is_wrong_by_the_services_date(behind: float, wrong: 
     for _ in range(2):
         checkup.known.heard_date(date_of(shop, behind))
         await asyncio.sleep(DATE_EVERY_S)
-    found = await checkup.check()
+    found = await checked_for_long(checkup)
     assert names(found) == ([("clock_wrong", "")] if wrong else [])
     if wrong:
         assert abs(float(found[0].facts["offset"]) - behind) <= 1

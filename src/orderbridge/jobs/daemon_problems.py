@@ -56,9 +56,8 @@ class DaemonProblems:
         self._accounts = accounts
         self._said: dict[tuple[Code, str], Problem] = {}
         self._since: dict[tuple[Code, str], datetime] = {}  # of what was found by asking
-        self._offsets_s: tuple[float, ...] = ()  # by which our clock is ahead: the last two that were measured
         self._dated = float("-inf")
-        self._service: tuple[datetime, float] | None = None  # its clock, and ours that nobody sets
+        self._heard: tuple[tuple[datetime, float], ...] = ()  # the last two Dates, and our monotonic time of each
         self.page: Callable[[], page.Page] = page.Page  # what is served stands beside the daemon, and outlives it
         self.fenced: Callable[[], tuple[datetime | None, int]] = lambda: (None, 0)  # outlives the daemon, too
         self.is_scope_wrong: Callable[[], bool] = lambda: False  # the cooldowns outlive the daemon
@@ -101,14 +100,13 @@ class DaemonProblems:
         if (there := http_date(date)) is None:
             return
         there += timedelta(seconds=0.5)  # it has whole seconds only
-        self._service = there, now
-        self._offsets_s = (*self._offsets_s[-1:], (self._clock.now() - there).total_seconds())
+        self._heard = (*self._heard[-1:], (there, now))
 
     def service_now(self) -> datetime | None:
         """How late it is by the service's clock, whatever was done to ours since; None: it was not heard."""
-        if self._service is None:
-            return None
-        there, at = self._service
+        return self._by_date(*self._heard[-1]) if self._heard else None
+
+    def _by_date(self, there: datetime, at: float) -> datetime:
         return there + timedelta(seconds=self._clock.monotonic() - at)
 
     def problems(self) -> tuple[Problem, ...]:
@@ -125,7 +123,8 @@ class DaemonProblems:
         return daemon.DaemonFacts(
             trouble=None if kind is None else OF_TROUBLE[kind],
             slowest_s=daemon.too_slow(trouble.slow, self._clock.monotonic()),
-            offsets_s=self._offsets_s,
+            # Asked anew each time: a clock that is set after the last answer may be why no further one comes (TLS).
+            offsets_s=tuple((self._clock.now() - self._by_date(*heard)).total_seconds() for heard in self._heard),
             died_young=tuple((one.name, one.session.died_young()) for one in self._accounts()),
             is_scope_wrong=self.is_scope_wrong(),
             without_restaurants=tuple(one.name for one in self._accounts() if one.reaches_none),
