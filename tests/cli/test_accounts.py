@@ -220,7 +220,7 @@ def test_an_account_of_the_file_is_changed_in_the_file(run, add, configure):
     assert "its secrets are those of kadikoy" in add("x", secrets=("sandbox-app-secret", "sandbox-kadikoy-secret")).err
 
 
-@pytest.mark.parametrize("words", [("add", "x"), ("import", "x"), ("rotate",)])
+@pytest.mark.parametrize("words", [("add", "x"), ("import", "x"), ("key", "--rotate")])
 def test_without_a_master_key_the_remedy_is_named(words, run, configure):
     configure(document())
     ended = run("accounts", *words)
@@ -460,9 +460,9 @@ def test_a_rotation_says_when_the_old_line_may_go(add, run, tmp_path):
     add("moda")
     new = new_key()
     (tmp_path / "master.key").write_text(f"{new}\n{MASTER}\n")
-    ended = run("accounts", "rotate")
+    ended = run("accounts", "key", "--rotate")
     assert (ended.code, "2 anew, 0 before" in ended.out, "the others may go" in ended.out) == (0, True, True)
-    assert "0 anew, 2 before" in run("accounts", "rotate").out
+    assert "0 anew, 2 before" in run("accounts", "key", "--rotate").out
     (tmp_path / "master.key").write_text(f"{new}\n")
     assert "fault" not in run("accounts", "show", "kadikoy", "--json").json
 
@@ -472,14 +472,14 @@ def test_a_rotation_that_cannot_open_all_says_to_keep_the_old_lines(add, run, tm
     add("moda")
     pos.execute("UPDATE delivery_account_settings SET sealed = 'AAAA' WHERE name = 'moda'")
     (tmp_path / "master.key").write_text(f"{new_key()}\n{MASTER}\n")
-    ended = run("accounts", "rotate")
+    ended = run("accounts", "key", "--rotate")
     assert (ended.code, "1 anew" in ended.out, "Keep the old lines" in ended.err) == (1, True, True)
     assert "moda: The row is damaged" in ended.err
 
 
 def test_with_one_line_it_says_how_to_begin(add, run):
     add()
-    assert "has one line" in run("accounts", "rotate").out
+    assert "has one line" in run("accounts", "key", "--rotate").out
 
 
 # ---- the branches ----------------------------------------------------------------------------------------------------
@@ -615,8 +615,12 @@ def test_check_of_many_broken_ones_names_a_few(bring, run, tmp_path):
 
 def test_check_says_that_a_rotation_is_not_finished(three, run, tmp_path):
     (tmp_path / "master.key").write_text(f"{new_key()}\n{MASTER}\n")
-    assert checked(run)[1] == ("warning", "4 are sealed by a former master key", "Run `orderbridge accounts rotate`.")
-    run("accounts", "rotate")
+    assert checked(run)[1] == (
+        "warning",
+        "4 are sealed by a former master key",
+        "Run `orderbridge accounts key --rotate`.",
+    )
+    run("accounts", "key", "--rotate")
     assert len(checked(run)) == 1
 
 
@@ -625,9 +629,9 @@ def test_check_sees_another_address(three, run, configure):
     assert checked(run)[1] == (
         "warning",
         "4 were noted at another marketplace.base_url",
-        "Run `orderbridge accounts rotate`.",
+        "Run `orderbridge accounts key --rotate`.",
     )
-    run("accounts", "rotate")
+    run("accounts", "key", "--rotate")
     assert len(checked(run)) == 1
 
 
@@ -661,9 +665,17 @@ def test_a_food_is_for_an_account_of_the_database_that_is_there(run, add):
 
 def test_no_command_shows_a_secret(add, bring, run, tmp_path):
     shown = [add(), add("moda", secrets=(SECRETS[0], "short")), bring(csv_of(f"uskudar;{SECRETS[0]};{SECRETS[1]};"))]
-    words = ("list", "list --json", "show kadikoy", "show kadikoy --json", "disable moda", "rotate", "remove moda")
+    words = (
+        "list",
+        "list --json",
+        "show kadikoy",
+        "show kadikoy --json",
+        "disable moda",
+        "key --rotate",
+        "remove moda",
+    )
     shown += [run("accounts", *line.split()) for line in words]
-    shown += [run(*line.split()) for line in ("config show", "status", "status --json", "check", "check --json")]
+    shown += [run(*line.split()) for line in ("check --settings", "status", "status --json", "check", "check --json")]
     shown += [bring(csv_of(f"x;{SECRETS[0]};'{SECRETS[1]}';")), bring(f"{SECRETS[0]};{SECRETS[1]}")]
     printed = "".join(ended.out + ended.err for ended in shown)
     assert [secret for secret in (*SECRETS, MASTER) if secret in printed] == []

@@ -7,6 +7,7 @@ and its token is kept where the tables are there. So it may run at any time, bes
 import click
 
 from orderbridge.cli.common import Context, as_json
+from orderbridge.cli.facts import show_settings
 from orderbridge.cli.report import Checked, Report, bad
 from orderbridge.errors import ConfigError, StoreError
 from orderbridge.texts import say
@@ -19,12 +20,16 @@ pass_context = click.make_pass_decorator(Context)
 
 @click.command()
 @click.option("--cooldown", is_flag=True, help="Find out whose cooldown it is. It takes a minute; no daemon may work.")
+@click.option("--settings", is_flag=True, help="Only show the settings in force, secrets hidden.")
 @as_json
 @pass_context
-def check(context: Context, as_json: bool, cooldown: bool) -> None:
+def check(context: Context, as_json: bool, cooldown: bool, settings: bool) -> None:
     """Is everything in place? Configuration, database, line, clock, login, restaurants: each with its remedy."""
     from orderbridge.observe import logs
 
+    if settings:
+        show_settings(context, as_json)
+        return
     logs.configure(level="critical")  # what matters is printed by the command itself
     report = Report(machine=as_json)
     code = _check_cooldown(context, report) if cooldown else _check(context, report)

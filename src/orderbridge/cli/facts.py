@@ -1,4 +1,7 @@
-"""What is in force here: config show, version."""
+"""The program's version, and the settings in force.
+
+`orderbridge --version` and `check --settings` show them; `version` and `config show` stay for scripts that call them.
+"""
 
 from typing import Any
 
@@ -11,15 +14,7 @@ from orderbridge.texts import say
 pass_context = click.make_pass_decorator(Context)
 
 
-@click.group()
-def config() -> None:
-    """The configuration."""
-
-
-@config.command("show")
-@as_json
-@pass_context
-def config_show(context: Context, as_json: bool) -> None:
+def show_settings(context: Context, as_json: bool) -> None:
     """What is in force, secrets hidden."""
     from orderbridge.config import shown
 
@@ -41,19 +36,29 @@ def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
     return [(name, value)]
 
 
-@click.command()
-@as_json
-def version(as_json: bool) -> None:
-    """The program's version and its schema's."""
+def version() -> str:
+    """The program's, its schema's and Python's."""
     import platform
 
     from orderbridge.store import revisions
 
-    facts = {"version": __version__, "schema": revisions.HEAD, "python": platform.python_version()}
-    if as_json:
-        show_json(facts)
-    else:
-        click.echo("orderbridge " + say("facts.version", **facts))
+    return "orderbridge " + say(
+        "facts.version", version=__version__, schema=revisions.HEAD, python=platform.python_version()
+    )
 
 
-COMMANDS = (config, version)
+@click.group(hidden=True)
+def config() -> None:
+    """The configuration."""
+
+
+config.command("show")(as_json(pass_context(show_settings)))
+
+
+@click.command("version", hidden=True)
+def version_command() -> None:
+    """The program's version and its schema's."""
+    click.echo(version())
+
+
+COMMANDS = (config, version_command)

@@ -1,4 +1,4 @@
-"""`accounts key` and `accounts rotate`: a master key is made, and takes another one's place."""
+"""`accounts key`: a master key is made, and takes another one's place."""
 
 from typing import TYPE_CHECKING
 
@@ -15,20 +15,23 @@ MOST_NAMES = 20
 
 
 @click.command("key")
-def key() -> None:
-    """A new master key, for the first line of fleet.master_key_file. Nothing is written."""
+@click.option("--rotate", is_flag=True, help="Seal every account anew by the first line of the master key.")
+@pass_context
+def key(context: Context, rotate: bool) -> None:
+    """A new master key, for the first line of fleet.master_key_file. Nothing is written.
+
+    --rotate: seal every account anew by the first line of that file; its other lines still open what they have sealed. Killed
+    in between, it can be run again. It says when the other lines may go.
+    """
     from orderbridge.config.master_keys import new_key
 
-    click.echo(new_key())
+    if rotate:
+        _rotate(context)
+    else:
+        click.echo(new_key())
 
 
-@click.command("rotate")
-@pass_context
-def rotate(context: Context) -> None:
-    """Seal every account anew by the first line of the master key, which the other lines still open.
-
-    Killed in between, it can be run again. It says when the other lines may go.
-    """
+def _rotate(context: Context) -> None:
     keys = keys_of(context.settings)
     anew, already, broken = _reseal(context, keys)
     click.echo(say("accounts.resealed", anew=anew, already=already, by=keys.ids[0]))
@@ -65,4 +68,4 @@ def _reseal(context: Context, keys: "MasterKeys") -> tuple[int, int, dict[str, "
     return anew, already, broken
 
 
-COMMANDS = (key, rotate)
+COMMANDS = (key,)

@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 
-from orderbridge import __version__
 from orderbridge.actions import ACTIONS
 from orderbridge.cli.common import Context, Guarded
+from orderbridge.cli.facts import version
 from orderbridge.cli.words import WordsContext, in_words, show
 from orderbridge.errors import Closed, ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
 from orderbridge.observe import systemd
@@ -86,8 +86,21 @@ def translate(command: click.Command, path: str) -> None:
             translate(inner, f"{path} {name}".strip())
 
 
+def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(version())
+        context.exit()
+
+
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="orderbridge", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def program() -> None:
     """Brings a delivery marketplace's orders into your database, and what you write there back to it.
 
