@@ -27,8 +27,8 @@ from orderbridge.rules.buckets import share
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import servers
-from orderbridge.store.durability import failover
 from orderbridge.store.failures import remedy
+from orderbridge.store.inspection import failover
 from orderbridge.store.membership import Beat, Membership
 from orderbridge.texts import say
 from orderbridge_sandbox import World

@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import Connection, event, make_url, text
 from tests.databases import MARIADB, POSTGRESQL, SQLITE, only
 
-from orderbridge.store import durability as module
+from orderbridge.store import inspection as module
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.mysql import BINLOG, FLUSH
 from orderbridge.store.dialects.postgresql import FSYNC
 from orderbridge.store.dialects.sqlite import WAL
-from orderbridge.store.durability import Durability, failover
+from orderbridge.store.inspection import Durability, failover
 from orderbridge.texts import say
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Engine, make_url
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only
 from tests.store.samples import NEEDED, NOW_TEXT, Pos, Refused, one, put_action, put_order, rows
 
-from orderbridge.store import grants
+from orderbridge.store import write_guards
 from orderbridge.store.database import Database
 
 USER, ROLE = f"obs_till_{os.getpid()}", f"obs_role_{os.getpid()}"
@@ -50,7 +50,7 @@ def till(kind: str, database: Database, url: str, request: pytest.FixtureRequest
     try:
         to = ROLE if request.param == "role" else f"{USER}@%" if kind == MARIADB else USER
         place = "public" if kind == POSTGRESQL else make_url(url).database
-        run(database.engine, [line.replace("%", "%%") for line in grants.statements(kind, to, place)])
+        run(database.engine, [line.replace("%", "%%") for line in write_guards.grant_statements(kind, to, place)])
         with Pos.at(make_url(url).set(username=USER, password="till").render_as_string(hide_password=False)) as till:
             yield till
     finally:
@@ -60,7 +60,7 @@ def till(kind: str, database: Database, url: str, request: pytest.FixtureRequest
 @only(*SERVERS)
 def test_a_till_can_do_its_whole_job(till, pos):
     put_order(pos, revision=3)
-    for name in grants.READ:
+    for name in write_guards.READ:
         rows(till, f"SELECT * FROM {name}")
     (order,) = rows(till, "SELECT * FROM delivery_new_orders ORDER BY received_utc")
     till.execute(
@@ -124,19 +124,19 @@ def test_a_till_can_do_nothing_else(till, pos):
 
 
 def test_a_name_cannot_leave_its_quotes():
-    assert 'TO "pos"";x";' in grants.statements("postgresql", 'pos";x', "public")[0]
-    assert "TO `pos``;x`@`10.0.0.%`;" in grants.statements("mysql", "pos`;x@10.0.0.%", "shop")[0]
+    assert 'TO "pos"";x";' in write_guards.grant_statements("postgresql", 'pos";x', "public")[0]
+    assert "TO `pos``;x`@`10.0.0.%`;" in write_guards.grant_statements("mysql", "pos`;x@10.0.0.%", "shop")[0]
 
 
 def test_every_table_but_the_tokens_may_be_read():
     for dialect in ("postgresql", "mysql"):
-        text = "\n".join(grants.statements(dialect, "pos", "shop"))
+        text = "\n".join(write_guards.grant_statements(dialect, "pos", "shop"))
         assert "delivery_tokens" not in text
         assert "delivery_account_settings" not in text
         assert all(f"delivery_{name} " in text for name in ("orders", "actions", "new_orders", "accounts"))
 
 
 def test_on_sqlite_the_command_says_that_there_are_no_roles():
-    lines = grants.statements("sqlite", "pos", None)
+    lines = write_guards.grant_statements("sqlite", "pos", None)
     assert "no roles" in lines[0]
     assert all(line.startswith("--") for line in lines)

@@ -44,7 +44,7 @@ from orderbridge.store import tables, unfinished
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.sqlite import read_time
-from orderbridge.store.grants import INSERTED
+from orderbridge.store.write_guards import INSERTED
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEYOND = "9223372036854775808"  # one more than 64 bits hold

@@ -31,14 +31,14 @@ def _waiting(command: Callable[..., Any]) -> Callable[..., Any]:
 def _write(context: Context, *, wait: bool, timeout: int, as_json: bool, **values: Any) -> None:
     from sqlalchemy.exc import IntegrityError
 
-    from orderbridge.cli import finding
     from orderbridge.cli.accounts import refuse_unknown
+    from orderbridge.cli.orders import key_of
     from orderbridge.store import actions
 
     if values.get("account") is not None:
         refuse_unknown(context, values["account"])
     if "payment_key" in values:
-        values["payment_key"] = finding.key_of(context, values["payment_key"], machine=as_json, to_act=True)
+        values["payment_key"] = key_of(context, values["payment_key"], machine=as_json, to_act=True)
     try:
         row_id = context.write(lambda tx: actions.add(tx, created_by="command line", **values))
     except IntegrityError as error:

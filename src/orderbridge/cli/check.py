@@ -32,17 +32,18 @@ def check(context: Context, as_json: bool, cooldown: bool, settings: bool) -> No
         return
     logs.configure(level="critical")  # what matters is printed by the command itself
     report = Report(machine=as_json)
-    code = _check_cooldown(context, report) if cooldown else _check(context, report)
-    report.show()
-    raise SystemExit(code)
-
-
-def _check(context: Context, report: Report) -> int:
     try:
         checked = Checked(context, context.reload())
     except ConfigError as error:
         report.add(bad("configuration", str(error)))
-        return CONFIGURATION
+        code = CONFIGURATION
+    else:
+        code = _check_cooldown(context, report) if cooldown else _check(checked, report)
+    report.show()
+    raise SystemExit(code)
+
+
+def _check(checked: Checked, report: Report) -> int:
     from orderbridge.cli import check_files, check_service
     from orderbridge.cli.check_database import check_database
     from orderbridge.store import workers
@@ -62,11 +63,6 @@ def _check(context: Context, report: Report) -> int:
 
 
 def _check_cooldown(context: Context, report: Report) -> int:
-    try:
-        context.reload()
-    except ConfigError as error:
-        report.add(bad("configuration", str(error)))
-        return CONFIGURATION
     from orderbridge.cli.check_cooldown import check_cooldown
 
     try:

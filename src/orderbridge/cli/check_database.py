@@ -15,11 +15,11 @@ from orderbridge.cli.report import Checked, Finding, Probe, Report, bad, good, w
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.errors import NoFile, StoreError, Unusable
-from orderbridge.store import accounts, guards, inspection, replicas, revisions, schema
+from orderbridge.store import accounts, inspection, replicas, revisions, schema, write_guards
 from orderbridge.store.alone import membership
 from orderbridge.store.dialects.sqlite_checks import writers_of
-from orderbridge.store.durability import failover
 from orderbridge.store.failures import is_busy, remedy
+from orderbridge.store.inspection import failover
 from orderbridge.store.membership import Membership
 from orderbridge.texts import say
 
@@ -118,9 +118,9 @@ def _schema(checked: Checked) -> Iterator[Finding]:
 
 def _guards(database: "Database") -> Iterator[Finding]:
     """Whether a till is kept from writing what is not its own."""
-    if gone := database.read_now(guards.gone):
+    if gone := database.read_now(write_guards.gone):
         yield warn("schema", say("check.guards_gone", names=", ".join(sorted(gone))), say("check.makes_guards"))
-    if database.read_now(guards.is_held_open):
+    if database.read_now(write_guards.is_held_open):
         yield warn("schema", say("check.guard_open"), say("check.close_guard"))
 
 

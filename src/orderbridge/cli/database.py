@@ -48,7 +48,7 @@ def db_grants(context: Context, role: str) -> None:
     """Print the GRANT statements that let ROLE, the POS's own user, do its whole job and no more."""
     from sqlalchemy import make_url
 
-    from orderbridge.store import grants
+    from orderbridge.store import write_guards
     from orderbridge.store.dialects import of
 
     url = make_url(context.settings.database.url)
@@ -59,7 +59,7 @@ def db_grants(context: Context, role: str) -> None:
             place = database.read_now(lambda tx: tx.exec_driver_sql(query).scalar())
         finally:
             database.close()
-    click.echo("\n".join(grants.statements(url.get_backend_name(), role, place)))
+    click.echo("\n".join(write_guards.grant_statements(url.get_backend_name(), role, place)))
 
 
 @db.command("backup")
@@ -126,7 +126,7 @@ def _say_commands(url: str, file: Path) -> NoReturn:
     from sqlalchemy import make_url
 
     from orderbridge.store.dialects import of
-    from orderbridge.store.grants import ALL
+    from orderbridge.store.write_guards import ALL
 
     address = make_url(url)
     commands = of(address.get_backend_name()).dump(address, str(file), ALL)

@@ -93,10 +93,10 @@ def order(context: Context, key: str, as_json: bool) -> None:
     """
     from zoneinfo import ZoneInfo
 
-    from orderbridge.cli import finding, timeline
+    from orderbridge.cli import timeline
     from orderbridge.store import story as stories
 
-    whole = finding.key_of(context, key, machine=as_json)
+    whole = key_of(context, key, machine=as_json)
     story = context.read(lambda tx: stories.tell(tx, whole))
     story["story"], story["waits_for"] = timeline.entries(story), timeline.waits_for(story)
     if as_json:
@@ -139,10 +139,9 @@ def take(context: Context, key: str, revision: int | None, reference: str, as_js
 
     With --json the order with its lines, to print. Exit code 1 when another till has it, or it is over.
     """
-    from orderbridge.cli import finding
     from orderbridge.store import story
 
-    whole = finding.key_of(context, key, machine=as_json, to_act=True)
+    whole = key_of(context, key, machine=as_json, to_act=True)
     taken = context.write(lambda tx: story.take_over(tx, whole, revision, reference))
     if taken is None:
         raise click.ClickException(say("listing.not_taken", wanted=key))
@@ -196,6 +195,26 @@ def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> N
     rows = [{name: getattr(one, name) for name in one.__slots__} for one in done.values()]
     show_rows(rows, machine=as_json, empty=say("listing.no_quarantine"))
     raise SystemExit(any(one.outcome in UNFINISHED for one in done.values()))
+
+
+def key_of(context: Context, wanted: str, *, machine: bool, to_act: bool = False) -> str:
+    """The payment_key that is meant. Raises ClickException for no order, and for several, which are listed.
+
+    `to_act`: first letters are not enough, and a whole key is taken as it is, also of an order that is not here yet.
+    """
+    from orderbridge.config.account import UUID
+    from orderbridge.store import story
+
+    find = story.exactly if to_act else story.find
+    found = context.read(lambda tx: find(tx, wanted))
+    if len(found) == 1:
+        return str(found[0]["payment_key"])
+    if found:
+        show_rows(found, machine=machine, empty="")
+        raise click.ClickException(say("story.several", wanted=wanted, count=len(found)))
+    if to_act and UUID.fullmatch(wanted.lower()):
+        return wanted.lower()
+    raise click.ClickException(say("story.none", wanted=wanted))
 
 
 COMMANDS = (orders, order, take, quarantine)

@@ -160,7 +160,7 @@ def _parts(
     from orderbridge.errors import Over, StoreError
     from orderbridge.jobs.findings import all_names
     from orderbridge.store import accounts, orders, overview, reference, schema
-    from orderbridge.store.durability import failover
+    from orderbridge.store.inspection import failover
 
     readers: dict[str, Callable[[Connection], Any]] = {
         "schema": schema.check,

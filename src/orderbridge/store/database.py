@@ -19,8 +19,8 @@ from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
 from orderbridge.errors import Closed, Fenced, StoreError, Unusable
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.fleet import LockSession
-from orderbridge.store.durability import Durability
 from orderbridge.store.failures import is_busy, is_denied, is_ours, is_refusal, kind, remedy
+from orderbridge.store.inspection import Durability
 from orderbridge.store.schema import set_sequences_right
 from orderbridge.store.tables import metadata
 from orderbridge.store.trouble import Trouble, TroubleKind

@@ -1,15 +1,59 @@
-"""What `check` asks of a database that is there: may we do all that we have to, and does it write? Nothing is left behind.
+"""What the database itself is asked: is a commit on disk (promise 1), may we do all that we have to, does it write?
 
-Rights are tried, not read: each statement concerns no row, and is refused all the same where the right is missing.
+- Durability is asked with each poll's note, and in each transaction whose orders are acknowledged afterwards: a server is
+  changed while it runs. Both edges are logged; as long as a commit may be lost, nothing is acknowledged.
+- Rights are tried, not read: each statement concerns no row, and is refused all the same where the right is missing.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 
+import structlog
 from sqlalchemy import Column, Connection, Table, text
 from sqlalchemy.exc import DBAPIError
 
+from orderbridge.store.dialects import of
+from orderbridge.store.dialects.face import Failover
 from orderbridge.store.failures import is_busy, is_denied
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
+
+_log = structlog.get_logger(__name__)
+
+
+class Durability:
+    """`remedy`: why nothing may be acknowledged now, and what to change; None: all is well, or not asked yet."""
+
+    def __init__(self, *, accept_unsafe: bool = False) -> None:
+        self._accept_unsafe = accept_unsafe
+        self._guard = threading.Lock()
+        self._undone = False
+        self.remedy: str | None = None
+
+    def ask(self, connection: Connection) -> None:
+        """Ask, remember, and tell what has changed."""
+        remedy = self.judge(connection)
+        with self._guard:
+            before, self.remedy = self.remedy, remedy
+        if remedy is not None and remedy != before:
+            _log.error("database.unsafe_durability", remedy=remedy)
+        elif remedy is None and before is not None:
+            _log.info("database.safe_durability")
+
+    def judge(self, connection: Connection) -> str | None:
+        """What to change, or None. A PostgreSQL that does not write to disk is accepted by nobody's name."""
+        dialect = of(connection.dialect.name)
+        if self._accept_unsafe and not dialect.unsafe_is_refused:
+            return None
+        remedy, undone = dialect.durability(connection)
+        if undone is not None and not self._undone:
+            _log.warning("database.session_changed", remedy=undone)
+        self._undone = undone is not None
+        return remedy
+
+
+def failover(connection: Connection) -> Failover | None:
+    """What one would do to acknowledged orders, as far as this server tells; None: there is no other server."""
+    return of(connection.dialect.name).failover(connection)
 
 
 def try_writing(connection: Connection) -> None:

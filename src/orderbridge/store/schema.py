@@ -17,9 +17,9 @@ from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
-from orderbridge.store.guards import mend, on_version
 from orderbridge.store.revisions import HEAD, KNOWN, MIGRATIONS, UNRELEASED
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
+from orderbridge.store.write_guards import mend, on_version
 from orderbridge.texts import say
 
 if TYPE_CHECKING:

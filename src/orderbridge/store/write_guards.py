@@ -1,18 +1,34 @@
-"""Where there are no grants: what a trigger says to whoever writes what is the daemon's. grants.py has what is not.
+"""What a POS may do: read all but the tokens and sealed secrets, and write the columns that are its own.
 
-A sentence names the table, what was refused, and what to do instead.
+On servers as GRANT statements. SQLite has none: there triggers refuse the rest, and their message names the table, what was
+refused, and what to do instead.
 """
 
 from collections.abc import Iterator
 
 from sqlalchemy import Connection, Table, inspect
 
+from orderbridge.store import board_tables, fleet_tables
 from orderbridge.store.ddl import after, execute
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Dialect
-from orderbridge.store.grants import UPDATED
 from orderbridge.store.revisions import HEAD
-from orderbridge.store.tables import KEPT, SCHEMA_VERSION_TABLE, WRITTEN_ONCE, accounts, actions, metadata
+from orderbridge.store.tables import (
+    ASKED,
+    KEPT,
+    SCHEMA_VERSION_TABLE,
+    WRITTEN_ONCE,
+    accounts,
+    actions,
+    metadata,
+    tokens,
+)
+from orderbridge.texts import say
+
+INSERTED = (*ASKED, "withdraw")
+ALL = (*sorted(metadata.tables), SCHEMA_VERSION_TABLE)  # tables and views
+READ = tuple(name for name in ALL if name not in {tokens.name, *board_tables.OURS_ALONE, *fleet_tables.OURS_ALONE})
+UPDATED = {"delivery_actions": ("withdraw",), "delivery_orders": ("pos_revision", "pos_reference", "pos_total")}
 
 _ALONE = "is for orderbridge alone; read this table, and keep what is yours in tables of your own"
 _WITHDRAW = "delivery_actions: DELETE is for orderbridge alone; set withdraw = 1 to take a row back"
@@ -21,6 +37,31 @@ _REPLACED = "delivery_actions: REPLACE would take away a row that is written; us
 
 # In the trigger an id that was left out is -1, and `now` is one moment in the whole of a statement.
 _BY_HAND = "NEW.id <> -1 OR NEW.created_utc IS NOT {now}"
+
+
+# ---- grants ----------------------------------------------------------------------------------------------------------
+
+
+def grant_statements(dialect: str, role: str, place: str | None) -> tuple[str, ...]:
+    """For an existing role or user. `place` is the schema on PostgreSQL, the database on MariaDB and MySQL."""
+    return of(dialect).grants(role, place, _on_tables)
+
+
+def _on_tables(who: str | None, where: str = "") -> tuple[str, ...]:
+    if who is None:
+        return (
+            *(f"-- {line}" for line in say("grants.without_roles").splitlines()),
+            f"-- INSERT delivery_actions: {', '.join(INSERTED)}",
+            *(f"-- UPDATE {table}: {', '.join(columns)}" for table, columns in UPDATED.items()),
+        )
+    return (
+        *(f"GRANT SELECT ON {where}{name} TO {who};" for name in READ),
+        f"GRANT INSERT ({', '.join(INSERTED)}) ON {where}delivery_actions TO {who};",
+        *(f"GRANT UPDATE ({', '.join(names)}) ON {where}{table} TO {who};" for table, names in UPDATED.items()),
+    )
+
+
+# ---- triggers --------------------------------------------------------------------------------------------------------
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -29,7 +29,7 @@ from tests.store.samples import (
 )
 from tests.store.test_grants import DENIED, till
 
-from orderbridge.store import grants, revisions, schema
+from orderbridge.store import revisions, schema, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 
@@ -61,8 +61,8 @@ def put_a_row(pos: Pos, table: Table) -> None:
 
 def writes(name: str, columns: list[str]) -> Iterator[str]:
     """Each statement that writes this table, and that nobody has to be asked for who may."""
-    inserted = grants.INSERTED if name == "delivery_actions" else ()
-    updated = grants.UPDATED.get(name, ())
+    inserted = write_guards.INSERTED if name == "delivery_actions" else ()
+    updated = write_guards.UPDATED.get(name, ())
     yield from (f"UPDATE {name} SET {column} = {column}" for column in columns if column not in updated)
     yield f"DELETE FROM {name}"
     if not inserted:
