@@ -180,13 +180,13 @@ async def test_one_transaction_reads_all_that_is_looked_at_every_few_seconds(set
     daemon, units = Daemon(settings), []
     daemon.database.write_now(schema.upgrade)
     await daemon.restore_check.start()
-    await daemon.upkeep.look()  # signs of life are written with the first
+    await daemon.upkeep.check()  # signs of life are written with the first
     with daemon.database.engine.begin() as connection:
         connection.execute(insert(tables.events).values(payment_key="k", at_utc=datetime.now(UTC), event="received"))
     daemon.database.on_work = lambda doing, *_: units.append(doing)
-    await daemon.upkeep.look()
+    await daemon.upkeep.check()
     assert units == ["read", "write"], "what somebody else has written makes the next generation"
-    await daemon.upkeep.look()
+    await daemon.upkeep.check()
     assert units == ["read", "write", "read"]
     daemon.restore_check._file.close(within_s=WITHIN_S)
     assert json.loads(settings.source.file.with_name("pos.db.last-word").read_text())["event"] == 1

@@ -6,9 +6,8 @@ from zoneinfo import ZoneInfo
 
 from orderbridge import __version__, config
 from orderbridge.clock import Clock, SharedClock, SystemClock
-from orderbridge.jobs.account import Account
+from orderbridge.jobs.account import Account, token_writer
 from orderbridge.jobs.fleet import Fleet
-from orderbridge.jobs.gathered import Gathered
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import journal_of
 from orderbridge.jobs.lanes import Lanes
@@ -41,7 +40,7 @@ POLL_RUNS_S = 300.0  # and ten times the timeout: a login, a list, what is writt
 # a third of a megabyte.
 MOST_IDLE = 64
 GROUPED_FROM = 200  # accounts
-GATHER_S = 0.1  # of many accounts: for so long a token waits for others that are kept with it
+TOKENS_S = 0.1  # of many accounts: for so long a token waits for others that are kept with it
 
 
 class Parts:
@@ -68,7 +67,7 @@ class Parts:
         self.database = database or _database(settings.database)
         self.cooldowns = cooldowns or Cooldowns()
         self._lanes = Lanes()
-        self._gathered = Gathered(self.database, GATHER_S if _is_many(settings) else 0.0)
+        self._token_group = token_writer(self.database, TOKENS_S if _is_many(settings) else 0.0)
         self._verdicts = Verdicts(
             settings.language, Statuses(settings.marketplace.needs_payment_status_id), self._metrics
         )
@@ -196,7 +195,7 @@ class Parts:
             zone=self._zone,
             cooldown_s=self._settings.marketplace.cooldown_seconds,
             metrics=self._metrics,
-            gathered=self._gathered,
+            token_group=self._token_group,
         )
 
     def _working(self) -> Working:

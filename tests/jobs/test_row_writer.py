@@ -81,7 +81,7 @@ async def test_what_waits_while_a_transaction_is_under_way_is_written_by_the_nex
     assert not row_writer.is_writing
 
 
-async def test_a_claim_is_told_that_the_file_is_lost_and_so_is_whoever_asks():
+async def test_a_claim_is_told_that_the_file_is_lost():
     database = Slow()
     database.error = FileLost("gone")
     database.done.set()
@@ -90,7 +90,7 @@ async def test_a_claim_is_told_that_the_file_is_lost_and_so_is_whoever_asks():
     assert (row_writer.failed, row_writer.is_busy()) == (database.error, False)
 
 
-async def test_a_ledger_whose_database_is_closed_meanwhile_comes_to_its_end(tmp_path: Path):
+async def test_a_row_writer_whose_database_is_closed_meanwhile_comes_to_its_end(tmp_path: Path):
     """A group that failed is written one by one, and nobody is there any more who would do it."""
     database = Database(f"sqlite:///{tmp_path / 'pos.db'}")
     begun, closing = threading.Event(), threading.Event()

@@ -330,6 +330,10 @@ class Daemon:
         random: Any = SimpleNamespace(random=lambda: 0.0)
         self._new_outbox = lambda: Outbox(Roster.of(accounts), settings, random=random, **common)
         self._common = common
+        # A group of one: nothing waits for others here.
+        self._marks: Any = SimpleNamespace(
+            add=lambda mark: self.books.run(lambda tx: acknowledge._mark_free(tx, [mark])), flush=lambda: None
+        )
         self.outbox = self._new_outbox()
         self.intake = Intake(account, configured=(ACCOUNT,), **common)
 
@@ -347,6 +351,7 @@ class Daemon:
         for job in (self.intake, self.intake.reconciler, self.intake.acknowledger):
             job._lanes = lanes  # type: ignore[attr-defined]
             job._database = self.books  # type: ignore[attr-defined]
+        self.intake.acknowledger._marks = self._marks
         self._common |= {"lanes": lanes, "database": self.books}
 
     def take(self, state: State, **changes: Any) -> State:

@@ -6,18 +6,19 @@ How it logs in, and what is kept of that, is here; when it may, and what a refus
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import structlog
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import HELD_BACK, MarketplaceError
 from orderbridge.hiding import hide
-from orderbridge.jobs.gathered import Gathered
 from orderbridge.marketplace.backoff import Waits
 from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.session import Session
@@ -28,8 +29,11 @@ from orderbridge.rules import tokens
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Entry, Vault
 from orderbridge.store.database import Database
+from orderbridge.store.group_commit import GroupCommit, write_group
 
 _log = structlog.get_logger(__name__)
+
+TokenWriter = GroupCommit[tuple[Vault, Token], None]
 
 
 class Account:
@@ -46,10 +50,10 @@ class Account:
         zone: ZoneInfo,
         cooldown_s: float,
         metrics: Metrics | None = None,
-        gathered: Gathered | None = None,
+        token_group: TokenWriter | None = None,
     ) -> None:
-        """`gathered`: where the tokens of many accounts are written together."""
-        self._gathered = gathered or Gathered(database, 0.0)
+        """`token_group`: where the tokens of many accounts are written together."""
+        self._token_group = token_group or token_writer(database)
         self._metrics = metrics or Metrics()
         self.settings = settings
         self.name = settings.name
@@ -154,7 +158,7 @@ class Account:
         now = self._clock.now()
         token = Token(grant.access_token, now, tokens.expires(grant.expiration_date, now, self._zone))
         try:
-            await self._gathered.run(lambda tx: self._vault.save(tx, token))
+            await self._token_group.add((self._vault, token))
         except DBAPIError as error:  # it serves this run all the same
             _log.warning("login.token_not_kept", account=self.name, error=type(error.orig).__name__)
         self._renewal_failed = False
@@ -183,3 +187,14 @@ async def make_known(database: Database, entries: Sequence[Entry]) -> dict[str, 
     Returns when their next polls may leave, as it was noted before: by fingerprint.
     """
     return await database.run(lambda tx: accounts.register(tx, entries))
+
+
+def token_writer(database: Database, wait_s: float = 0.0) -> TokenWriter:
+    """Where tokens are kept. `wait_s`: so long one waits for others."""
+    return GroupCommit(partial(write_group, database, _save, urgent=True), wait_s=wait_s)
+
+
+def _save(connection: Connection, kept: Sequence[tuple[Vault, Token]]) -> list[tuple[tuple[Vault, Token], None]]:
+    for vault, token in kept:
+        vault.save(connection, token)
+    return [(one, None) for one in kept]

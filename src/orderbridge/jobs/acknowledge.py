@@ -3,15 +3,15 @@
 An acknowledgement leaves once, straight after the commit and the journal's line, and only while the order's lane is ours.
 Its OK is noted in the database before the lane is free: what goes next may be judged by it.
 
-These notes are not the row writer's. A thousand of them come at once and may wait for each other, so they are not urgent and
-come apart; the row writer's go ahead of everything. An outcome keeps its lane until it is written; an OK that could not be
-noted gives its lane back and waits for the account's next poll, and a newer one of its order takes its place. What is the
-same, one transaction for many and each alone when it fails, is store.group_commit.
+The OKs of one list are noted by group commit. A thousand of them come at once and may wait for each other, so they are
+not urgent. One that could not be noted gives its lane back and waits for the account's next poll, unless a newer OK of
+its order is noted before.
 """
 
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 from sqlalchemy import Connection
@@ -29,7 +29,7 @@ from orderbridge.rules.statuses import Statuses
 from orderbridge.store import locks, orders
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
-from orderbridge.store.group_commit import write_batch
+from orderbridge.store.group_commit import Failed, GroupCommit, LeftOut, write_group
 
 # Of having read the answer; later ones are dropped, the next poll delivers the order again. With the reading before and
 # the handshake after it stays below the 10 s that are promised.
@@ -62,7 +62,10 @@ class Acknowledger:
         self._statuses = statuses
         self._may_acknowledge = may_acknowledge
         self._journal = journal
-        self._unmarked: dict[str, orders.Mark] = {}  # an order's last OK, not noted: a till held the database
+        self._marks: GroupCommit[orders.Mark, None] = GroupCommit(
+            partial(write_group, database, _mark_free), wait_s=BETWEEN_NOTES_S, put_off=self._not_marked
+        )
+        self._unmarked: dict[str, orders.Mark] = {}  # an order's last OK that could not be noted
         self._dropped: dict[str, int] = {}  # times in a row, of the orders in the list
         self._log = _log.bind(account=account.name)
 
@@ -78,21 +81,24 @@ class Acknowledger:
         answer.acknowledging += [asyncio.create_task(self.acknowledge(answer, *order, kept)) for order in ours]
 
     async def acknowledge(
-        self, answer: Answer, key: str, status_id: int | None, kept: asyncio.Future[None] | None = None
+        self, answer: Answer, key: str, status_id: int | None, kept: "asyncio.Task[bool] | None" = None
     ) -> None:
         """Sent once. Whatever it ends in but OK, the next poll delivers the order again. `kept`: in the journal."""
         try:
+            noted = None
             try:
-                is_done = await self._send(answer, key, kept)
+                if await self._send(answer, key, kept):
+                    mark = key, status_id, self._statuses.name(status_id), self._clock.now()
+                    noted = self._marks.add(mark)
             finally:
                 answer.unanswered -= 1
-                answer.see_answered()
-            if is_done:
-                await self._mark(answer, (key, status_id, self._statuses.name(status_id), self._clock.now()))
+                self._note_last(answer)
+            if noted is not None:
+                await self._until_noted(key, noted)
         finally:
             self.release(answer, {key})
 
-    async def _send(self, answer: Answer, key: str, kept: asyncio.Future[None] | None) -> bool:
+    async def _send(self, answer: Answer, key: str, kept: "asyncio.Task[bool] | None") -> bool:
         """Whether the service said OK."""
         if kept is not None:
             await asyncio.shield(kept)
@@ -122,7 +128,7 @@ class Acknowledger:
     async def finish(self, answer: Answer) -> None:
         """When all are answered or dropped. Never cancelled: one that has left may still have its effect."""
         answer.is_stored = True
-        answer.see_answered()
+        self._note_last(answer)
         await asyncio.gather(*answer.acknowledging, return_exceptions=True)
         self._dropped = {key: times for key, times in self._dropped.items() if key in answer.good}
         self.release(answer, set(answer.held))
@@ -133,46 +139,39 @@ class Acknowledger:
             self._lanes.free(order_lane(key))
         answer.held.difference_update(keys)
 
-    async def _mark(self, answer: Answer, mark: orders.Mark) -> None:
-        """Note one OK. While one note is written, and a moment longer, the others gather, and go together.
-
-        The last ones wait for nobody: their lanes are free the sooner.
-        """
-        answer.marks.append(mark)
-        async with answer.marking:
-            if mark in answer.marks:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(answer.note_at - self._clock.monotonic()):
-                        await answer.all_answered.wait()
-                batch, answer.marks = answer.marks, []
-                await self._note(batch)
-                answer.note_at = self._clock.monotonic() + BETWEEN_NOTES_S
+    def _note_last(self, answer: Answer) -> None:
+        """When no further OK can come, those that were given wait for none: their lanes are free the sooner."""
+        if answer.is_stored and not answer.unanswered:
+            self._marks.flush()
 
     async def mark_late(self) -> None:
         """Note what could not be noted before, ahead of anything newer of these orders."""
-        if self._unmarked:
-            batch, self._unmarked = list(self._unmarked.values()), {}
-            await self._note(batch)
+        late, self._unmarked = self._unmarked, {}
+        await asyncio.gather(*(self._marks.add(mark, within_s=0.0) for mark in late.values()), return_exceptions=True)
 
-    async def _note(self, batch: list[orders.Mark]) -> None:
-        noted, failed = await write_batch(self._database, _mark_free, batch)
+    async def _until_noted(self, key: str, noted: "asyncio.Future[None]") -> None:
+        with suppress(LeftOut, DBAPIError):
+            await noted
+            self._unmarked.pop(key, None)  # of an earlier status: it must not be noted over this one
+
+    def _not_marked(self, failed: Failed[orders.Mark]) -> list[float | None]:
+        """The service does not deliver these orders again: the next poll notes their OKs. None of them is tried sooner."""
+        late: dict[str, orders.Mark] = {}
         for mark, error in failed:
             if isinstance(error, DBAPIError) and is_refusal(error):
                 self._log.error("order.database_refused", payment_key=mark[0], error=type(error.orig).__name__)
-                noted.append(mark)
-        for key, *_ in noted:
-            self._unmarked.pop(key, None)  # of an earlier status: it must not be noted over this one
-        # The service does not deliver these orders again: the next poll notes it.
-        done = set(noted)
-        late = [mark for mark in batch if mark not in done]
+                self._unmarked.pop(mark[0], None)
+            else:
+                late[mark[0]] = mark
         if late:
             self._log.warning("database.mark_failed", orders=len(late))
-        self._unmarked |= {mark[0]: mark for mark in late}
+        self._unmarked |= late
+        return [None] * len(failed)
 
 
-def _mark_free(connection: Connection, marks: Sequence[orders.Mark]) -> list[orders.Mark]:
-    """Note the OKs of the orders that nobody holds. Returns them."""
+def _mark_free(connection: Connection, marks: Sequence[orders.Mark]) -> list[tuple[orders.Mark, None]]:
+    """Note the OKs of the orders whose rows are not locked. Returns them."""
     held = locks.lock_orders_naming_held(connection, [key for key, *_ in marks])
     free = [mark for mark in marks if mark[0] not in held]
     orders.mark_acknowledged(connection, free)
-    return free
+    return [(mark, None) for mark in free]

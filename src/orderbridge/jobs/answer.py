@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from orderbridge.model import Document
 from orderbridge.observe.metrics import NOT_TAKEN_IN
-from orderbridge.store.orders import Mark
 
 PARALLEL_ACKNOWLEDGEMENTS = 8
 
@@ -39,7 +38,7 @@ class Polled:
 class Answer:
     """`good`: its orders by payment_key. `held`: whose lanes are ours. `deadline`: of acknowledgements, monotonic.
 
-    `unanswered`: acknowledgements under way; `is_stored`: none will follow; `all_answered`: both are over.
+    `unanswered`: acknowledgements under way; `is_stored`: none will follow.
     """
 
     good: dict[str, Document]
@@ -49,14 +48,5 @@ class Answer:
     held: set[str] = field(default_factory=set)
     acknowledging: list[asyncio.Task[None]] = field(default_factory=list)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_ACKNOWLEDGEMENTS))
-    marking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    marks: list[Mark] = field(default_factory=list)
-    note_at: float = 0.0
     unanswered: int = 0
     is_stored: bool = False
-    all_answered: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def see_answered(self) -> None:
-        """Whether all are, now that one is, or that all is stored."""
-        if self.is_stored and not self.unanswered:
-            self.all_answered.set()

@@ -1,7 +1,7 @@
 """The journal beside the database: what is acknowledged is in it first (store.journal has its files).
 
-Each document is handed over once: what is delivered again unchanged costs a look into a set. What comes while a line is
-written goes together with the next one. The database is the promise and the journal a help: where it cannot be written,
+Each document is handed over once: what is delivered again unchanged costs a look into a set. Documents that come while
+others are written are written together (store.group_commit). The database is the promise and the journal a help: where it cannot be written,
 or not soon, the acknowledgement leaves all the same; that is told, and what is missing is kept in memory, so much of it,
 and written when it can be.
 """
@@ -22,6 +22,7 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.model import Document
 from orderbridge.rules.problems import Code
 from orderbridge.store import journal
+from orderbridge.store.group_commit import Failed, GroupCommit
 from orderbridge.store.workers import Workers
 from orderbridge.texts import say
 
@@ -33,14 +34,13 @@ MOST_KNOWN = 10_000  # documents that are not written twice, about 1 MiB
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Batch:
-    """Documents of one account, delivered together. `done`: written, or not to be waited for any longer."""
+    """Documents of one account, delivered together."""
 
     account: str
     documents: Sequence[Document]
     at: datetime
-    done: asyncio.Future[None]
 
     def size(self) -> int:
         return sum(len(document.raw) for document in self.documents)
@@ -54,35 +54,31 @@ class Journal:
         self._clock = clock
         self._inline = inline
         self._workers: Workers | None = None  # from the first write on: one that is made ready may never work
+        self._group: GroupCommit[None, None] = GroupCommit(self._write)  # a note: write all that waits
         self._waiting: deque[_Batch] = deque()
         self._known: dict[str, None] = {}
-        self._writing: asyncio.Task[None] | None = None
         self._tidying: asyncio.Task[None] | None = None
         self._lost = 0
         self.since: datetime | None = None  # when it could not be written for the first time; None: it can be
         self.error = ""
 
-    def keep(self, account: str, documents: Sequence[Document]) -> asyncio.Future[None] | None:
-        """When that is done, these may be acknowledged; None: at once, nothing of it is new. Never raises."""
+    def keep(self, account: str, documents: Sequence[Document]) -> "asyncio.Task[bool] | None":
+        """When that is done, these may be acknowledged; None: at once. Never raises."""
         new = [document for document in documents if document.digest not in self._known]
         if not new:
             return None
-        loop = asyncio.get_running_loop()
-        batch = _Batch(account, new, self._clock.now(), loop.create_future())
         self._know(new)
-        self._waiting.append(batch)
-        if self.since is not None and self._writing is not None:  # what hangs is not waited for by everybody
-            batch.done.set_result(None)
-        else:
-            loop.call_later(WITHIN_S, self._give_up, batch)
+        self._waiting.append(_Batch(account, new, self._clock.now()))
         self._drop()
-        self._go_on()
-        return batch.done
+        return None if self._hangs() else asyncio.create_task(self._write_within(WITHIN_S))
 
     def _know(self, documents: Sequence[Document]) -> None:
         self._known.update(dict.fromkeys(document.digest for document in documents))
         while len(self._known) > MOST_KNOWN:
             del self._known[next(iter(self._known))]
+
+    def _hangs(self) -> bool:
+        return self.since is not None and self._group.is_writing
 
     def _drop(self) -> None:
         """The oldest of what waits, when it is too much while nothing can be written."""
@@ -91,32 +87,32 @@ class Journal:
             batch = self._waiting.popleft()
             size -= batch.size()
             self._lost += len(batch.documents)
-            self._set_done(batch)
 
-    def _go_on(self) -> None:
-        if self._waiting and self._writing is None:
-            self._writing = asyncio.create_task(self._write())
+    async def _write_within(self, seconds: float) -> bool:
+        """Whether what waits was written in time, or could not be. A disk that hangs is left to it."""
+        written = self._group.add(None)
+        await asyncio.wait([written], timeout=seconds)
+        if not written.done():
+            self._failed(say("log.journal_slow"))
+        return written.done()
 
-    async def _write(self) -> None:
-        try:
-            while self._waiting:
-                batches, self._waiting = list(self._waiting), deque()
-                try:
-                    await self._run(partial(_append, self._folder, batches, self._clock.now()))
-                except OSError as error:
-                    self._waiting.extendleft(reversed(batches))
-                    self._failed(error.strerror or type(error).__name__)
-                    return
-                except Exception:  # noqa: BLE001 - a fault of ours must hold no order up
-                    _log.exception("journal.crashed")
-                    self._failed(say("log.fault"))
-                    return
-                finally:
-                    for batch in batches:
-                        self._set_done(batch)
-                self._worked()
-        finally:
-            self._writing = None
+    async def _write(self, notes: Sequence[None]) -> tuple[list[tuple[None, None]], Failed[None]]:
+        """Documents that cannot be written wait for the next ones. Never raises."""
+        while self._waiting:
+            batches, self._waiting = list(self._waiting), deque()
+            try:
+                await self._run(partial(_append, self._folder, batches, self._clock.now()))
+            except OSError as error:
+                self._waiting.extendleft(reversed(batches))
+                self._failed(error.strerror or type(error).__name__)
+                break
+            except Exception:  # noqa: BLE001 - a fault of ours must hold no order up
+                _log.exception("journal.crashed")
+                self._lost += sum(len(batch.documents) for batch in batches)
+                self._failed(say("log.fault"))
+                break
+            self._worked()
+        return [(note, None) for note in notes], []
 
     async def _run(self, call: Callable[[], object]) -> None:
         if self._inline:
@@ -124,16 +120,6 @@ class Journal:
             return
         self._workers = self._workers or Workers(1, "journal")
         await self._workers.submit(call, urgent=False)
-
-    def _give_up(self, batch: _Batch) -> None:
-        if not batch.done.done():
-            self._failed(say("log.journal_slow"))
-            self._set_done(batch)
-
-    @staticmethod
-    def _set_done(batch: _Batch) -> None:
-        if not batch.done.done():
-            batch.done.set_result(None)
 
     # ---- how it goes -------------------------------------------------------------------------------------------------
 
@@ -164,12 +150,15 @@ class Journal:
 
         A disk that hangs is left to it after `WITHIN_S`, and that is told.
         """
-        self._go_on()
+        if self._waiting and not self._group.is_writing:
+            self._group.add(None)
         if retention_days and (self._tidying is None or self._tidying.done()):
             border = (late - timedelta(days=retention_days)).date()
             self._tidying = asyncio.create_task(self._remove_old(border))
-        if self._tidying is not None and not await self._ends(self._tidying):
-            self._failed(say("log.journal_slow"))
+        if self._tidying is not None:
+            await asyncio.wait([self._tidying], timeout=WITHIN_S)
+            if not self._tidying.done():
+                self._failed(say("log.journal_slow"))
 
     async def _remove_old(self, border: date) -> None:
         try:
@@ -177,19 +166,14 @@ class Journal:
         except OSError as error:
             _log.warning("journal.not_tidied", folder=str(self._folder), error=error.strerror)
         else:
-            if not self._waiting and self._writing is None:
+            if not self._waiting and not self._group.is_writing:
                 self._worked()
-
-    @staticmethod
-    async def _ends(task: "asyncio.Task[None]", within_s: float = WITHIN_S) -> bool:
-        await asyncio.wait([task], timeout=within_s)
-        return task.done()
 
     async def close(self) -> None:
         """Write what waits, once more. What hangs is left to the process."""
-        is_late = self.since is not None and self._writing is not None
-        self._go_on()
-        is_hung = self._writing is not None and not await self._ends(self._writing, MOMENT_S if is_late else WITHIN_S)
+        is_hung = False
+        if self._waiting or self._group.is_writing:
+            is_hung = not await self._write_within(MOMENT_S if self._hangs() else WITHIN_S)
         if self._workers is not None:
             self._workers.close(wait=not is_hung)
 

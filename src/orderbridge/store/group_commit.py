@@ -1,7 +1,18 @@
-"""Many things in one transaction, and each in its own when one of them is to blame (promise 7)."""
+"""Group commit: what many coroutines write at about the same time goes to disk in one transaction.
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+Rules of this file:
+- `add` returns when the note is on disk, or raises what kept it from there.
+- One group is written at a time, in the order in which its notes were added. Notes added meanwhile are the next group.
+- When a group fails, each note is written alone, so that a note that the database refuses fails alone (promise 7). An
+  error that concerns the whole database is not repeated for each note: every note would wait as long again.
+- A note is told from others by its identity, not by what it equals.
+- A caller that is cancelled takes nothing back: its note is written.
+- A failed note of which `put_off` says so is written again later, and its caller waits for that.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -11,47 +22,169 @@ from orderbridge.errors import Over
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy, is_refusal
 
+GROUP_SIZE = 200  # notes in one transaction: a POS waits for it on a SQLite file
+
 _log = structlog.get_logger(__name__)
 
-Thing = TypeVar("Thing")
+Note = TypeVar("Note")
+Answer = TypeVar("Answer")
 Written = TypeVar("Written")
+Failed = list[tuple[Note, Exception]]
+# Returns what was written, each note with its answer, and what failed. A note in neither was left out: its row is locked.
+Write = Callable[[Sequence[Note]], Awaitable[tuple[Sequence[tuple[Note, Answer]], Failed[Note]]]]
+# For each failed note the seconds until it is written again; None: its caller gets the error.
+PutOff = Callable[[Failed[Note]], Sequence[float | None]]
 
 
-async def write_batch(
+class LeftOut(Exception):
+    """The transaction was committed without this note: another session holds its row."""
+
+
+class GroupCommit(Generic[Note, Answer]):
+    """Collects notes and has `write` write them. `wait_s`: so long a note waits for others, unless `add` is told."""
+
+    def __init__(
+        self,
+        write: Write[Note, Answer],
+        *,
+        wait_s: float = 0.0,
+        put_off: PutOff[Note] = lambda failed: [None] * len(failed),
+        on_idle: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_idle` is called each time when nothing is being written any more."""
+        self._write = write
+        self._wait_s = wait_s
+        self._put_off = put_off
+        self._on_idle = on_idle
+        self._waiting: list[tuple[Note, asyncio.Future[Answer]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a group is being written, or is about to be."""
+        return self._writer is not None
+
+    def add(self, note: Note, *, within_s: float | None = None) -> "asyncio.Future[Answer]":
+        """Have the note written, after `within_s` at the latest unless a group is being written then."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((note, answer))
+        self._start_within(self._wait_s if within_s is None else within_s)
+        return answer
+
+    def flush(self) -> None:
+        """Wait for no further notes."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting and self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._write_all())
+
+    def _start_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if seconds <= 0:
+            self.flush()
+        elif self._timer is None or self._timer.when() > loop.time() + seconds:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_later(seconds, self.flush)
+
+    async def _write_all(self) -> None:
+        try:
+            while self._waiting and self._timer is None:
+                due, self._waiting = self._waiting, []
+                for begin in range(0, len(due), GROUP_SIZE):
+                    await self._write_group(due[begin : begin + GROUP_SIZE])
+        finally:
+            self._writer = None
+            self._on_idle()
+
+    async def _write_group(self, group: Sequence[tuple[Note, "asyncio.Future[Answer]"]]) -> None:
+        notes = [note for note, _ in group]
+        written: Sequence[tuple[Note, Answer]] = ()
+        try:
+            written, failed = await self._write(notes)
+        except Exception as error:  # noqa: BLE001 - the callers get it
+            failed = [(note, error) for note in notes]
+        answers = {id(note): answer for note, answer in written}
+        errors = {id(note): error for note, error in failed}
+        unwritten = []
+        for note, caller in group:
+            if caller.done():  # it was cancelled
+                continue
+            if id(note) in answers:
+                caller.set_result(answers[id(note)])
+            else:
+                unwritten.append((note, errors.get(id(note), LeftOut()), caller))
+        if unwritten:
+            self._fail(unwritten)
+
+    def _fail(self, unwritten: Sequence[tuple[Note, Exception, "asyncio.Future[Answer]"]]) -> None:
+        waits = self._put_off([(note, error) for note, error, _ in unwritten])
+        for (note, error, caller), wait_s in zip(unwritten, waits, strict=True):
+            if wait_s is None:
+                caller.set_exception(error)
+            else:
+                asyncio.get_running_loop().call_later(wait_s, self._add_again, note, caller)
+
+    def _add_again(self, note: Note, caller: "asyncio.Future[Answer]") -> None:
+        if not caller.done():
+            self._waiting.append((note, caller))
+            self._start_within(0.0)
+
+
+async def write_group(
     database: Database,
-    work: Callable[[Connection, Sequence[Thing]], Sequence[Written]],
-    things: Sequence[Thing],
+    work: Callable[[Connection, Sequence[Note]], Sequence[Written]],
+    notes: Sequence[Note],
     *,
     urgent: bool = False,
-) -> tuple[list[Written], list[tuple[Thing, Exception]]]:
-    """What `work` says that it wrote, and each thing that failed alone, with its error."""
-    if not things:
-        return [], []
+) -> tuple[list[Written], Failed[Note]]:
+    """What `work` says it wrote, and each note that was not, with its error: its own, or the whole database's."""
     try:
-        return list(await database.run(lambda tx: work(tx, things), urgent=urgent)), []
+        return list(await database.run(lambda tx: work(tx, notes), urgent=urgent)), []
     except Over:  # it concerns the daemon, which ends
         raise
     except Exception as error:  # noqa: BLE001 - whose it is shows when each is written alone
-        if concerns_all(database, error):
-            return [], []
+        if len(notes) == 1 or concerns_all(database, error):
+            _log_fault(error)
+            return [], [(note, error) for note in notes]
     written: list[Written] = []
-    failed: list[tuple[Thing, Exception]] = []
-    for thing in things:
+    failed: Failed[Note] = []
+    for place, note in enumerate(notes):
         try:
-            written += await database.run(lambda tx, thing=thing: work(tx, [thing]), urgent=urgent)  # type: ignore[misc]
+            written += await database.run(lambda tx, note=note: work(tx, [note]), urgent=urgent)  # type: ignore[misc]
         except Over:
             raise
         except Exception as error:  # noqa: BLE001 - the others need not wait
             if concerns_all(database, error):
-                break
-            if not isinstance(error, DBAPIError):
-                _log.exception("batch.crashed")
-            failed.append((thing, error))
+                return written, [*failed, *((rest, error) for rest in notes[place:])]
+            _log_fault(error)
+            failed.append((note, error))
     return written, failed
 
 
+def _log_fault(error: Exception) -> None:
+    if not isinstance(error, DBAPIError):  # a fault of ours
+        _log.error("batch.crashed", exc_info=error)
+
+
+async def write_batch(
+    database: Database,
+    work: Callable[[Connection, Sequence[Note]], Sequence[Written]],
+    notes: Sequence[Note],
+    *,
+    urgent: bool = False,
+) -> tuple[list[Written], Failed[Note]]:
+    """As `write_group`, for a job that comes again: it hears only of what is wrong with a note itself."""
+    if not notes:
+        return [], []
+    written, failed = await write_group(database, work, notes, urgent=urgent)
+    return written, [(note, error) for note, error in failed if not concerns_all(database, error)]
+
+
 def concerns_all(database: Database, error: Exception) -> bool:
-    """A server that is away, a SQLite file that somebody holds: each thing alone would wait as long again."""
+    """Whether the error is the whole database's: a server that is away, a SQLite file that another program holds."""
     if not isinstance(error, DBAPIError) or is_refusal(error):
         return False
     connecting = isinstance(error, OperationalError) and error.statement is None

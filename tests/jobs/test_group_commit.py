@@ -1,0 +1,178 @@
+"""Group commit: many notes in one transaction, each caller answered, and what is to blame fails alone."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+
+from orderbridge.store.database import Database
+from orderbridge.store.group_commit import GROUP_SIZE, GroupCommit, LeftOut, write_batch, write_group
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(f"sqlite:///{tmp_path}/pos.db", inline=True)
+    database.write_now(lambda tx: tx.execute(text("CREATE TABLE kept (number INTEGER PRIMARY KEY)")))
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def away() -> Iterator[Database]:
+    """A server that is away."""
+    database = Database("postgresql+psycopg://pos@127.0.0.1:1/pos", inline=True)
+    yield database
+    database.close()
+
+
+def insert(connection: Connection, numbers: Sequence[int]) -> list[tuple[int, str]]:
+    """Leaves out what is negative."""
+    taken = [number for number in numbers if number >= 0]
+    for number in taken:
+        connection.execute(text("INSERT INTO kept VALUES (:number)"), {"number": number})
+    return [(number, f"kept {number}") for number in taken]
+
+
+def group_of(database: Database, **options: Any) -> GroupCommit[int, str]:
+    return GroupCommit(partial(write_group, database, insert), **options)
+
+
+def kept(database: Database) -> list[int]:
+    return database.read_now(lambda tx: list(tx.execute(text("SELECT number FROM kept ORDER BY 1")).scalars()))
+
+
+def commits_of(database: Database) -> list[object]:
+    commits: list[object] = []
+    event.listen(database.engine, "commit", commits.append)
+    return commits
+
+
+async def test_what_comes_within_a_moment_is_written_together(database: Database) -> None:
+    commits, group = commits_of(database), group_of(database, wait_s=0.1)
+    answers = await asyncio.gather(*(group.add(number) for number in range(GROUP_SIZE + 20)))
+    assert answers[-1] == f"kept {GROUP_SIZE + 19}"
+    assert len(commits) == 2
+    assert kept(database) == list(range(GROUP_SIZE + 20))
+    assert not group.is_writing
+
+
+async def test_what_comes_during_a_transaction_is_the_next_group(database: Database) -> None:
+    begun, go, groups = asyncio.Event(), asyncio.Event(), []
+
+    async def write(notes: Sequence[int]) -> tuple[list[tuple[int, str]], list[tuple[int, Exception]]]:
+        groups.append(list(notes))
+        begun.set()
+        await go.wait()
+        return [(note, "") for note in notes], []
+
+    group: GroupCommit[int, str] = GroupCommit(write)
+    first = group.add(1)
+    await begun.wait()
+    others = [group.add(2), group.add(3, within_s=5.0), group.add(4)]
+    go.set()
+    await asyncio.gather(first, *others)
+    assert groups == [[1], [2, 3, 4]]
+
+
+async def test_a_note_waits_no_longer_than_it_may(database: Database) -> None:
+    loop, group = asyncio.get_running_loop(), group_of(database, wait_s=0.4)
+    began = loop.time()
+    patient, hasty = group.add(1), group.add(2, within_s=0.1)
+    await hasty
+    assert patient.done()
+    assert 0.1 <= loop.time() - began < 0.3
+    flushed = group.add(3)
+    group.flush()
+    await flushed
+    assert loop.time() - began < 0.3
+
+
+async def test_who_may_not_wait_does_not(database: Database) -> None:
+    began = asyncio.get_running_loop().time()
+    await group_of(database).add(1)
+    assert (asyncio.get_running_loop().time(), kept(database)) == (began, [1])
+
+
+async def test_a_note_that_is_refused_fails_alone(database: Database) -> None:
+    group = group_of(database, wait_s=0.1)
+    database.write_now(lambda tx: insert(tx, [2]))
+    ended = await asyncio.gather(*(group.add(number) for number in (1, 2, 3)), return_exceptions=True)
+    assert [type(one) for one in ended] == [str, IntegrityError, str]
+    assert kept(database) == [1, 2, 3]
+
+
+async def test_a_note_that_was_left_out_is_told_so(database: Database) -> None:
+    group = group_of(database, wait_s=0.1)
+    ended = await asyncio.gather(group.add(-1), group.add(1), return_exceptions=True)
+    assert [type(one) for one in ended] == [LeftOut, str]
+
+
+async def test_a_caller_that_is_cancelled_takes_no_note_back(database: Database) -> None:
+    group = group_of(database, wait_s=0.1)
+    gone = group.add(1)
+    await asyncio.sleep(0.05)
+    gone.cancel()
+    await group.add(2)
+    await group.add(3)
+    assert kept(database) == [1, 2, 3]
+
+
+async def test_what_is_put_off_is_written_later_and_its_caller_waits(database: Database) -> None:
+    asked: list[list[int]] = []
+
+    def put_off(failed: Sequence[tuple[int, Exception]]) -> list[float | None]:
+        asked.append([number for number, _ in failed])
+        database.write_now(lambda tx: tx.execute(text("DELETE FROM kept WHERE number = 7")))
+        return [0.1 if number == 7 else None for number, _ in failed]
+
+    group = group_of(database, wait_s=0.01, put_off=put_off)
+    await group.add(7)
+    await group.add(8)
+    ended = await asyncio.gather(*(group.add(number) for number in (7, 8, 9)), return_exceptions=True)
+    assert [type(one) for one in ended] == [str, IntegrityError, str]
+    assert asked == [[7, 8]]
+    gone = group.add(9)
+    gone.cancel()
+    await group.add(10)
+    assert asked == [[7, 8]], "nobody waits for it any more"
+
+
+async def test_a_server_that_is_away_is_asked_once_for_a_group(away: Database) -> None:
+    asked: list[object] = []
+    event.listen(away.engine, "do_connect", lambda *_: asked.append(1))
+    group = group_of(away, wait_s=0.01)
+    ended = await asyncio.gather(*(group.add(number) for number in (1, 2, 3)), return_exceptions=True)
+    assert [type(one) for one in ended] == [OperationalError] * 3
+    assert len(asked) == 1
+
+
+def sixths(_: Connection, numbers: Sequence[int]) -> list[int]:
+    return [6 // number for number in numbers]
+
+
+async def test_of_a_batch_what_is_to_blame_fails_alone(database: Database) -> None:
+    written, failed = await write_batch(database, sixths, [1, 0, 3])
+    assert (written, [(number, type(error)) for number, error in failed]) == ([6, 2], [(0, ZeroDivisionError)])
+
+
+async def test_of_a_batch_a_server_that_is_away_is_asked_once(away: Database) -> None:
+    asked: list[object] = []
+    event.listen(away.engine, "do_connect", lambda *_: asked.append(1))
+    assert await write_batch(away, sixths, [1, 2, 3]) == ([], [])
+    assert len(asked) == 1
+
+
+async def test_one_note_that_fails_is_not_tried_twice(database: Database) -> None:
+    tried: list[int] = []
+
+    def fail(_: Connection, numbers: Sequence[int]) -> list[int]:
+        tried.extend(numbers)
+        raise IntegrityError("", {}, Exception())
+
+    written, failed = await write_batch(database, fail, [1])
+    assert (written, [isinstance(error, DBAPIError) for _, error in failed], tried) == ([], [True], [1])
