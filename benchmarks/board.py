@@ -31,8 +31,8 @@ import structlog
 from playwright.async_api import async_playwright
 from playwright.sync_api import Browser, Page, sync_playwright
 from sqlalchemy import create_engine, text
-from tests.browser.conftest import FLAGS
-from tests.browser.counter import CHROMIUM, RINGS, Counter, Tablet, opened
+from tests.board.browser.conftest import FLAGS
+from tests.board.browser.counter import CHROMIUM, RINGS, Counter, Tablet, opened
 from tests.databases import POSTGRES_URL
 from tests.test_daemon import COOLDOWN_S, Till
 from tests.web.test_service import free_address

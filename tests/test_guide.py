@@ -18,7 +18,7 @@ from orderbridge.model import ActionState
 from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES
 from orderbridge.store import schema, tables
 from orderbridge.store.database import Database
-from orderbridge.web.board.words import words
+from orderbridge_board.words import words
 
 GUIDES = {code: path.read_text("utf-8") for code, path in build.GUIDES.items()}
 REFERENCES = {code: path.read_text("utf-8") for code, path in build.REFERENCES.items()}

@@ -30,7 +30,7 @@ from orderbridge.texts import (
     say,
     text,
 )
-from orderbridge.web.board.words import words as board_words
+from orderbridge_board.words import words as board_words
 
 PARTS = (
     "certify.keys_",

@@ -12,10 +12,10 @@ Who knows what an action is asks this table, and nobody else knows anything of a
     rules.lifecycle     to which status it takes an order, whether it may be sent at all
     rules.retry         what clears the doubt after a lost answer, and what a poll proves
     rules.verdicts      whether its end is an alarm
-    rules.board         which of them answer a customer
+    board cards         which of them answer a customer
     marketplace.client  method, path and body of its call
     cli.actions         its command; config.account the range of an automatic accept
-    web.board           what a tap asks for, and about what
+    board acts          what a tap asks for, and about what
 
 How doubt is cleared is the hard part. A request whose answer is lost may have had its effect. Whether it is sent again,
 and what a refusal of the second request means, depends on what the service shows of the first (docs/design.md, Unknown

@@ -27,13 +27,13 @@ from orderbridge.jobs.working import Working
 from orderbridge.net.http import Wire
 from orderbridge.observe.liveness import Pulse
 from orderbridge.observe.metrics import Metrics
-from orderbridge.rules.audience import Audience
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store.database import Database, open_database
+from orderbridge_board.audience import Audience
 
 if TYPE_CHECKING:
-    from orderbridge.jobs.board import BoardWatch
+    from orderbridge_board.watch import BoardWatch
 
 POLL_RUNS_S = 300.0  # and ten times the timeout: a login, a list, what is written, the acknowledgements
 # Of many accounts: who leaves at one moment finds the connections that the moment before has used. Of TLS each is worth
@@ -127,7 +127,7 @@ class Parts:
         """Where there is no board it costs nothing."""
         if self._settings.web.board == "off":
             return None
-        from orderbridge.jobs.board import BoardWatch  # noqa: PLC0415 - only where it is on
+        from orderbridge_board.watch import BoardWatch  # noqa: PLC0415 - only where it is on
 
         return BoardWatch(self.database, self._clock, self._metrics, self.roster.at_work, self.audience)
 

@@ -5,8 +5,7 @@ import socket
 import ssl
 from pathlib import Path
 
-from tests.web.asking import until
-from tests.web.boards import Shop, web
+from tests.web.asking import Process, at, until
 
 from orderbridge.web.listening import Listening
 from orderbridge.web.server import MOST
@@ -17,10 +16,10 @@ def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-async def test_who_opens_many_and_says_nothing_takes_no_more_than_his_places(shop: Shop, tmp_path: Path):
+async def test_who_opens_many_and_says_nothing_takes_no_more_than_his_places(tmp_path: Path):
     made = make_certificates(tmp_path / "tls")
-    shop.web = web(board="beside", certificate=made.server_file, certificate_key=made.server_file)
-    listening = Listening(shop, shop.web)
+    files = {"certificate": made.server_file, "certificate_key": made.server_file}
+    listening = Listening(Process(), at("127.0.0.1:0").model_copy(update=files))
     at_work = asyncio.create_task(listening.run())
     await until(lambda: listening.addresses)
     address = "127.0.0.1", listening.addresses[0][1]

@@ -8,6 +8,6 @@ actions go out   outbox outbox_reader executor row_writer claims outcome_writer 
                  slots held_accounts postponed recovery
 accounts         account roster working recurring timetable progress reference fleet
 what is wrong    health findings daemon_problems replica_problems problem_table self_report
-who is told      alarms command ping board
+who is told      alarms command ping
 now and then     upkeep sweep restore_check release replay reimport
 """

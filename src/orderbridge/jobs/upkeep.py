@@ -24,7 +24,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
 
 if TYPE_CHECKING:
-    from orderbridge.jobs.board import BoardWatch
+    from orderbridge_board.watch import BoardWatch
 
 SWEEP_S = 60.0
 HEALTH_S = 5.0

@@ -28,7 +28,7 @@ from orderbridge.web.routes import Allowed, application
 from orderbridge.web.watched import Watched
 
 if TYPE_CHECKING:
-    from orderbridge.web.board.routes import Board
+    from orderbridge_board.pages import Board
 
 LIFE_S = 30.0
 HANDSHAKE_S = 5.0
@@ -113,7 +113,7 @@ class Server:
 
 
 def _board(watched: Watched) -> "Board":
-    from orderbridge.web.board.routes import Board  # noqa: PLC0415 - only where it is on
+    from orderbridge_board.pages import Board  # noqa: PLC0415 - only where it is on
 
     return Board(watched)
 

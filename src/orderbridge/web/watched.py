@@ -7,10 +7,10 @@ from typing import Protocol
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.observe.metrics import Metrics
-from orderbridge.rules.audience import Audience
 from orderbridge.rules.problems import Problem
 from orderbridge.rules.readiness import Readiness
 from orderbridge.store.database import Database
+from orderbridge_board.audience import Audience
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,151 @@
+"""Tells the streams that something is different. It looks only while somebody listens.
+
+Rules of this file:
+- A stream is told "changed", and a number; never what. Whoever hears it asks for the whole state, so nothing can be missed.
+- Many changes while one is being told are one. A listener that does not take it in time is dropped.
+- A state may be of a moment between two looks that find the same: then the next look says "changed", too.
+- What only time brings about, an order that becomes overdue, is told, too.
+- A device that was revoked hears nothing more.
+- A database that says nothing is told as one that fails. It is asked once, and its answer waited for, however late.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge.errors import OrderbridgeError
+from orderbridge.store.database import Database
+from orderbridge.web.watched import AtWork
+from orderbridge_board import devices, queries
+from orderbridge_board.snapshot import moment
+
+LOOK_S = 0.4
+WITHIN_S = 3.0  # a look takes milliseconds
+MOST = 32
+MOST_OF_ONE = 3  # a tablet whose line was cut comes back before we know that it was gone
+
+_log = structlog.get_logger(__name__)
+
+
+class Listener:
+    """One stream. `gone`: it has to end."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.news = asyncio.Event()
+        self.gone = False
+
+
+class Changes:
+    """The state's number, and who hears of a new one."""
+
+    def __init__(self, at_work: Callable[[], AtWork | None], began: int) -> None:
+        """`began`: a number that no daemon before has reached."""
+        self.number = began
+        self._at_work = at_work
+        self._listeners: list[Listener] = []
+        self._seen: tuple[Any, Any] | None = None  # what the program knew, and the tables' version
+        self._is_passing = False  # a state was of a version that no look has seen
+        self._late: list[str] = []  # moments at which something is overdue, as the last state had them
+        self._watching: asyncio.Task[None] | None = None
+        self._asking: tuple[Database, asyncio.Task[Any]] | None = None
+        self._soon = asyncio.Event()
+
+    def listen(self, device: str) -> Listener | None:
+        """A new one; None: there are too many."""
+        mine = [one for one in self._listeners if one.device == device]
+        if len(mine) >= MOST_OF_ONE:
+            self._drop(mine[0])
+        if len(self._listeners) >= MOST:
+            return None
+        listener = Listener(device)
+        self._listeners.append(listener)
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        """It has ended."""
+        with contextlib.suppress(ValueError):
+            self._listeners.remove(listener)
+
+    def _drop(self, listener: Listener) -> None:
+        listener.gone = True
+        listener.news.set()
+        self.leave(listener)
+
+    def expect(self, moments: Iterable[str | None]) -> None:
+        """At these moments the state is another one, though nothing is written."""
+        self._late = sorted(one for one in moments if one is not None)
+
+    def shown(self, version: Any) -> None:
+        """A state of this version was given away."""
+        if self._seen is not None and version != self._seen[1]:
+            self._is_passing = True
+
+    def look_soon(self) -> None:
+        """Something was written here."""
+        self._soon.set()
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._asking is not None:
+            self._asking[1].cancel()
+        for listener in list(self._listeners):
+            self._drop(listener)
+
+    async def _watch(self) -> None:
+        while self._listeners:
+            try:
+                found = await self._look()
+            except Exception:  # noqa: BLE001 - whoever listens is told sooner or later; the next look may succeed
+                _log.exception("web.crashed")
+                found = None
+            if found != self._seen or self._is_passing:
+                self._seen, self._is_passing = found, False
+                self.number += 1
+                for listener in self._listeners:
+                    listener.news.set()
+            self._soon.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._soon.wait()
+
+    async def _look(self) -> tuple[Any, Any] | None:
+        """What is another one as soon as something is different."""
+        at_work = self._at_work()
+        if at_work is None:
+            return None
+        now, web = moment(at_work.clock.now()) or "", at_work.settings.web
+        known = (
+            web.board,
+            web.customers_unencrypted,
+            [(one.code, one.subject, one.level, one.count) for one in at_work.problems()],
+            sum(one < now for one in self._late),
+        )
+        try:
+            version, revoked = await self._asked(at_work.database)
+        except (DBAPIError, OrderbridgeError, TimeoutError):
+            return known, None
+        for listener in [one for one in self._listeners if one.device in revoked]:
+            self._drop(listener)
+        return known, version
+
+    async def _asked(self, database: Database) -> tuple[Any, set[str]]:
+        """Raises TimeoutError when nothing comes; the next time the same question is waited for."""
+        if self._asking is None or self._asking[0] is not database:  # after a reload it is another one
+            listening = {one.device for one in self._listeners}
+            look = database.read(lambda tx: (queries.version(tx), listening - devices.paired(tx, listening)))
+            self._asking = database, asyncio.create_task(look)
+        asking = self._asking[1]
+        async with asyncio.timeout(WITHIN_S):
+            await asyncio.wait({asking})
+        self._asking = None
+        found: tuple[Any, set[str]] = asking.result()
+        return found

@@ -1,0 +1,71 @@
+"""The board's devices: pair, list, revoke."""
+
+import click
+
+from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.texts import say
+
+pass_context = click.make_pass_decorator(Context)
+
+
+@click.group()
+def board() -> None:
+    """The board's devices."""
+
+
+@board.command("pair")
+@click.option("--look", is_flag=True, help="The tablet may look, and act on nothing.")
+@as_json
+@pass_context
+def pair(context: Context, look: bool, as_json: bool) -> None:
+    """Eight digits, with which one tablet can be paired within 10 minutes."""
+    from orderbridge.clock import SystemClock
+    from orderbridge_board import devices
+
+    web = context.settings.web
+    if web.board == "off":
+        raise click.ClickException(say("board.off"))
+    now = SystemClock().now()
+    code = context.write(lambda tx: devices.new_code(tx, devices.LOOK if look else devices.ACT, now))
+    address = _address(context)
+    minutes = round(devices.CODE_LIFE.total_seconds() / 60)
+    if as_json:
+        show_json({"code": code, "address": address, "expires_utc": now + devices.CODE_LIFE})
+    else:
+        click.echo(f"{code[:4]} {code[4:]}")
+        click.echo(say("board.pair", address=address, minutes=minutes), err=True)
+
+
+def _address(context: Context) -> str:
+    """Where a tablet opens it."""
+    web = context.settings.web
+    port = web.listen.rpartition(":")[2]
+    host = web.hosts[0] if web.hosts else web.listen.rpartition(":")[0]
+    return f"{web.scheme}://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{port}/"
+
+
+@board.command("devices")
+@as_json
+@pass_context
+def devices(context: Context, as_json: bool) -> None:
+    """Which tablets are paired."""
+    from orderbridge_board import devices
+
+    show_rows(context.read(devices.listed), machine=as_json, empty=say("board.no_devices"))
+
+
+@board.command("revoke")
+@click.argument("device")
+@pass_context
+def revoke(context: Context, device: str) -> None:
+    """Let a tablet in no more. DEVICE: its id or its name."""
+    from orderbridge.clock import SystemClock
+    from orderbridge_board import devices
+
+    now = SystemClock().now()
+    if not context.write(lambda tx: devices.revoke(tx, device, now)):
+        raise click.ClickException(say("board.no_device", device=device))
+    click.echo(say("board.revoked", device=device))
+
+
+COMMANDS = (board,)

@@ -1,0 +1,274 @@
+"""The board's routes: pages that hold no data, and JSON for devices that were paired."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from orderbridge.errors import OrderbridgeError
+from orderbridge.store.failures import is_busy
+from orderbridge.web.watched import AtWork, Watched
+from orderbridge_board import acts, devices, door, queries
+from orderbridge_board.changes import Changes
+from orderbridge_board.door import Refused
+from orderbridge_board.menu import menu
+from orderbridge_board.snapshot import problem_shown, state
+from orderbridge_board.stream import Stream
+from orderbridge_board.technician import technician
+from orderbridge_board.words import word, words
+
+T = TypeVar("T")
+TRIES = 4  # of one tap
+AT_ONCE_S = 2.0  # what took longer has waited for a lock, and would again
+WITHIN_S = 8.0  # a database that says nothing for so long does not answer: before the page gives up by itself
+FILES = {
+    "board.html": "text/html",
+    "status.html": "text/html",
+    "board.css": "text/css",
+    "icon.svg": "image/svg+xml",
+    "common.js": "text/javascript",
+    "sound.js": "text/javascript",
+    "dialog.js": "text/javascript",
+    "card.js": "text/javascript",
+    "grid.js": "text/javascript",
+    "bar.js": "text/javascript",
+    "menu.js": "text/javascript",
+    "taps.js": "text/javascript",
+    "board.js": "text/javascript",
+    "status.js": "text/javascript",
+}
+PAGES = {"/": "board.html", "/board": "board.html", "/status": "status.html"}
+HEADERS = tuple((name.encode(), value.encode()) for name, value in door.HEADERS.items())  # of every answer
+
+
+class Board:
+    """What is served of it, for as long as it is on."""
+
+    headers = HEADERS
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._known: set[bytes] = (
+            set()
+        )  # hashes of cookies whose device has seen the board, for when no table is to be had
+        self._page = _page()
+        self.changes = Changes(watched.at_work, began=time.time_ns() // 1_000_000 % 2**40)  # noqa: TID251
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        asked = {"state": self.state, "menu": self.menu, "technician": self.technician, "customer": self.customer}
+        told = {"act": self.act, "back": self.take_back, "seen": self.seen, "here": self.here}
+        found = [
+            *(Route(path, self._file(name)) for path, name in PAGES.items()),
+            *(Route(f"/board/{name}", self._file(name)) for name in FILES),
+            Route("/board/words", _guarded(self.words)),
+            Route("/board/stream", _guarded(self.stream)),
+            Route("/board/pair", _guarded(self.pair), methods=["POST"]),
+        ]
+        found += [Route(f"/board/{name}", _guarded(answer)) for name, answer in asked.items()]
+        return found + [Route(f"/board/{name}", _guarded(answer), methods=["POST"]) for name, answer in told.items()]
+
+    def _file(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+        content = _content(name)
+
+        async def answer(_: Request) -> Response:
+            return Response(content, media_type=FILES[name])
+
+        return answer
+
+    # ---- asking ------------------------------------------------------------------------------------------------------
+
+    async def words(self, _: Request) -> Response:
+        """All sentences in both languages: no data of anybody's."""
+        return JSONResponse(words())
+
+    async def state(self, request: Request) -> Response:
+        """The board as it is. When the database cannot be read: what is known to be wrong."""
+        work = self._work()
+        language, number, now = door.language(request), self.changes.number, work.clock.now()
+        problems = tuple(work.problems())
+
+        def read(connection: Connection) -> tuple[dict[str, Any], Any]:
+            device = door.device(connection, request)
+            found = state(connection, work.settings, problems, now, language)
+            return found | {"device": device.name, "role": device.role}, queries.version(connection)
+
+        cookie = sha256(request.cookies.get(door.COOKIE, "").encode()).digest()
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                found, version = await work.database.read(read, snapshot=True)
+        except Refused:
+            self._known.discard(cookie)
+            raise
+        except (DBAPIError, OrderbridgeError, TimeoutError):  # what is wrong is told to whom it was told before
+            listed = [problem_shown(one, language) for one in problems] if cookie in self._known else []
+            text = word("no_database", language)
+            return JSONResponse({"error": "no_database", "text": text, "problems": listed}, 503)
+        self._known.add(cookie)
+        self.changes.shown(version)
+        self.changes.expect(card[moment] for card in found["orders"] for moment in ("due", "start"))
+        found["n"], found["page"] = number, self._page
+        found["customers"] = _may_show_customers(request, work)
+        return await asyncio.to_thread(JSONResponse, found)
+
+    async def menu(self, request: Request) -> Response:
+        """Foods and restaurants."""
+        work = self._work()
+        now, language = work.clock.now(), door.language(request)
+        return JSONResponse(await self._read(work, request, lambda tx: menu(tx, now, language)))
+
+    async def technician(self, request: Request) -> Response:
+        """For the technician's page."""
+        work = self._work()
+        now, language, problems = work.clock.now(), door.language(request), tuple(work.problems())
+        return JSONResponse(
+            await self._read(work, request, lambda tx: technician(tx, work.settings, problems, now, language))
+        )
+
+    async def customer(self, request: Request) -> Response:
+        """Who ordered, and where it goes: of an open order, where nobody can listen in."""
+        work = self._work()
+        if not _may_show_customers(request, work):
+            raise Refused(403, "not_encrypted")
+        key = request.query_params.get("key", "")
+        found = await self._read(work, request, lambda tx: queries.customer(tx, key) if key.isprintable() else None)
+        if found is None:
+            raise Refused(404, "order_gone")
+        return JSONResponse(found)
+
+    async def stream(self, request: Request) -> Response:
+        """Says when there is something new."""
+        work = self._work()
+        device = await work.database.read(lambda tx: door.device(tx, request))
+        listener = self.changes.listen(device.id)
+        if listener is None:
+            raise Refused(503, "too_many")
+        return Stream(self.changes, listener)  # type: ignore[return-value]
+
+    async def _read(self, work: AtWork, request: Request, read: Callable[[Connection], T]) -> T:
+        def once(connection: Connection) -> T:
+            door.device(connection, request)
+            return read(connection)
+
+        return await work.database.read(once, snapshot=True)
+
+    # ---- telling -----------------------------------------------------------------------------------------------------
+
+    async def pair(self, request: Request) -> Response:
+        """A code becomes a cookie."""
+        values = await door.body(request)
+        work = self._work()
+        code, name = values.get("code"), values.get("name")
+        if not isinstance(code, str) or not isinstance(name, str) or not (name := _name(name)):
+            raise Refused(400, "not_understood")
+        digits, now = "".join(filter(str.isdigit, code)), work.clock.now()
+        cookie = await work.database.run(lambda tx: devices.pair(tx, digits, name, now))
+        if cookie is None:
+            raise Refused(403, "wrong_code")
+        return door.remember(JSONResponse({}), request, cookie)
+
+    async def act(self, request: Request) -> Response:
+        """A button was tapped."""
+        values, work = await door.body(request), self._work()
+        mode, language = work.settings.web.board, door.language(request)
+        found = await _written(
+            work, lambda tx: acts.act(tx, values, door.device(tx, request, acts=True), mode, language)
+        )
+        work.wake()
+        self.changes.look_soon()
+        return JSONResponse(found)
+
+    async def take_back(self, request: Request) -> Response:
+        """An accept is wanted back."""
+        values, work = await door.body(request), self._work()
+
+        def write(connection: Connection) -> dict[str, Any]:
+            door.device(connection, request, acts=True)
+            return acts.take_back(connection, values)
+
+        found = await _written(work, write)
+        work.wake()
+        self.changes.look_soon()
+        return JSONResponse(found)
+
+    async def seen(self, request: Request) -> Response:
+        """Somebody has seen something: it is quiet."""
+        values, work = await door.body(request), self._work()
+        mode, now = work.settings.web.board, work.clock.now()
+        found = await _written(work, lambda tx: acts.seen(tx, values, door.device(tx, request, acts=True), mode, now))
+        self.changes.look_soon()
+        return JSONResponse(found)
+
+    async def here(self, request: Request) -> Response:
+        """A tablet is there, and can be heard or not."""
+        values, work = await door.body(request), self._work()
+        device = await work.database.read(lambda tx: door.device(tx, request))
+        work.audience.heard(device.id, work.clock.monotonic(), audible=values.get("audible") is True)
+        if device.is_due(now := work.clock.now()):
+            await work.database.run(lambda tx: devices.note_seen(tx, device.id, now))
+        return JSONResponse({"n": self.changes.number})
+
+    def _work(self) -> AtWork:
+        work = self._watched.at_work()
+        if work is None:
+            raise Refused(503, "not_working")
+        return work
+
+
+async def _written(work: AtWork, change: Callable[[Connection], T]) -> T:
+    """One tap. Of two that stand in each other's way a server ends one at once: that one is tried again."""
+    for _ in range(TRIES - 1):
+        began = work.clock.monotonic()
+        try:
+            return await work.database.run(change, urgent=True)
+        except DBAPIError as error:
+            if not is_busy(error) or work.clock.monotonic() - began > AT_ONCE_S:
+                raise
+    return await work.database.run(change, urgent=True)
+
+
+def _page() -> str:
+    """Another one as soon as a page that is open is no longer the one that is served."""
+    served = b"".join(_content(name) for name in FILES) + json.dumps(words()).encode()
+    return sha256(served).hexdigest()[:16]
+
+
+def _content(name: str) -> bytes:
+    return files("orderbridge_board").joinpath("static", name).read_bytes()
+
+
+def _name(said: str) -> str:
+    """A device's name without what cannot be seen: it stands in tables, lists and logs."""
+    return "".join(filter(str.isprintable, " ".join(said.split()))).strip()
+
+
+def _may_show_customers(request: Request, work: AtWork) -> bool:
+    """Whether nobody on the way can read it, or the configuration allows that somebody can."""
+    web = work.settings.web
+    return request.url.scheme == "https" or web.is_local or web.customers_unencrypted
+
+
+def _guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """What is refused is said in the page's language."""
+
+    async def guarded(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except Refused as error:
+            return door.refusal(request, error)
+        except (DBAPIError, OrderbridgeError):
+            tapped = request.method == "POST"  # and nothing of it was written: nobody tries that again by itself
+            return door.refusal(request, Refused(503, "not_written" if tapped else "no_database"))
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+
+    return guarded

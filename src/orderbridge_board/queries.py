@@ -1,0 +1,274 @@
+"""What the board reads, and the little that it writes beside outbox rows."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Dialect,
+    Integer,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from orderbridge.actions import Subject, of_subject
+from orderbridge.document import Facts, columns_of
+from orderbridge.model import BOARD_MARK, BOARD_REFERENCE, ActionState
+from orderbridge.store.among import batches
+from orderbridge.store.board_tables import silenced
+from orderbridge.store.columns import Utc
+from orderbridge.store.tables import (
+    ENDED,
+    OPEN,
+    UNFINISHED,
+    WITH_CONTENTS,
+    actions,
+    cancel_reasons,
+    changed,
+    contents_ended_utc,
+    events,
+    items,
+    options,
+    orders,
+    restaurants,
+)
+
+STOP_SHOWN = timedelta(hours=12)  # for so long a cancellation waits for a hand
+SILENT = timedelta(hours=24)  # for so long what was silenced is quiet; longer than a cancellation is shown
+FOOD_DAYS = timedelta(days=7)
+MOST_ORDERS = 2000  # so many of the newest show what is sold
+MOST_ROWS = 20_000  # and so many finished rows, what was switched
+
+_CUSTOMER = [name for name in columns_of(Facts, personal=True) if name != "note"]  # that is the kitchen's
+_CARD = [column for column in orders.c if column.name not in {*_CUSTOMER, "payload", "payload_hash"}]
+# In the words of the index of those that still have their contents: a cancellation that no customer is known of is old.
+_STOPPED = and_(literal_column(ENDED), literal_column(WITH_CONTENTS), orders.c.ended_by == "cancelled")
+
+
+# Asked several times a second: one journey to a server.
+_open = select(
+    func.count(), func.sum(orders.c.revision), func.sum(orders.c.pos_revision), func.max(orders.c.changed_utc)
+).where(literal_column(OPEN))
+_waiting = select(
+    func.count(),
+    func.max(actions.c.id),
+    func.sum(actions.c.attempts),
+    func.sum(actions.c.withdraw),
+    func.sum(literal_column("CASE WHEN state = 'sending' THEN id ELSE 0 END", Integer)),
+    func.count(actions.c.error_code),
+    func.max(actions.c.next_attempt_utc),
+).where(literal_column(UNFINISHED))
+_rows = [
+    part.subquery()
+    for part in (
+        _open,
+        _waiting,
+        select(func.count(), func.max(silenced.c.at_utc)),
+        select(func.max(restaurants.c.status_utc), func.count()),
+    )
+]
+_numbers = [
+    select(func.max(actions.c.finished_utc)),
+    # Of a row that came and ended between two looks, whatever the clock was set to; in the words of an index.
+    select(func.max(actions.c.id)).where(literal_column("id > 0")),
+    select(func.max(events.c.id)).where(literal_column("id > 0")),  # the same of an order
+    select(func.sum(cancel_reasons.c.id)),  # read first in a daemon's first seconds
+    select(func.count()).select_from(orders).where(changed),  # a till that reads a cancellation has done with it
+]
+_VERSION = select(
+    *(column for row in _rows for column in row.c), *(number.scalar_subquery() for number in _numbers)
+).select_from(_rows[0].join(_rows[1], true()).join(_rows[2], true()).join(_rows[3], true()))
+
+
+def version(connection: Connection) -> tuple[Any, ...]:
+    """Another one as soon as the board has to show something else; by indexes of what is open."""
+    return tuple(connection.exec_driver_sql(_version_for(connection.dialect)).one())
+
+
+@cache
+def _version_for(dialect: Dialect) -> str:
+    """Written once: that takes longer than its answer. What comes back is compared, and needs no types."""
+    return str(_VERSION.compile(dialect=dialect))
+
+
+def orders_shown(connection: Connection, now: datetime) -> list[dict[str, Any]]:
+    """Open orders, and those cancelled lately, the oldest first; no customer."""
+    stopped = and_(_STOPPED, contents_ended_utc >= bindparam("since", now - STOP_SHOWN, Utc()))
+    found = [
+        dict(row)
+        for condition in (literal_column(OPEN), stopped)
+        for row in connection.execute(select(*_CARD).where(condition)).mappings()
+    ]
+    return sorted(found, key=lambda row: (row["received_utc"], row["ordered_at"] or "", row["payment_key"]))
+
+
+Line = tuple[Row[Any], list[Row[Any]]]  # an item and its options
+
+
+def lines(connection: Connection, keys: Sequence[str]) -> dict[str, list[Line]]:
+    """What was ordered, by order."""
+    found: dict[str, dict[int, Line]] = {}
+    for some in batches(keys):
+        for row in connection.execute(select(items).where(items.c.payment_key.in_(some)).order_by(items.c.line_no)):
+            found.setdefault(row.payment_key, {})[row.line_no] = row, []
+        chosen = select(options).where(options.c.payment_key.in_(some))
+        for row in connection.execute(chosen.order_by(options.c.option_no)):
+            if (line := found.get(row.payment_key, {}).get(row.line_no)) is not None:
+                line[1].append(row)
+    return {key: list(of_order.values()) for key, of_order in found.items()}
+
+
+def rows_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[Any]]:
+    """The outbox rows of these orders, by order and in the order of their ids."""
+    found: dict[str, list[Any]] = {}
+    for some in batches(keys):
+        chosen = select(actions).where(actions.c.payment_key.in_(some)).order_by(actions.c.id)
+        for row in connection.execute(chosen):
+            found.setdefault(row.payment_key, []).append(row)
+    return found
+
+
+def silenced_at(connection: Connection, now: datetime) -> set[str]:
+    """What is quiet, for somebody has silenced it."""
+    return set(connection.execute(select(silenced.c.subject).where(silenced.c.at_utc >= now - SILENT)).scalars())
+
+
+def silence(connection: Connection, subjects: Iterable[str], device: str, now: datetime) -> None:
+    """From now on these are quiet on every device."""
+    for subject in sorted(set(subjects)):  # in one order, or two tablets wait for each other
+        again = update(silenced).where(silenced.c.subject == subject).values(device=device, at_utc=now)
+        if connection.execute(again).rowcount:
+            continue
+        try:
+            with connection.begin_nested():
+                connection.execute(insert(silenced).values(subject=subject, device=device, at_utc=now))
+        except IntegrityError:  # another one was quicker, or nothing may be written
+            if not connection.execute(again).rowcount:
+                raise
+
+
+def forget_silenced(connection: Connection, now: datetime) -> int:
+    """Delete what is quiet no more. Returns how many."""
+    return connection.execute(delete(silenced).where(silenced.c.at_utc < now - SILENT)).rowcount
+
+
+def has_forgettable(connection: Connection, now: datetime) -> bool:
+    """Whether there is something to delete."""
+    old = select(silenced.c.subject).where(silenced.c.at_utc < now - SILENT).limit(1)
+    return connection.execute(old).first() is not None
+
+
+def take_over(connection: Connection, key: str, revision: int) -> bool:
+    """The board as the POS: this revision of the order was read there. False: there is no such revision."""
+    mine = update(orders).where(orders.c.payment_key == key, orders.c.revision >= revision)
+    newer = mine.where(orders.c.pos_revision < revision)
+    reference = func.coalesce(orders.c.pos_reference, BOARD_REFERENCE)
+    if connection.execute(newer.values(pos_revision=revision, pos_reference=reference)).rowcount:
+        return True
+    known = select(orders.c.payment_key).where(orders.c.payment_key == key, orders.c.revision >= revision)
+    return connection.execute(known).first() is not None
+
+
+def ask(connection: Connection, request_id: str, **values: Any) -> Row[Any] | None:
+    """The outbox row of that request_id: the one that is there, or a new one. Raises DBAPIError for a bad one.
+
+    None: another program's trigger has left it out.
+    """
+    chosen = select(actions).where(actions.c.request_id == request_id)
+    if (there := connection.execute(chosen).first()) is not None:
+        return there
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(actions).values(request_id=request_id, **values))
+    except IntegrityError:  # another one was quicker, or it is a bad one
+        if (there := connection.execute(chosen).first()) is None:
+            raise
+        return there
+    return connection.execute(chosen).first()
+
+
+def withdraw(connection: Connection, row_id: int) -> bool:
+    """Ask for a row back that the board has written. False: it is not the board's, it has left, or it is over."""
+    ours = actions.c.request_id.startswith(BOARD_MARK)
+    waits = (actions.c.state == ActionState.PENDING, actions.c.attempts == 0)  # cards.may_be_taken_back
+    mine = update(actions).where(actions.c.id == row_id, *waits, ours)
+    return bool(connection.execute(mine.values(withdraw=1)).rowcount)
+
+
+def reasons(connection: Connection) -> list[dict[str, Any]]:
+    """The service's reasons for a cancellation."""
+    return [dict(row) for row in connection.execute(select(cancel_reasons).order_by(cancel_reasons.c.id)).mappings()]
+
+
+def customer(connection: Connection, key: str) -> dict[str, Any] | None:
+    """Whose open order it is, and where it goes; None: there is no such order, or it has ended."""
+    shown = (orders.c[name] for name in _CUSTOMER)
+    query = select(*shown).where(orders.c.payment_key == key, literal_column(OPEN))
+    row = connection.execute(query).mappings().first()
+    return None if row is None else dict(row)
+
+
+def shops(connection: Connection) -> list[dict[str, Any]]:
+    """Every restaurant with its state."""
+    query = select(restaurants).order_by(restaurants.c.account, restaurants.c.name)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def is_closed(connection: Connection) -> bool:
+    """Whether nothing is open: no order, and of no restaurant is it known that it is, or not known that it is not."""
+    if connection.execute(select(orders.c.payment_key).where(literal_column(OPEN)).limit(1)).first() is not None:
+        return False
+    states = set(connection.execute(select(restaurants.c.status)).scalars())
+    return states == {"Closed"}
+
+
+def foods(connection: Connection, now: datetime) -> list[dict[str, Any]]:
+    """What the newest orders of the last days have, once for each account."""
+    since = now - FOOD_DAYS
+    ended = and_(literal_column(ENDED), orders.c.ended_utc >= since)  # the same twice, for each database's own index
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for condition in (literal_column(OPEN), ended):
+        newest = (
+            select(orders.c.payment_key, orders.c.account)
+            .where(condition, orders.c.received_utc >= since)
+            .order_by(orders.c.received_utc.desc())
+            .limit(MOST_ORDERS)
+            .subquery()
+        )
+        query = (
+            select(newest.c.account, items.c.food_id, func.max(items.c.name).label("name"))
+            .join(items, items.c.payment_key == newest.c.payment_key)
+            .where(items.c.food_id.is_not(None))
+            .group_by(newest.c.account, items.c.food_id)
+        )
+        for row in connection.execute(query).mappings():
+            found.setdefault((row["account"], row["food_id"]), dict(row))
+    return sorted(found.values(), key=lambda one: (one["account"], one["name"] or ""))
+
+
+def newest_toggles(connection: Connection, now: datetime) -> dict[Subject, list[Any]]:
+    """The newest rows of the last days about foods and about restaurants, the newest last."""
+    ended = select(actions).where(actions.c.finished_utc >= now - FOOD_DAYS)
+    newest = ended.order_by(actions.c.finished_utc.desc()).limit(MOST_ROWS).subquery()
+    wanted = sorted(of_subject(Subject.FOOD) | of_subject(Subject.RESTAURANT))
+    waiting = select(actions).where(literal_column(UNFINISHED), actions.c.action.in_(wanted))
+    found = [
+        *connection.execute(select(newest).where(newest.c.action.in_(wanted))),
+        *connection.execute(waiting),
+    ]
+    found.sort(key=lambda row: row.id)
+    return {
+        subject: [row for row in found if row.action in of_subject(subject)]
+        for subject in (Subject.FOOD, Subject.RESTAURANT)
+    }

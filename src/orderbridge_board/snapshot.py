@@ -1,0 +1,203 @@
+"""The whole state of the board, as the page takes it after each change: as it stands in the tables."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, cast
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection
+
+from orderbridge import config
+from orderbridge.clock import local_moment
+from orderbridge.model import BOARD_MARK, UNFINISHED, Action, ActionState
+from orderbridge.order_problems import LATE, codes_of
+from orderbridge.rules.problems import Problem, Severity
+from orderbridge.texts import SAME, VERDICTS, problem_text, text
+from orderbridge_board import cards, queries
+
+MINUTES = (10, 15, 20, 25, 30, 40, 50, 60)
+_SEEN = [one.name for one in fields(cards.Seen) if one.name not in {"key", "scheduled"}]  # columns of the same name
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What all cards are made with."""
+
+    mode: str
+    now: datetime
+    zone: ZoneInfo
+    silenced: Collection[str]
+    language: str
+
+
+def state(
+    connection: Connection, settings: config.Settings, problems: Sequence[Problem], now: datetime, language: str
+) -> dict[str, Any]:
+    """Cards, problems, what sounds, and what the buttons need."""
+    found = queries.orders_shown(connection, now)
+    keys = [row["payment_key"] for row in found]
+    lines, rows = queries.lines(connection, keys), queries.rows_of(connection, keys)
+    zone = ZoneInfo(settings.marketplace.timezone)
+    at = _Moment(settings.web.board, now, zone, queries.silenced_at(connection, now), language)
+    made = (_card(row, lines.get(row["payment_key"], ()), rows.get(row["payment_key"], ()), at) for row in found)
+    shown = [one for one in made if one is not None]
+    listed = [_problem(one, language, at.silenced) for one in problems]
+    sounds = {name for card in shown for name in card["sounds"]}
+    if any(one["sounds"] for one in listed):
+        sounds.add(cards.Sound.LINE)
+    return {
+        "now": moment(now),
+        "mode": at.mode,
+        "timezone": settings.marketplace.timezone,
+        "orders": shown,
+        "problems": listed,
+        "sounds": sorted(sounds),
+        "reasons": queries.reasons(connection),
+        "closed": closed(connection, zone),
+        "minutes": MINUTES,
+    }
+
+
+def closed(connection: Connection, zone: ZoneInfo) -> list[str]:
+    """Restaurants that take no orders, since when and by whom: it is quiet, and every page says why."""
+    shut = [shop for shop in queries.shops(connection) if shop["status"] == "Closed"]
+    return [" ".join([shop["name"] or shop["id"], *_since_and_by(shop, zone)]) for shop in shut]
+
+
+def _since_and_by(shop: Mapping[str, Any], zone: ZoneInfo) -> list[str]:
+    since = shop["status_since_utc"]
+    return [] if since is None else [f"({since.astimezone(zone):%d.%m. %H:%M}, {shop['status_by'] or '?'})"]
+
+
+def _card(row: Mapping[str, Any], lines: Sequence[Any], asked: Sequence[Any], at: _Moment) -> dict[str, Any] | None:
+    order = _seen(row, at.zone)
+    stop = cards.is_stopped(order, asked, at.silenced)
+    if (order.ended_by is not None and not stop) or cards.is_handed(order, asked, at.silenced):
+        return None
+    due, problems = cards.due(order, asked), codes_of(row["problem"])
+    ordered = local_moment(row["ordered_at"], at.zone)
+    waits_since = (
+        ordered if ordered is not None and LATE in problems else cards.waits_since(row["received_utc"], ordered)
+    )
+    return {
+        "key": order.key,
+        "number": row["order_number"],
+        "account": row["account"],
+        "restaurant": row["restaurant_name"],
+        "status": row["status"],
+        "received": moment(waits_since),
+        "shipping": row["shipping_method"],
+        "courier": row["courier_type"],
+        "scheduled": row["scheduled_for"],
+        "ordered": row["ordered_at"],
+        "money": cards.money(order),
+        "amount": amount(row["amount_due"]),
+        "total": amount(row["total"]),
+        "tip": amount(row["order_tip"]),
+        "payment": row["payment_method"],
+        "note": row["note"],
+        "items": [_item(item, options) for item, options in lines],
+        "problems": problems,
+        "revision": order.revision,
+        "taken": order.pos_revision > 0,
+        "changed": cards.is_changed(order, at.mode),
+        "stop": stop,
+        "answer": cards.answer(order, asked, at.mode),
+        "due": moment(due),
+        "start": moment(order.start_utc),
+        "sounds": cards.sounds(order, asked, at.mode, at.now, at.silenced),
+        "actions": [{"action": one, "tries": cards.tries(asked, one)} for one in cards.offered(order, asked)],
+        "row": shown_row(cards.newest(asked), at.language),
+        "handed": cards.handed_of(order) if cards.may_be_handed(asked) else None,
+    }
+
+
+def _seen(row: Mapping[str, Any], zone: ZoneInfo) -> cards.Seen:
+    return cards.Seen(
+        key=row["payment_key"],
+        scheduled=local_moment(row["scheduled_for"], zone),
+        **{name: row[name] for name in _SEEN},
+    )
+
+
+def _item(item: Any, options: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "quantity": None if item.quantity is None else f"{item.quantity.normalize():f}",
+        "note": item.note,
+        "options": [{"group": one.group_name, "operation": one.operation, "name": one.option_name} for one in options],
+    }
+
+
+def shown_row(row: Any, language: str) -> dict[str, Any] | None:
+    """An outbox row as a card shows it, in the language of whoever looks."""
+    if row is None:
+        return None
+    waits = row.state in UNFINISHED
+    return {
+        "id": row.id,
+        "action": row.action,
+        "state": row.state,
+        "waits": waits,
+        "text": verdict(row, language),
+        "by": row.created_by,
+        "minutes": whole(row.preparing_time),
+        "next": moment(row.next_attempt_utc),
+        "asked_back": bool(row.withdraw),
+        "back": row.action == Action.ACCEPT
+        and cards.may_be_taken_back(row)
+        and not row.withdraw
+        and row.request_id.startswith(BOARD_MARK),
+    }
+
+
+def verdict(row: Any, language: str) -> str | None:
+    """Its sentence. What is written in the row is in the configured language, and all that there is of some."""
+    code = SAME.get(row.error_code, row.error_code)
+    if code not in VERDICTS or "{" in VERDICTS[code][language]:
+        return cast(str | None, row.error_text)
+    return text(row.error_code, language, state=ActionState(row.state))
+
+
+def problem_shown(one: Problem, language: str) -> dict[str, Any]:
+    """An open problem with its sentences, and which link of the chain it breaks."""
+    cause, remedy = problem_text(one.code, language, **one.facts)
+    return {
+        "code": one.code,
+        "subject": one.subject,
+        "severity": one.severity,
+        "since": moment(one.since),
+        "count": one.count,
+        "cause": cause,
+        "remedy": remedy,
+        "link": cards.link_of(one),
+    }
+
+
+def _problem(one: Problem, language: str, silenced: Collection[str]) -> dict[str, Any]:
+    shown, subject = problem_shown(one, language), problem_of(one)
+    breaks = one.severity == Severity.SEVERE and shown["link"] not in {None, "pos"}
+    return shown | {"silence": subject, "sounds": breaks and subject not in silenced}
+
+
+def problem_of(one: Problem) -> str:
+    """What is silenced of a problem: of its next time nothing."""
+    since = "" if one.since is None else f"{one.since:%Y%m%dT%H%M%S}"
+    return f"problem:{one.code}:{one.subject}:{since}"[:200]
+
+
+def moment(value: datetime | None) -> str | None:
+    """As a browser reads it."""
+    return None if value is None else f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03}Z"
+
+
+def amount(value: Decimal | None) -> str | None:
+    """With two decimals."""
+    return None if value is None else f"{value:.2f}"
+
+
+def whole(value: Any) -> int | None:
+    """A column that a POS writes, as the number that it is."""
+    return None if value is None else int(value)

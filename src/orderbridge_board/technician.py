@@ -1,0 +1,76 @@
+"""The technician's page: the same truth as `orderbridge status`, the last day as a picture, and the day so far."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import datetime, time, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection
+
+from orderbridge import config
+from orderbridge.rules import day as rules
+from orderbridge.rules.problems import Problem
+from orderbridge.store import accounts, overview
+from orderbridge.store import day as store_day
+from orderbridge_board import poll_history
+from orderbridge_board.snapshot import amount, closed, moment, problem_shown
+
+STRIP = timedelta(hours=24)
+CUT = time(4)
+MOST_ACCOUNTS = 200  # of more, those with a problem
+
+
+def technician(
+    connection: Connection, settings: config.Settings, problems: Sequence[Problem], now: datetime, language: str
+) -> dict[str, Any]:
+    """Everything on the page."""
+    names = {account.fingerprint: account.name for account in settings.accounts}
+    ill = {one.account or one.subject for one in problems}
+    rows = sorted(accounts.overview(connection, list(names)), key=lambda row: (row["name"] not in ill, row["name"]))
+    outbox = overview.outbox(connection, now)
+    zone = ZoneInfo(settings.marketplace.timezone)
+    begin, end = rules.bounds(rules.present(now, zone, CUT), zone, CUT)
+    received = list(store_day.moments(connection, min(begin, now - STRIP), end))
+    return {
+        "now": moment(now),
+        "timezone": settings.marketplace.timezone,
+        "problems": [problem_shown(one, language) for one in problems],
+        "accounts": [_account(row) for row in rows[:MOST_ACCOUNTS]],
+        "closed": closed(connection, zone),
+        "accounts_all": len(rows),
+        "outbox": outbox | {"oldest_utc": moment(outbox["oldest_utc"])},
+        "quarantined": sum(overview.quarantined(connection).values()),
+        "pos_seen": moment(overview.pos_seen(connection)),
+        "slots": [_slot(row) for row in poll_history.since(connection, now - STRIP)],
+        "orders": _by_slot(received, poll_history.slot_of(now - STRIP)),
+        "day": _day(connection, begin, end, [at for _, at in received if at >= begin]),
+    }
+
+
+def _account(row: dict[str, Any]) -> dict[str, Any]:
+    moments = ("last_poll_utc", "last_poll_ok_utc", "next_poll_utc", "token_expires_utc")
+    return {"name": row["name"], "state": row["state"]} | {name: moment(row[name]) for name in moments}
+
+
+def _slot(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"slot_utc": moment(row["slot_utc"])}
+
+
+def _by_slot(received: Iterable[tuple[str, datetime]], since: datetime) -> list[dict[str, Any]]:
+    """How many orders each account got in each ten minutes."""
+    counts = Counter((account, poll_history.slot_of(at)) for account, at in received if at >= since)
+    return [{"account": name, "slot_utc": moment(slot), "count": count} for (name, slot), count in counts.items()]
+
+
+def _day(connection: Connection, begin: datetime, end: datetime, received: Iterable[datetime]) -> dict[str, Any]:
+    """The figures of `orderbridge day`, and how many orders came in each hour of it."""
+    found = rules.counted(rules.Sold(*row) for row in store_day.received(connection, begin, end))
+    figures = {
+        name: amount(value) if not isinstance(value, int) else value for name, value in asdict(found.total).items()
+    }
+    hours = [0] * round((end - begin) / timedelta(hours=1))
+    for at in received:
+        hours[min(int((at - begin) / timedelta(hours=1)), len(hours) - 1)] += 1
+    return {"begin": moment(begin), "figures": figures, "hours": hours}

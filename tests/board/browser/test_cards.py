@@ -1,0 +1,315 @@
+"""What stands on a card, who can read and reach it, and what the other pages show."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import pytest_asyncio
+from tests.board.browser.counter import Browser, Counter, Tablet, opened
+from tests.test_daemon import Till, certificates, sandbox, till, until, world
+
+from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox.scenery import KADIKOY
+from orderbridge_sandbox.state import Order
+
+__all__ = ["certificates", "sandbox", "till", "world"]
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+OPTION = {"id": 511, "name": "Ekstra Kaşar", "price": 35.00}
+FOOD = {
+    "id": "5b1c9b1e-0000-4000-8000-000000000001",
+    "food_id": 1005,
+    "name": "Kıymalı Pide",
+    "note": "Acısız",
+    "price": 219.90,
+    "quantity": 2,
+    "total": 474.80,
+    "option_groups": [{"id": 51, "name": "Ekstra", "type": "multi", "operation": "+", "options": OPTION}],
+}
+# What is too small for the hand that touches it, or does not hold its own words.
+WET = "#arm, .pairing [type=submit], .card .buttons button:not([data-do=customer]), dialog button, .row button"
+SMALL = """(wet) => [...document.querySelectorAll("button, input, a, .age, #bar, .money")].filter((one) => one.checkVisibility()).map((one) => {
+  const { width, height } = one.getBoundingClientRect();
+  const least = !one.matches("button, input, a") ? 0 : one.matches(wet) ? 72 : 48;
+  const isCut = one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1;
+  return width < Math.min(least, 48) || height < least || isCut ? [one.outerHTML, width, height, isCut] : null;
+}).concat([document.documentElement.scrollWidth > innerWidth ? ["wider than the screen"] : null]).filter(Boolean)"""
+SIZES = ({"width": 360, "height": 740}, {"width": 1280, "height": 900})
+AGES = (5, 40, 100, 200, 4000)
+# A browser that lets nothing sound before a touch, as any does where no test drives it, on a plain line: no wake lock.
+UNTOUCHED = """
+let isTouched = false;
+addEventListener("click", (event) => { isTouched ||= Boolean(event.target.closest?.("#arm")); }, true);
+Object.defineProperty(AudioContext.prototype, "state", { get: () => isTouched ? "running" : "suspended" });
+delete Navigator.prototype.wakeLock;
+"""
+REACH = """(card) => [card.offsetHeight, [...card.querySelectorAll("*")].filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth).map((one) => one.className),
+  Math.max(...[...card.querySelectorAll("button")].map((one) => one.getBoundingClientRect().bottom))]"""
+PARTS = "() => [...document.querySelector('.card').children].map((one) => one.className || one.tagName)"
+AXE = "() => axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
+    async with opened(sandbox, till, chromium) as counter:
+        yield counter
+
+
+def paid(till: Till, order: Order, due: str | None) -> None:
+    till.plant("UPDATE delivery_orders SET amount_due = ? WHERE payment_key = ?", due, order.key)
+
+
+async def test_a_card_says_all_that_a_kitchen_needs(counter: Counter, till: Till):
+    """What to cook, what to collect, how long it has waited; and nothing that an order says is more than a text."""
+    orders = [
+        await counter.order(note=HOSTILE, foods=[FOOD], total=474.80, discount="0.00", courier_fee=0, order_tip=0),
+        await counter.order(scheduled_date="2030-01-01 20:00:00", courier_type=""),
+        await counter.order(
+            courier_type="come_get",
+            shipping_method="pickup",
+            payment_method="Sodexo Yemek Çeki",
+            total=285,
+            order_tip=10,
+        ),
+    ]
+    for order, due in zip(orders, ("492.30", "0.00", None), strict=True):
+        await asyncio.to_thread(paid, till, order, due)
+    doubtful = "UPDATE delivery_orders SET problem = 'total_mismatch,item_strange' WHERE payment_key = ?"
+    await asyncio.to_thread(till.plant, doubtful, orders[0].key)
+    tablet = await counter.tablet()
+    await tablet.arm()
+    first, second, third = (tablet.page.locator(tablet.card(order)) for order in orders)
+    await first.locator(".money.collect", has_text="TAHSİL ET 492,30 ₺").wait_for()
+    await second.locator(".money.paid", has_text="ÖDENDİ").wait_for()
+    await third.locator(".money.ask", has_text="MÜŞTERİYE SOR 285,00 ₺ Sodexo Yemek Çeki").wait_for()
+    assert await tablet.page.get_by_text("Bahşiş").count() == 0  # whether the amount has it, nobody has said
+    assert await first.locator("h2").text_content() == f"#{orders[0].number}"
+    assert "Örnek Lokanta Kadıköy · Kendi kuryemiz" in (await first.locator(".facts").text_content() or "")
+    assert await third.locator("header .way").all_text_contents() == ["GEL AL"]
+    assert await second.locator("header .way").all_text_contents() == ["01.01. 20:00"]
+    assert "kurye" not in (await second.locator(".facts").text_content() or "").lower()  # nobody has said whose
+    assert await first.locator(".items .what").all_text_contents() == ["2 × Kıymalı Pide"]
+    assert await first.locator(".options li").all_text_contents() == ["Ekstra: Ekstra Kaşar"]
+    assert await first.locator(".problem").count() == 2
+    assert "Dikkat: tutarlar birbirini tutmuyor" in (await first.locator(".problem").first.text_content() or "")
+    assert await first.locator(".note").text_content() == HOSTILE
+    assert await tablet.page.locator(".card img").count() == 0
+    looks = await tablet.page.evaluate(
+        """() => ({
+          bold: [...document.querySelectorAll(".note, .itemnote")].map((one) => Number(getComputedStyle(one).fontWeight)),
+          in: document.querySelector(".options li").getBoundingClientRect().x - document.querySelector(".what").getBoundingClientRect().x,
+        })"""
+    )
+    assert looks["in"] > 20
+    assert min(looks["bold"]) >= 700
+    assert tablet.complaints == []
+
+
+async def test_of_however_much_all_can_be_read_and_the_buttons_are_within_reach(counter: Counter):
+    """A hundred items, a word that fits no line: a card is longer than the glass, and is answered where it begins."""
+    foods = [FOOD | {"id": f"5b1c9b1e-0000-4000-8000-{place:012}", "name": "Ş" * 200} for place in range(100)]
+    order = await counter.order(foods=foods, total=47480, discount="0.00", courier_fee=0, order_tip=0)
+    tablet = await counter.tablet()
+    await tablet.arm()
+    card = tablet.page.locator(tablet.card(order))
+    await card.wait_for()
+    tall, cut, lowest = await card.evaluate(REACH)
+    assert tall > 10 * 900
+    assert cut == []
+    assert lowest <= 900
+    await tablet.accept(order)
+    await tablet.shows(order, "Kabul (25 dk): tamam")
+
+
+async def test_how_long_an_order_waits_is_said_by_a_figure_a_word_and_a_colour(counter: Counter, till: Till):
+    order = await counter.order()
+    tablet = await counter.tablet()
+    found: dict[str, set[str]] = {}
+    for waited, word in ((5, "YENİ"), (40, "BEKLİYOR"), (100, "ACELE"), (200, "GECİKTİ"), (400, "ÇOK GECİKTİ")):
+        then = f"{datetime.now(UTC) - timedelta(seconds=waited):%Y-%m-%d %H:%M:%S.%f}"
+        await asyncio.to_thread(till.plant, "UPDATE delivery_orders SET received_utc = ?", then)
+        await tablet.arm()
+        age = tablet.page.locator(f"{tablet.card(order)} .age", has_text=word)
+        await age.wait_for()
+        minutes, _, rest = (await age.text_content() or "").partition(" ")[0].partition(":")
+        assert waited <= 60 * int(minutes) + int(rest) < waited + 20
+        colour = await tablet.page.evaluate(
+            "() => getComputedStyle(document.querySelector('.card > header')).backgroundColor"
+        )
+        found[colour] = {word}
+    assert len(found) == 5
+    await tablet.accept(order, 10)
+    await tablet.page.locator(".age", has_text="dk kaldı").wait_for()
+    late = f"{datetime.now(UTC) - timedelta(minutes=15):%Y-%m-%d %H:%M:%S.%f}"
+    await asyncio.to_thread(till.plant, "UPDATE delivery_actions SET finished_utc = ?", late)
+    await tablet.arm()
+    await tablet.page.locator(".age", has_text="dk GECİKTİ").wait_for()
+    await tablet.hears("overdue")
+
+
+async def test_a_cancelled_order_stays_until_a_hand_has_touched_it_and_a_customer_until_the_order_ends(
+    counter: Counter, world: World
+):
+    order = await counter.order(
+        customer={"name": "Deneme", "phone": "+905000000000"}, address={"address": "Lale Sokak"}
+    )
+    tablets = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
+    for tablet in tablets:
+        await tablet.arm()
+        await tablet.page.wait_for_selector(tablet.card(order))
+        assert "+905000000000" not in await tablet.page.content()
+    await tablets[0].tap(order, "customer")
+    await tablets[0].page.locator("dialog", has_text="+905000000000").wait_for()
+    assert "Lale Sokak" in await tablets[0].page.content()
+    await asyncio.to_thread(world.cancel_by_customer, order.key)
+    for tablet in tablets:
+        await tablet.page.locator(f"{tablet.card(order)}.stop", has_text="DUR! İPTAL").wait_for()
+        assert await tablet.page.evaluate(PARTS) == [
+            "HEADER",
+            "halt",
+            "items",
+            "facts",
+            "buttons",
+        ]  # nothing to collect
+        await tablet.hears("cancelled")
+    await tablets[0].page.wait_for_selector("dialog", state="detached")
+    assert "+905000000000" not in await tablets[0].page.content()
+    await tablets[1].tap(order, "stop")
+    for tablet in tablets:
+        await tablet.page.locator(tablet.card(order)).wait_for(state="detached")
+        await tablet.is_silent()
+
+
+@pytest.mark.parametrize("mode", ["beside", "till"])
+async def test_only_as_the_till_it_takes_orders_over(mode: str, sandbox: Sandbox, till: Till, chromium: Browser):
+    async with opened(sandbox, till, chromium, mode) as counter:
+        tablet = await counter.tablet()
+        await tablet.arm()
+        order = await counter.order()
+        await tablet.accept(order)
+        await tablet.shows(order, "tamam")
+        row = await asyncio.to_thread(till.one, "SELECT revision, pos_revision, pos_reference FROM delivery_orders")
+    assert (row["pos_revision"] > 0, row["pos_reference"]) == ((True, "board") if mode == "till" else (False, None))
+    assert row["pos_revision"] <= row["revision"]
+
+
+async def test_sold_out_and_closed_from_the_board(counter: Counter, till: Till, world: World):
+    order = await counter.order(foods=[FOOD])
+    tablet = await counter.tablet()
+    await tablet.arm()
+    await tablet.page.wait_for_selector(tablet.card(order))
+    await tablet.page.click("#menu")
+    food, shop = (tablet.page.locator(".row", has_text=name) for name in ("Kıymalı Pide", "Örnek Lokanta Kadıköy"))
+    await shop.locator(".now", has_text="Açık").wait_for()
+    await food.locator("button", has_text="Tükendi yap").click()
+    await food.locator(".now", has_text="Tükendi").wait_for()
+    assert await food.locator("button").text_content() == "Satışa aç"
+    await shop.locator("button", has_text="Restoranı siparişe kapat").click()
+    await tablet.choose("Vazgeç")
+    await shop.locator("button", has_text="Restoranı siparişe kapat").click()
+    await tablet.choose("Örnek Lokanta Kadıköy: siparişe kapatılsın")
+    await shop.locator(".now", has_text="Kapalı").wait_for()
+    assert KADIKOY not in world.open_restaurants
+    closed = tablet.page.locator(".call.shut", has_text="RESTORAN KAPALIÖrnek Lokanta Kadıköy")
+    await tablet.page.click("#menu")
+    await tablet.page.wait_for_selector(tablet.card(order))
+    await closed.click()
+    await shop.locator("button", has_text="Restoranı siparişe aç").click()
+    await closed.wait_for(state="detached")
+    rows = await asyncio.to_thread(till.rows, "SELECT action, state FROM delivery_actions ORDER BY id")
+    assert [(row["action"], row["state"]) for row in rows] == [
+        ("deactivate_food", "done"),
+        ("close_restaurant", "done"),
+        ("open_restaurant", "done"),
+    ]
+
+
+async def test_everybody_can_read_and_reach_every_screen_in_both_languages(counter: Counter, till: Till, world: World):
+    """axe finds nothing, what is tapped is large enough, nothing is cut off, and nothing comes from elsewhere."""
+    from axe_playwright_python.base import AXE_FILE_PATH  # what carries axe-core
+
+    order = await all_kinds(counter, till, world)
+    tablet = await counter.tablet()
+    await tablet.page.add_init_script(path=AXE_FILE_PATH)
+    await tablet.open("status")
+    await tablet.page.wait_for_selector("dl")
+    await sound_in_both(tablet)
+    await tablet.arm()
+    await tablet.page.locator("#cards .card").nth(len(AGES) + 2).wait_for()
+    await sound_in_both(tablet)
+    assert await tablet.page.locator(".card.wide").count() == 1
+    widths = await tablet.page.evaluate("() => [...document.querySelectorAll('.card')].map((one) => one.offsetWidth)")
+    assert max(widths) > 2 * min(widths)
+    for what in ("accept", "cancel", "customer"):
+        await tablet.tap(order, what)
+        await tablet.page.wait_for_selector("dialog")
+        await is_sound(tablet)
+        await tablet.page.click("dialog [data-do=close]")
+    assert await tablet.page.locator("#awake").is_hidden()
+    await tablet.page.click("#menu")
+    await tablet.page.wait_for_selector(".row")
+    await sound_in_both(tablet)
+    assert tablet.complaints == []
+    await a_stranger_can(counter, tablet, AXE_FILE_PATH)
+
+
+async def all_kinds(counter: Counter, till: Till, world: World) -> Order:
+    """One of each age, one that was cancelled, one that is accepted and one that was refused: each with its colours."""
+    stopped = await counter.order(note="Acele")
+    await asyncio.to_thread(world.cancel_by_customer, stopped.key)
+    accepted, refused = await counter.order(foods=[FOOD]), await counter.order(scheduled_date="2030-01-01 20:00:00")
+    world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
+    rows = [await asyncio.to_thread(till.accept, refused)]
+    await until(lambda: till.state(rows[0]) == "refused")
+    rows.append(await asyncio.to_thread(till.accept, accepted))
+    await until(lambda: till.state(rows[1]) == "done")
+    for waited, due in zip(AGES, ("492.30", "0.00", None, "1.00", "12345.00"), strict=True):
+        order = await counter.order(foods=[FOOD] * (9 if due is None else 1), note="Zil bozuk")
+        then = f"{datetime.now(UTC) - timedelta(seconds=waited):%Y-%m-%d %H:%M:%S.%f}"
+        change = "UPDATE delivery_orders SET received_utc = ?, amount_due = ? WHERE payment_key = ?"
+        await asyncio.to_thread(till.plant, change, then, due, order.key)
+    return order
+
+
+async def a_stranger_can(counter: Counter, tablet: Tablet, axe: str) -> None:
+    """Pair a tablet, and turn the sound on. The language that was chosen stays."""
+    stranger = await counter.tablet()
+    await stranger.page.context.clear_cookies()
+    await stranger.page.add_init_script(path=axe)
+    await stranger.page.add_init_script(UNTOUCHED)
+    await stranger.open()
+    await stranger.page.wait_for_selector(".pairing")
+    await sound_in_both(stranger)
+    await stranger.page.fill("#code", "1")
+    await stranger.page.click(".pairing button[type=submit]")
+    await stranger.page.locator(".pairing .said", has_text="Kod yanlış").wait_for()
+    await is_sound(stranger)
+    await stranger.page.click("#language")
+    await stranger.page.fill("#code", await counter.code())
+    await stranger.page.click(".pairing button[type=submit]")
+    await stranger.page.locator("#arm", has_text="Turn the sound on").wait_for()
+    await stranger.page.reload()
+    await stranger.page.locator("#arm", has_text="Turn the sound on").wait_for()
+    assert "This connection cannot keep the screen on" in (await stranger.page.locator("#arm").text_content() or "")
+    await is_sound(stranger)
+    await stranger.page.click("#arm")
+    await stranger.page.locator("#awake", has_text="This connection cannot keep the screen on").wait_for()
+    assert [said for said in stranger.complaints if not any(code in said for code in ("401", "403"))] == []
+    assert all(url.startswith(counter.address) for url in [*tablet.asked, *stranger.asked])
+
+
+async def sound_in_both(tablet: Tablet) -> None:
+    for language in ("tr", "en"):
+        await tablet.page.wait_for_function("(lang) => document.documentElement.lang === lang", arg=language)
+        await is_sound(tablet)
+        await tablet.page.click("#language")
+
+
+async def is_sound(tablet: Tablet) -> None:
+    assert await tablet.page.evaluate(AXE) == []
+    for size in SIZES:
+        await tablet.page.set_viewport_size(size)
+        assert await tablet.page.evaluate(SMALL, WET) == []

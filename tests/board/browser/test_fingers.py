@@ -1,0 +1,233 @@
+"""Hands that tremble, and eyes that look up for a second: what a second tap never does, and what is always in sight."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.board.browser.counter import Browser, Counter, Route, Tablet, opened
+from tests.test_daemon import Till, certificates, sandbox, till, world
+
+from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox.state import Order
+
+__all__ = ["certificates", "sandbox", "till", "world"]
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
+
+ROWS = "SELECT action, state, reason_id FROM delivery_actions ORDER BY id"
+TAKE = "UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?"
+ALIVE = (
+    "() => [...document.querySelectorAll('dialog button')].filter((one) => !one.disabled).map((one) => one.dataset.do)"
+)
+# Where a finger finds what, from the upper left corner of a card's buttons.
+PLACES = """(card) => {
+  const all = document.querySelector(`${card} .buttons`);
+  const { x, y } = all.getBoundingClientRect();
+  return Object.fromEntries([...all.querySelectorAll("button")].map((one) => {
+    const box = one.getBoundingClientRect();
+    return [one.dataset.do, [Math.round(box.x - x), Math.round(box.y - y)]];
+  }));
+}"""
+HEAD = "(card) => getComputedStyle(document.querySelector(`${card} > header`)).backgroundColor"
+IN_SIGHT = """(card) => {
+  const { top, bottom } = document.querySelector(`${card} > header`).getBoundingClientRect();
+  return top >= document.querySelector("#top").getBoundingClientRect().bottom && bottom <= innerHeight;
+}"""
+BAR = """() => {
+  const [top, said, mute] = ["#top", "#bar .said", "#mute"].map((one) => document.querySelector(one).getBoundingClientRect());
+  return { lines: Math.round(said.height / parseFloat(getComputedStyle(document.querySelector("#bar")).lineHeight)),
+    mute: [mute.width, mute.height], inside: mute.right <= innerWidth && mute.bottom <= top.bottom && mute.top >= top.top };
+}"""
+WRONG = {"subject": "", "since": None, "count": 1, "remedy": "Kasayı yeniden başlatın ve teknik desteği arayın. " * 4}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
+    async with opened(sandbox, till, chromium) as counter:
+        yield counter
+
+
+async def held(counter: Counter, order: Order) -> Tablet:
+    """One whose clock stands still: no moment is over before the test says so."""
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    await tablet.page.wait_for_selector(tablet.card(order))
+    await tablet.page.clock.pause_at(datetime.now().astimezone() + timedelta(seconds=5))
+    return tablet
+
+
+async def twice(tablet: Tablet, selector: str) -> None:
+    """Two taps at one place, the second on whatever is there by then."""
+    box = await tablet.page.locator(selector).bounding_box()
+    assert box is not None
+    at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    await tablet.page.mouse.click(*at)
+    await tablet.page.wait_for_function("() => document.querySelector('dialog') || document.querySelector('.resting')")
+    await tablet.page.mouse.click(*at)
+
+
+@pytest.mark.parametrize("what", ["accept", "cancel"])
+async def test_a_choice_takes_no_touch_and_no_key_until_it_was_seen(counter: Counter, till: Till, what: str):
+    order = await counter.order()
+    tablet = await held(counter, order)
+    await twice(tablet, f"{tablet.card(order)} [data-do={what}]")
+    for key in ("Enter", "Escape", "Space"):
+        await tablet.page.keyboard.press(key)
+    await tablet.page.clock.run_for(590)
+    assert await tablet.page.evaluate(ALIVE) == []
+    assert await tablet.page.locator("dialog [aria-pressed=true]").count() == 0
+    await tablet.page.clock.run_for(20)
+    assert set(await tablet.page.evaluate(ALIVE)) == {"choose", "close"}
+    assert await asyncio.to_thread(till.rows, ROWS) == []
+
+
+async def test_a_cancel_is_confirmed_elsewhere_and_what_lies_below_takes_no_second_tap(counter: Counter, till: Till):
+    order = await counter.order()
+    tablet = await held(counter, order)
+    await tablet.tap(order, "cancel")
+    await tablet.page.clock.run_for(610)
+    await twice(tablet, "dialog [data-do=choose] >> nth=2")
+    confirm = tablet.page.locator("dialog [data-do=confirm]")
+    assert await confirm.text_content() == f"#{order.number} iptal edilsin: Yoğunluk nedeniyle"
+    assert await confirm.is_disabled()
+    await tablet.page.clock.run_for(610)
+    assert await asyncio.to_thread(till.rows, ROWS) == []
+    await tablet.page.click("dialog [data-do=close]")
+    await tablet.tap_now("#menu")
+    assert await tablet.page.locator(".card").count() == 1  # the page below was not touched
+    await tablet.page.clock.run_for(610)
+    await tablet.tap(order, "cancel")
+    await tablet.page.clock.run_for(610)
+    await tablet.choose("Yoğunluk nedeniyle")
+    await tablet.page.clock.run_for(610)
+    await confirm.click()
+    await tablet.page.locator(f"{tablet.card(order)}.gone").wait_for(state="attached")
+    assert [row["reason_id"] for row in await asyncio.to_thread(till.rows, ROWS)] == [3]
+
+
+async def test_each_button_has_its_own_place_and_the_next_step_is_not_taken_by_the_same_tap(
+    counter: Counter, world: World
+):
+    order = await counter.order()
+    tablet = await held(counter, order)
+    card = tablet.card(order)
+    found = [await tablet.page.evaluate(PLACES, card)]
+    world.faults.add(Fault.too_many("accept", times=None))
+    await tablet.tap(order, "accept")
+    await tablet.page.clock.run_for(610)
+    await tablet.choose("25 dk")
+    # Not there while it is being sent: found and measured in one breath.
+    there = await tablet.page.wait_for_function(
+        f"(card) => document.querySelector(`${{card}} [data-do=back]`) && ({PLACES})(card)", arg=card
+    )
+    found.append(await there.json_value())
+    await tablet.page.clock.run_for(610)
+    for key in ("1", "Enter"):  # the usual thing, and a cancel is none
+        await tablet.page.keyboard.press(key)
+    assert await tablet.page.locator("dialog").count() == 0
+    world.faults.clear()
+    step = await tablet.page.wait_for_selector(f"{card} [data-do=on_the_way]")
+    assert await step.is_disabled()  # "accept" was there a moment ago
+    found.append(await tablet.page.evaluate(PLACES, card))
+    assert {kind for places in found for kind in places} == {"accept", "cancel", "back", "on_the_way", "customer"}
+    of_kind = {(kind, *place) for places in found for kind, place in places.items()}
+    assert len(of_kind) == 5  # each at one place
+    assert len({place for _, *place in map(list, of_kind) for place in [tuple(place)]}) == 4  # steps share theirs
+    await tablet.page.clock.run_for(610)
+    assert await tablet.page.locator(f"{card} [data-do=on_the_way]").is_enabled()
+
+
+async def test_three_ways_to_wait_have_three_words_and_colours(counter: Counter, till: Till, world: World):
+    tablet = await counter.tablet()
+    await tablet.arm()
+    orders = [await counter.order() for _ in range(3)]
+    waits, failed, at_till = orders
+    world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
+    await tablet.accept(failed)
+    await tablet.shows(failed, "KABUL ULAŞMADI – yeniden dokunun")
+    world.faults.add(Fault.too_many("accept", times=None))
+    await tablet.accept(waits)
+    await asyncio.to_thread(till.run, TAKE, at_till.key)
+    ages = {}
+    for order, words in (
+        (waits, "Kabul gönderiliyor…"),
+        (failed, "KABUL ULAŞMADI"),
+        (at_till, "Kasada, yanıt verilmedi"),
+    ):
+        age = tablet.page.locator(f"{tablet.card(order)} .age", has_text=words)
+        await age.wait_for()
+        ages[words] = await age.text_content() or ""
+    assert [said[0].isdigit() for said in ages.values()] == [False, True, True]  # since when its customer waits
+    assert len({await tablet.page.evaluate(HEAD, tablet.card(order)) for order in orders}) == 3
+    await tablet.page.locator(".call.fresh", has_text="YENİ2").wait_for()
+    world.faults.clear()
+
+
+async def test_what_was_cancelled_is_called_by_its_number_and_a_touch_leads_to_it(counter: Counter, world: World):
+    tablet = await counter.tablet()
+    await tablet.arm()
+    orders = [await counter.order() for _ in range(8)]
+    await tablet.page.click("#menu")
+    await tablet.page.locator(".call.fresh", has_text="YENİ8").wait_for()
+    await asyncio.to_thread(world.cancel_by_customer, orders[-1].key)
+    call = tablet.page.locator(".call.stop", has_text=f"DUR! İPTAL#{orders[-1].number}")
+    await call.click()
+    assert await tablet.page.evaluate(IN_SIGHT, tablet.card(orders[-1]))
+    await tablet.tap(orders[-1], "stop")
+    await call.wait_for(state="detached")
+
+
+async def test_the_worst_is_said_in_two_lines_with_a_way_to_be_quiet_and_all_of_it_at_a_touch(counter: Counter):
+    """On the narrowest screen, too."""
+    tablet = await counter.tablet()
+    await tablet.page.route("**/board/state*", worse)
+    await tablet.arm()
+    bar = tablet.page.locator("#bar.red", has_text="Platform girişi kabul etmiyor.")
+    for size in ({"width": 1280, "height": 800}, {"width": 360, "height": 740}):
+        await tablet.page.set_viewport_size(size)
+        await bar.wait_for()
+        looks = await tablet.page.evaluate(BAR)
+        assert looks["lines"] <= 2, looks
+        assert min(looks["mute"]) >= 48, looks
+        assert looks["inside"], looks
+    assert await tablet.page.locator("#bar .more").text_content() == "+2"  # that nobody hears is not so: this one does
+    await bar.click()
+    shown = [await one.inner_text() for one in await tablet.page.locator("dialog section").all()]
+    assert [text.split(".")[0] for text in shown] == ["Platform girişi kabul etmiyor", "Disk dolu", "Sertifika bitiyor"]
+    assert all(WRONG["remedy"].strip() in text for text in shown)
+    await tablet.choose("Kapat")
+    await tablet.page.unroute_all(behavior="ignoreErrors")
+
+
+async def worse(route: Route) -> None:
+    """The state with more that is wrong, a warning first."""
+    answer = await route.fetch()
+    data: dict[str, Any] = await answer.json()
+    data["problems"] = [
+        WRONG | {"code": "certificate_ends", "severity": "warning", "cause": "Sertifika bitiyor.", "link": None},
+        WRONG | {"code": "database_full", "severity": "severe", "cause": "Disk dolu.", "link": None},
+        WRONG | {"code": "board_unheard", "severity": "severe", "cause": "Kimse duymuyor.", "link": None},
+        WRONG
+        | {"code": "login_refused", "severity": "severe", "cause": "Giriş yok.", "link": "login", "sounds": True}
+        | {"silence": "problem:login_refused"},
+    ]
+    await route.fulfill(response=answer, json=data)
+
+
+async def test_foods_stand_under_who_sells_them_where_there_are_several(counter: Counter, till: Till):
+    order = await counter.order()
+    tablet = await counter.tablet()
+    await tablet.arm()
+    await tablet.page.wait_for_selector(tablet.card(order))
+    await tablet.page.click("#menu")
+    await tablet.page.wait_for_selector(".row")
+    assert await tablet.page.locator(".whose").count() == 0
+    copied = "INSERT INTO delivery_restaurants (id, name, account) SELECT '2', 'Şube 2', 'besiktas' FROM delivery_restaurants"
+    await asyncio.to_thread(till.plant, copied)
+    await tablet.page.click("#menu")
+    await tablet.page.click("#menu")
+    await tablet.page.locator(".whose", has_text="Örnek Lokanta Kadıköy").wait_for()

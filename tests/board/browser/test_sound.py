@@ -1,0 +1,181 @@
+"""What is heard, on which tablet, until when; and who hears that nobody can."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from tests.board.browser.conftest import FLAGS
+from tests.board.browser.counter import ALERTS, CHROMIUM, Browser, Counter, async_playwright, opened
+from tests.test_daemon import Till, certificates, sandbox, till, until, world
+
+from orderbridge.jobs import upkeep
+from orderbridge_board import audience, changes
+from orderbridge_sandbox import Sandbox
+
+__all__ = ["certificates", "sandbox", "till", "world"]
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
+
+LATE = "UPDATE delivery_actions SET finished_utc = '2020-01-01 00:00:00.000000' WHERE action = 'accept'"
+# What is played: each note's pitch and shape, written down where it starts.
+LISTEN = """
+globalThis.played = [];
+const start = OscillatorNode.prototype.start;
+OscillatorNode.prototype.start = function (...given) {
+  played.push(`${this.type} ${Math.round(this.frequency.value)}`);
+  return start.apply(this, given);
+};
+"""
+# How many notes are stopped at once, in the middle of a sound.
+CUT = """async () => {
+  const { sound } = await import("/board/sound.js");
+  const source = AudioScheduledSourceNode.prototype, stop = source.stop, cut = {};
+  let now = "";
+  source.stop = function (...given) {
+    if (!given.length) cut[now] = (cut[now] ?? 0) + 1;
+    return stop.apply(this, given);
+  };
+  for (const [name, names] of [["first", ["new"]], ["more", ["new", "cancelled"]], ["none", []]]) {
+    now = name;
+    sound(names);
+  }
+  source.stop = stop;
+  return cut;
+}"""
+# Asking the page by Playwright would be a touch; so it tells by itself.
+TELL = """
+setInterval(() => console.log(globalThis.orderbridgeSound?.state(), document.querySelector("#arm, #cards")?.id), 300);
+"""
+HIDE = """(state) => {
+  Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
+    async with opened(sandbox, till, chromium) as counter:
+        yield counter
+
+
+async def test_a_new_order_rings_everywhere_until_somebody_has_it(counter: Counter, till: Till):
+    """The till, or a hand on one tablet: both are silent."""
+    assert changes.LOOK_S <= 0.5  # what makes a second of it
+    tablets = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
+    for tablet in tablets:
+        await tablet.page.add_init_script(ALERTS)
+        await tablet.arm()
+        await tablet.is_silent()
+    order = await counter.order()
+    for tablet in tablets:
+        await tablet.hears("new")
+        assert await tablet.page.evaluate("orderbridgeSound.state()") == "running"
+    await asyncio.to_thread(
+        till.run, "UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = ?", order.key
+    )
+    for tablet in tablets:
+        await tablet.is_silent()
+    other = await counter.order()
+    for tablet in tablets:
+        await tablet.hears("new")
+    await tablets[0].accept(other)
+    for tablet in tablets:
+        await tablet.is_silent()
+        await tablet.shows(other, "Kabul (25 dk): tamam")
+        for _ in range(2):  # every card anew, and again
+            await tablet.page.click("#language")
+        said = await tablet.page.evaluate("alerts")
+        assert said == [
+            f"Yeni sipariş {one.number}" for one in (order, other)
+        ]  # once an order, however often it is painted
+        assert tablet.complaints == []
+
+
+async def test_what_sounds_is_cut_off_where_it_is_and_not_at_its_end(counter: Counter):
+    tablet = await counter.tablet()
+    await tablet.arm()
+    cut = await tablet.page.evaluate(CUT)
+    assert cut == {"more": 4, "none": 4}  # a tone that goes on over the next one would be another sound
+
+
+async def test_four_sounds_that_cannot_be_taken_for_each_other(counter: Counter, till: Till, world, monkeypatch):
+    monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
+    tablet = await counter.tablet()
+    await tablet.page.add_init_script(LISTEN)
+    await tablet.arm()
+    heard: dict[str, set[str]] = {}
+
+    async def hear(name: str) -> None:
+        await tablet.page.wait_for_function("(name) => orderbridgeSound.sounding().join() === name", arg=name)
+        await tablet.page.evaluate("played.length = 0")
+        await tablet.page.wait_for_function("() => played.length > 1")
+        await tablet.hears(name)
+        heard[name] = set(await tablet.page.evaluate("played"))
+
+    order = await counter.order()
+    await hear("new")
+    await asyncio.to_thread(world.cancel_by_customer, order.key)
+    await hear("cancelled")
+    await tablet.tap(order, "stop")
+    await tablet.is_silent()
+    other = await counter.order()
+    await tablet.accept(other)
+    await tablet.shows(other, "tamam")
+    await asyncio.to_thread(till.plant, LATE)
+    await tablet.page.reload()
+    await tablet.arm()
+    await hear("overdue")
+    await tablet.tap(other, "seen")
+    await tablet.is_silent()
+    world.refuse_account("kadikoy")
+    await hear("line")
+    assert len(heard) == 4
+    assert not any(one & two for one in heard.values() for two in heard.values() if one is not two)
+    await tablet.page.locator("#bar.red", has_text="Platform girişi kabul etmiyor").wait_for()
+    await tablet.page.click("#mute")
+    await tablet.is_silent()
+
+
+async def test_the_sound_needs_one_touch_or_the_flag(counter: Counter):
+    tablet = await counter.tablet()
+    await tablet.page.add_init_script(TELL)
+    await tablet.open()
+    await until(lambda: tablet.said.count("suspended arm") > 4)  # a second and a half: longer than it tries by itself
+    assert "running arm" not in tablet.said
+    await tablet.page.mouse.click(640, 450)
+    await until(lambda: tablet.said[-1] == "running cards")
+    await counter.order()
+    await tablet.hears("new")
+    async with async_playwright() as playwright:
+        flag = "--autoplay-policy=no-user-gesture-required"
+        kiosk = await playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, flag])
+        untouched = await counter.tablet("Kiosk", kiosk)
+        await untouched.open()
+        await untouched.hears("new")
+        assert await untouched.page.locator("#arm").count() == 0
+        await kiosk.close()
+
+
+async def test_what_cannot_be_heard_is_said_on_the_tablet_and_known_to_the_daemon(counter: Counter, monkeypatch):
+    assert audience.HEARD_S + upkeep.HEALTH_S <= 15.0
+    monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
+    monkeypatch.setattr(audience, "HEARD_S", 6.0)  # a tablet says every 5 s that it is there
+    tablet = await counter.tablet()
+    await tablet.arm()
+    counter.service.at_work().audience._sure_from = 0.0
+    bar = tablet.page.locator("#bar.red", has_text="SES KAPALI")
+    for deafen, mend in (
+        ("orderbridgeSound.suspend()", None),
+        (f"({HIDE})('hidden')", f"({HIDE})('visible')"),
+    ):
+        await until(lambda: "board_unheard" not in counter.problems())
+        await tablet.page.evaluate(deafen)
+        await bar.wait_for()
+        await until(lambda: "board_unheard" in counter.problems())
+        if mend is None:
+            await bar.click()
+        else:
+            await tablet.page.evaluate(mend)
+        await bar.wait_for(state="hidden")
+    await until(lambda: "board_unheard" not in counter.problems())

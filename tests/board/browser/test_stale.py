@@ -1,0 +1,249 @@
+"""What a tablet shows while the line is cut, and after it is back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from random import Random
+from zoneinfo import ZoneInfo
+
+import pytest
+import pytest_asyncio
+from sqlalchemy.exc import OperationalError
+from tests.board.browser.counter import Browser, Counter, Tablet, opened
+from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, certificates, sandbox, till, until, world
+
+from orderbridge.jobs import upkeep
+from orderbridge_board import stream
+from orderbridge_sandbox import Fault, Sandbox, World
+
+__all__ = ["certificates", "sandbox", "till", "world"]
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
+
+ZONE = ZoneInfo("Europe/Istanbul")
+BEATS = """
+globalThis.beats = 0;
+const listen = EventSource.prototype.addEventListener;
+EventSource.prototype.addEventListener = function (name, hear) {
+  return listen.call(this, name, (event) => { hear(event); if (name === "beat") beats += 1; });
+};
+"""
+CUTS = 20
+STEP_MS = 500  # by the page's own clock
+SHOWN = """() => [...document.querySelectorAll(".card:not(.gone)")].map((card) => [
+  card.dataset.key, card.querySelector("h2").textContent, card.querySelectorAll(".items > li").length,
+  card.classList.contains("stop"),
+]).sort()"""
+TABLES = """
+SELECT payment_key, '#' || order_number AS number, status,
+  (SELECT count(*) FROM delivery_order_items AS item WHERE item.payment_key = o.payment_key) AS items
+FROM delivery_orders AS o WHERE o.ended_by IS NULL OR o.ended_by = 'cancelled'
+"""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
+    async with opened(sandbox, till, chromium) as counter:
+        yield counter
+
+
+async def test_without_a_sign_of_life_it_says_so_and_sounds(counter: Counter, monkeypatch: pytest.MonkeyPatch):
+    """25 seconds after the last one; and when the line is back all of it is as before."""
+    assert stream.BEAT_S <= 10.0
+    monkeypatch.setattr(stream, "BEAT_S", 0.2)
+    tablet = await counter.tablet()
+    await tablet.page.add_init_script(BEATS)
+    await tablet.page.clock.install()
+    await tablet.arm()
+    order = await counter.order()
+    await tablet.hears("new")
+    await tablet.accept(order)
+    await tablet.is_silent()
+    moments = [datetime.now(ZONE)]
+    rounds = 0
+    while (
+        rounds < 3
+    ):  # with a sign of life in between 20 s are too few, and nothing else brought one: no state was taken
+        taken = asked_for(tablet, "/board/state")
+        await tablet.page.evaluate("beats = 0")
+        await tablet.page.wait_for_function("() => beats > 1")
+        await tablet.page.clock.fast_forward(20_000)
+        assert not await is_grey(tablet)
+        rounds = rounds + 1 if asked_for(tablet, "/board/state") == taken else 0
+    assert opened_streams(tablet) == 1  # nor was it for a moment, which ends by a new one
+    await counter.stop()
+    moments.append(datetime.now(ZONE))
+    await tablet.page.clock.fast_forward(600_000)  # ten minutes: of when it is shown is not now
+    await tablet.page.locator("#bar.red", has_text="Tablet bilgisayara ulaşamıyor").wait_for()
+    said = await tablet.page.locator("#bar").text_content()
+    assert said is not None
+    assert any(f"Gösterilen: saat {moment:%H:%M}" in said for moment in moments)
+    assert await is_grey(tablet)
+    looks = "() => getComputedStyle(document.querySelector('.card')).filter"
+    assert await tablet.page.evaluate(looks) == "grayscale(1)"
+    await tablet.hears("line")
+    await counter.start()
+    while await is_grey(tablet):
+        await tablet.page.clock.run_for(STEP_MS)
+    await tablet.is_silent()
+
+
+async def test_a_change_that_nobody_told_is_seen_with_the_next_beat(counter: Counter, monkeypatch: pytest.MonkeyPatch):
+    async def beat(*_: object) -> bool:
+        await asyncio.sleep(0.1)
+        return False
+
+    monkeypatch.setattr(stream.Stream, "_news", beat)
+    tablet = await counter.tablet()
+    await tablet.page.add_init_script(BEATS)
+    await tablet.arm()
+    await tablet.page.wait_for_function("() => beats > 1")  # what the connection itself brought is behind it
+    order = await counter.order()
+    await tablet.hears("new")
+    await tablet.page.wait_for_selector(tablet.card(order))
+
+
+async def is_grey(tablet: Tablet) -> bool:
+    return "stale" in (await tablet.page.get_attribute("body", "class") or "")
+
+
+async def test_a_line_that_was_cut_without_a_word_is_taken_anew(counter: Counter, monkeypatch: pytest.MonkeyPatch):
+    """A router that forgot it gives no error: the page waits for none."""
+    monkeypatch.setattr(stream, "BEAT_S", UNTIL_CLEARED_S)  # it stays open and says nothing
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    await until(lambda: opened_streams(tablet) == 1)
+    await tablet.page.clock.fast_forward(26_000)
+    await until(lambda: opened_streams(tablet) == 2)
+    while await is_grey(tablet):
+        await tablet.page.clock.run_for(STEP_MS)
+
+
+def asked_for(tablet: Tablet, path: str) -> int:
+    return sum(url.endswith(path) for url in tablet.asked)
+
+
+def opened_streams(tablet: Tablet) -> int:
+    return asked_for(tablet, "/board/stream")
+
+
+async def test_a_tablet_whose_clock_is_set_back_is_not_fresh_for_as_long(counter: Counter):
+    """Nor does the age of an order go by it."""
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    order = await counter.order()
+    age = tablet.page.locator(f"{tablet.card(order)} .age", has_text="YENİ")
+    await age.wait_for()
+    for days in (-1, 1):
+        await tablet.page.clock.set_system_time(datetime.now(UTC) + timedelta(days=days))
+        await tablet.page.clock.run_for(2_000)
+        await age.wait_for()
+        while await is_grey(tablet):
+            await tablet.page.clock.run_for(STEP_MS)
+    await counter.stop()
+    await tablet.page.clock.set_system_time(datetime.now(UTC) - timedelta(days=1))
+    await tablet.page.clock.fast_forward(26_000)
+    assert await is_grey(tablet)
+
+
+async def test_a_state_that_cannot_be_read_is_no_state_though_the_line_beats(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stream, "BEAT_S", 0.1)
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    monkeypatch.setattr(counter.service.at_work().database, "read", fails)
+    await tablet.page.locator("#bar.red", has_text="Veritabanı yanıt vermiyor").wait_for()
+    assert not await is_grey(tablet)
+    await tablet.page.clock.fast_forward(26_000)
+    assert await is_grey(tablet)
+    monkeypatch.undo()
+    while await is_grey(tablet):
+        await tablet.page.clock.run_for(STEP_MS)
+    await tablet.page.locator("#bar.red").wait_for(state="hidden")
+
+
+async def fails(*_: object, **__: object) -> None:
+    raise OperationalError("", {}, Exception())
+
+
+async def test_a_page_that_is_not_the_daemons_any_more_is_loaded_anew_once_nobody_touches_it(counter: Counter):
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    await tablet.page.evaluate("() => { globalThis.before = true; }")
+    counter.board._page = "another"
+    order = await counter.order()
+    await tablet.page.wait_for_selector(tablet.card(order))
+    await tablet.page.clock.run_for(2_000)
+    assert await tablet.page.evaluate("() => globalThis.before === true")
+    await tablet.page.clock.fast_forward(31_000)
+    await tablet.page.wait_for_function("() => !globalThis.before && document.querySelector('.card')")
+    await tablet.hears("new")
+
+
+async def test_the_link_that_is_broken_is_named(
+    counter: Counter, sandbox: Sandbox, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
+    tablet = await counter.tablet()
+    await tablet.arm()
+    bar = tablet.page.locator("#bar")
+    world.faults.add(Fault(operation="get_current", status=500, times=None))
+    await bar.filter(has_text="Platform sipariş vermiyor.").wait_for()
+    world.faults.clear()
+    await bar.filter(has_text="Platform sipariş vermiyor.").wait_for(state="hidden")
+    order = await counter.order()
+    await tablet.accept(order)
+    await tablet.shows(order, "tamam")
+    await asyncio.to_thread(
+        counter.till.plant, "UPDATE delivery_orders SET received_utc = ?", "2026-01-01 00:00:00.000000"
+    )
+    await bar.filter(has_text="Kasa siparişleri okumuyor.").wait_for()
+    await asyncio.to_thread(counter.till.run, "UPDATE delivery_orders SET pos_revision = revision")
+    await asyncio.to_thread(sandbox.stop)
+    await bar.filter(has_text="İnternet ya da platform hattı kopuk.").wait_for()
+
+
+async def test_after_each_cut_the_page_equals_the_tables(counter: Counter, till: Till):
+    """Whole states, no differences: whatever was missed while the line was cut is there."""
+    chance = Random(12)
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    for number in range(CUTS):
+        await cut(counter, chance, number)
+        await equal_in_time(tablet, till)
+    assert tablet.complaints == []
+
+
+async def cut(counter: Counter, chance: Random, number: int) -> None:
+    """One way or another; meanwhile orders come and go."""
+    if number % 7 == 6:
+        await counter.stop()
+        placed = counter.world.place_order(restaurant_id="11111111-1111-4111-8111-111111111111")
+        await counter.start()
+        await until(lambda: placed.acknowledged)
+        return
+    server = counter.service._listening._server
+    for connection in [*server._streams, *(server._open if chance.random() < 0.5 else ())]:
+        connection.transport.abort()
+    placed = await counter.order()
+    if chance.random() < 0.5:
+        await asyncio.to_thread(counter.world.cancel_by_customer, placed.key)
+
+
+async def equal_in_time(tablet: Tablet, till: Till) -> None:
+    """The page's clock runs in steps, as long as its requests take: on a busy machine that is more than on the counter."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            await tablet.page.clock.run_for(STEP_MS)
+            rows = await asyncio.to_thread(till.rows, TABLES)
+            wanted = sorted(
+                [row["payment_key"], row["number"], row["items"], row["status"] == "CANCELED"] for row in rows
+            )
+            if await tablet.page.evaluate(SHOWN) == wanted:
+                return

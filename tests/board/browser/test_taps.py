@@ -1,0 +1,326 @@
+"""What a tap brings about, and what it never does: two rows, a wrong order, a success that is none."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests import databases
+from tests.board.browser.counter import ALERTS, Browser, Counter, Tablet, opened, till_on
+from tests.test_daemon import UNTIL_CLEARED_S, Till, certificates, sandbox, until, world
+
+from orderbridge_sandbox import Fault, Sandbox, World
+from orderbridge_sandbox.scenery import KADIKOY
+
+__all__ = ["certificates", "sandbox", "world"]
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
+
+# Taps as quick as they can be, on what is there and on what has been taken away meanwhile.
+TAPS = """(what) => {
+  const button = document.querySelector(`.card button[data-do=${what}]`);
+  for (let tap = 0; tap < 10; tap++) {
+    button.click();
+    document.querySelector(`.card button[data-do=${what}]`)?.click();
+  }
+}"""
+# The same without a page that holds back: what any two tablets can send.
+SENDS = """(values) => Promise.all(Array.from({ length: 10 }, () => fetch("/board/act", {
+  method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(values),
+}).then((answer) => answer.status)))"""
+FREE_AGAIN = """() => [...document.querySelectorAll(".row")].some((row) =>
+  row.querySelector(".verdict").textContent.includes("Gönderilemedi") && !row.querySelector("button").disabled)"""
+ENABLED = ".card [data-do={}]:enabled"
+ROWS = "SELECT action, state, created_by FROM delivery_actions ORDER BY id"
+CANCEL = "INSERT INTO delivery_actions (action, payment_key, reason_id) VALUES ('cancel', ?, 3)"  # as the till does
+RUSH = 11
+SLOTS = """() => [...document.querySelectorAll(".card")].map((card) => [card.dataset.key, card.querySelector(".slot").textContent])"""
+PLACES = """() => [...document.querySelectorAll(".card")].map((card) => {
+  const { x, y, width, height } = card.getBoundingClientRect();
+  return [card.dataset.key, x, y, width, height];
+})"""
+
+
+@pytest.fixture
+def till(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Till]:
+    with till_on(getattr(request, "param", databases.SQLITE), tmp_path / "pos.db") as till:
+        yield till
+
+
+on_each_database = pytest.mark.parametrize("till", [databases.SQLITE, databases.POSTGRESQL], indirect=True)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncIterator[Counter]:
+    async with opened(sandbox, till, chromium) as counter:
+        yield counter
+
+
+async def test_a_rush_is_all_there_and_a_touch_on_the_bar_shows_it(counter: Counter, till: Till, world: World):
+    """Whatever is on the screen: what rings, how many they are, and the way to them."""
+    tablet = await counter.tablet()
+    await tablet.page.add_init_script(ALERTS)
+    await tablet.arm()
+    await tablet.page.click("#menu")
+    orders = [world.place_order(restaurant_id=KADIKOY) for _ in range(RUSH)]
+    call = tablet.page.locator(".call.fresh", has_text=f"YENİ{RUSH}")
+    await call.wait_for()
+    await tablet.hears("new")
+    await call.click()
+    await tablet.page.locator(f"{tablet.card(orders[-1])} .age").wait_for()
+    shown = await tablet.page.evaluate(SLOTS)
+    assert sorted(key for key, _ in shown) == sorted(order.key for order in orders)
+    assert [slot for _, slot in shown] == [*"123456789", "", ""]
+    rows = await asyncio.to_thread(
+        till.rows, "SELECT payment_key FROM delivery_orders ORDER BY received_utc, payment_key"
+    )
+    assert [key for key, _ in shown] == [row["payment_key"] for row in rows]
+    assert await tablet.page.evaluate("document.activeElement.dataset.key") == shown[0][0]
+    assert sorted(await tablet.page.evaluate("alerts")) == sorted(f"Yeni sipariş {order.number}" for order in orders)
+    for order in orders:
+        await asyncio.to_thread(till.run, CANCEL, order.key)
+    await call.wait_for(state="detached")
+    await tablet.is_silent()
+
+
+@on_each_database
+async def test_twenty_taps_on_two_tablets_are_one_row_and_show_the_verdict_when_it_is_known(
+    counter: Counter, till: Till, world: World
+):
+    tablets = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
+    for tablet in tablets:
+        await tablet.arm()
+    order = await counter.order()
+    for tablet in tablets:
+        await tablet.page.wait_for_selector(tablet.card(order))
+    world.faults.add(Fault.delay("accept", UNTIL_CLEARED_S))
+    accept = {"action": "accept", "payment_key": order.key, "preparing_time": 25, "revision": 1, "tries": 0}
+    answers = await asyncio.gather(*(tablet.page.evaluate(SENDS, accept) for tablet in tablets))
+    assert {status for found in answers for status in found} == {200}
+    await until(lambda: world.calls("accept"))
+    for tablet in tablets:
+        await tablet.shows(order, "Gönderiliyor: Kabul (25 dk)")
+        assert "tamam" not in await verdict(tablet)
+    world.faults.clear()
+    for tablet in tablets:
+        await tablet.shows(order, "Kabul (25 dk): tamam")
+        await tablet.page.wait_for_selector(ENABLED.format("on_the_way"))
+    world.faults.add(Fault.delay("on_the_way", UNTIL_CLEARED_S))
+    await asyncio.gather(*(tablet.page.evaluate(TAPS, "on_the_way") for tablet in tablets))
+    for tablet in tablets:
+        await tablet.shows(order, "Gönderiliyor: Yola çıktı")
+        assert await tablet.page.locator("[data-do=on_the_way]:not([disabled])").count() == 0
+    world.faults.clear()
+    for tablet in tablets:
+        await tablet.shows(order, "Yola çıktı: tamam")
+    rows = await asyncio.to_thread(till.rows, ROWS)
+    assert [(row["action"], row["state"]) for row in rows] == [("accept", "done"), ("on_the_way", "done")]
+    assert {row["created_by"] for row in rows} <= {"Tezgâh", "Mutfak"}
+
+
+async def test_a_choice_is_about_what_was_seen_when_the_question_came(counter: Counter, till: Till, world: World):
+    """Somebody else's accept ends while the minutes are being chosen: the choice asks for no second one."""
+    slow, quick = [await counter.tablet("Tezgâh"), await counter.tablet("Mutfak")]
+    for tablet in (slow, quick):
+        await tablet.arm()
+    order = await counter.order()
+    await slow.tap(order, "accept")
+    world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
+    await quick.accept(order)
+    for tablet in (quick, slow):
+        await tablet.page.locator(".card .verdict.refused").wait_for()
+    async with slow.page.expect_response("**/board/act*"):
+        await slow.choose("25 dk")
+    rows = await asyncio.to_thread(till.rows, ROWS)
+    assert [(row["action"], row["created_by"]) for row in rows] == [("accept", "Mutfak")]
+
+
+async def verdict(tablet: Tablet) -> str:
+    return await tablet.page.locator(".card .verdict").text_content() or ""
+
+
+async def test_what_the_service_refuses_is_said_and_can_be_tried_again(counter: Counter, till: Till, world: World):
+    """The next tap is another row."""
+    tablet = await counter.tablet()
+    await tablet.arm()
+    order = await counter.order()
+    world.faults.add(Fault.error("accept", 400, "invalid_status", "Bu sipariş kabul edilemez"))
+    await tablet.accept(order)
+    await tablet.page.locator(".card .verdict.refused").wait_for()
+    assert len(await verdict(tablet)) > len("Kabul (25 dk): kabul edilmedi ")  # and why
+    await tablet.hears("new")  # it was no answer
+    await tablet.accept(order)
+    await tablet.shows(order, "Kabul (25 dk): tamam")
+    rows = await asyncio.to_thread(till.rows, ROWS)
+    assert [row["state"] for row in rows] == ["refused", "done"]
+
+
+async def test_an_accept_is_taken_back_while_it_waits(counter: Counter, till: Till, world: World):
+    tablet = await counter.tablet()
+    await tablet.arm()
+    order = await counter.order()
+    world.refuse_account(
+        "kadikoy"
+    )  # a login that is refused is tried again after minutes: nothing is on its way meanwhile
+    await tablet.accept(order)
+    await tablet.shows(order, "giriş")
+    await tablet.tap(order, "back")
+    await tablet.shows(order, "geri alındı")
+    await tablet.hears("new")
+    assert order.status_id == 1
+    assert (await asyncio.to_thread(till.rows, ROWS))[0]["state"] == "withdrawn"
+
+
+async def test_what_nobody_can_complete_is_put_away_on_every_tablet(counter: Counter):
+    tablet, other = await counter.tablet(), await counter.tablet("Mutfak")
+    await tablet.arm()
+    order = await counter.order(courier_type="come_get", shipping_method="pickup")
+    await tablet.accept(order)
+    await tablet.shows(order, "Kabul (25 dk): tamam")
+    await tablet.tap(order, "complete")
+    await tablet.page.locator(".card .verdict.refused").wait_for()
+    await tablet.tap(order, "handed")
+    for page in (tablet.page, other.page):
+        await page.locator(other.card(order)).wait_for(state="detached")
+
+
+async def test_a_cancel_takes_two_steps_and_the_services_reasons(counter: Counter, till: Till):
+    tablet = await counter.tablet()
+    await tablet.arm()
+    order = await counter.order()
+    await tablet.tap(order, "cancel")
+    reasons = await asyncio.to_thread(till.rows, "SELECT id, reason FROM delivery_cancel_reasons ORDER BY id")
+    choices = await tablet.page.locator("dialog [data-do=choose]").all_text_contents()
+    assert choices == [row["reason"] for row in reasons]
+    await tablet.choose("Vazgeç")
+    assert await asyncio.to_thread(till.rows, ROWS) == []
+    await tablet.cancel(order, choices[2])
+    await tablet.page.locator(tablet.card(order)).wait_for(state="detached")
+    assert (order.status_id, order.reason_id) == (6, 3)
+    await tablet.is_silent()
+
+
+async def test_without_reasons_a_cancel_says_why_it_must_wait(counter: Counter, till: Till):
+    """In the first seconds of a new installation. They are shown as soon as they are read."""
+    tablet = await counter.tablet()
+    order = await counter.order()
+    reasons = await asyncio.to_thread(till.rows, "SELECT id, reason FROM delivery_cancel_reasons")
+    await asyncio.to_thread(till.plant, "DELETE FROM delivery_cancel_reasons")
+    await tablet.arm()
+    await tablet.tap(order, "cancel")
+    await tablet.page.locator("dialog", has_text="henüz okunmadı").wait_for()
+    await tablet.choose("Vazgeç")
+    for one in reasons:
+        await asyncio.to_thread(
+            till.plant, "INSERT INTO delivery_cancel_reasons (id, reason) VALUES (?, ?)", *one.values()
+        )
+    await tablet.page.wait_for_function("() => !document.body.classList.contains('resting')")
+    await tablet.tap(order, "cancel")
+    await tablet.page.locator("dialog [data-do=choose]").first.wait_for()
+
+
+async def test_nothing_moves_under_a_finger(counter: Counter, till: Till):
+    """A new card comes last. One that ends leaves its place empty until no hand has been near for a while."""
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    orders = [await counter.order(note="Zil bozuk") for _ in range(4)]
+    await tablet.page.wait_for_selector(tablet.card(orders[-1]))
+    before = await tablet.page.evaluate(PLACES)
+    await tablet.page.mouse.move(600, 300)
+    await tablet.page.mouse.down()  # and stays down
+    newest = await counter.order()
+    await tablet.page.wait_for_selector(tablet.card(newest))
+    assert (await tablet.page.evaluate(PLACES))[: len(before)] == before
+    await asyncio.to_thread(till.run, CANCEL, orders[0].key)
+    await tablet.page.locator(f"{tablet.card(orders[0])}.gone").wait_for(state="attached")
+    after = await tablet.page.evaluate(PLACES)
+    assert after[1 : len(before)] == before[1:]
+    await tablet.page.clock.run_for(10_000)
+    assert (await tablet.page.evaluate(PLACES))[1 : len(before)] == before[1:]
+    await tablet.page.mouse.up()
+    await tablet.page.clock.run_for(2_000)
+    assert await tablet.page.locator(".gone").count() == 1
+    await tablet.page.clock.run_for(4_000)
+    assert await tablet.page.locator(".gone").count() == 0
+
+
+async def test_a_bump_bar_does_all_of_it(counter: Counter, till: Till):
+    """1 to 9 choose a card, Enter does the usual thing."""
+    tablet = await counter.tablet()
+    await tablet.arm()
+    orders = [await counter.order() for _ in range(2)]
+    await tablet.page.wait_for_selector(tablet.card(orders[1]))
+    keys = tablet.page.keyboard
+    await keys.press("2")
+    await keys.press("Enter")
+    await tablet.page.wait_for_selector("dialog button:focus:enabled")
+    assert await asyncio.to_thread(till.rows, ROWS) == []
+    await keys.press("Enter")  # the usual minutes
+    await tablet.shows(orders[1], "tamam")
+    await tablet.page.wait_for_selector(ENABLED.format("on_the_way"))
+    await keys.press("2")
+    await keys.press("Enter")
+    await tablet.shows(orders[1], "Yola çıktı: tamam")
+    await tablet.page.wait_for_selector(ENABLED.format("complete"))
+    await keys.press("Enter")
+    await tablet.page.locator(tablet.card(orders[1])).wait_for(state="detached")
+    assert (orders[0].status_id, orders[1].status_id) == (1, 5)
+
+
+async def test_a_tap_that_came_to_nothing_says_so_until_the_next_and_holds_no_button(counter: Counter, till: Till):
+    """Whoever tapped may have turned away; and a customer that cannot be shown locks no card."""
+    tablet = await counter.tablet()
+    await tablet.page.clock.install()
+    await tablet.arm()
+    order = await counter.order()
+    refusing = "CREATE TRIGGER t BEFORE INSERT ON delivery_actions BEGIN SELECT RAISE(ABORT, 'no'); END"
+    await asyncio.to_thread(till.run, refusing)
+    await tablet.accept(order)
+    await tablet.shows(order, "İstek anlaşılmadı")
+    await tablet.page.clock.run_for(10_000)
+    await tablet.shows(order, "İstek anlaşılmadı")
+    await asyncio.to_thread(till.run, "DROP TRIGGER t")
+    await tablet.accept(order)
+    await tablet.shows(order, "Kabul (25 dk): tamam")
+    await tablet.page.route("**/board/customer*", lambda route: route.abort())
+    await tablet.tap(order, "customer")
+    await tablet.shows(order, "Gönderilemedi")
+    await tablet.tap(order, "on_the_way")
+    await tablet.shows(order, "Yola çıktı: tamam")
+
+
+async def test_who_may_only_look_is_offered_no_touch(counter: Counter, till: Till, world: World):
+    tablet = await counter.tablet()
+    await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET role = 'look'")
+    await tablet.arm()
+    order = await counter.order()
+    await asyncio.to_thread(world.cancel_by_customer, order.key)
+    await tablet.page.wait_for_selector(f"{tablet.card(order)}.stop")
+    assert await tablet.page.locator(f"{tablet.card(order)} button").count() == 0
+
+
+async def test_a_tablet_that_is_let_in_no_more_is_silent(counter: Counter, till: Till):
+    tablet = await counter.tablet()
+    await tablet.arm()
+    await counter.order()
+    await tablet.hears("new")
+    await asyncio.to_thread(till.plant, "UPDATE delivery_board_devices SET revoked_utc = paired_utc")
+    await tablet.page.wait_for_selector(".pairing")
+    await tablet.is_silent()
+
+
+async def test_a_switch_that_failed_can_be_tapped_again(counter: Counter, till: Till):
+    tablet = await counter.tablet()
+    await tablet.arm()
+    await tablet.page.click("#menu")
+    switch = tablet.page.locator("button[data-do=close_restaurant]").first
+    await tablet.page.route("**/board/act*", lambda route: route.abort())
+    await switch.click()
+    await tablet.page.click("dialog [data-do=confirm]")
+    await tablet.page.wait_for_function(FREE_AGAIN)
+    await tablet.page.unroute("**/board/act*")
+    await switch.click()
+    await tablet.page.click("dialog [data-do=confirm]")
+    await tablet.page.locator("button[data-do=open_restaurant]").first.wait_for()

@@ -1,0 +1,32 @@
+"""A board with its tables in a file of its own, where it is asked for, and a tablet that was paired."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tests.board.tablets import Address, Shop, Tablet, opened
+from tests.store.conftest import template
+
+from orderbridge.store.database import Database
+
+__all__ = ["template"]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, template: Path) -> Iterator[Shop]:
+    path = tmp_path / "pos.db"
+    path.write_bytes(template.read_bytes())
+    database = Database(f"sqlite:///{path}")
+    yield Shop(database=database)
+    database.close()
+
+
+@pytest.fixture
+async def address(shop: Shop) -> AsyncIterator[Address]:
+    async with opened(shop) as address:
+        yield address
+
+
+@pytest.fixture
+def tablet(shop: Shop, address: Address) -> Tablet:
+    return Tablet(address, shop.pair())

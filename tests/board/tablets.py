@@ -1,0 +1,145 @@
+"""A process with a board over a database, and tablets that ask it over real sockets."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.web.asking import WITHIN_S, Process, sent, until
+
+from orderbridge import config
+from orderbridge.clock import SystemClock
+from orderbridge.rules.problems import Problem
+from orderbridge.store.database import Database
+from orderbridge.web.listening import Listening
+from orderbridge.web.watched import AtWork
+from orderbridge_board import devices
+from orderbridge_board.audience import Audience
+from orderbridge_board.devices import ACT
+
+Address = tuple[str, int]
+CLOCK = SystemClock()
+
+
+def web(**changes: Any) -> config.Web:
+    """Port 0, which the configuration refuses, is whatever is free."""
+    return config.Web.model_construct(**{"listen": "127.0.0.1:0", "board": "beside", **changes})
+
+
+@dataclass
+class Shop(Process):
+    """What a daemon at work would say."""
+
+    database: Database | None = None
+    web: config.Web = field(default_factory=web)
+    problems: list[Problem] = field(default_factory=list)
+    audience: Audience = field(default_factory=lambda: Audience(0.0))
+    works: bool = True
+    clock: SystemClock = CLOCK
+    woken: int = 0
+
+    def at_work(self) -> AtWork | None:
+        if not self.works or self.database is None:
+            return None
+        settings = config.Settings.model_construct(
+            language="tr", marketplace=config.Marketplace(base_url="https://x.test"), web=self.web, accounts=()
+        )
+        return AtWork(settings, self.database, self.clock, self.audience, lambda: self.problems, self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def pair(self, role: str = ACT, name: str = "Kasa") -> str:
+        """A cookie."""
+        assert self.database is not None
+        now = CLOCK.now()
+        code = self.database.write_now(lambda tx: devices.new_code(tx, role, now))
+        cookie = self.database.write_now(lambda tx: devices.pair(tx, code, name, now))
+        assert cookie is not None
+        return cookie
+
+
+@contextlib.asynccontextmanager
+async def opened(shop: Shop, **changes: Any) -> AsyncIterator[Address]:
+    """Where it listens."""
+    shop.web = web(**changes)
+    listening = Listening(shop, shop.web)
+    task = asyncio.create_task(listening.run())
+    try:
+        await until(lambda: listening.addresses)
+        yield listening.addresses[0]
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@dataclass
+class Answer:
+    status: int
+    head: str
+    text: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.text)
+
+
+def answer_of(raw: bytes) -> Answer:
+    head, _, content = raw.partition(b"\r\n\r\n")
+    return Answer(int(head.split()[1]), head.decode("latin-1").lower(), content.decode())
+
+
+@dataclass
+class Tablet:
+    """A browser with a page of ours; `changes` are headers, None leaves one out."""
+
+    address: Address
+    cookie: str = ""
+
+    def _raw(self, line: str, body: bytes, changes: dict[str, str | None]) -> bytes:
+        authority = f"127.0.0.1:{self.address[1]}"
+        headers: dict[str, str | None] = {"Host": authority, "Connection": "close"}
+        if line.startswith("POST"):
+            headers |= {"Origin": f"http://{authority}", "Content-Type": "application/json"}
+            headers["Content-Length"] = str(len(body))
+        if self.cookie:
+            headers["Cookie"] = f"orderbridge_board={self.cookie}"
+        named = {name.replace("_", "-").title(): value for name, value in changes.items()}
+        lines = [f"{name}: {value}" for name, value in (headers | named).items() if value is not None]
+        return "\r\n".join([f"{line} HTTP/1.1", *lines, "", ""]).encode("latin-1") + body
+
+    async def get(self, path: str, method: str = "GET", **changes: str | None) -> Answer:
+        return answer_of(await sent(self.address, self._raw(f"{method} {path}", b"", changes)))
+
+    async def post(self, name: str, values: Any, **changes: str | None) -> Answer:
+        body = values if isinstance(values, bytes) else json.dumps(values).encode()
+        return answer_of(await sent(self.address, self._raw(f"POST /board/{name}", body, changes)))
+
+    @contextlib.asynccontextmanager
+    async def stream(self) -> AsyncIterator["Ear"]:
+        reader, writer = await asyncio.open_connection(*self.address, limit=2**20)
+        writer.write(self._raw("GET /board/stream", b"", {}))
+        try:
+            yield Ear(reader)
+        finally:
+            writer.close()
+
+
+class Ear:
+    """Hears a stream."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    async def news(self) -> str | None:
+        """The next event's name; None: the stream has ended."""
+        async with asyncio.timeout(WITHIN_S):
+            with contextlib.suppress(ConnectionError):
+                while line := await self._reader.readline():
+                    if line.startswith(b"event: "):
+                        return line[7:].decode().strip()
+                    if line == b"0\r\n":
+                        return None
+        return None

@@ -1,0 +1,366 @@
+"""What the board shows of an order, when it sounds, and what can be tapped."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import product
+from typing import Any
+
+import pytest
+
+from orderbridge.actions import ORDER_ACTIONS
+from orderbridge.model import Action, ActionState, LastChange
+from orderbridge.rules.lifecycle import may_send
+from orderbridge.rules.problems import KINDS, Cause, Code, Link, Problem, Severity
+from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES, UNKNOWN_STATUS
+from orderbridge_board import cards
+from orderbridge_board.audience import HEARD_S, SURE_S, Audience
+from orderbridge_board.cards import BESIDE, TILL, Seen, Sound
+from orderbridge_board.words import words
+
+KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"
+NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass
+class Row:
+    action: str
+    state: str = ActionState.PENDING
+    id: int = 1
+    preparing_time: int | None = None
+    finished_utc: datetime | None = None
+    request_id: str = "x"
+    attempts: int = 0
+
+
+ACCEPT, CANCEL = Action.ACCEPT, Action.CANCEL
+ANSWERS = [Row(action, state) for action in (ACCEPT, CANCEL) for state in ("pending", "sending", "done")]
+NO_ANSWERS = [Row(action, state) for action in (ACCEPT, CANCEL) for state in set(ActionState) - cards.ANSWERED]
+BOTH = pytest.mark.parametrize("mode", [BESIDE, TILL])
+
+
+def order(status_id: int | None = 1, status: str = "RECEIVED", **changes: Any) -> Seen:
+    values: dict[str, Any] = {"courier_type": "restaurant", "revision": 1, "pos_revision": 0, "ended_by": None}
+    values |= {"service_status_id": status_id, "amount_due": Decimal(0)}
+    return Seen(KEY, status_id, status, **values | changes)
+
+
+CONFIRMED = {"status_id": 2, "status": "CONFIRMED"}
+
+
+@BOTH
+def test_a_new_order_rings_until_it_is_answered_and_again_when_the_answer_failed(mode):
+    taken = int(mode == TILL)  # there the tap takes over
+    assert cards.rings(order(), [], mode)
+    assert not any(cards.rings(order(pos_revision=taken), [row], mode) for row in ANSWERS)
+    assert all(cards.rings(order(pos_revision=taken), [row], mode) for row in NO_ANSWERS)
+    assert not cards.rings(order(), [NO_ANSWERS[0], ANSWERS[0]], mode)
+    assert not cards.rings(order(ended_by="cancelled"), [], mode)
+
+
+def test_a_till_that_takes_over_ends_the_bell_beside_it():
+    assert not cards.rings(order(pos_revision=1), [], BESIDE)
+
+
+@pytest.mark.parametrize(
+    "status_id, status", [(2, "CONFIRMED"), (16, "IN_DELIVERY"), (None, "UNKNOWN"), (9, "COMPLETE_NEEDS_PAYMENT")]
+)
+def test_an_order_that_asks_nobody_rings_where_the_board_is_the_till_until_it_is_seen(status_id, status):
+    assert not cards.rings(order(status_id, status), [], BESIDE)
+    assert cards.rings(order(status_id, status), [], TILL)
+    assert not cards.rings(order(status_id, status, pos_revision=1), [], TILL)
+
+
+@pytest.mark.parametrize(
+    "seen, wanted",
+    [
+        (order(), [ACCEPT, CANCEL]),
+        (order(**CONFIRMED), [Action.ON_THE_WAY, CANCEL]),
+        (order(**CONFIRMED, courier_type="come_get"), [Action.COMPLETE, CANCEL]),
+        (order(**CONFIRMED, courier_type="platform_courier"), [Action.COMPLETE, CANCEL]),
+        (order(**CONFIRMED, courier_type=None), [Action.ON_THE_WAY, CANCEL]),
+        (order(**CONFIRMED, courier_type=""), [Action.ON_THE_WAY, CANCEL]),
+        (order(16, "IN_DELIVERY"), [Action.COMPLETE, CANCEL]),
+        (order(9, "COMPLETE_NEEDS_PAYMENT"), [Action.COMPLETE, CANCEL]),
+        (order(None, "UNKNOWN"), [CANCEL]),
+        (order(77, "UNKNOWN"), [CANCEL]),
+        (order(ended_by="cancelled"), []),
+        (order(**CONFIRMED, ended_by="silence"), []),
+        (order(service_status_id=2), [CANCEL]),
+        (order(service_status_id=6), []),
+    ],
+)
+def test_the_buttons(seen, wanted):
+    assert cards.offered(seen, []) == wanted
+
+
+@pytest.mark.parametrize("courier", ["restaurant", "come_get", "platform_courier", "", None])
+def test_no_button_asks_for_what_is_refused_unsent_or_done_already(courier):
+    """Whatever is stored, and whatever is asked already. Completed is what cannot be on the way, and nothing else."""
+    statuses = [*STATUS_NAMES, 77, None]
+    rows = [[], *([Row(action, state)] for action in ORDER_ACTIONS for state in ActionState)]
+    for shown, service, word, asked in product(statuses, statuses, [UNKNOWN_STATUS, NEEDS_PAYMENT], rows):
+        seen = order(shown, word, service_status_id=service, courier_type=courier)
+        found = cards.offered(seen, asked)
+        assert all(may_send(action, seen) is None for action in found)
+        if shown == service == 2 and word == UNKNOWN_STATUS:
+            assert Action.COMPLETE not in found or may_send(Action.ON_THE_WAY, seen) is not None
+
+
+@pytest.mark.parametrize(
+    "row, wanted",
+    [
+        (Row(ACCEPT), [CANCEL]),
+        (Row(ACCEPT, "sending"), [CANCEL]),
+        (Row(ACCEPT, "failed"), [ACCEPT, CANCEL]),
+        (Row(CANCEL), []),
+        (Row(Action.COMPLETE, "sending"), []),
+        (Row(CANCEL, "refused"), [ACCEPT, CANCEL]),
+    ],
+)
+def test_while_something_is_asked_only_a_cancel_may_overtake_it(row, wanted):
+    assert cards.offered(order(), [row]) == wanted
+
+
+# What breaks no link of the chain, and why nothing sounds for it.
+UNBROKEN = {
+    Code.UNANSWERED: "the card rings",
+    Code.ACCEPT_FAILED: "the card rings again",
+    Code.OUTCOME_UNKNOWN: "the card says how the action ended",
+    Code.UNDECIDED: "the cards say that the actions are in doubt",
+    Code.NOT_ACKNOWLEDGED: "orders come in, and are answered",
+    Code.COOLDOWN_SHARED: "orders come in, a little later",
+    Code.CREDENTIALS_SHARED: "the login is made anew; when that fails it is login_refused",
+    Code.CLOCK_WRONG: "orders come in",
+    Code.TIMEZONE_WRONG: "orders come in",
+    Code.RESTAURANT_CLOSED: "somebody has closed it",
+    Code.WAL_LARGE: "orders come in",
+    Code.LAST_WORD_NOT_WRITTEN: "orders come in",
+    Code.NO_RESTAURANT: "no order was ever to come",
+    Code.DATABASE_SLOW: "orders come in, a little later",
+    Code.JOURNAL_NOT_WRITTEN: "orders come in",
+    Code.LAST_WORD_NOT_WRITTEN: "orders come in",
+    Code.WAL_LARGE: "orders come in",
+    Code.ALARM_FAILING: "orders come in",
+    Code.WRITES_FENCED: "orders come in, elsewhere",
+    Code.LOG_NOT_READ: "orders come in",
+    Code.HEALTHCHECK_TAKEN: "orders come in",
+    Code.BOARD_UNHEARD: "whoever reads it here has to touch the sound, and another bar says so",
+    Code.PAGE_NOT_SERVED: "whoever reads it here has the page",
+    Code.CERTIFICATE_REFUSED: "whoever reads it here has the page",
+    Code.CERTIFICATE_ENDS: "whoever reads it here has the page",
+}
+
+
+def link(code: Code) -> str | None:
+    return cards.link_of(Problem(code, "", NOW, Severity.SEVERE))
+
+
+def test_each_problem_breaks_one_link_of_the_chain_or_none_for_a_reason():
+    assert {code for code in Code if link(code) is None} == UNBROKEN.keys()
+    assert {f"link_{one}" for one in Link} <= words().keys()
+
+
+@pytest.mark.parametrize(
+    "cause, links",
+    [
+        (Cause.CUT_OFF, {"internet", "login", "daemon"}),
+        (Cause.NO_LIST, {"marketplace", "daemon"}),
+        (Cause.NO_DATABASE, {"database"}),
+        (Cause.PAGE, {None}),
+    ],
+)
+def test_what_others_follow_from_breaks(cause: Cause, links: set[str | None]):
+    assert {link(code) for code, kind in KINDS.items() if kind.cause is cause} == links
+
+
+@pytest.mark.parametrize(
+    "changes, rows, mode, wanted",
+    [
+        ({}, [], BESIDE, "needed"),
+        ({}, [Row(ACCEPT)], BESIDE, "sending"),
+        ({}, [Row(CANCEL, "sending")], BESIDE, "sending"),
+        ({}, [Row(ACCEPT, "done")], BESIDE, None),
+        *(({"pos_revision": 1}, [Row(ACCEPT, state)], BESIDE, "failed") for state in ("refused", "failed", "expired")),
+        ({}, [Row(ACCEPT, "failed"), Row(CANCEL, "refused")], BESIDE, "failed"),
+        ({}, [Row(ACCEPT, "failed"), Row(ACCEPT)], BESIDE, "sending"),
+        ({}, [Row(CANCEL, "failed")], BESIDE, "needed"),
+        ({}, [Row(ACCEPT, "withdrawn")], BESIDE, "needed"),
+        ({"pos_revision": 1}, [], BESIDE, "at_till"),
+        ({"pos_revision": 1}, [], TILL, "needed"),
+        ({"status_id": 2, "status": "CONFIRMED"}, [Row(ACCEPT, "failed")], BESIDE, None),
+        ({"ended_by": "cancelled"}, [], BESIDE, None),
+    ],
+    ids=str,
+)
+def test_who_waits_for_an_answer_and_why(changes, rows, mode, wanted):
+    assert cards.answer(order(**changes), rows, mode) == wanted
+
+
+def test_a_cancellation_by_somebody_else_stops_the_kitchen_and_our_own_does_not():
+    gone = order(6, "CANCELED", ended_by="cancelled", revision=2)
+    assert cards.is_stopped(gone, [], [])
+    assert cards.sounds(gone, [], BESIDE, NOW, []) == [Sound.CANCELLED]
+    assert all(cards.is_stopped(gone, [Row(ACCEPT, state)], []) for state in ActionState)
+    for state in ActionState:
+        ours = state in {"pending", "sending", "done"}
+        assert cards.is_stopped(gone, [Row(CANCEL, state)], []) is not ours
+    assert not cards.is_stopped(gone, [], [cards.stop_of(gone)])
+    assert cards.is_stopped(gone, [], ["cancelled:another"])
+    assert not cards.is_stopped(order(), [], [])
+    assert not cards.is_stopped(order(ended_by="silence"), [], [])
+
+
+def test_the_stop_is_heard_until_a_till_has_read_it_and_seen_until_it_is_touched():
+    read = order(6, "CANCELED", ended_by="cancelled", revision=2, pos_revision=2)
+    assert cards.is_stopped(read, [], [])
+    assert cards.sounds(read, [], BESIDE, NOW, []) == []
+
+
+def accepted(state: str = "done", minutes: int = 20, at: datetime = NOW) -> Row:
+    return Row(ACCEPT, state, preparing_time=minutes, finished_utc=at)
+
+
+def test_an_accepted_order_is_due_by_the_newest_accept_that_got_through():
+    seen = order(**CONFIRMED)
+    assert cards.due(seen, [accepted(), accepted("failed", 5)]) == NOW + 20 * MINUTE
+    assert cards.due(seen, [accepted(), accepted(minutes=30)]) == NOW + 30 * MINUTE
+    assert cards.due(seen, [Row(CANCEL, "refused")]) is None
+    assert cards.due(order(16, "IN_DELIVERY"), [accepted()]) is None
+    assert cards.due(order(**CONFIRMED, ended_by="silence"), [accepted()]) is None
+
+
+def test_what_is_ordered_for_later_is_not_overdue_before():
+    later = NOW + timedelta(hours=5)
+    assert cards.due(order(**CONFIRMED, scheduled=later), [accepted()]) == later
+    assert cards.due(order(**CONFIRMED, scheduled=NOW), [accepted()]) == NOW + 20 * MINUTE
+
+
+def test_an_overdue_order_is_heard_until_somebody_says_that_it_was_seen():
+    seen, late = order(**CONFIRMED, pos_revision=1), NOW + 20 * MINUTE
+    assert cards.sounds(seen, [accepted()], BESIDE, late, []) == []
+    assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, []) == [Sound.OVERDUE]
+    assert cards.sounds(seen, [accepted()], BESIDE, late + MINUTE, [cards.overdue_of(seen)]) == []
+
+
+def test_a_scheduled_order_is_heard_when_the_kitchen_should_begin_until_a_hand_has_touched_it():
+    seen = order(**CONFIRMED, pos_revision=1, start_utc=NOW, scheduled=NOW + 30 * MINUTE)
+    late = NOW + MINUTE
+    assert cards.sounds(seen, [], BESIDE, NOW - MINUTE, []) == []
+    assert cards.sounds(seen, [], BESIDE, late, []) == [Sound.START]
+    assert cards.sounds(seen, [], TILL, late, [cards.start_of(seen)]) == []
+    for over in ({"ended_by": "cancelled"}, {"status_id": 16, "status": "IN_DELIVERY"}):
+        assert Sound.START not in cards.sounds(replace(seen, **over), [], BESIDE, late, [])
+
+
+@pytest.mark.parametrize(
+    "mode, changes, wanted",
+    [
+        (TILL, {}, True),
+        (BESIDE, {}, False),
+        (TILL, {"pos_revision": 0}, False),
+        (TILL, {"pos_revision": 2}, False),
+        (TILL, {"last_change": LastChange.STATUS}, False),
+        (TILL, {"ended_by": "cancelled"}, False),
+    ],
+)
+def test_other_contents_after_the_take_over_are_told_where_the_board_is_the_till(mode, changes, wanted):
+    seen = order(**{**CONFIRMED, "revision": 2, "pos_revision": 1, "last_change": LastChange.CONTENTS} | changes)
+    assert cards.is_changed(seen, mode) is wanted
+
+
+def test_a_button_is_one_row_and_the_next_try_another():
+    made = {
+        cards.request_id(action, subject, tries)
+        for action in Action
+        for subject in (KEY, KEY[:-1] + "1", "1005/kadikoy", "1005/" + "k" * 64, "1005/" + "k" * 63)
+        for tries in (0, 1, 10**9, -739000)
+    }
+    assert len(made) == len(Action) * 5 * 4
+    assert max(map(len, made)) <= cards.LONGEST_REQUEST
+    assert all(one.startswith("board:") for one in made)
+    rows = [Row(ACCEPT, "failed"), Row(ACCEPT, "done"), Row(ACCEPT), Row(CANCEL, "failed")]
+    assert (cards.tries(rows, ACCEPT), cards.tries(rows, CANCEL)) == (2, 1)
+
+
+@pytest.mark.parametrize("due, word", [(None, "ask"), (Decimal("0.01"), "collect"), (Decimal(0), "paid")])
+def test_one_word_for_money(due, word):
+    assert cards.money(order(amount_due=due)) == word
+
+
+def test_the_row_that_waits_is_shown_before_newer_ones_that_are_over():
+    waits, over = Row(ACCEPT, id=1), Row(CANCEL, "refused", id=2)
+    assert cards.newest([waits, over]) is waits
+    assert cards.newest([over]) is over
+    assert cards.newest([]) is None
+
+
+# ---- who hears -------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_hears_once_the_last_tablet_was_silent_for_a_while():
+    audience = Audience(100.0)
+    assert not audience.is_deaf(100.0 + SURE_S - 1)  # tablets come back by themselves
+    assert audience.is_deaf(100.0 + SURE_S)
+    audience.heard("a", 200.0, audible=True)
+    audience.heard("b", 201.0, audible=False)
+    audience.heard("a", 202.0, audible=False)  # its second page, hidden
+    assert not audience.is_deaf(200.0 + HEARD_S - 0.1)
+    assert audience.is_deaf(200.0 + HEARD_S)
+    assert HEARD_S + 5 < 15  # with the look at health every 5 s it is told within 15 s
+
+
+# ---- what a hand may put away, and take back -------------------------------------------------------------------------
+
+
+def test_an_order_whose_completion_was_not_taken_may_be_put_away_until_it_is_cancelled():
+    pickup = order(**CONFIRMED, courier_type="come_get")
+    refused, noted = [Row(Action.COMPLETE, "refused")], {cards.handed_of(pickup)}
+    assert cards.may_be_handed(refused)
+    assert cards.is_handed(pickup, refused, noted)
+    assert not cards.is_handed(pickup, refused, set())
+    cancelled = order(6, "CANCELED", ended_by="cancelled")
+    assert not cards.is_handed(cancelled, refused, noted)
+    assert cards.is_stopped(cancelled, refused, noted)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [Row(Action.COMPLETE)],
+        [Row(Action.COMPLETE, "sending")],
+        [Row(Action.COMPLETE, "done")],
+        [Row(CANCEL, "refused")],
+    ],
+)
+def test_an_order_that_can_still_be_completed_is_not_put_away(rows):
+    pickup = order(**CONFIRMED, courier_type="come_get")
+    assert not cards.may_be_handed(rows)
+    assert not cards.is_handed(pickup, rows, {cards.handed_of(pickup)})
+
+
+@pytest.mark.parametrize("state, attempts, may", [("pending", 0, True), ("pending", 1, False), ("sending", 1, False)])
+def test_only_what_has_not_left_is_taken_back(state, attempts, may):
+    assert cards.may_be_taken_back(Row(ACCEPT, state, attempts=attempts)) == may
+
+
+@pytest.mark.parametrize(
+    "late, counts",
+    [
+        pytest.param(timedelta(seconds=40), False, id="a poll's time"),
+        pytest.param(timedelta(minutes=20), True, id="an outage"),
+        pytest.param(timedelta(hours=3), False, id="another time zone"),
+        pytest.param(timedelta(hours=-3), False, id="the other way"),
+    ],
+)
+def test_after_an_outage_the_customers_own_time_counts(late, counts):
+    assert cards.waits_since(NOW, NOW - late) == (NOW - late if counts else NOW)
+    assert cards.waits_since(NOW, None) == NOW
+
+
+def test_where_the_board_is_the_till_no_till_is_the_broken_link():
+    beside = Problem(Code.NOT_TAKEN_OVER, "", NOW, Severity.SEVERE)
+    assert cards.link_of(beside) == "pos"
+    assert cards.link_of(replace(beside, facts={"by": "board"})) is None

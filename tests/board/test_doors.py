@@ -1,0 +1,395 @@
+"""Who gets in: by which name, from which page, with which device; and what everybody is told."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from tests.board.tablets import CLOCK, Address, Shop, Tablet, answer_of, opened
+from tests.store.samples import KEY, put_order
+from tests.store.samples import opened as file_opened
+from tests.web.asking import rest_of, sent
+
+from orderbridge_board import devices, door, pages
+from orderbridge_board.devices import ACT, LOOK, TRIES
+from orderbridge_board.pages import FILES, PAGES
+
+ASKED = ("state", "menu", "technician", "customer", "stream")
+TOLD = ("act", "back", "seen", "here")
+EVERYWHERE = [*PAGES, *(f"/board/{name}" for name in (*FILES, "words", *ASKED)), "/livez", "/readyz", "/metrics", "/x"]
+CANARY = "canary"
+CUSTOMER = {
+    name: f"{CANARY} {name}"
+    for name in ("customer_name", "customer_phone", "address", "address_description", "building_no", "payload")
+}
+
+
+async def test_a_foreign_host_is_refused_on_every_route(tablet: Tablet):
+    for path in EVERYWHERE:
+        answer = await tablet.get(path, host="evil.example")
+        assert answer.status == 400, path
+        assert "content-security-policy" in answer.head
+    for name in (*TOLD, "pair"):
+        assert (await tablet.post(name, {}, host="evil.example", sec_fetch_site="same-origin")).status == 400
+    for host in ("192.168.1.9", "127.0.0.1.evil.example", "[::2]", "localhost.evil:80", "10.0.0.1:8480"):
+        assert (await tablet.get("/board/state", host=host)).status == 400, host
+    for host in ("LOCALHOST", "localhost.:1", "127.0.0.1:1", "[::1]:8480", "[0:0:0:0:0:0:0:1]"):
+        assert (await tablet.get("/board/state", host=host)).status == 200, host
+
+
+async def test_the_name_in_an_absolute_address_or_none_opens_nothing(tablet: Tablet):
+    line = "GET http://127.0.0.1/board/state HTTP/1.1\r\n"
+    cookie = f"Cookie: {door.COOKIE}={tablet.cookie}\r\nConnection: close\r\n\r\n"
+    raws = [line + "Host: evil.example\r\n" + cookie, "GET /board/state HTTP/1.0\r\n" + cookie]
+    raws += [
+        "GET /board/state HTTP/1.1\r\n" + cookie,
+        "GET /board/state HTTP/1.1\r\nHost: localhost\r\nHost: x\r\n" + cookie,
+    ]
+    assert [answer_of(await sent(tablet.address, raw.encode())).status for raw in raws] == [400] * 4
+
+
+async def test_who_sends_no_host_is_no_browser_and_hears_how_we_are_and_nothing_else(tablet: Tablet):
+    """HTTP/1.0, as an old load balancer's probe speaks it; later versions must name one."""
+    for version, probes in (("1.0", {"/livez", "/readyz", "/metrics"}), ("1.1", set())):
+        asked = f"HTTP/{version}\r\nConnection: close\r\n\r\n"
+        raws = {path: f"GET {path} {asked}".encode() for path in EVERYWHERE}
+        answers = {path: answer_of(await sent(tablet.address, raw)) for path, raw in raws.items()}
+        assert {path for path, answer in answers.items() if answer.status != 400} == probes
+        assert all(header in answer.head for header in HEADERS for answer in answers.values())
+    empty = b"GET /livez HTTP/1.0\r\nHost:\r\n\r\n"
+    assert answer_of(await sent(tablet.address, empty)).status == 400
+
+
+@pytest.mark.parametrize(
+    "raw", [b"rubbish\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"\x16\x03\x01\r\n\r\n"]
+)
+async def test_what_is_no_http_is_told_so_with_the_headers_of_every_answer(raw: bytes, tablet: Tablet):
+    answer = answer_of(await sent(tablet.address, raw))
+    assert answer.status == 400
+    assert all(header in answer.head for header in HEADERS)
+
+
+async def test_rubbish_after_an_answer_ends_the_connection_without_a_word(
+    tablet: Tablet, caplog: pytest.LogCaptureFixture
+):
+    reader, writer = await asyncio.open_connection(*tablet.address)
+    writer.write(b"DELETE /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert b" 405 " in await reader.readuntil(b"\r\n")
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"rubbish\r\n")
+    assert b"HTTP" not in await rest_of(reader)
+    writer.close()
+    assert caplog.records == []
+
+
+async def test_a_name_counts_once_the_configuration_names_it(shop: Shop):
+    async with opened(shop, hosts=("kasa-pc", "192.168.1.10", "fd00::a")) as address:
+        tablet = Tablet(address, shop.pair())
+        for host in ("Kasa-PC:8480", "kasa-pc.", "192.168.1.10", "[fd00::a]:1", "[FD00:0::A]"):
+            assert (await tablet.get("/board/state", host=host)).status == 200, host
+        assert (await tablet.get("/board/state", host="192.168.1.11")).status == 400
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"content_type": "text/plain"},
+        {"content_type": "application/x-www-form-urlencoded"},
+        {"content_type": "multipart/form-data; boundary=x"},
+        {"content_type": None},
+        {"origin": "null"},
+        {"origin": None},
+        {"origin": "http://127.0.0.1:1"},
+        {"origin": "http://127.0.0.1"},
+        {"origin": "http://["},
+        {"origin": "http://evil.example"},
+        {"origin": "ftp://{authority}"},
+        {"origin": "http://user@{authority}"},
+        {"origin": "http://{authority}/"},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+        {"sec_fetch_site": ""},
+    ],
+    ids=str,
+)
+async def test_what_a_foreign_page_could_send_is_refused(changes, tablet: Tablet):
+    authority = f"127.0.0.1:{tablet.address[1]}"
+    told = {name: value and value.format(authority=authority) for name, value in changes.items()}
+    for name in TOLD:
+        answer = await tablet.post(name, {}, **told)
+        assert answer.status in {403, 415}, answer
+        assert answer.data["text"]
+
+
+async def test_a_page_of_ours_is_known_by_its_origin_or_by_the_browsers_word(tablet: Tablet):
+    authority = f"127.0.0.1:{tablet.address[1]}"
+    for changes in (
+        {},
+        {"content_type": "Application/JSON; charset=utf-8"},
+        {"origin": f"HTTP://{authority}"},
+        {"origin": f"https://{authority}"},  # a proxy before us
+        {"origin": None, "sec_fetch_site": "same-origin"},
+        {"origin": None, "sec_fetch_site": "none"},
+    ):
+        assert (await tablet.post("here", {}, **changes)).status == 200, changes
+
+
+def test_an_unencrypted_page_is_none_of_an_encrypted_board():
+    headers = {"content-type": "application/json", "host": "kasa", "origin": "http://kasa"}
+    door.check_origin(headers, "http")
+    with pytest.raises(door.Refused):
+        door.check_origin(headers, "https")
+
+
+BODIES = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff",
+    b"[" * 4000,
+    b'{"a":' * 800,
+    b"1" * 4096,
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:8]))
+async def test_a_body_that_is_no_small_object_is_refused_with_a_sentence(body, tablet: Tablet):
+    for name in (*TOLD, "pair"):
+        answer = await tablet.post(name, body)
+        assert (answer.status, bool(answer.data["text"])) == (400, True)
+    assert (await tablet.post("act", b" " * 5000)).status == 413
+
+
+async def test_a_chunked_body_has_the_same_limit_and_half_a_body_is_told_to_nobody(tablet: Tablet, caplog):
+    head = tablet._raw("POST /board/here", b"", {"content_length": None, "transfer_encoding": "chunked"})
+    chunk = b"400\r\n" + b" " * 1024 + b"\r\n"
+    assert answer_of(await sent(tablet.address, head + chunk * 5)).status == 413
+    half = tablet._raw("POST /board/here", b"{", {"content_length": "9"})
+    _, writer = await asyncio.open_connection(*tablet.address)
+    writer.write(half)
+    await writer.drain()
+    writer.transport.abort()
+    assert (await tablet.post("here", {})).status == 200
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+HEADERS = [
+    "content-security-policy: default-src 'self'; frame-ancestors 'none'",
+    "x-content-type-options: nosniff",
+    "referrer-policy: no-referrer",
+    "x-frame-options: deny",
+    "cross-origin-resource-policy: same-origin",
+    "cache-control: no-store",
+]
+
+
+async def test_every_answer_has_the_headers_that_keep_it_here_and_none_that_opens_it(shop: Shop, tablet: Tablet):
+    answers = [await tablet.get(path) for path in EVERYWHERE if path != "/board/stream"]
+    answers += [await tablet.get("/board/state", method) for method in ("POST", "OPTIONS", "DELETE")]
+    answers += [await tablet.get("/board/act"), await Tablet(tablet.address).get("/board/state")]
+    answers += [await tablet.get("/", "OPTIONS", origin="http://evil.example", access_control_request_method="POST")]
+    answers += [await tablet.get("/board/state", host="evil.example"), await tablet.post("act", b"")]
+    answers.append(await tablet.post("pair", {"code": shop.database.write_now(a_code), "name": "x"}))
+    assert {200, 400, 401, 404, 405} <= {answer.status for answer in answers}
+    for answer in answers:
+        assert all(header in answer.head for header in HEADERS), answer.head
+        assert "access-control-" not in answer.head
+
+
+def a_code(connection, role: str = ACT) -> str:
+    return devices.new_code(connection, role, CLOCK.now())
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_code_makes_one_device_with_a_cookie_that_nobody_else_can_read(shop: Shop, address: Address):
+    first = shop.database.write_now(a_code)
+    code = shop.database.write_now(a_code)  # the first is void
+    page = Tablet(address)
+    if first != code:
+        assert (await page.post("pair", {"code": first, "name": "x"})).status == 403
+    answer = await page.post("pair", {"code": f" {code[:4]} {code[4:]}", "name": "  Tezgâh\t\x00\x1b[31m\u202e 1 "})
+    assert answer.status == 200
+    (said,) = [line for line in answer.head.splitlines() if line.startswith("set-cookie")]
+    assert {"httponly", "samesite=strict", "path=/"} <= set(said.replace(" ", "").split(";"))
+    assert "secure" not in said
+    assert (await page.post("pair", {"code": code, "name": "x"})).status == 403
+    (device,) = shop.database.read_now(devices.listed)
+    assert device["name"] == "Tezgâh [31m 1"
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        stored = json.dumps([tuple(row) for row in pos.execute("SELECT * FROM delivery_board_devices")])
+    cookie = said.split("=", 1)[1].split(";")[0]
+    assert len(cookie) >= 43
+    assert cookie not in stored.lower()
+
+
+async def test_fifty_guesses_at_once_are_five(shop: Shop, address: Address):
+    code = shop.database.write_now(a_code)
+    wrong = [f"{(int(code) + n) % 10**8:08}" for n in range(1, 51)]
+    page = Tablet(address)
+    answers = await asyncio.gather(*(page.post("pair", {"code": one, "name": "x"}) for one in wrong))
+    assert {answer.status for answer in answers} == {403}
+    assert (await page.post("pair", {"code": code, "name": "x"})).status == 403
+
+
+async def test_fifty_who_know_the_code_make_one_device(shop: Shop, address: Address):
+    code = shop.database.write_now(a_code)
+    page = Tablet(address)
+    answers = await asyncio.gather(*(page.post("pair", {"code": code, "name": "x"}) for _ in range(50)))
+    assert sorted(answer.status for answer in answers) == [200] + [403] * 49
+    assert len(shop.database.read_now(devices.listed)) == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"code": 1, "name": "x"},
+        {"code": "1", "name": ""},
+        {"code": "1", "name": " \x00\n"},
+        {"code": "1", "name": ["x"]},
+    ],
+    ids=str,
+)
+async def test_a_name_is_needed_and_costs_no_try(values, shop: Shop, address: Address):
+    code = shop.database.write_now(a_code)
+    page = Tablet(address)
+    for _ in range(TRIES):
+        assert (await page.post("pair", values)).status == 400
+    assert (await page.post("pair", {"code": code, "name": "\ud800" + "x" * 300})).status == 200
+    assert [one["name"] for one in shop.database.read_now(devices.listed)] == ["x" * devices.LONGEST_NAME]
+
+
+async def test_who_may_look_may_not_act(shop: Shop, address: Address):
+    looks = Tablet(address, shop.pair(LOOK))
+    for name in ("state", "menu", "technician"):
+        assert (await looks.get(f"/board/{name}")).status == 200
+    assert (await looks.post("here", {"audible": True})).status == 200
+    for name in ("act", "back", "seen"):
+        assert (await looks.post(name, {"subjects": ["x"], "id": 1})).status == 403
+    stranger = Tablet(address, "x" * 43)
+    for name in ASKED:
+        assert (await stranger.get(f"/board/{name}")).status == 401
+    for name in TOLD:
+        assert (await stranger.post(name, {})).status == 401
+
+
+async def test_a_device_that_is_revoked_is_out_at_once_and_hears_nothing_more(shop: Shop, tablet: Tablet, caplog):
+    other = Tablet(tablet.address, shop.pair(name="Mutfak"))
+    async with tablet.stream() as ear, other.stream() as others:
+        assert (await ear.news(), await others.news()) == ("changed", "changed")
+        assert shop.database.write_now(lambda tx: devices.revoke(tx, "Kasa", CLOCK.now()))
+        assert (await tablet.post("here", {"audible": True})).status == 401
+        while await ear.news() is not None:
+            pass
+        assert await others.news() in {"changed", "beat"}
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_that_a_device_was_there_is_written_now_and_then(shop: Shop, tablet: Tablet):
+    def seen() -> object:
+        return shop.database.read_now(devices.listed)[0]["seen_utc"]
+
+    paired = seen()
+    assert (await tablet.post("here", {})).status == 200
+    assert seen() == paired
+    shop.database.write_now(lambda tx: devices.note_seen(tx, "x", CLOCK.now()))
+    shop.database.write_now(
+        lambda tx: tx.exec_driver_sql("UPDATE delivery_board_devices SET seen_utc = '2020-01-01 00:00:00.000'")
+    )
+    assert (await tablet.post("here", {})).status == 200
+    assert seen() >= paired
+
+
+# ---- customers -------------------------------------------------------------------------------------------------------
+
+
+def order_with_customer(shop: Shop, **changes: object) -> None:
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(pos, **CUSTOMER, **changes)
+
+
+async def test_a_customer_is_shown_on_a_touch_alone_and_of_an_open_order(shop: Shop, tablet: Tablet, capsys):
+    order_with_customer(shop)
+    for name in ("state", "menu", "technician"):
+        assert CANARY not in (await tablet.get(f"/board/{name}")).text
+    shown = (await tablet.get(f"/board/customer?key={KEY}")).data
+    assert shown["customer_phone"] == f"{CANARY} customer_phone"
+    assert "payload" not in shown
+    for key in ("", "x", "%00", "%ff", KEY[:-1] + "f"):
+        assert (await tablet.get(f"/board/customer?key={key}")).status == 404
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        pos.execute("UPDATE delivery_orders SET ended_utc = '2026-03-01 12:00:00.000', ended_by = 'completed'")
+    assert (await tablet.get(f"/board/customer?key={KEY}")).status == 404
+    assert CANARY not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "changes, status",
+    [
+        ({"listen": "0.0.0.0:0"}, 403),
+        ({"listen": "0.0.0.0:0", "customers_unencrypted": True}, 200),
+        ({}, 200),
+    ],
+)
+async def test_without_encryption_customers_stay_on_this_machine_unless_allowed_by_name(changes, status, shop: Shop):
+    order_with_customer(shop)
+    async with opened(shop, hosts=("kasa",), **changes) as address:
+        tablet = Tablet(address, shop.pair())
+        assert (await tablet.get("/board/state")).data["customers"] is (status == 200)
+        assert (await tablet.get(f"/board/customer?key={KEY}")).status == status
+
+
+# ---- what is not there -----------------------------------------------------------------------------------------------
+
+
+async def test_one_that_waits_for_another_says_so(shop: Shop, tablet: Tablet):
+    shop.works = False
+    for name in ASKED:
+        answer = await tablet.get(f"/board/{name}?language=en")
+        assert answer.status == 503
+        assert "ready" in answer.data["text"]
+    assert (await tablet.post("act", {})).status == 503
+
+
+async def test_without_a_database_what_is_wrong_is_told_to_whom_it_was_told_before(
+    shop: Shop, tablet: Tablet, monkeypatch
+):
+    from orderbridge.rules.problems import Code, Problem, Severity
+
+    shop.problems = [Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)]
+    assert (await tablet.get("/board/state")).status == 200
+    rename = "ALTER TABLE {} RENAME TO {}".format
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        pos.execute(rename("delivery_board_devices", "elsewhere"))
+        answer = await tablet.get("/board/state")
+        assert (answer.status, [one["link"] for one in answer.data["problems"]]) == (503, ["database"])
+        stranger = await Tablet(tablet.address, "x").get("/board/state")
+        assert (stranger.status, stranger.data["problems"]) == (503, [])
+        assert answer.data["error"] == "no_database"
+        for name in TOLD:
+            tapped = await tablet.post(name, {"subjects": []})
+            assert (tapped.status, tapped.data["error"]) == (503, "not_written")  # nobody tries that again by itself
+        pos.execute(rename("elsewhere", "delivery_board_devices"))
+    assert (await tablet.get("/board/state")).status == 200
+
+
+async def test_of_a_database_that_says_nothing_the_page_hears_before_it_gives_up(
+    shop: Shop, tablet: Tablet, monkeypatch
+):
+    monkeypatch.setattr(pages, "WITHIN_S", 0.05)
+    never = asyncio.Event()
+    monkeypatch.setattr(shop.database, "read", lambda *_, **__: never.wait())
+    answer = await tablet.get("/board/state")
+    assert (answer.status, answer.data["error"]) == (503, "no_database")
+
+
+async def test_a_page_that_is_open_learns_that_another_one_is_served(shop: Shop, monkeypatch):
+    served = []
+    for content in (b"1", b"1", b"2"):
+        monkeypatch.setattr(pages, "_content", lambda _, content=content: content)
+        async with opened(shop) as address:
+            served.append((await Tablet(address, shop.pair()).get("/board/state")).data["page"])
+    assert served[0] == served[1] != served[2]

@@ -1,0 +1,412 @@
+"""What the board reads and writes, on every database; twenty taps at once over real sockets are one row."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import event, select
+from sqlalchemy.exc import IntegrityError
+from tests.board.tablets import Shop, Tablet, opened
+from tests.databases import SERVERS, SQLITE, only
+from tests.store.conftest import database, kind, mariadb_pos, path, pos, postgresql_pos, url
+from tests.store.samples import KEY, NOW, OTHER, RESTAURANT, order_row, put, put_action, put_order, rows
+
+from orderbridge.actions import Subject
+from orderbridge.model import Action
+from orderbridge.store import tables
+from orderbridge.store.columns import time_text
+from orderbridge.store.database import Database
+from orderbridge_board import acts, devices, menu, poll_history, queries
+from orderbridge_board.devices import Device
+from orderbridge_board.door import Refused
+
+__all__ = ["database", "kind", "mariadb_pos", "path", "pos", "postgresql_pos", "url"]
+
+DEVICE = Device("1", "Kasa", devices.ACT, NOW)
+ACCEPT = {"action": "accept", "payment_key": KEY, "preparing_time": 20, "tries": 0, "revision": 1}
+MOMENT = time_text(NOW)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+COUNT = "SELECT count(*) AS n FROM {}".format
+
+
+def act(database: Database, mode: str, **changes: Any) -> Any:
+    return database.write_now(lambda tx: acts.act(tx, ACCEPT | changes, DEVICE, mode, "tr"))["row"]
+
+
+def pos_columns(pos: Any) -> tuple[int, str | None]:
+    row = order_row(pos)
+    return row["pos_revision"], row["pos_reference"]
+
+
+# ---- one writer for each column --------------------------------------------------------------------------------------
+
+
+def test_beside_a_till_the_board_writes_nothing_that_is_the_tills(database, pos):
+    put_order(pos, revision=3)
+    assert act(database, "beside")["state"] == "pending"
+    database.write_now(
+        lambda tx: acts.seen(tx, {"subjects": ["x"], "payment_key": KEY, "revision": 2}, DEVICE, "beside", NOW)
+    )
+    assert pos_columns(pos) == (0, None)
+
+
+def test_as_the_till_it_takes_over_what_was_shown_never_more_and_never_backwards(database, pos):
+    put_order(pos, revision=3)
+    act(database, "till", revision=2)
+    assert pos_columns(pos) == (2, "board")
+    act(database, "till", revision=1)
+    assert pos_columns(pos) == (2, "board")
+    for revision in (4, 2**31, 2**40):
+        with pytest.raises(Refused, match="order_gone"):
+            act(database, "till", revision=revision, action="cancel", reason_id=1)
+    for revision in (0, -1, True, 1.5, "1", None):
+        with pytest.raises(Refused, match="not_understood"):
+            act(database, "till", revision=revision, action="cancel", reason_id=1)
+    assert pos_columns(pos) == (2, "board")
+    seen = {"subjects": [], "payment_key": KEY.upper(), "revision": 3}
+    database.write_now(lambda tx: acts.seen(tx, seen, DEVICE, "till", NOW))
+    assert pos_columns(pos) == (3, "board")
+
+
+def test_a_reference_that_is_there_stays(database, pos):
+    put_order(pos, revision=2, pos_revision=1, pos_reference="A-1042")
+    act(database, "till", revision=2)
+    assert pos_columns(pos) == (2, "A-1042")
+
+
+def test_a_row_that_is_refused_takes_nothing_over(database, pos):
+    put_order(pos, "not-a-uuid")
+    with pytest.raises(Refused, match="not_understood"):  # by the INSERT, after the take-over
+        act(database, "till", payment_key="not-a-uuid")
+    assert rows(pos, "SELECT pos_revision AS n FROM delivery_orders") == [{"n": 0}]
+
+
+# ---- one row for a button --------------------------------------------------------------------------------------------
+
+
+def test_a_stale_button_finds_its_row_and_one_that_no_page_has_shown_makes_none(database, pos):
+    put_order(pos)
+    first = act(database, "beside")
+    assert act(database, "beside", preparing_time=60, payment_key=KEY.upper()) == first
+    with pytest.raises(Refused, match="not_understood"):
+        act(database, "beside", tries=1)
+    with pytest.raises(Refused, match="not_understood"):
+        act(database, "beside", tries=-1)
+    pos.execute("UPDATE delivery_actions SET state = 'failed', finished_utc = ?", (time_text(NOW),))
+    assert act(database, "beside")["state"] == "failed"
+    assert act(database, "beside", tries=1)["id"] > first["id"]
+    assert rows(pos, COUNT("delivery_actions")) == [{"n": 2}]
+
+
+WRONG = [
+    {"action": None},
+    {"action": []},
+    {"action": "explode"},
+    {"payment_key": None},
+    {"payment_key": ["x"]},
+    {"payment_key": ""},
+    {"payment_key": "x" * 300},
+    {"payment_key": KEY + "0"},
+    {"payment_key": "not-a-uuid"},
+    {"payment_key": KEY[:-1] + "\x00"},
+    {"payment_key": KEY[:-1] + "\ud800"},
+    *({"tries": tries} for tries in (None, -(2**60), True, 0.0, "0", 2**70)),
+    *({"preparing_time": minutes} for minutes in (None, 0, 1441, 20.0, True, "20", 2**70)),
+    {"action": "cancel", "reason_id": 9},
+    {"action": "cancel"},
+    *({"action": "deactivate_food", "food_id": food, "account": "k"} for food in (None, 0, -1, 2**70, "1", True)),
+    *({"action": "deactivate_food", "food_id": 1, "account": account} for account in (None, "", "k" * 201, "\x00")),
+    {"action": "close_restaurant", "restaurant_id": "x"},
+    {"action": "close_restaurant"},
+]
+
+
+@pytest.mark.parametrize("mode", ["beside", "till"])
+def test_what_makes_no_row_is_refused_with_a_sentence(mode, database, pos):
+    put_order(pos)
+    for changes in WRONG:
+        with pytest.raises(Refused) as refused:
+            act(database, mode, **changes)
+        assert refused.value.key in {"not_understood", "order_gone"}, changes
+    assert rows(pos, COUNT("delivery_actions")) == [{"n": 0}]
+    assert pos_columns(pos) == (0, None)
+
+
+def test_what_the_daemon_judges_becomes_a_row(database, pos):
+    assert act(database, "beside", payment_key=OTHER)["state"] == "pending"  # an order that is not there
+    assert act(database, "till", action="activate_food", food_id=7, account="another")["state"] == "pending"
+    assert act(database, "till", action="open_restaurant", restaurant_id=RESTAURANT)["state"] == "pending"
+    with pytest.raises(Refused, match="order_gone"):
+        act(database, "till", payment_key=OTHER)
+
+
+def test_only_the_boards_own_rows_are_taken_back_and_only_while_they_wait(database, pos):
+    ours, theirs = act(database, "beside")["id"], put_action(pos, request_id="till")
+    database.write_now(lambda tx: acts.take_back(tx, {"id": ours}))
+    assert rows(pos, "SELECT withdraw FROM delivery_actions WHERE withdraw = 1") == [{"withdraw": 1}]
+    with pytest.raises(Refused, match="too_late"):
+        database.write_now(lambda tx: acts.take_back(tx, {"id": theirs}))
+    pos.execute("UPDATE delivery_actions SET withdraw = 0, attempts = 1")  # it may have had its effect
+    with pytest.raises(Refused, match="too_late"):
+        database.write_now(lambda tx: acts.take_back(tx, {"id": ours}))
+    pos.execute("UPDATE delivery_actions SET state = 'done', attempts = 0")
+    for row_id in (ours, theirs, 2**52, None, True, "1", 2**70):
+        with pytest.raises(Refused):
+            database.write_now(lambda tx, row_id=row_id: acts.take_back(tx, {"id": row_id}))
+
+
+@only(*SERVERS)
+def test_a_row_that_another_process_writes_meanwhile_is_found(database, pos):
+    put_order(pos)
+
+    def first(_: Any, __: Any, statement: str, *rest: Any) -> None:
+        if statement.startswith("INSERT INTO delivery_actions") and not rows(pos, "SELECT id FROM delivery_actions"):
+            put_action(pos, request_id=f"board:accept:{KEY}:0", preparing_time=7)
+        if statement.startswith("INSERT INTO delivery_board") and not database.read_now(silent):
+            pos.execute(f"INSERT INTO delivery_board_silenced VALUES ('x', 'Mutfak', '{MOMENT}')")
+
+    def silent(tx: Any) -> set[str]:
+        return queries.silenced_at(tx, NOW)
+
+    event.listen(database.engine, "before_cursor_execute", first)
+    try:
+        assert act(database, "beside")["minutes"] == 7
+        database.write_now(lambda tx: queries.silence(tx, ["x", "y"], "Kasa", NOW))
+    finally:
+        event.remove(database.engine, "before_cursor_execute", first)
+    assert rows(pos, COUNT("delivery_actions")) == [{"n": 1}]
+    assert database.read_now(silent) == {"x", "y"}
+
+
+@pytest.fixture
+def shop(url: str) -> Iterator[Shop]:
+    database = Database(url)
+    yield Shop(database=database)
+    database.close()
+
+
+async def test_twenty_taps_at_once_on_two_tablets_are_one_row(shop: Shop, database, pos):
+    put_order(pos)
+    async with opened(shop, board="till") as address:
+        tablets = [Tablet(address, shop.pair(name=name)) for name in ("Kasa", "Mutfak")]
+        taps = (one.post("act", ACCEPT | {"preparing_time": n + 1}) for n in range(10) for one in tablets)
+        seen = (one.post("seen", {"subjects": ["a", "b"][::step]}) for one in tablets for step in (1, -1) * 5)
+        answers = await asyncio.gather(*taps, *seen)
+    assert Counter(answer.status for answer in answers) == {200: 40}
+    assert len({json.dumps(answer.data["row"]) for answer in answers[:20]}) == 1
+    assert rows(pos, COUNT("delivery_actions")) == [{"n": 1}]
+    assert rows(pos, COUNT("delivery_board_silenced")) == [{"n": 2}]
+    assert pos_columns(pos) == (1, "board")
+    assert shop.woken == 20
+
+
+# ---- what is shown ---------------------------------------------------------------------------------------------------
+
+
+CHANGES = [
+    "UPDATE delivery_orders SET pos_revision = 1",
+    "UPDATE delivery_orders SET revision = 3",
+    f"UPDATE delivery_orders SET changed_utc = '{time_text(NOW + HOUR)}'",
+    f"UPDATE delivery_orders SET ended_utc = '{MOMENT}' WHERE payment_key = '{OTHER}'",
+    f"UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = '{OTHER}'",  # read, after its end
+    "UPDATE delivery_actions SET attempts = 1",
+    "UPDATE delivery_actions SET withdraw = 1",
+    f"UPDATE delivery_actions SET state = 'done', finished_utc = '{MOMENT}'",
+    f"INSERT INTO delivery_actions (action, payment_key) VALUES ('complete', '{KEY}')",
+    f"INSERT INTO delivery_board_silenced (subject, device, at_utc) VALUES ('x', 'Kasa', '{MOMENT}')",
+    f"INSERT INTO delivery_restaurants (id, account, name, status) VALUES ('{KEY}', 'k', 'n', 'Open')",
+    f"UPDATE delivery_restaurants SET status = 'Closed', status_utc = '{MOMENT}'",
+]
+
+
+def test_whatever_is_shown_makes_another_version(database, pos):
+    put_order(pos, revision=2)
+    put_order(pos, OTHER)
+    put_action(pos)
+    versions = [database.read_now(queries.version)] * 2
+    assert versions[0] == database.read_now(queries.version)
+    for statement in CHANGES:
+        pos.execute(statement)
+        versions.append(database.read_now(queries.version))
+    assert len(set(versions)) == len(CHANGES) + 1
+
+
+def test_a_row_that_came_and_ended_between_two_looks_is_seen_though_the_clock_was_set_back(database, pos):
+    put_action(pos, state="done", finished_utc=MOMENT)
+    version = database.read_now(queries.version)
+    put_action(pos, request_id="b", state="done", finished_utc=time_text(NOW - HOUR))
+    assert database.read_now(queries.version) != version
+
+
+def test_an_order_that_came_and_was_cancelled_between_two_looks_is_seen(database, pos):
+    version = database.read_now(queries.version)
+    put_order(pos, ended_utc=MOMENT, ended_by="cancelled", status_id=6)
+    put(pos, "delivery_order_events", payment_key=KEY, at_utc=MOMENT, event="cancelled")
+    assert database.read_now(queries.version) != version
+
+
+def test_a_cancellation_is_shown_by_when_it_came_not_by_when_its_order_did(database, pos):
+    gone = {"status": "CANCELED", "ended_by": "cancelled", "payload": "{}", "received_utc": time_text(NOW - DAY)}
+    put_order(pos, KEY, **gone, ended_utc=time_text(NOW - HOUR))
+    put_order(pos, OTHER, **gone, ended_utc=time_text(NOW - 13 * HOUR))
+    put_order(pos, RESTAURANT, **gone | {"ended_by": "completed"}, ended_utc=time_text(NOW))
+    shown = database.read_now(lambda tx: queries.orders_shown(tx, NOW))
+    assert [row["payment_key"] for row in shown] == [KEY]
+    assert not {"customer_name", "customer_phone", "address", "building_no", "payload"} & shown[0].keys()
+
+
+def test_orders_that_came_in_one_poll_stand_in_their_customers_order(database, pos):
+    put_order(pos, KEY, ordered_at="2026-03-01 15:02:00")
+    put_order(pos, OTHER, ordered_at="2026-03-01 15:01:00")
+    shown = database.read_now(lambda tx: queries.orders_shown(tx, NOW))
+    assert [row["payment_key"] for row in shown] == [OTHER, KEY]
+
+
+def test_items_with_their_options(database, pos):
+    put_order(pos)
+    for line in (2, 1):
+        put(pos, "delivery_order_items", payment_key=KEY, line_no=line, name=f"food {line}")
+        for option in (2, 1):
+            values = {"line_no": line, "option_no": option, "option_name": f"option {line}.{option}"}
+            put(pos, "delivery_order_item_options", payment_key=KEY, **values)
+    found = database.read_now(lambda tx: queries.lines(tx, [KEY, OTHER]))
+    assert [(item.name, [one.option_name for one in of_item]) for item, of_item in found[KEY]] == [
+        ("food 1", ["option 1.1", "option 1.2"]),
+        ("food 2", ["option 2.1", "option 2.2"]),
+    ]
+
+
+def test_what_is_silenced_is_quiet_for_a_day_and_then_forgotten(database):
+    database.write_now(lambda tx: queries.silence(tx, ["a", "b", "a"], "Kasa", NOW))
+    database.write_now(lambda tx: queries.silence(tx, ["b"], "Mutfak", NOW + HOUR))
+    assert database.read_now(lambda tx: queries.silenced_at(tx, NOW + DAY)) == {"a", "b"}
+    late = NOW + DAY + HOUR / 2
+    assert database.read_now(lambda tx: queries.silenced_at(tx, late)) == {"b"}
+    assert not database.read_now(lambda tx: queries.has_forgettable(tx, NOW + DAY))
+    assert database.read_now(lambda tx: queries.has_forgettable(tx, late))
+    assert database.write_now(lambda tx: queries.forget_silenced(tx, late)) == 1
+    assert queries.STOP_SHOWN < queries.SILENT
+
+
+@only(SQLITE)  # one trigger shows it
+def test_what_could_not_be_silenced_is_no_success(database, pos):
+    pos.execute("CREATE TRIGGER t BEFORE INSERT ON delivery_board_silenced BEGIN SELECT RAISE(ABORT, 'no'); END")
+    with pytest.raises(IntegrityError):
+        database.write_now(lambda tx: queries.silence(tx, ["a"], "Kasa", NOW))
+
+
+def test_nothing_is_open_when_no_order_is_and_every_restaurant_says_closed(database, pos):
+    def closed() -> bool:
+        return database.read_now(queries.is_closed)
+
+    assert not closed()  # nothing is known
+    put(pos, "delivery_restaurants", id=RESTAURANT, account="k", name="Kadıköy", status="Closed")
+    assert closed()
+    put(pos, "delivery_restaurants", id=OTHER, account="k", name="Beşiktaş")
+    assert not closed()
+    pos.execute("UPDATE delivery_restaurants SET status = 'Closed'")
+    put_order(pos)
+    assert not closed()
+
+
+# ---- the menu --------------------------------------------------------------------------------------------------------
+
+
+def shown(database: Database, now: Any = NOW) -> Any:
+    (food,) = database.read_now(lambda tx: menu.menu(tx, now, "tr"))["foods"]
+    return food["off"], food["tries"], food["row"] and food["row"]["state"]
+
+
+def test_a_switch_works_again_and_again_and_after_weeks(database, pos):
+    put_order(pos)
+    put(pos, "delivery_order_items", payment_key=KEY, line_no=1, name="Dürüm", food_id=7)
+    at, tapped = NOW, []
+    for action in (Action.DEACTIVATE_FOOD, Action.ACTIVATE_FOOD, Action.DEACTIVATE_FOOD):
+        pos.execute("UPDATE delivery_orders SET received_utc = ?", (time_text(at),))
+        off, tries, _ = shown(database, at)
+        assert off is False or action is Action.ACTIVATE_FOOD
+        food = {"action": action, "food_id": 7, "account": "kadikoy", "tries": tries}
+        row = act(database, "till", **food)
+        assert act(database, "till", **food) == row
+        assert row["state"] == "pending"
+        assert shown(database, at) == (off, tries, "pending")
+        tapped.append(row["id"])
+        pos.execute(
+            "UPDATE delivery_actions SET state = 'done', finished_utc = ? WHERE id = ?", (time_text(at), row["id"])
+        )
+        assert shown(database, at)[:2] == (action is Action.DEACTIVATE_FOOD, row["id"])
+        at += DAY * (20 if action is Action.ACTIVATE_FOOD else 1)
+    assert len(set(tapped)) == 3
+
+
+def test_a_switch_is_of_its_own_account_or_of_all(database, pos):
+    put_order(pos)
+    put(pos, "delivery_order_items", payment_key=KEY, line_no=1, name="Dürüm", food_id=7)
+    put_action(pos, "deactivate_food", food_id=7, account="besiktas", state="done", finished_utc=time_text(NOW))
+    assert shown(database)[0] is False
+    put_action(pos, "deactivate_food", food_id=7, state="done", finished_utc=time_text(NOW), request_id="all")
+    assert shown(database)[0] is True
+    found = database.read_now(lambda tx: queries.newest_toggles(tx, NOW))
+    assert {subject: len(some) for subject, some in found.items()} == {Subject.FOOD: 2, Subject.RESTAURANT: 0}
+
+
+def test_of_very_many_orders_the_newest_show_what_is_sold(database, pos, monkeypatch):
+    monkeypatch.setattr(queries, "MOST_ORDERS", 2)
+    for number, key in enumerate((KEY, OTHER, RESTAURANT)):
+        put_order(pos, key, received_utc=time_text(NOW + number * HOUR))
+        put(pos, "delivery_order_items", payment_key=key, line_no=1, name=f"food {number}", food_id=number + 1)
+    assert [one["name"] for one in database.read_now(lambda tx: queries.foods(tx, NOW))] == ["food 1", "food 2"]
+
+
+# ---- devices and slots -----------------------------------------------------------------------------------------------
+
+
+def test_a_code_is_good_for_ten_minutes_and_five_tries(database, pos):
+    def pair(code: str, after: timedelta = timedelta(0)) -> bool:
+        return database.write_now(lambda tx: devices.pair(tx, code, "Kasa", NOW + after)) is not None
+
+    code = database.write_now(lambda tx: devices.new_code(tx, devices.ACT, NOW))
+    assert len(code) == 8
+    assert not pair(code, devices.CODE_LIFE)
+    assert pair(code, devices.CODE_LIFE - timedelta(seconds=1))
+    code = database.write_now(lambda tx: devices.new_code(tx, devices.LOOK, NOW))
+    assert not any(pair("x") for _ in range(devices.TRIES))
+    assert not pair(code)
+    code = database.write_now(lambda tx: devices.new_code(tx, devices.LOOK, NOW))
+    assert not any(pair("x") for _ in range(devices.TRIES - 1))
+    assert not pair(code, -timedelta(seconds=1))  # the clock was set back: it would live on for as long
+    assert pair(code)
+    listed = {one["name"]: one["role"] for one in database.read_now(devices.listed)}
+    assert listed == {"Kasa": "act", "Kasa 2": "look"}
+    assert database.write_now(lambda tx: devices.revoke(tx, "Kasa", NOW))
+    assert not database.write_now(lambda tx: devices.revoke(tx, "Kasa", NOW))
+    ids = [one["id"] for one in rows(pos, "SELECT id FROM delivery_board_devices")]
+    (left,) = database.read_now(devices.listed)
+    assert database.read_now(lambda tx: devices.paired(tx, [*ids, "another"])) == {left["id"]}
+    assert database.read_now(lambda tx: devices.paired(tx, [])) == set()
+
+
+def test_polls_are_counted_in_slots_of_ten_minutes_for_two_days(database):
+    counts = {"k": {"polls": 2, "failed": 1, "logins": 0}}
+    for at in (NOW, NOW + timedelta(minutes=9), NOW + timedelta(minutes=10)):
+        database.write_now(lambda tx, at=at: poll_history.add(tx, counts, at))
+    found = database.read_now(lambda tx: poll_history.since(tx, NOW - DAY))
+    assert [(row["polls"], row["failed"]) for row in found] == [(4, 2), (2, 1)]
+    database.write_now(lambda tx: poll_history.add(tx, counts, NOW + poll_history.KEPT + timedelta(minutes=5)))
+    assert len(database.read_now(lambda tx: poll_history.since(tx, NOW - DAY))) == 2
+
+
+def test_a_snapshot_shows_one_moment_whatever_is_written_meanwhile(database, pos):
+    """Else an order that is still RECEIVED could stand beside an accept that is done, and be accepted once more."""
+    put_order(pos, revision=2)
+
+    def read(connection):
+        before = connection.execute(select(tables.orders.c.revision)).scalar_one()
+        pos.execute("UPDATE delivery_orders SET revision = 3")
+        return before, connection.execute(select(tables.orders.c.revision)).scalar_one()
+
+    assert database.read_now(read, snapshot=True) == (2, 2)

@@ -1,0 +1,287 @@
+"""What happens is told to whoever listens, soon; and who listens holds nothing up."""
+
+import asyncio
+import socket
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from starlette.types import Message
+from tests.board.tablets import CLOCK, Shop, Tablet, opened
+from tests.store.samples import opened as file_opened
+from tests.store.samples import put_action, put_order
+from tests.web.asking import asked, until
+
+from orderbridge.clock import SystemClock
+from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.web import server
+from orderbridge.web.listening import Listening
+from orderbridge_board import changes, stream
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "LOOK_S", 0.02)
+
+
+def do(shop: Shop, sql: str) -> None:
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        pos.execute(sql)
+
+
+async def test_what_a_till_writes_is_told_soon(shop: Shop, tablet: Tablet):
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(pos)
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2  # at once, and the first look
+        do(shop, "UPDATE delivery_orders SET pos_revision = 1")
+        assert await ear.news() == "changed"
+
+
+async def test_a_state_between_two_looks_that_find_the_same_is_not_the_last_word(
+    shop: Shop, tablet: Tablet, monkeypatch: pytest.MonkeyPatch
+):
+    """A row that is being sent, and waits again a moment later: else the page says for good that it is being sent."""
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(pos)
+        put_action(pos)
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        monkeypatch.setattr(changes, "LOOK_S", 60)
+        do(shop, "UPDATE delivery_orders SET pos_revision = 1")
+        assert await ear.news() == "changed"  # the last look for now
+        do(shop, "UPDATE delivery_actions SET attempts = 1")
+        await tablet.get("/board/state")
+        do(shop, "UPDATE delivery_actions SET attempts = 0")
+        await tablet.post("seen", {"subjects": []})  # it looks soon
+        assert await ear.news() == "changed"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "state = 'sending'",
+        "attempts = 1",
+        "withdraw = 1",
+        "error_code = 'rate_limited'",
+        "next_attempt_utc = '2030-01-01 00:00:00.000'",
+        "state = 'done', finished_utc = '2026-01-01 00:00:00.000'",
+    ],
+)
+async def test_what_a_card_says_of_its_row_is_told(shop: Shop, tablet: Tablet, change: str):
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(pos)
+        put_action(pos)
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        do(shop, f"UPDATE delivery_actions SET {change}")
+        assert await ear.news() == "changed"
+
+
+async def test_reasons_that_are_read_late_are_told(shop: Shop, tablet: Tablet):
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        do(shop, "INSERT INTO delivery_cancel_reasons (id, reason) VALUES (3, 'Yoğunluk')")
+        assert await ear.news() == "changed"
+
+
+async def test_what_the_program_knows_is_told_soon(shop: Shop, tablet: Tablet):
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        for problems in ([Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)], []):
+            shop.problems = problems
+            assert await ear.news() == "changed"
+        shop.web = shop.web.model_copy(update={"board": "till"})
+        assert await ear.news() == "changed"
+        shop.works = False
+        assert await ear.news() == "changed"
+        shop.works = True
+        assert await ear.news() == "changed"
+
+
+async def test_an_order_that_becomes_overdue_is_told_though_nothing_is_written(shop: Shop, tablet: Tablet):
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(pos, status_id=2, status="CONFIRMED")
+        put_action(pos, state="done", preparing_time=20, finished_utc=f"{CLOCK.now():%Y-%m-%d %H:%M:%S}.000")
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        (order,) = (await tablet.get("/board/state")).data["orders"]
+        assert order["sounds"] == []
+        shop.clock = Later()
+        assert await ear.news() == "changed"
+    (order,) = (await tablet.get("/board/state")).data["orders"]
+    assert order["sounds"] == ["overdue"]
+
+
+async def test_the_time_to_begin_is_told_and_sounds_until_it_was_seen_whichever_page_asks(shop: Shop, tablet: Tablet):
+    begin = f"{CLOCK.now() + timedelta(minutes=20):%Y-%m-%d %H:%M:%S}.000"
+    with file_opened(Path(shop.database.engine.url.database)) as pos:
+        put_order(
+            pos, status_id=2, status="CONFIRMED", pos_revision=1, scheduled_for="2026-03-01 23:59", start_utc=begin
+        )
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        (order,) = (await tablet.get("/board/state")).data["orders"]
+        assert order["sounds"] == []
+        shop.clock = Later()
+        assert await ear.news() == "changed"
+    for _ in range(2):
+        (order,) = (await tablet.get("/board/state")).data["orders"]
+        assert (order["sounds"], order["start"][:16]) == (["start"], begin[:16].replace(" ", "T"))
+    await tablet.post("seen", {"subjects": [f"start:{order['key']}"]})
+    (order,) = (await tablet.get("/board/state")).data["orders"]
+    assert order["sounds"] == []
+
+
+class Later(SystemClock):
+    """In half an hour."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(minutes=30)
+
+
+async def test_what_comes_together_with_a_beat_is_told(shop: Shop, monkeypatch):
+    """An order that is stored as the ten seconds end: with a beat alone it would not ring before the next one."""
+    told = changes.Changes(shop.at_work, began=1)
+    listener = changes.Listener("x")
+    said: list[str] = []
+
+    async def send(message: Message) -> None:
+        said.append(message.get("body", b"").decode().partition("\n")[0])
+        listener.gone = len(said) > 3
+
+    async def both(*_: object, **__: object) -> None:
+        listener.news.set()
+
+    monkeypatch.setattr(stream.asyncio, "wait", both)
+    scope = {"state": {"connection": Server()}}
+    await stream.Stream(told, listener)(scope, asyncio.Event().wait, send)
+    assert said[1:4] == ["event: changed"] * 3
+
+
+class Server:
+    """Nothing that a stream asks of it matters here."""
+
+    def endure(self) -> None:
+        pass
+
+
+async def test_nothing_new_is_a_beat(tablet: Tablet, monkeypatch):
+    monkeypatch.setattr(stream, "BEAT_S", 0.05)
+    async with tablet.stream() as ear:
+        heard = [await ear.news() for _ in range(4)]
+    assert heard[0] == "changed"
+    assert heard[-1] == "beat"
+
+
+async def test_a_look_that_fails_is_not_the_last(shop: Shop, tablet: Tablet, monkeypatch):
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        monkeypatch.setattr(shop.database, "read", broken)
+        assert await ear.news() == "changed"
+        monkeypatch.undo()
+        assert await ear.news() == "changed"
+
+
+async def broken(_: object) -> None:
+    raise RuntimeError
+
+
+async def test_a_database_that_says_nothing_is_told_and_asked_once(shop: Shop, tablet: Tablet, monkeypatch):
+    monkeypatch.setattr(changes, "WITHIN_S", 0.05)
+    read, said, asked = shop.database.read, asyncio.Event(), []
+
+    async def silent(work: object, **options: object) -> object:
+        asked.append(work)
+        await said.wait()
+        return await read(work, **options)
+
+    async with tablet.stream() as ear:
+        assert [await ear.news(), await ear.news()] == ["changed"] * 2
+        monkeypatch.setattr(shop.database, "read", silent)
+        assert await ear.news() == "changed"
+        shop.problems = [Problem(Code.DATABASE_LOST, "", CLOCK.now(), Severity.SEVERE)]
+        assert await ear.news() == "changed"  # what is known by itself is told meanwhile
+        assert len(asked) == 1
+        said.set()
+        assert await ear.news() == "changed"
+
+
+async def test_a_tablet_has_three_streams_and_all_have_thirty_two(shop: Shop, tablet: Tablet, monkeypatch):
+    monkeypatch.setattr(server, "LIFE_S", 0.3)  # which ends everything else, and no stream
+    tablets = [tablet, *(Tablet(tablet.address, shop.pair(name=f"t{n}")) for n in range(11))]
+    made = [one.stream() for one in tablets for _ in range(changes.MOST_OF_ONE)]
+    ears = [await one.__aenter__() for one in made[: changes.MOST]]
+    for ear in ears:
+        assert await ear.news() == "changed"
+    answer = await tablets[-1].get("/board/stream")
+    assert (answer.status, bool(answer.data["text"])) == (503, True)
+    async with tablet.stream() as fourth:
+        assert await fourth.news() == "changed"
+        while await ears[0].news() is not None:
+            pass
+    reader, writer = await asyncio.open_connection(*tablet.address)
+    async with asyncio.timeout(20):
+        assert await reader.read() == b""
+    writer.close()
+    do(shop, "INSERT INTO delivery_board_silenced VALUES ('x', 'y', '2026-03-01 12:00:00.000')")
+    while await ears[1].news() != "changed":
+        pass
+    for one in made[: changes.MOST]:
+        await one.__aexit__(None, None, None)
+
+
+async def test_a_stream_that_is_not_read_is_dropped_without_a_word(shop: Shop, tablet: Tablet, monkeypatch, caplog):
+    monkeypatch.setattr(stream, "SLOW_S", 0.2)
+    monkeypatch.setattr(stream, "BEAT_S", 0.0)
+    listeners: list[changes.Listener] = []
+    listen = changes.Changes.listen
+    monkeypatch.setattr(
+        changes.Changes, "listen", lambda self, device: listeners.append(made := listen(self, device)) or made
+    )
+    left: list[object] = []
+    leave = changes.Changes.leave
+    monkeypatch.setattr(changes.Changes, "leave", lambda self, one: left.append(one) or leave(self, one))
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+    await asyncio.to_thread(slow.connect, tablet.address)
+    slow.sendall(tablet._raw("GET /board/stream", b"", {}))
+    await until(lambda: left)
+    slow.close()
+    assert left == listeners
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_a_hundred_that_hang_hold_up_no_end(shop: Shop, caplog):
+    async with opened(shop) as address:
+        tablets = [Tablet(address, shop.pair(name=f"t{n}")) for n in range(10)]
+        streams = [one.stream() for one in tablets for _ in range(3)]
+        for one in streams:
+            assert await (await one.__aenter__()).news() == "changed"
+        hang = [await asyncio.open_connection(*address) for _ in range(70)]
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+    assert loop.time() - began < 1
+    for _, writer in hang:
+        writer.close()
+    for one in streams:
+        await one.__aexit__(None, None, None)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_the_streams_of_a_board_that_is_turned_off_end(shop: Shop):
+    listening = Listening(shop, shop.web)
+    task = asyncio.create_task(listening.run())
+    await until(lambda: listening.addresses)
+    first = listening.addresses[0]
+    async with Tablet(first, shop.pair()).stream() as ear:
+        assert await ear.news() == "changed"
+        shop.web = shop.web.model_copy(update={"board": "off"})
+        listening.use(shop.web)
+        while await ear.news() is not None:
+            pass
+    await until(lambda: listening.addresses and listening.addresses[0] != first)
+    assert (await asked(listening.addresses[0], "/livez"))[0] == 200
+    assert (await asked(listening.addresses[0], "/board/state"))[0] == 404
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

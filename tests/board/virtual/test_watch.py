@@ -1,0 +1,94 @@
+"""That nobody hears the board is told soon and taken back; a day's polls are a picture; nothing is written for nothing."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.jobs.shop import Shop
+
+from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs.health import Checkup
+from orderbridge.observe.metrics import POLLS, Metrics
+from orderbridge.rules.problems import Code
+from orderbridge_board import queries
+from orderbridge_board.audience import HEARD_S, SURE_S, Audience
+from orderbridge_board.watch import BoardWatch
+from orderbridge_sandbox.scenery import KADIKOY
+
+OpenShop = Callable[..., Awaitable[Shop]]
+LOOK_S = 5.0  # upkeep.HEALTH_S
+
+
+def known_of(shop: Shop) -> DaemonProblems:
+    logins = [(account.name, account.session) for account in shop.accounts.values()]
+    return Checkup(shop.settings, shop.database, shop.clock, lambda: logins).known
+
+
+def watch_of(shop: Shop, metrics: Metrics | None = None) -> tuple[BoardWatch, Audience]:
+    audience = Audience(shop.clock.monotonic())
+    return BoardWatch(shop.database, shop.clock, metrics or Metrics(), shop.accounts, audience), audience
+
+
+async def told_after(watch: BoardWatch, known: DaemonProblems) -> float:
+    """How long it takes until it is told."""
+    waited = 0.0
+    await watch.look(known)
+    while not known.has(Code.BOARD_UNHEARD):
+        await asyncio.sleep(LOOK_S)
+        waited += LOOK_S
+        await watch.look(known)
+    return waited
+
+
+async def test_that_nobody_hears_is_told_within_15_s_and_ends_when_somebody_does(shop: Shop):
+    (watch, audience), known = watch_of(shop), known_of(shop)
+    assert await told_after(watch, known) == SURE_S  # after a start tablets come back by themselves
+    audience.heard("a", shop.clock.monotonic(), audible=True)
+    await watch.look(known)
+    assert not known.has(Code.BOARD_UNHEARD)
+    audience.heard("a", shop.clock.monotonic(), audible=False)
+    assert HEARD_S < await told_after(watch, known) <= 15
+
+
+@pytest.mark.plays_daemon
+async def test_nobody_has_to_hear_where_everything_is_closed(shop: Shop):
+    (watch, _), known = watch_of(shop), known_of(shop)
+    shop.till.execute(
+        "INSERT INTO delivery_restaurants (id, account, name, status) VALUES (?, 'k', 'n', 'Closed')", (KADIKOY,)
+    )
+    await asyncio.sleep(SURE_S)
+    await watch.look(known)
+    assert not known.has(Code.BOARD_UNHEARD)
+    shop.till.execute("UPDATE delivery_restaurants SET status = 'Open'")
+    await watch.look(known)
+    assert known.has(Code.BOARD_UNHEARD)
+    shop.till.execute("UPDATE delivery_restaurants SET status = 'Closed'")
+    await watch.look(known)
+    assert not known.has(Code.BOARD_UNHEARD)
+
+
+async def test_polls_and_logins_are_kept_and_nothing_is_written_when_nothing_happened(shop: Shop):
+    metrics = Metrics()
+    metrics.know(shop.names)
+    watch, _ = watch_of(shop, metrics)
+    await shop.poll()
+    for result in ("ok", "ok", "service_failed"):
+        metrics.count(POLLS, shop.names[0], result)
+    before = version(shop.till)
+    await watch.note()
+    assert version(shop.till) > before
+    (slot,) = shop.rows("SELECT account, polls, failed, logins FROM delivery_board_slots")
+    assert tuple(slot.values()) == (shop.names[0], 3, 1, 1)
+    before = version(shop.till)
+    await watch.note()
+    assert version(shop.till) == before
+    await shop.database.run(lambda tx: queries.silence(tx, ["x"], "Kasa", shop.clock.now()))
+    shop.clock.ahead += queries.SILENT * 1.1
+    await watch.note()
+    assert shop.count("delivery_board_silenced") == 0
+
+
+def version(till: sqlite3.Connection) -> int:
+    """Another one after each commit of somebody else."""
+    return int(till.execute("PRAGMA data_version").fetchone()[0])
