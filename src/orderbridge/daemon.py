@@ -4,20 +4,27 @@ Stopping: take nothing more, finish what is in flight, write its ends, close.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from orderbridge import __version__, config
+from orderbridge.clock import Clock
 from orderbridge.errors import FileLost, Over, StoreError
+from orderbridge.jobs.account import Account
+from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
+from orderbridge.observe.metrics import Metrics
 from orderbridge.parts import Parts
+from orderbridge.rules.problems import Problem
 from orderbridge.store import replicas, schema
 from orderbridge.store.alone import Alone
+from orderbridge.store.database import Database
 from orderbridge.store.membership import Membership
 from orderbridge.texts import say
-from orderbridge.web.watched import AtWork
 
 START_S = 900.0  # for a large database to be checked and upgraded; then it hangs
 ANSWER_S = 10.0  # and the busy timeout: for the threads that work on the database
@@ -28,6 +35,21 @@ NOTE_S = 5.0  # for what polls could not note before
 WATCH_S = 1.0  # between two looks at the clock and at the database
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningDaemon:
+    """What an extension uses of the daemon at work."""
+
+    settings: config.Settings
+    database: Database
+    clock: Clock
+    metrics: Metrics
+    accounts: Mapping[str, Account]
+    timetable: Timetable
+    own_problems: DaemonProblems  # where those of an extension begin and end
+    problems: Callable[[], Sequence[Problem]]  # all of them, at the last look at health
+    wake: Callable[[], None]  # the outbox has a new row
 
 
 class Daemon(Parts):
@@ -85,13 +107,16 @@ class Daemon(Parts):
             self.fleet.membership, self.database.fence = membership, membership.fence
             self.replica.name = membership.name if isinstance(membership, Membership) else None
 
-    def at_work(self) -> AtWork:
-        """What the board reads and wakes."""
-        return AtWork(
-            self._settings,
-            self.database,
-            self._clock,
-            self.audience,
+    def for_extensions(self) -> RunningDaemon:
+        """What they may use."""
+        return RunningDaemon(
+            settings=self._settings,
+            database=self.database,
+            clock=self._clock,
+            metrics=self._metrics,
+            accounts=self.roster.at_work,
+            timetable=self.timetable,
+            own_problems=self.health.known,
             problems=lambda: self.report.problems,
             wake=self.outbox.wake,
         )

@@ -1,7 +1,6 @@
 """What a daemon is made of. What it does with it, from its start to its end, is in orderbridge.daemon."""
 
 from random import Random
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from orderbridge import __version__, config
@@ -30,10 +29,6 @@ from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store.database import Database, open_database
-from orderbridge_board.audience import Audience
-
-if TYPE_CHECKING:
-    from orderbridge_board.watch import BoardWatch
 
 POLL_RUNS_S = 300.0  # and ten times the timeout: a login, a list, what is written, the acknowledgements
 # Of many accounts: who leaves at one moment finds the connections that the moment before has used. Of TLS each is worth
@@ -77,7 +72,6 @@ class Parts:
         self.journal = journal_of(settings, self._clock, inline=self.database.inline)
         self._pollers = self._made_pollers()
         self._common = Common(self._clock)
-        self.audience = Audience(self._clock.monotonic())
         self.pulse = Pulse()
         self.timetable = self._timetable()
         self.health = self._checkup()
@@ -119,17 +113,8 @@ class Parts:
             report=self.report,
             replica=self.replica,
             journal=self.journal,
-            board=self._board_watch(),
             begun=self.working.begun,
         )
-
-    def _board_watch(self) -> "BoardWatch | None":
-        """Where there is no board it costs nothing."""
-        if self._settings.web.board == "off":
-            return None
-        from orderbridge_board.watch import BoardWatch  # noqa: PLC0415 - only where it is on
-
-        return BoardWatch(self.database, self._clock, self._metrics, self.roster.at_work, self.audience)
 
     def _self_report(self) -> SelfReport:
         if (

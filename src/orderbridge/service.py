@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import __version__, config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import Fenced, OrderbridgeError, StoreError
+from orderbridge.extension import Extension, named
 from orderbridge.observe import liveness, systemd
 from orderbridge.observe.metrics import READY, WORKING, Metrics
 from orderbridge.rules.buckets import share
@@ -41,7 +42,7 @@ from orderbridge.store.sealing import MasterKeys
 from orderbridge.store.workers import detached
 from orderbridge.texts import read_ahead, say
 from orderbridge.web.listening import Listening
-from orderbridge.web.watched import AtWork
+from orderbridge.web.watched import Pages
 
 ASK_S = 1.0  # between two tries to become the one that works
 GUARD_S = 5.0  # between two questions whether we still are
@@ -60,6 +61,7 @@ class Service:
         self._settings = settings
         self._load = load
         self._name = liveness.name_of(settings.source.file)
+        self.extensions: dict[str, Extension] = {}  # by name, once a configuration needs them
         self._daemon: Daemon | None = None  # the one at work
         self._next: Daemon | None = None  # made ready by a reload
         self._leader: LeaderLock | Membership | None = None
@@ -133,9 +135,10 @@ class Service:
         self._metrics.set(READY, to=self.readiness().is_ready)
         return self._metrics
 
-    def at_work(self) -> AtWork | None:
-        """For the board."""
-        return None if self._daemon is None else self._daemon.at_work()
+    def pages(self) -> list[Pages]:
+        """Of the extensions that the configuration needs."""
+        found = [self.extensions[name].pages() for name in self._settings.extensions]
+        return [one for one in found if one is not None]
 
     def _see_holder(self, peer: liveness.Peer | None) -> None:
         """Who has our name. One that waits for another daemon is not at work, and replicas may share a configuration."""
@@ -156,7 +159,7 @@ class Service:
     async def _serve(self) -> None:
         while not self._ending:
             daemon, self._next = self._next, None
-            daemon = daemon or await _make_ready(self._settings, self._cooldowns, self._metrics)
+            daemon = daemon or await self._make_ready(self._settings)
             if self._shown is None:  # not before: of a start that ends here, the log's first line is the reason
                 self._shown = asyncio.create_task(self._show())
             if self._next is None:  # else a reload was quicker: this one gives way before it begins
@@ -176,6 +179,18 @@ class Service:
                 )  # a dump that is put back ends replicas: the next one has to see it
                 self._history = daemon.health.history
                 daemon.database.close()
+
+    async def _make_ready(self, settings: config.Settings) -> Daemon:
+        """A daemon that can work: what cannot be used shows here. Raises OrderbridgeError."""
+        for name in settings.extensions:
+            if name not in self.extensions:
+                self.extensions[name] = (await detached(partial(named, name)))()
+        database = await detached(partial(_open, settings), unwanted=Database.close)
+        try:
+            return Daemon(settings, database=database, cooldowns=self._cooldowns, metrics=self._metrics)
+        except BaseException:
+            database.close()
+            raise
 
     async def _show(self) -> None:
         """Orders come first: what listens takes a tenth of a second of a core to load, and the first poll waits for none."""
@@ -228,10 +243,16 @@ class Service:
         if isinstance(leader, Membership | Alone):  # each beat says what is ours
             daemon.join(leader)
         guard = asyncio.create_task(self._watch(daemon, leader))
+        seen = daemon.for_extensions()
+        extensions = [self.extensions[name] for name in seen.settings.extensions]
+        for one in extensions:
+            one.begin(seen)
         try:
             await daemon.run()
         finally:
             self._daemon = None
+            for one in extensions:
+                one.end()
             guard.cancel()
             await asyncio.gather(guard, return_exceptions=True)
 
@@ -271,7 +292,7 @@ class Service:
             try:
                 async with asyncio.timeout(OPEN_WITHIN_S):
                     settings = await detached(self._load)  # it looks at files whose disk may hang
-                    made = await _make_ready(settings, self._cooldowns, self._metrics)
+                    made = await self._make_ready(settings)
             except OrderbridgeError as error:
                 _log.error("config.reload_failed", error=str(error))
             except DBAPIError as error:
@@ -325,13 +346,3 @@ def _refuse_strange_key(database: Database, settings: config.Settings) -> None:
     keys = MasterKeys(settings.fleet.master_keys)
     with contextlib.suppress(DBAPIError):  # there are no tables yet; a server that is away is told where it is used
         database.read_now(lambda connection: account_settings.refuse_strange(connection, keys))
-
-
-async def _make_ready(settings: config.Settings, cooldowns: Cooldowns, metrics: Metrics) -> Daemon:
-    """A daemon that can work: what cannot be used shows here. Raises OrderbridgeError."""
-    database = await detached(partial(_open, settings), unwanted=Database.close)
-    try:
-        return Daemon(settings, database=database, cooldowns=cooldowns, metrics=metrics)
-    except BaseException:
-        database.close()
-        raise

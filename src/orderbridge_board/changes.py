@@ -17,9 +17,9 @@ from typing import Any
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from orderbridge.daemon import RunningDaemon
 from orderbridge.errors import OrderbridgeError
 from orderbridge.store.database import Database
-from orderbridge.web.watched import AtWork
 from orderbridge_board import devices, queries
 from orderbridge_board.snapshot import moment
 
@@ -43,7 +43,7 @@ class Listener:
 class Changes:
     """The state's number, and who hears of a new one."""
 
-    def __init__(self, at_work: Callable[[], AtWork | None], began: int) -> None:
+    def __init__(self, at_work: Callable[[], RunningDaemon | None], began: int) -> None:
         """`began`: a number that no daemon before has reached."""
         self.number = began
         self._at_work = at_work

@@ -14,10 +14,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from orderbridge.daemon import RunningDaemon
 from orderbridge.errors import OrderbridgeError
 from orderbridge.store.failures import is_busy
-from orderbridge.web.watched import AtWork, Watched
-from orderbridge_board import acts, devices, door, queries
+from orderbridge_board import Board, acts, devices, door, queries
 from orderbridge_board.changes import Changes
 from orderbridge_board.door import Refused
 from orderbridge_board.menu import menu
@@ -50,18 +50,18 @@ PAGES = {"/": "board.html", "/board": "board.html", "/status": "status.html"}
 HEADERS = tuple((name.encode(), value.encode()) for name, value in door.HEADERS.items())  # of every answer
 
 
-class Board:
+class BoardPages:
     """What is served of it, for as long as it is on."""
 
     headers = HEADERS
 
-    def __init__(self, watched: Watched) -> None:
-        self._watched = watched
+    def __init__(self, board: Board) -> None:
+        self._board = board
         self._known: set[bytes] = (
             set()
         )  # hashes of cookies whose device has seen the board, for when no table is to be had
         self._page = _page()
-        self.changes = Changes(watched.at_work, began=time.time_ns() // 1_000_000 % 2**40)  # noqa: TID251
+        self.changes = Changes(lambda: board.daemon, began=time.time_ns() // 1_000_000 % 2**40)  # noqa: TID251
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -154,7 +154,7 @@ class Board:
             raise Refused(503, "too_many")
         return Stream(self.changes, listener)  # type: ignore[return-value]
 
-    async def _read(self, work: AtWork, request: Request, read: Callable[[Connection], T]) -> T:
+    async def _read(self, work: RunningDaemon, request: Request, read: Callable[[Connection], T]) -> T:
         def once(connection: Connection) -> T:
             door.device(connection, request)
             return read(connection)
@@ -212,19 +212,23 @@ class Board:
         """A tablet is there, and can be heard or not."""
         values, work = await door.body(request), self._work()
         device = await work.database.read(lambda tx: door.device(tx, request))
-        work.audience.heard(device.id, work.clock.monotonic(), audible=values.get("audible") is True)
+        self._board.audience.heard(device.id, work.clock.monotonic(), audible=values.get("audible") is True)
         if device.is_due(now := work.clock.now()):
             await work.database.run(lambda tx: devices.note_seen(tx, device.id, now))
         return JSONResponse({"n": self.changes.number})
 
-    def _work(self) -> AtWork:
-        work = self._watched.at_work()
+    def close(self) -> None:
+        """Streams end."""
+        self.changes.close()
+
+    def _work(self) -> RunningDaemon:
+        work = self._board.daemon
         if work is None:
             raise Refused(503, "not_working")
         return work
 
 
-async def _written(work: AtWork, change: Callable[[Connection], T]) -> T:
+async def _written(work: RunningDaemon, change: Callable[[Connection], T]) -> T:
     """One tap. Of two that stand in each other's way a server ends one at once: that one is tried again."""
     for _ in range(TRIES - 1):
         began = work.clock.monotonic()
@@ -251,7 +255,7 @@ def _name(said: str) -> str:
     return "".join(filter(str.isprintable, " ".join(said.split()))).strip()
 
 
-def _may_show_customers(request: Request, work: AtWork) -> bool:
+def _may_show_customers(request: Request, work: RunningDaemon) -> bool:
     """Whether nobody on the way can read it, or the configuration allows that somebody can."""
     web = work.settings.web
     return request.url.scheme == "https" or web.is_local or web.customers_unencrypted

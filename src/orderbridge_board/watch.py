@@ -1,70 +1,88 @@
-"""What the daemon does for the board: it tells when nobody can hear it, and keeps a day's picture of the polls."""
-
-from collections.abc import Mapping
+"""What the board does beside a daemon: it reports that no tablet can be heard, and counts the polls of each ten minutes."""
 
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.clock import Clock
-from orderbridge.jobs.account import Account
-from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.daemon import RunningDaemon
 from orderbridge.model import Outcome
-from orderbridge.observe.metrics import POLLS, Metrics
+from orderbridge.observe.metrics import POLLS
 from orderbridge.rules.problems import Code
-from orderbridge.store.database import Database
 from orderbridge_board import poll_history, queries
-from orderbridge_board.audience import Audience
+
+HEARD_S = 8.0  # a tablet reports every 5 s that it can be heard
+SURE_S = 15.0  # after a start: tablets come back by themselves
+CHECK_S = 5.0
+COUNT_S = 60.0
+
+
+class Audience:
+    """The tablets that can be heard, by the monotonic clock."""
+
+    def __init__(self, now: float) -> None:
+        self._sure_from = now + SURE_S
+        self._until: dict[str, float] = {}
+
+    def heard(self, device: str, now: float, *, audible: bool) -> None:
+        """A tablet is there; `audible`: it shows the board and its sound is on."""
+        self._until = {one: until for one, until in self._until.items() if until > now}
+        if audible:  # one that is not falls silent by itself: another page of the same tablet may show the board
+            self._until[device] = now + HEARD_S
+
+    def is_deaf(self, now: float) -> bool:
+        """Whether it is certain that nobody can hear."""
+        return now >= self._sure_from and not any(until > now for until in self._until.values())
 
 
 class BoardWatch:
-    """Of one daemon whose board is on."""
+    """Of one daemon."""
 
-    def __init__(
-        self, database: Database, clock: Clock, metrics: Metrics, accounts: Mapping[str, Account], audience: Audience
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._metrics = metrics
-        self._accounts = accounts
+    def __init__(self, daemon: RunningDaemon, audience: Audience) -> None:
+        self._daemon = daemon
         self._audience = audience
         self._counted = self._counts()
-        self._tokens = {name: account.session.current for name, account in accounts.items()}
+        self._tokens = {name: account.session.current for name, account in daemon.accounts.items()}
 
-    async def look(self, known: DaemonProblems) -> None:
-        """Nobody hears: a problem, as long as there is something to hear."""
-        if not self._audience.is_deaf(self._clock.monotonic()):
-            known.end(Code.BOARD_UNHEARD)
-            return
+    def begin(self) -> None:
+        """From now on, again and again."""
+        self._daemon.timetable.plan("board_unheard", CHECK_S, self.check)
+        self._daemon.timetable.plan("board_polls", COUNT_S, self.count)
+
+    async def check(self) -> float:
+        """Nobody hears: a problem, as long as there is something to hear. Returns the seconds until the next check."""
+        database, problems = self._daemon.database, self._daemon.own_problems
+        is_deaf = self._audience.is_deaf(self._daemon.clock.monotonic())
         try:
-            closed = await self._database.read(queries.is_closed)
+            is_unheard = is_deaf and not await database.read(queries.is_closed)
         except DBAPIError:
-            return  # that is told by itself
-        if closed:
-            known.end(Code.BOARD_UNHEARD)
-        elif not known.has(Code.BOARD_UNHEARD):
-            known.begin(Code.BOARD_UNHEARD)
+            return CHECK_S  # a problem of its own
+        if not is_unheard:
+            problems.end(Code.BOARD_UNHEARD)
+        elif not problems.has(Code.BOARD_UNHEARD):
+            problems.begin(Code.BOARD_UNHEARD)
+        return CHECK_S
 
-    async def note(self) -> None:
-        """What was counted since the last time goes into the slot of this moment. What fails is lost: it is a picture."""
-        now, before = self._counts(), self._counted
+    async def count(self) -> float:
+        """Add what was counted since the last time to the slot of this moment. A count that cannot be written is lost."""
+        database, now, before = self._daemon.database, self._counts(), self._counted
         counts: dict[str, dict[str, int]] = {}
-        for name, account in self._accounts.items():
+        for name, account in self._daemon.accounts.items():
             polls, failed = (int(now[name][part] - before.get(name, (0, 0))[part]) for part in (0, 1))
             token = account.session.current
             logins = int(token is not None and token != self._tokens.get(name))
             self._tokens[name] = token
             if polls or logins:
                 counts[name] = {"polls": polls, "failed": failed, "logins": logins}
-        self._counted, moment = now, self._clock.now()
+        self._counted, moment = now, self._daemon.clock.now()
         if counts:
-            await self._database.run(lambda tx: poll_history.add(tx, counts, moment))
-        if await self._database.read(lambda tx: queries.has_forgettable(tx, moment)):
-            await self._database.run(lambda tx: queries.forget_silenced(tx, moment))
+            await database.run(lambda tx: poll_history.add(tx, counts, moment))
+        if await database.read(lambda tx: queries.has_forgettable(tx, moment)):
+            await database.run(lambda tx: queries.forget_silenced(tx, moment))
+        return COUNT_S
 
     def _counts(self) -> dict[str, tuple[float, float]]:
         """By account: all polls, and those that failed."""
         found: dict[str, tuple[float, float]] = {}
-        for reading in self._metrics.readings(POLLS):
+        for reading in self._daemon.metrics.readings(POLLS):
             name, result = reading.labels
             polls, failed = found.get(name, (0.0, 0.0))
             found[name] = polls + reading.value, failed + reading.value * (result != Outcome.OK)
-        return found | {name: (0.0, 0.0) for name in self._accounts if name not in found}
+        return found | {name: (0.0, 0.0) for name in self._daemon.accounts if name not in found}

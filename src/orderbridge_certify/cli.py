@@ -3,11 +3,12 @@
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
 from orderbridge.cli.common import ANSWERS, Context
+from orderbridge.extension import Extension
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
@@ -134,3 +135,9 @@ def _ask(sentence: str, is_question: bool) -> str:
 
 
 COMMANDS = (certify,)
+
+
+class Certify(Extension):
+    """It adds commands, and nothing else."""
+
+    commands: ClassVar = {"certify": __name__}

@@ -2,10 +2,11 @@
 
 import errno
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
+from orderbridge.extension import Extension
 from orderbridge.texts import say, spoken
 
 SHORT = {"cooldown": "cooldown_seconds"}  # an option's name that is not its switch's
@@ -98,3 +99,9 @@ def sandbox(
 
 
 COMMANDS = (demo, sandbox)
+
+
+class SandboxCommands(Extension):
+    """It adds commands, and nothing else."""
+
+    commands: ClassVar = {"demo": __name__, "sandbox": __name__}

@@ -11,13 +11,14 @@ from tests.web.asking import WITHIN_S, Process, sent, until
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
+from orderbridge.daemon import RunningDaemon
 from orderbridge.rules.problems import Problem
 from orderbridge.store.database import Database
 from orderbridge.web.listening import Listening
-from orderbridge.web.watched import AtWork
-from orderbridge_board import devices
-from orderbridge_board.audience import Audience
+from orderbridge.web.watched import Pages
+from orderbridge_board import Board, devices
 from orderbridge_board.devices import ACT
+from orderbridge_board.watch import Audience
 
 Address = tuple[str, int]
 CLOCK = SystemClock()
@@ -28,6 +29,18 @@ def web(**changes: Any) -> config.Web:
     return config.Web.model_construct(**{"listen": "127.0.0.1:0", "board": "beside", **changes})
 
 
+class ShopsBoard(Board):
+    """Of a daemon that the test stands for."""
+
+    def __init__(self, shop: "Shop") -> None:
+        self._shop = shop
+        self.audience = Audience(0.0)
+
+    @property
+    def daemon(self) -> RunningDaemon | None:
+        return self._shop.daemon()
+
+
 @dataclass
 class Shop(Process):
     """What a daemon at work would say."""
@@ -35,18 +48,33 @@ class Shop(Process):
     database: Database | None = None
     web: config.Web = field(default_factory=web)
     problems: list[Problem] = field(default_factory=list)
-    audience: Audience = field(default_factory=lambda: Audience(0.0))
     works: bool = True
     clock: SystemClock = CLOCK
     woken: int = 0
 
-    def at_work(self) -> AtWork | None:
+    def __post_init__(self) -> None:
+        self.board = ShopsBoard(self)
+
+    def pages(self) -> list[Pages]:
+        return [self.board.pages()] if self.web.board != "off" else []
+
+    def daemon(self) -> RunningDaemon | None:
         if not self.works or self.database is None:
             return None
         settings = config.Settings.model_construct(
             language="tr", marketplace=config.Marketplace(base_url="https://x.test"), web=self.web, accounts=()
         )
-        return AtWork(settings, self.database, self.clock, self.audience, lambda: self.problems, self.wake)
+        return RunningDaemon(
+            settings=settings,
+            database=self.database,
+            clock=self.clock,
+            metrics=self.metrics,
+            accounts={},
+            timetable=None,
+            own_problems=None,
+            problems=lambda: self.problems,
+            wake=self.wake,
+        )
 
     def wake(self) -> None:
         self.woken += 1

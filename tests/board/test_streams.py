@@ -142,7 +142,7 @@ class Later(SystemClock):
 
 async def test_what_comes_together_with_a_beat_is_told(shop: Shop, monkeypatch):
     """An order that is stored as the ten seconds end: with a beat alone it would not ring before the next one."""
-    told = changes.Changes(shop.at_work, began=1)
+    told = changes.Changes(shop.daemon, began=1)
     listener = changes.Listener("x")
     said: list[str] = []
 

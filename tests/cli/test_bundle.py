@@ -18,7 +18,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.model import Action, ActionState, LastChange
 from orderbridge.rules.problems import Code
 from orderbridge.rules.statuses import STATUS_NAMES
-from orderbridge.store import board, board_tables, devices, tables
+from orderbridge.store import board_tables, tables
 from orderbridge.store.database import Database
 
 PERSONS = (
@@ -126,12 +126,14 @@ def test_no_customer_and_no_secret_is_in_it(run, configure, tmp_path, planted, l
 
 def test_what_opens_the_board_is_not_in_it(run, tmp_path, planted, path):
     """No code, no cookie, no hash of either, no tablet's name: also where an order's story and the log name the tablet."""
+    devices = pytest.importorskip("orderbridge_board.devices")
+    queries = pytest.importorskip("orderbridge_board.queries")
     database, now = Database(f"sqlite:///{path}"), SystemClock().now()
     try:
         code = database.write_now(lambda tx: devices.new_code(tx, devices.ACT, now))
         cookie = database.write_now(lambda tx: devices.pair(tx, code, "Kanarya Tezgah", now))
         waiting = database.write_now(lambda tx: devices.new_code(tx, devices.ACT, now))
-        database.write_now(lambda tx: board.silence(tx, ["cancelled:Kanarya"], "Kanarya Tezgah", now))
+        database.write_now(lambda tx: queries.silence(tx, ["cancelled:Kanarya"], "Kanarya Tezgah", now))
         (device,) = database.read_now(devices.listed)
         kept = database.read_now(
             lambda tx: [*tx.execute(select(board_tables.devices)), *tx.execute(select(board_tables.pairing))]

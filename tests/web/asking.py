@@ -10,7 +10,7 @@ from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.readiness import Readiness
 from orderbridge.web.listening import Listening
-from orderbridge.web.watched import AtWork
+from orderbridge.web.watched import Pages
 
 WITHIN_S = 120.0
 
@@ -30,8 +30,8 @@ class Process:
     def readiness(self) -> Readiness:
         return self.stands
 
-    def at_work(self) -> AtWork | None:
-        return None
+    def pages(self) -> list[Pages]:
+        return []
 
     def measured(self) -> Metrics:
         self.measurings += 1

@@ -44,6 +44,7 @@ from orderbridge.service import Service
 from orderbridge.store.membership import Membership
 from orderbridge.web import listening
 from orderbridge.web.server import Server
+from orderbridge.web.watched import Watched
 from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.provocations import Line
 from orderbridge_sandbox.scenery import KADIKOY
@@ -188,9 +189,9 @@ async def test_a_start_is_not_held_up_by_the_page_and_one_that_waits_does_not_hi
         await goes_on.wait()
         await upgrade(daemon)
 
-    def load_and_tell() -> type[Server]:
+    def load_and_tell(watched: Watched) -> Server:
         loaded_first.append(not goes_on.is_set())
-        return load()
+        return load(watched)
 
     monkeypatch.setattr(Daemon, "_upgrade", upgrade_late)
     monkeypatch.setattr(listening, "_load", load_and_tell)

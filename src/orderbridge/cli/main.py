@@ -19,6 +19,7 @@ from orderbridge.cli.common import Context, Guarded
 from orderbridge.cli.facts import version
 from orderbridge.cli.words import WordsContext, in_words, show
 from orderbridge.errors import Closed, ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
+from orderbridge.extension import installed
 from orderbridge.observe import systemd
 from orderbridge.texts import SENTENCES, language_of, say, speak, spoken
 
@@ -27,7 +28,7 @@ EXIT_UNREACHABLE = 69
 EXIT_CONFIGURATION = 78
 
 
-# In which module each command is. One is loaded when it is called for: `run` stays for long.
+# In which module each command of the core is. One is loaded when it is called for: `run` stays for long.
 MODULES = {
     "orderbridge.cli.service": ("run",),
     "orderbridge.cli.healthcheck": ("healthcheck",),
@@ -39,25 +40,29 @@ MODULES = {
     "orderbridge.cli.actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
     "orderbridge.cli.init": ("init",),
     "orderbridge.cli.check": ("check", "alarm"),
-    "orderbridge_board.cli": ("board",),
     "orderbridge.cli.fleet": ("accounts",),
     "orderbridge.cli.database": ("db",),
     "orderbridge.cli.facts": ("config", "version"),
-    "orderbridge_certify.cli": ("certify",),
-    "orderbridge_sandbox.cli": ("demo", "sandbox"),
 }
+
+
+_OWN = {name: module for module, names in MODULES.items() for name in names}
+
+
+def _of_extensions() -> dict[str, str]:
+    return {name: module for one in installed().values() for name, module in one.load().commands.items()}
 
 
 class _Program(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
-        return sorted(name for names in MODULES.values() for name in names)
+        return sorted([*_OWN, *_of_extensions()])
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         translate(self, "")
         return super().make_context(*args, **extra)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        module = next((module for module, names in MODULES.items() if name in names), None)
+        module = _OWN.get(name) or _of_extensions().get(name)
         if module is not None and name not in self.commands:
             for command in import_module(module).COMMANDS:
                 _offer_config(command)

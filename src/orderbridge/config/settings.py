@@ -88,6 +88,11 @@ class Settings(BaseSettings):
                 return Path(folder)
 
     @property
+    def extensions(self) -> tuple[str, ...]:
+        """The packages beside the core that it needs, by the names of their entry points."""
+        return ("board",) if self.web.board != "off" else ()
+
+    @property
     def default_account(self) -> Account | None:
         """The account for actions that name none: the configured one, or the only one that there can be."""
         is_alone = len(self.accounts) == 1 and not self.fleet.from_database

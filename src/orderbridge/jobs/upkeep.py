@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -22,9 +21,6 @@ from orderbridge.observe import systemd
 from orderbridge.store import starts
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
-
-if TYPE_CHECKING:
-    from orderbridge_board.watch import BoardWatch
 
 SWEEP_S = 60.0
 HEALTH_S = 5.0
@@ -49,7 +45,6 @@ class Upkeep:
         report: SelfReport,
         replica: ReplicaProblems,
         journal: Journal | None,
-        board: "BoardWatch | None",
         begun: Callable[[], tuple[int, int]],
     ) -> None:
         """`begun`: how many accounts have been asked for since they came, of how many."""
@@ -63,7 +58,6 @@ class Upkeep:
         self._report = report
         self._replica = replica
         self._journal = journal
-        self._board = board
         self._begun = begun
         self._progress = Progress(clock, settings.language)
         self._zone = ZoneInfo(settings.marketplace.timezone)
@@ -81,8 +75,6 @@ class Upkeep:
             await sweep(self._database, self._settings, self._clock, late)
             if self._journal is not None:
                 await self._journal.tidy(self._settings.orders.retention_days, late)
-        if self._board is not None:
-            await self._board.note()
         return SWEEP_S
 
     async def follow_starts(self) -> float:
@@ -108,8 +100,6 @@ class Upkeep:
         if self._journal is not None:
             self._journal.tell(self._health.known)
         self._restore_check.tell()
-        if self._board is not None:
-            await self._board.look(self._health.known)
         if self._roster.is_lead:
             await self._replica.note(())  # told with all the others'
             found = await self._health.check()

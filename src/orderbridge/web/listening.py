@@ -93,8 +93,7 @@ class Listening:
             self._close()
         is_old = self._server is not None
         if not is_old and wanted.listen:
-            loaded = await detached(_load)
-            server = loaded(self._watched, wanted)
+            server = await detached(partial(_load, self._watched))
             host, _, port = wanted.listen.rpartition(":")
             host = host.strip("[]")
             self._tls = await detached(partial(tls.context, wanted))
@@ -136,8 +135,8 @@ def _place(wanted: config.Web) -> tuple[object, ...]:
     return wanted.listen, wanted.board != "off", wanted.certificate is not None
 
 
-def _load() -> "type[Server]":
+def _load(watched: Watched) -> "Server":
     """It takes a fifth of a second: in a thread, for a reload must not hold up orders."""
     from orderbridge.web.server import Server  # noqa: PLC0415 - see the head of this file
 
-    return Server
+    return Server(watched, watched.pages())

@@ -1,4 +1,4 @@
-"""What is served, as a list of routes; the board adds its own.
+"""What is served, as a list of routes; extensions add their own.
 
 None of these here reads a body, a query or a header but Host, and none writes anything.
 """
@@ -32,8 +32,8 @@ class Allowed:
     strict: bool
 
 
-def application(watched: Watched, allowed: Callable[[], Allowed], board: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """The ASGI application. `allowed`: who may be asked for here. `board`: its routes, where it is on."""
+def application(watched: Watched, allowed: Callable[[], Allowed], more: Sequence[BaseRoute]) -> ASGIApp:
+    """The ASGI application. `allowed`: who may be asked for here. `more`: the routes of extensions."""
     exposition = Exposition(watched.measured)
 
     async def livez(_: Request) -> Response:
@@ -48,7 +48,7 @@ def application(watched: Watched, allowed: Callable[[], Allowed], board: Sequenc
     async def metrics(_: Request) -> Response:
         return Response(await exposition.text(), media_type=CONTENT_TYPE)
 
-    routes = [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics), *board]
+    routes = [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics), *more]
     inside = Starlette(routes=routes)
     inside.router.redirect_slashes = False  # it would send who asks to whatever Host says
     return Door(inside, allowed)

@@ -5,7 +5,7 @@ for each connection, which asyncio makes.
 
 Rules of this file:
 - A connection ends `LIFE_S` after it began, whatever it is at: who sends or reads a byte a minute holds nothing up. Only
-  a stream of the board's goes on; the board counts those.
+  a stream of an extension goes on; the extension counts those.
 - There are `MOST` at a time. One more ends the oldest, so that who opens many keeps nobody out. Who has not shaken hands
   yet counts, too: asyncio tells nobody of a connection before its TLS stands.
 - At the end all of them are cut off, in no time.
@@ -16,19 +16,15 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from orderbridge import config
 from orderbridge.web.routes import Allowed, application
-from orderbridge.web.watched import Watched
-
-if TYPE_CHECKING:
-    from orderbridge_board.pages import Board
+from orderbridge.web.watched import Pages, Watched
 
 LIFE_S = 30.0
 HANDSHAKE_S = 5.0
@@ -53,16 +49,16 @@ _quiet.addFilter(_is_news)
 class Server:
     """Listens at one address."""
 
-    def __init__(self, watched: Watched, wanted: config.Web) -> None:
+    def __init__(self, watched: Watched, pages: Sequence[Pages]) -> None:
         self._hosts: frozenset[str] = frozenset()
         self._host = ""
-        self._board = _board(watched) if wanted.board != "off" else None
+        self._pages = pages
         self._state = ServerState()
-        self._state.default_headers = HEADERS if self._board is None else [*HEADERS, *self._board.headers]
+        self._state.default_headers = [*HEADERS, *(header for one in pages for header in one.headers)]
         self._open: dict[_Connection | _Handshake, None] = {}  # in the order in which they came
         self._streams: set[_Connection] = set()
         self._config = uvicorn.Config(
-            application(watched, self._allowed, self._board.routes() if self._board is not None else ()),
+            application(watched, self._allowed, [route for one in pages for route in one.routes()]),
             http=H11Protocol,
             ws="none",
             lifespan="off",
@@ -76,7 +72,7 @@ class Server:
         self._listener: asyncio.Server | None = None
 
     def _allowed(self) -> Allowed:
-        return Allowed(self._hosts | {self._host}, strict=self._board is not None)
+        return Allowed(self._hosts | {self._host}, strict=bool(self._pages))
 
     def use(self, hosts: Sequence[str]) -> None:
         """From now on these are ours."""
@@ -101,8 +97,8 @@ class Server:
         """No more, and those that are here are cut off."""
         if self._listener is not None:
             self._listener.close()
-        if self._board is not None:
-            self._board.changes.close()
+        for one in self._pages:
+            one.close()
         for connection in [*self._open, *self._streams]:
             connection.transport.abort()
         for task in list(self._state.tasks):
@@ -110,12 +106,6 @@ class Server:
 
     def _connection(self) -> "_Connection":
         return _Connection(self._config, self._state, self._open, self._streams)
-
-
-def _board(watched: Watched) -> "Board":
-    from orderbridge_board.pages import Board  # noqa: PLC0415 - only where it is on
-
-    return Board(watched)
 
 
 class _Handshake(asyncio.Protocol):

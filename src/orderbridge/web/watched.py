@@ -1,32 +1,31 @@
-"""What is shown, as whoever shows it sees it."""
+"""What is served, as the server sees it: the process, and the pages of extensions."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from orderbridge import config
-from orderbridge.clock import Clock
 from orderbridge.observe.metrics import Metrics
-from orderbridge.rules.problems import Problem
 from orderbridge.rules.readiness import Readiness
-from orderbridge.store.database import Database
-from orderbridge_board.audience import Audience
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
 
 
-@dataclass(frozen=True, slots=True)
-class AtWork:
-    """The daemon at work, as the board needs it."""
+class Pages(Protocol):
+    """The routes that an extension adds."""
 
-    settings: config.Settings
-    database: Database
-    clock: Clock
-    audience: Audience
-    problems: Callable[[], Sequence[Problem]]  # of the last look at health
-    wake: Callable[[], None]  # the outbox: there is a new row
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """Of every answer of the server."""
+
+    def routes(self) -> "Sequence[BaseRoute]":
+        """All of them."""
+
+    def close(self) -> None:
+        """The server closes: streams end."""
 
 
 class Watched(Protocol):
-    """The process as a whole: the daemon at work, or one that waits for another. Nothing of it asks the database or waits."""
+    """The process: the daemon at work, or one that waits for another. No method asks the database or waits."""
 
     def hung(self) -> str | None:
         """What hangs, so that a restart would help; None: nothing does."""
@@ -37,5 +36,5 @@ class Watched(Protocol):
     def measured(self) -> Metrics:
         """All numbers, those that are read included."""
 
-    def at_work(self) -> AtWork | None:
-        """The daemon at work; None: this process waits for another one, or is at its start."""
+    def pages(self) -> Sequence[Pages]:
+        """Those of extensions that the configuration needs. Called in a thread, because it loads libraries."""

@@ -19,6 +19,7 @@ from tests.web.test_service import free_address
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
+from orderbridge.daemon import RunningDaemon
 from orderbridge.service import Service
 from orderbridge_board import devices
 from orderbridge_sandbox import Sandbox, World
@@ -173,7 +174,7 @@ class Counter:
         """A daemon that listens."""
         self.service = Service(self.settings, lambda: self.settings)
         self._task = begun(self.service.run())
-        await until(lambda: self.service._listening.addresses and self.service.at_work() and self.till.has_tables())
+        await until(lambda: self.service._listening.addresses and self.daemon and self.till.has_tables())
 
     async def stop(self) -> None:
         """In order, as a SIGTERM does."""
@@ -183,12 +184,16 @@ class Counter:
             self.service = None
 
     @property
+    def daemon(self) -> RunningDaemon | None:
+        return self.service.extensions["board"].daemon if self.service.extensions else None
+
+    @property
     def board(self) -> Any:
-        return self.service._listening._server._board
+        return self.service._listening._server._pages[0]
 
     def problems(self) -> set[str]:
         """Codes of what the daemon says is wrong."""
-        return {str(one.code) for one in self.service.at_work().problems()}
+        return {str(one.code) for one in self.daemon.problems()}
 
     async def tablet(self, name: str = "Tezgâh", browser: Browser | None = None, **options: Any) -> Tablet:
         """One that was paired."""
@@ -202,7 +207,7 @@ class Counter:
         return Tablet(page, self.address)
 
     async def _cookie(self, name: str) -> str:
-        database = self.service.at_work().database
+        database = self.daemon.database
         code = await self.code()
         now = SystemClock().now()  # not before the code was made
         cookie = await database.run(lambda tx: devices.pair(tx, code, name, now))
@@ -212,7 +217,7 @@ class Counter:
     async def code(self) -> str:
         """As `orderbridge board pair` prints it."""
         now = SystemClock().now()
-        return await self.service.at_work().database.run(lambda tx: devices.new_code(tx, devices.ACT, now))
+        return await self.daemon.database.run(lambda tx: devices.new_code(tx, devices.ACT, now))
 
     async def order(self, **document: Any) -> Order:
         """One more, once it is in the tables."""

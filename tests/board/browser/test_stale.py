@@ -155,7 +155,7 @@ async def test_a_state_that_cannot_be_read_is_no_state_though_the_line_beats(
     tablet = await counter.tablet()
     await tablet.page.clock.install()
     await tablet.arm()
-    monkeypatch.setattr(counter.service.at_work().database, "read", fails)
+    monkeypatch.setattr(counter.daemon.database, "read", fails)
     await tablet.page.locator("#bar.red", has_text="Veritabanı yanıt vermiyor").wait_for()
     assert not await is_grey(tablet)
     await tablet.page.clock.fast_forward(26_000)

@@ -67,7 +67,7 @@ async def test_it_says_what_status_and_day_say(
     async with opened(sandbox, till, chromium, accounts=accounts) as counter:
         await plant(counter, till, world)
         await until(lambda: counter.problems() >= PLANTED)
-        await counter.service.at_work().database.run(lambda tx: None)  # what is being written is
+        await counter.daemon.database.run(lambda tx: None)  # what is being written is
         await counter.service._daemon.upkeep._board.note()  # as every minute
         tablet = await counter.tablet()
         await tablet.open("status")

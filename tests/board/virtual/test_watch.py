@@ -7,17 +7,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.jobs.shop import Shop
 
+from orderbridge.daemon import RunningDaemon
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.health import Checkup
 from orderbridge.observe.metrics import POLLS, Metrics
 from orderbridge.rules.problems import Code
 from orderbridge_board import queries
-from orderbridge_board.audience import HEARD_S, SURE_S, Audience
-from orderbridge_board.watch import BoardWatch
+from orderbridge_board.watch import CHECK_S, HEARD_S, SURE_S, Audience, BoardWatch
 from orderbridge_sandbox.scenery import KADIKOY
 
 OpenShop = Callable[..., Awaitable[Shop]]
-LOOK_S = 5.0  # upkeep.HEALTH_S
 
 
 def known_of(shop: Shop) -> DaemonProblems:
@@ -25,27 +24,39 @@ def known_of(shop: Shop) -> DaemonProblems:
     return Checkup(shop.settings, shop.database, shop.clock, lambda: logins).known
 
 
-def watch_of(shop: Shop, metrics: Metrics | None = None) -> tuple[BoardWatch, Audience]:
+def watch_of(shop: Shop, known: DaemonProblems, metrics: Metrics | None = None) -> tuple[BoardWatch, Audience]:
     audience = Audience(shop.clock.monotonic())
-    return BoardWatch(shop.database, shop.clock, metrics or Metrics(), shop.accounts, audience), audience
+    daemon = RunningDaemon(
+        settings=shop.settings,
+        database=shop.database,
+        clock=shop.clock,
+        metrics=metrics or Metrics(),
+        accounts=shop.accounts,
+        timetable=None,
+        own_problems=known,
+        problems=known.problems,
+        wake=lambda: None,
+    )
+    return BoardWatch(daemon, audience), audience
 
 
 async def told_after(watch: BoardWatch, known: DaemonProblems) -> float:
     """How long it takes until it is told."""
     waited = 0.0
-    await watch.look(known)
+    await watch.check()
     while not known.has(Code.BOARD_UNHEARD):
-        await asyncio.sleep(LOOK_S)
-        waited += LOOK_S
-        await watch.look(known)
+        await asyncio.sleep(CHECK_S)
+        waited += CHECK_S
+        await watch.check()
     return waited
 
 
 async def test_that_nobody_hears_is_told_within_15_s_and_ends_when_somebody_does(shop: Shop):
-    (watch, audience), known = watch_of(shop), known_of(shop)
+    known = known_of(shop)
+    watch, audience = watch_of(shop, known)
     assert await told_after(watch, known) == SURE_S  # after a start tablets come back by themselves
     audience.heard("a", shop.clock.monotonic(), audible=True)
-    await watch.look(known)
+    await watch.check()
     assert not known.has(Code.BOARD_UNHEARD)
     audience.heard("a", shop.clock.monotonic(), audible=False)
     assert HEARD_S < await told_after(watch, known) <= 15
@@ -53,39 +64,40 @@ async def test_that_nobody_hears_is_told_within_15_s_and_ends_when_somebody_does
 
 @pytest.mark.plays_daemon
 async def test_nobody_has_to_hear_where_everything_is_closed(shop: Shop):
-    (watch, _), known = watch_of(shop), known_of(shop)
+    known = known_of(shop)
+    watch, _ = watch_of(shop, known)
     shop.till.execute(
         "INSERT INTO delivery_restaurants (id, account, name, status) VALUES (?, 'k', 'n', 'Closed')", (KADIKOY,)
     )
     await asyncio.sleep(SURE_S)
-    await watch.look(known)
+    await watch.check()
     assert not known.has(Code.BOARD_UNHEARD)
     shop.till.execute("UPDATE delivery_restaurants SET status = 'Open'")
-    await watch.look(known)
+    await watch.check()
     assert known.has(Code.BOARD_UNHEARD)
     shop.till.execute("UPDATE delivery_restaurants SET status = 'Closed'")
-    await watch.look(known)
+    await watch.check()
     assert not known.has(Code.BOARD_UNHEARD)
 
 
 async def test_polls_and_logins_are_kept_and_nothing_is_written_when_nothing_happened(shop: Shop):
     metrics = Metrics()
     metrics.know(shop.names)
-    watch, _ = watch_of(shop, metrics)
+    watch, _ = watch_of(shop, known_of(shop), metrics)
     await shop.poll()
     for result in ("ok", "ok", "service_failed"):
         metrics.count(POLLS, shop.names[0], result)
     before = version(shop.till)
-    await watch.note()
+    await watch.count()
     assert version(shop.till) > before
     (slot,) = shop.rows("SELECT account, polls, failed, logins FROM delivery_board_slots")
     assert tuple(slot.values()) == (shop.names[0], 3, 1, 1)
     before = version(shop.till)
-    await watch.note()
+    await watch.count()
     assert version(shop.till) == before
     await shop.database.run(lambda tx: queries.silence(tx, ["x"], "Kasa", shop.clock.now()))
     shop.clock.ahead += queries.SILENT * 1.1
-    await watch.note()
+    await watch.count()
     assert shop.count("delivery_board_silenced") == 0
 
 
