@@ -34,7 +34,7 @@ from tests.store.samples import (
 
 from orderbridge.document import Facts
 from orderbridge.model import Change, Differs, EndedBy, LastChange, Stored
-from orderbridge.store import among, locks, orders, retention
+from orderbridge.store import in_list, locks, orders, retention
 from orderbridge.store.database import Database
 
 POS_COLUMNS = {"pos_revision", "pos_reference", "pos_total"}
@@ -197,7 +197,7 @@ def test_an_unknown_key_is_missing_from_the_answer(database):
 
 
 @pytest.mark.parametrize("ask", [orders.stored, orders.payloads], ids=["stored", "payloads"])
-@pytest.mark.parametrize("count", [0, 1, among.BATCH, among.BATCH + 1])
+@pytest.mark.parametrize("count", [0, 1, in_list.BATCH, in_list.BATCH + 1])
 def test_any_number_of_keys_can_be_asked_for(ask, count, database):
     if count:
         insert(database, *(arrival(key(number), facts=facts(items=())) for number in range(count)))
@@ -205,7 +205,7 @@ def test_any_number_of_keys_can_be_asked_for(ask, count, database):
 
 
 def test_no_statement_has_more_parameters_than_an_old_sqlite_takes():
-    assert max(among.BATCH, retention.SWEEP) + 10 < 999
+    assert max(in_list.BATCH, retention.SWEEP) + 10 < 999
 
 
 def test_a_blanked_document_is_told_as_none(database, pos):
@@ -224,7 +224,7 @@ def test_an_order_with_a_row_on_the_wire_or_unresolved_is_found(state, found, da
 
 def test_of_a_list_that_takes_several_questions_every_unresolved_row_is_found(database, pos):
     put_action(pos, "complete", state="sending")
-    many = [key(number) for number in range(100, 100 + 2 * among.BATCH)]
+    many = [key(number) for number in range(100, 100 + 2 * in_list.BATCH)]
     assert database.read_now(lambda tx: orders.with_unresolved_rows(tx, [KEY, *many])) == {KEY}
 
 

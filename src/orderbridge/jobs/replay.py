@@ -16,8 +16,8 @@ from orderbridge.marketplace.schema import read_order, read_raw
 from orderbridge.model import Document
 from orderbridge.rules.reimport import Fate, Newest
 from orderbridge.store import journal, orders, quarantine
-from orderbridge.store.among import batches
 from orderbridge.store.failures import is_refusal
+from orderbridge.store.in_list import batches
 from orderbridge.store.journal import Entry
 
 

@@ -15,13 +15,13 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from orderbridge.config import Account
 from orderbridge.store.account_settings import opened, plain_of, sealed
-from orderbridge.store.among import among, batches
 from orderbridge.store.fleet_tables import DISABLED, ENABLED, HELD, account_settings, fleet
+from orderbridge.store.in_list import batches, in_list
 from orderbridge.store.sealing import Fault, MasterKeys
 
 RESEALED_AT_ONCE = 500
 _ROWS = select(account_settings)
-_NAMED = _ROWS.where(among(account_settings.c.name))
+_NAMED = _ROWS.where(in_list(account_settings.c.name))
 _CHANGE = update(account_settings).where(account_settings.c.name == bindparam("mine"))
 
 
@@ -169,7 +169,9 @@ def reseal(connection: Connection, keys: MasterKeys, base_url: str, after: str =
 
 def _users(connection: Connection, fingerprints: Iterable[str]) -> dict[str, str]:
     """Whose these are, by fingerprint."""
-    query = select(account_settings.c.fingerprint, account_settings.c.name).where(among(account_settings.c.fingerprint))
+    query = select(account_settings.c.fingerprint, account_settings.c.name).where(
+        in_list(account_settings.c.fingerprint)
+    )
     found = (row for some in batches(fingerprints) for row in connection.execute(query, {"wanted": some}))
     return {row.fingerprint: row.name for row in found}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, func, literal_column, or_, select
 
-from orderbridge.store.among import among, batches
 from orderbridge.store.fleet_tables import ENABLED, account_settings
+from orderbridge.store.in_list import batches, in_list
 from orderbridge.store.own_tables import alarms, lamp
 from orderbridge.store.tables import OPEN, accounts, actions, orders, restaurants, unfinished
 
@@ -58,7 +58,7 @@ def enabled(connection: Connection) -> dict[str, str]:
 def sealed(connection: Connection, names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
     """What is sealed of these, and by which key; none of those that are not there, or were removed."""
     query = select(account_settings.c.name, account_settings.c.sealed, account_settings.c.key_id).where(
-        among(account_settings.c.name), account_settings.c.sealed.is_not(None)
+        in_list(account_settings.c.name), account_settings.c.sealed.is_not(None)
     )
     found = (row for some in batches(names) for row in connection.execute(query, {"wanted": some}))
     return {row.name: (row.sealed, row.key_id) for row in found}

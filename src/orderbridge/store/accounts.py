@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, func, insert, literal_column, or_, select, update
 
 from orderbridge.model import AccountState, Token
-from orderbridge.store.among import batches
 from orderbridge.store.columns import time_text
+from orderbridge.store.in_list import batches
 from orderbridge.store.tables import OPEN, accounts, orders, restaurants, tokens
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, lit
 
 from orderbridge.actions import ENDING_ACTIONS
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Verdict
-from orderbridge.store.among import among
 from orderbridge.store.dialects import of
+from orderbridge.store.in_list import in_list
 from orderbridge.store.rows import left_out
 from orderbridge.store.tables import actions, attempts, unfinished
 
-_WANTED = among(actions.c.id)
+_WANTED = in_list(actions.c.id)
 _PENDING = and_(unfinished, literal_column("state = 'pending'"))  # both: for the index of what is unfinished
 _THERE = select(actions.c.id).where(unfinished, _WANTED)
 _STILL_SENDING = _THERE.where(actions.c.state == ActionState.SENDING)
@@ -40,7 +40,7 @@ _SENT = _START.returning(actions.c.id).cte("sent")
 _START_AND_NOTE = insert(attempts).from_select(_COLUMNS, select(_SENT.c.id, *_NOTED))
 _RECORD = (
     update(attempts)
-    .where(attempts.c.attempt == bindparam("number"), among(attempts.c.action_id))
+    .where(attempts.c.attempt == bindparam("number"), in_list(attempts.c.action_id))
     .values(
         finished_utc=bindparam("at"),
         outcome=bindparam("how"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, select, update
 
-from orderbridge.store.among import batches
+from orderbridge.store.in_list import batches
 from orderbridge.store.locks import lock_orders
 from orderbridge.store.retention import blank_order
 from orderbridge.store.tables import orders, quarantine

@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, select
 
-from orderbridge.store.among import among, batches
 from orderbridge.store.dialects import of
+from orderbridge.store.in_list import batches, in_list
 from orderbridge.store.tables import actions, orders
 
 
@@ -58,7 +58,7 @@ def _free(connection: Connection, column: ColumnElement[Any], wanted: Collection
 
 @cache  # what is asked before each request is built once
 def _there(column: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
-    return select(column).where(among(column))
+    return select(column).where(in_list(column))
 
 
 @cache  # by the query's identity: the callers' are made once

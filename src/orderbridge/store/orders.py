@@ -25,8 +25,8 @@ from sqlalchemy import (
 from orderbridge.document import Facts, Item, Option, columns_of
 from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored
 from orderbridge.order_problems import as_problem
-from orderbridge.store.among import among, batches
 from orderbridge.store.columns import without_nul
+from orderbridge.store.in_list import batches, in_list
 from orderbridge.store.locks import for_us, skips_locks
 from orderbridge.store.rows import insert_all, insert_rows, update_one
 from orderbridge.store.tables import (
@@ -61,9 +61,9 @@ _STORED = select(  # as Stored has it
     orders.c.acknowledged_status_id,
     orders.c.ended_by,
     orders.c.problem,
-).where(among(orders.c.payment_key))
+).where(in_list(orders.c.payment_key))
 
-_THERE = select(orders.c.payment_key).where(among(orders.c.payment_key))
+_THERE = select(orders.c.payment_key).where(in_list(orders.c.payment_key))
 
 
 def stored(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
@@ -179,7 +179,7 @@ def _shown(arrival: Arrival) -> dict[str, Any]:
     }
 
 
-_WITHOUT_LINES = [delete(lines).where(among(lines.c.payment_key)) for lines in (options, items)]
+_WITHOUT_LINES = [delete(lines).where(in_list(lines.c.payment_key)) for lines in (options, items)]
 
 
 def _insert_items(connection: Connection, new: Sequence[Order]) -> None:

@@ -24,9 +24,9 @@ from sqlalchemy import Connection, Select, bindparam, func, literal_column, null
 
 from orderbridge.actions import ACTIONS, Subject, key_of
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome
-from orderbridge.store.among import among
 from orderbridge.store.columns import utc_now
 from orderbridge.store.dialects import of
+from orderbridge.store.in_list import in_list
 from orderbridge.store.locks import for_us, skips_locks
 from orderbridge.store.tables import actions, attempts, orders, restaurants, unfinished
 
@@ -41,7 +41,7 @@ _COLUMNS = (
     actions.c.error_code,
     select(func.count()).where(attempts.c.action_id == actions.c.id).scalar_subquery().label("tried"),
 )
-_WANTED = among(actions.c.id)
+_WANTED = in_list(actions.c.id)
 _NOBODY = null().label("owner")  # its order is not looked at
 _UNFINISHED = select(*_COLUMNS, _NOBODY).where(unfinished).order_by(actions.c.id)
 # With the account of its order, and the time by the clock that wrote created_utc.
@@ -58,13 +58,13 @@ _ABOVE_BY_SIZE = {size: _ABOVE.limit(size) for size in (PAGE, SMALL_PAGE)}
 _THESE = _OWNED.where(_WANTED)
 _ASKED_BACK = _OWNED.where(literal_column("withdraw = 1"))
 _CLAIMED = select(*_COLUMNS, _NOBODY, utc_now().label("asked_utc")).where(unfinished, _WANTED)
-_OF_ORDERS = select(actions.c.payment_key, actions.c.id).where(unfinished, among(actions.c.payment_key))
+_OF_ORDERS = select(actions.c.payment_key, actions.c.id).where(unfinished, in_list(actions.c.payment_key))
 _THERE = select(actions.c.id).where(unfinished, _WANTED)
 _SERVICE_KEYS = select(orders.c.payment_key, orders.c.service_key).where(
-    among(orders.c.payment_key), orders.c.service_key.is_not(None)
+    in_list(orders.c.payment_key), orders.c.service_key.is_not(None)
 )
 _SERVICE_IDS = select(restaurants.c.id, restaurants.c.service_id).where(
-    among(restaurants.c.id), restaurants.c.service_id.is_not(None)
+    in_list(restaurants.c.id), restaurants.c.service_id.is_not(None)
 )
 _AS_DELIVERED = {Subject.ORDER: _SERVICE_KEYS, Subject.RESTAURANT: _SERVICE_IDS}
 _FINISHED_ATTEMPTS = (
@@ -76,7 +76,7 @@ _FINISHED_ATTEMPTS = (
         attempts.c.spent,
         attempts.c.finished_utc,
     )
-    .where(among(attempts.c.action_id), attempts.c.finished_utc.is_not(None))
+    .where(in_list(attempts.c.action_id), attempts.c.finished_utc.is_not(None))
     .order_by(attempts.c.action_id, attempts.c.attempt)
 )
 
