@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
@@ -12,14 +12,23 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs.daemon_problems import DATE_EVERY_S
+from orderbridge.jobs.daemon_problems import (
+    BUSY,
+    DATE_EVERY_S,
+    FENCED,
+    LOG_STUCK_S,
+    SLOW_WITHIN_S,
+    has_lasted,
+    too_slow,
+)
 from orderbridge.jobs.health import VIEWS_S, Checkup
 from orderbridge.jobs.reference import BELIEVED_AFTER, Common, read_lists
-from orderbridge.rules.daemon import BUSY, FENCED, SLOW_WITHIN_S
 from orderbridge.rules.page import SOON, Page
-from orderbridge.rules.problems import Code, Problem
+from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.trouble import TroubleKind
 from orderbridge_sandbox import Fault
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def checkup_of(shop: Shop) -> Checkup:
@@ -323,3 +332,39 @@ async def test_what_a_job_says_is_so_until_it_says_otherwise(shop: Shop):
     assert names(await checkup.check()) == [("database_restored", "")]
     checkup.known.end(Code.DATABASE_RESTORED)
     assert names(await checkup.check()) == []
+
+
+async def test_what_is_asked_of_others(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    checkup = checkup_of(shop)
+    await shop.poll()
+    monkeypatch.setattr("orderbridge.observe.output.stuck_s", lambda: LOG_STUCK_S)
+    checkup.known.is_scope_wrong = lambda: True
+    checkup.known.name_holder = lambda: "PID 7"
+    assert names(await checkup.check()) == [("cooldown_shared", ""), ("log_not_read", "")]
+    await asyncio.sleep(BUSY.total_seconds())
+    found = await checkup.check()
+    assert [one.facts for one in found if one.code == Code.HEALTHCHECK_TAKEN] == [{"holder": "PID 7"}]
+
+
+@pytest.mark.parametrize("back", [1, -1], ids=["later", "a clock that was set back"])
+def test_a_till_may_hold_the_database_for_a_moment(back: int):
+    held, full = (Problem(code, "", NOON, Severity.SEVERE) for code in (Code.DATABASE_BUSY, Code.DATABASE_FULL))
+    assert [has_lasted(one, NOON + back * (BUSY - timedelta(seconds=1))) for one in (held, full)] == [False, True]
+    assert has_lasted(held, NOON + back * BUSY)
+
+
+@pytest.mark.parametrize(
+    "slow, worst",
+    [
+        ([], None),
+        ([(90.0, 2.5), (95.0, 3.0)], None),
+        ([(90.0, 2.5), (95.0, 3.0), (99.0, 2.0)], 3.0),
+        ([(90.0, 10.0)], 10.0),
+        ([(90.0, 9.9)], None),
+        ([(100.0 - SLOW_WITHIN_S, 60.0)], None),
+    ],
+)
+def test_work_is_too_slow_when_it_was_so_several_times_or_once_very(
+    slow: list[tuple[float, float]], worst: float | None
+):
+    assert too_slow(slow, 100.0) == worst

@@ -1,69 +1,61 @@
-"""What only the daemon at work can know of what is wrong: its database, its clock, its logins.
+"""Problems that only a running daemon can know: of its database, its clock, its logins, the page that it serves.
 
-Whoever finds out says so here (`begin`, `end`), or is asked at each look: the database's trouble, the service's Date,
-tokens that died young, whether this replica was replaced (rules.daemon decides), the page that is served (rules.page).
+Some are reported here when they are found (`begin`, `end`), the others are checked with each check of health.
+
+Rules of this file:
+- A till may hold the database for a moment: it is busy when that lasts, and slow when several units of work took long.
+- Our clock is wrong when two Dates in a row say so: one alone may come out of a proxy's store.
+- One token that ends early says nothing; several that died young are logins of somebody else.
+- That a replica was replaced is reported for an hour: what it did meanwhile is done.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from orderbridge.clock import Clock, http_date
 from orderbridge.observe import output
-from orderbridge.rules import daemon, page
+from orderbridge.rules import page
+from orderbridge.rules.notify import Key
 from orderbridge.rules.problems import Code, Problem, severity_of
 from orderbridge.store.database import Database
-from orderbridge.store.trouble import TroubleKind
 
-DATE_EVERY_S = 10.0  # between two looks at the service's Date: thousands of answers a second have one
+if TYPE_CHECKING:
+    from orderbridge.jobs.account import Account
 
-OF_TROUBLE: Mapping[TroubleKind, Code] = {
-    TroubleKind.FULL: Code.DATABASE_FULL,
-    TroubleKind.READ_ONLY: Code.DATABASE_READ_ONLY,
-    TroubleKind.BUSY: Code.DATABASE_BUSY,
-    TroubleKind.FAILING: Code.DATABASE_FAILING,
-}
-
-
-class Login(Protocol):
-    """What is asked of an account's session."""
-
-    def died_young(self) -> int:
-        """How many tokens of the last hour worked, and were refused long before their end."""
-        ...
-
-
-class AtWork(Protocol):
-    """What is asked of an account."""
-
-    name: str
-    full_list: int
-    reaches_none: bool
-
-    @property
-    def session(self) -> Login:
-        """Its logins."""
-        ...
+DATE_EVERY_S = 10.0  # between two readings of the service's Date: thousands of answers a second have one
+BUSY = timedelta(seconds=10)
+# Reported only after BUSY: while one daemon follows another, and until the first answer after the machine was suspended.
+PASSING = {Code.DATABASE_BUSY, Code.HEALTHCHECK_TAKEN, Code.CLOCK_WRONG}
+CLOCK_WRONG_S = 60.0
+DEAD_TOKENS = 3  # of an account within the hour
+FENCED = timedelta(hours=1)
+VERY_SLOW_S = 10.0
+LARGE_WAL_BYTES = 64 * 1024 * 1024  # SQLite itself keeps it at some MB, unless somebody reads without an end
+LOG_STUCK_S = 10.0
+SLOW_TIMES = 3  # units of work that were slow, or one that was very slow, within
+SLOW_WITHIN_S = 120.0
 
 
 class DaemonProblems:
-    """Says at each look what is so. `accounts`: those that are at work."""
+    """Those of one daemon. `accounts`: those that are at work."""
 
-    def __init__(self, database: Database, clock: Clock, accounts: Callable[[], Iterable[AtWork]] = tuple) -> None:
+    def __init__(self, database: Database, clock: Clock, accounts: "Callable[[], Iterable[Account]]" = tuple) -> None:
         self._database = database
         self._clock = clock
         self._accounts = accounts
-        self._said: dict[tuple[Code, str], Problem] = {}
-        self._since: dict[tuple[Code, str], datetime] = {}  # of what was found by asking
+        self._begun: dict[Key, Problem] = {}
+        self._since: dict[Key, datetime] = {}  # of those that are checked
         self._dated = float("-inf")
-        self._heard: tuple[tuple[datetime, float], ...] = ()  # the last two Dates, and our monotonic time of each
-        self.page: Callable[[], page.Page] = page.Page  # what is served stands beside the daemon, and outlives it
-        self.fenced: Callable[[], tuple[datetime | None, int]] = lambda: (None, 0)  # outlives the daemon, too
+        self._dates: tuple[tuple[datetime, float], ...] = ()  # the last two, and our monotonic time of each
+        self.page: Callable[[], page.Page] = page.Page  # it is served beside the daemon, and outlives it
+        # When this replica was last replaced, and how many of its writes were refused; outlives the daemon, too.
+        self.fenced: Callable[[], tuple[datetime | None, int]] = lambda: (None, 0)
         self.is_scope_wrong: Callable[[], bool] = lambda: False  # the cooldowns outlive the daemon
-        self.name_holder: Callable[[], str | None] = lambda: None  # asked of the service, which answers healthcheck
-        self.broken_views: tuple[str, ...] = ()  # at the last look at health
-        self.is_held = False  # by another program, so that the last look at health could not even read
+        self.name_holder: Callable[[], str | None] = lambda: None  # who answers `orderbridge healthcheck` in our place
+        self.broken_views: tuple[str, ...] = ()  # at the last check of health
+        self.is_held = False  # by another program, so that the last check of health could not even read
 
     def begin(
         self,
@@ -76,20 +68,22 @@ class DaemonProblems:
         account: str | None = None,
         **facts: object,
     ) -> None:
-        """From now on it is so. `facts`: for its sentences; our own words and numbers, and nobody's data."""
+        """It is so until `end`. `since`: without it, the first call. `facts`: for its sentences; no customer's data."""
+        if since is None:
+            before = self._begun.get((code, subject))
+            since = self._clock.now() if before is None else before.since
         texts = {name: str(value) for name, value in facts.items()}
-        since = since or self._clock.now()
-        self._said[code, subject] = Problem(
+        self._begun[code, subject] = Problem(
             code, subject, since, severity_of(code), count, detail, account=account, facts=texts
         )
 
     def end(self, code: Code, subject: str = "") -> None:
         """It is no longer so."""
-        self._said.pop((code, subject), None)
+        self._begun.pop((code, subject), None)
 
     def has(self, code: Code, subject: str = "") -> bool:
-        """Whether it was said, and not that it is over."""
-        return (code, subject) in self._said
+        """Whether it has begun, and not ended."""
+        return (code, subject) in self._begun
 
     def heard_date(self, date: str) -> None:
         """An answer's Date. One that cannot be read says nothing, and one alone may come out of a proxy's store."""
@@ -100,11 +94,11 @@ class DaemonProblems:
         if (there := http_date(date)) is None:
             return
         there += timedelta(seconds=0.5)  # it has whole seconds only
-        self._heard = (*self._heard[-1:], (there, now))
+        self._dates = (*self._dates[-1:], (there, now))
 
     def service_now(self) -> datetime | None:
-        """How late it is by the service's clock, whatever was done to ours since; None: it was not heard."""
-        return self._by_date(*self._heard[-1]) if self._heard else None
+        """How late it is by the service's clock, whatever was done to ours since; None: no answer had a Date yet."""
+        return self._by_date(*self._dates[-1]) if self._dates else None
 
     def _by_date(self, there: datetime, at: float) -> datetime:
         return there + timedelta(seconds=self._clock.monotonic() - at)
@@ -112,26 +106,61 @@ class DaemonProblems:
     def problems(self) -> tuple[Problem, ...]:
         """All of it now."""
         now = self._clock.now()
-        asked = [*daemon.problems(self._facts(), now), *page.problems(self.page(), now)]
-        self._since = {one.key: one.since or self._since.get(one.key, now) for one in asked}
-        found = (replace(one, since=self._since[one.key]) for one in asked)
-        return (*self._said.values(), *(one for one in found if daemon.has_lasted(one, now)))
+        checked = [*self._of_database(), *self._others(now), *page.problems(self.page(), now)]
+        self._since = {one.key: one.since or self._since.get(one.key, now) for one in checked}
+        found = (replace(one, since=self._since[one.key]) for one in checked)
+        return (*self._begun.values(), *(one for one in found if has_lasted(one, now)))
 
-    def _facts(self) -> daemon.DaemonFacts:
+    def _of_database(self) -> Iterator[Problem]:
         trouble = self._database.trouble
-        kind = trouble.kind or (TroubleKind.BUSY if self.is_held else None)
-        return daemon.DaemonFacts(
-            trouble=None if kind is None else OF_TROUBLE[kind],
-            slowest_s=daemon.too_slow(trouble.slow, self._clock.monotonic()),
-            # Asked anew each time: a clock that is set after the last answer may be why no further one comes (TLS).
-            offsets_s=tuple((self._clock.now() - self._by_date(*heard)).total_seconds() for heard in self._heard),
-            died_young=tuple((one.name, one.session.died_young()) for one in self._accounts()),
-            is_scope_wrong=self.is_scope_wrong(),
-            without_restaurants=tuple(one.name for one in self._accounts() if one.reaches_none),
-            full_lists=tuple((one.name, one.full_list) for one in self._accounts() if one.full_list),
-            fenced=self.fenced(),
-            broken_views=self.broken_views,
-            wal_bytes=0 if self._database.file is None else self._database.file.log_size(),
-            log_stuck_s=output.stuck_s(),
-            name_holder=self.name_holder(),
-        )
+        if trouble.kind is not None or self.is_held:
+            yield _problem(Code.DATABASE_BUSY if trouble.kind is None else Code(f"database_{trouble.kind}"))
+        if (seconds := too_slow(trouble.slow, self._clock.monotonic())) is not None:
+            yield _problem(Code.DATABASE_SLOW, seconds=f"{seconds:.0f}")
+        for view in self.broken_views:
+            yield replace(_problem(Code.VIEW_BROKEN, view=view), subject=view)
+        wal_bytes = 0 if self._database.file is None else self._database.file.log_size()
+        if wal_bytes > LARGE_WAL_BYTES:
+            yield _problem(Code.WAL_LARGE, megabytes=str(wal_bytes // 1_000_000))
+
+    def _others(self, now: datetime) -> Iterator[Problem]:
+        # Computed anew each time: a clock that is set after the last answer may be why no further one comes (TLS).
+        offsets_s = [(now - self._by_date(*date)).total_seconds() for date in self._dates]
+        if len(offsets_s) > 1 and min(map(abs, offsets_s)) > CLOCK_WRONG_S:
+            yield _problem(Code.CLOCK_WRONG, offset=f"{offsets_s[-1]:+.0f}")
+        if self.is_scope_wrong():  # accounts share a cooldown although the configuration does not say so
+            yield _problem(Code.COOLDOWN_SHARED)
+        for one in self._accounts():
+            if (dead := one.session.died_young()) >= DEAD_TOKENS:
+                yield _problem(Code.CREDENTIALS_SHARED, one.name, how_many=dead, count=str(dead))
+            if one.reaches_none:
+                yield _problem(Code.NO_RESTAURANT, one.name)
+            if one.full_list:  # of documents that cannot be acknowledged
+                yield _problem(Code.LIST_FULL, one.name, how_many=one.full_list, count=str(one.full_list))
+        at, refused = self.fenced()
+        if at is not None and now - at < FENCED:
+            yield replace(_problem(Code.WRITES_FENCED, how_many=refused, count=str(refused)), since=at)
+        if output.stuck_s() >= LOG_STUCK_S:
+            yield _problem(Code.LOG_NOT_READ)
+        if (holder := self.name_holder()) is not None:
+            yield _problem(Code.HEALTHCHECK_TAKEN, holder=holder)
+
+
+def _problem(code: Code, account: str = "", *, how_many: int = 1, **facts: str) -> Problem:
+    """Since when is not known here."""
+    return Problem(code, account, None, severity_of(code), how_many, account=account or None, facts=facts)
+
+
+def too_slow(slow: Iterable[tuple[float, float]], now: float) -> float | None:
+    """Seconds that the slowest unit of work of the last minutes took, if that is too much; else None.
+
+    `slow`: when the last slow ones were done and how many seconds they took, the times and `now` by one clock.
+    """
+    lately = [seconds for at, seconds in slow if at > now - SLOW_WITHIN_S]
+    worst = max(lately, default=0.0)
+    return worst if len(lately) >= SLOW_TIMES or worst >= VERY_SLOW_S else None
+
+
+def has_lasted(one: Problem, now: datetime) -> bool:
+    """Whether it is a problem by now."""
+    return one.code not in PASSING or one.since is None or abs(now - one.since) >= BUSY

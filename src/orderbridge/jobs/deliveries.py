@@ -90,7 +90,7 @@ class Deliveries:
         if self._known is not None:
             if hours is None:
                 self._known.end(Code.TIMEZONE_WRONG, name)
-            elif not self._known.has(Code.TIMEZONE_WRONG, name):
+            else:
                 self._known.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._times.zone)
         return judged
 

@@ -10,7 +10,6 @@ from sqlalchemy import Connection
 
 from orderbridge import config
 from orderbridge.clock import local_text
-from orderbridge.jobs.daemon_problems import OF_TROUBLE
 from orderbridge.jobs.problem_table import of_the_daemon
 from orderbridge.model import AccountState, ActionState
 from orderbridge.rules.health import (
@@ -59,7 +58,7 @@ def _from_outside(connection: Connection, hindrance: Trouble | None) -> tuple[Pr
     found = database_disk(connection) or hindrance
     if found is None or any(one.code in NO_DATABASE for one in written):
         return written
-    return (*written, Problem(OF_TROUBLE[found], "", None, Severity.SEVERE))
+    return (*written, Problem(Code(f"database_{found}"), "", None, Severity.SEVERE))
 
 
 def read_problems(

@@ -30,7 +30,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
-from orderbridge.jobs.daemon_problems import AtWork, DaemonProblems
+from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.findings import configured, read_problems
 from orderbridge.jobs.problem_table import ProblemTable
 from orderbridge.rules.health import late_after
@@ -42,6 +42,7 @@ from orderbridge.store.inspection import broken_views
 from orderbridge.texts import problem_text
 
 if TYPE_CHECKING:
+    from orderbridge.jobs.account import Account
     from orderbridge.jobs.alarms import Alarms
     from orderbridge.jobs.ping import Ping
 
@@ -60,7 +61,7 @@ class Checkup:
         settings: config.Settings,
         database: Database,
         clock: Clock,
-        accounts_at_work: Callable[[], Iterable[AtWork]] = tuple,
+        accounts_at_work: "Callable[[], Iterable[Account]]" = tuple,
         names: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         """`names`: of all accounts there are, by fingerprint; without it, of those that are configured."""
@@ -166,10 +167,10 @@ class Checkup:
     def _check_alarms(self) -> None:
         """A command that fails reports nothing, not even itself: `status` and the board do."""
         failure = self.alarms and self.alarms.failure
-        if not failure:
-            self.known.end(Code.ALARM_FAILING)
-        elif not self.known.has(Code.ALARM_FAILING):
+        if failure:
             self.known.begin(Code.ALARM_FAILING, reason=failure)
+        else:
+            self.known.end(Code.ALARM_FAILING)
 
     async def lost(self) -> None:
         """The database's file is gone, and with it this daemon: it reports that, and the next one reports its end."""

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,6 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
 from orderbridge.rules.account_status import STARTING, AccountStatus, account_statuses
-from orderbridge.rules.daemon import SILENT
 from orderbridge.rules.notify import Key, Rank
 from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.store import own_tables, problems
@@ -28,6 +28,7 @@ from orderbridge.store.problems import HeardFile, Row, as_subject
 from orderbridge.texts import problem_text, say
 
 SIGN_S = 30.0  # between two signs of life
+SILENT = timedelta(seconds=90)  # without a sign of life for so long, nobody polls
 SEVERE_RANK = 100  # is added to the level
 
 _log = structlog.get_logger(__name__)

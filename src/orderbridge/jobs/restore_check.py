@@ -77,7 +77,6 @@ class RestoreCheck:
         self._hangs = False  # a file that was read did not answer
         self._reading: asyncio.Future[HighWater | None] | None = None  # the mark: not written over before it was read
         self._began: HighWater | None = None  # the tables at the start
-        self._failing: datetime | None = None  # since when the mark cannot be written
         self._is_written = False  # the daemon has written since the last note
         self._own = 0  # notes under way
         self._noting: asyncio.Task[None] | None = None
@@ -257,11 +256,9 @@ class RestoreCheck:
         if self._reading is not None or self._file.slow_s() > SLOW_S:
             error = say("log.disk_silent")
         if error is None:
-            self._failing = None
             self._known.end(Code.LAST_WORD_NOT_WRITTEN)
         else:
-            self._failing = self._failing or self._clock.now()
-            self._known.begin(Code.LAST_WORD_NOT_WRITTEN, since=self._failing, file=self._file.path, error=error)
+            self._known.begin(Code.LAST_WORD_NOT_WRITTEN, file=self._file.path, error=error)
 
     def _tell(self, older: Older | None) -> None:
         if older is None:

@@ -13,7 +13,7 @@ from orderbridge.texts import say
 TELL_WAIT_S = 1.0  # a unit of work takes milliseconds; this one has waited for somebody
 TELL_AGAIN_S = 60.0  # a POS that makes us wait all day is told once a minute
 SLOW_S = 2.0  # nobody's transaction takes so long
-KEPT_SLOW = 10  # the last ones; rules.daemon decides how many of them are too many
+KEPT_SLOW = 10  # the last ones; jobs.daemon_problems decides how many of them are too many
 
 _log = structlog.get_logger(__name__)
 
