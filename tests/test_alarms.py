@@ -1,6 +1,5 @@
 """Who is told: the command of [alarms] and its ping, with all that such a program may do wrong; nothing waits for them."""
 
-import ast
 import asyncio
 import contextlib
 import errno
@@ -544,15 +543,6 @@ def test_a_ping_goes_where_nobody_can_read_it(value: str, right: bool):
         return
     with pytest.raises(ValueError, match="https://"):
         config.Alarms(ping_url=value)
-
-
-def test_who_is_not_told_costs_nothing():
-    code = "import sys; import orderbridge.daemon; print([one for one in sys.modules if one.startswith('orderbridge.jobs.')])"
-    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
-    assert "orderbridge.jobs.health" in listed
-    assert not {"orderbridge.jobs.alarms", "orderbridge.jobs.ping", "orderbridge.jobs.command"} & set(
-        ast.literal_eval(listed)
-    )
 
 
 def test_one_that_cannot_be_waited_for_has_failed_and_is_killed(program: Write, monkeypatch: pytest.MonkeyPatch):

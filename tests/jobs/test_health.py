@@ -765,13 +765,11 @@ async def test_an_alarm_command_that_fails_is_a_problem_until_it_works(shop: Sho
     monkeypatch.setattr(Command, "run", lambda *_: failures[0] if failures else None)
     settings = shop.settings.model_copy(update={"alarms": config.Alarms(command=("x",))})
     checkup = Checkup(settings, shop.database, shop.clock)
-    alarms = checkup.alarms
-    assert alarms is not None
     checkup.known.begin(Code.DATABASE_LOST)
 
     async def look() -> set[Code]:
         found = {one.code for one in await checkup.check()}
-        await alarms.close()  # which lets what waits be sent
+        await checkup.alarms.close()  # which lets what waits be sent
         return found
 
     await look()

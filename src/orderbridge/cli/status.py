@@ -7,7 +7,7 @@ be read is named, and is a problem by itself.
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import click
@@ -43,53 +43,36 @@ LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
 @pass_context
 def status(context: Context, watch: bool, branches: bool, everything: bool, as_json: bool) -> None:
     """How it stands: problems, accounts, orders, outbox. Exit code 1 when something is wrong."""
-    way = _branches(everything=everything) if branches or everything else (look, lines)
+    from orderbridge.cli import branches as view
+
+    read, show = (partial(view.look, everything=everything), view.lines) if branches or everything else (look, lines)
     if watch and not as_json:
         from orderbridge.cli.watching import watch as keep_watching
 
-        raise SystemExit(keep_watching(lambda: _look(context, *way)))
-    if branches or everything:
-        _show_branches(context, *way, as_json=as_json)
-    facts = look(context)
+        raise SystemExit(keep_watching(lambda: _screen(lambda: read(context), show)))
+    facts = read(context)
     if as_json:
         show_json(facts)
     else:
-        for line in lines(facts):
+        for line in show(facts):
             click.echo(line)
     raise SystemExit(0 if facts["healthy"] else 1)
 
 
-Look = Callable[[Context], dict[str, Any]]
-Lines = Callable[[dict[str, Any]], Iterator[str]]
-
-
-def _branches(*, everything: bool) -> tuple[Look, Lines]:
-    from orderbridge.cli import branches
-
-    return partial(branches.look, everything=everything), branches.lines
-
-
-def _show_branches(context: Context, look: Look, lines: Lines, *, as_json: bool) -> NoReturn:
-    facts = look(context)
-    if as_json:
-        show_json(facts)
-    else:
-        click.echo("\n".join(lines(facts)))
-    raise SystemExit(0 if facts["healthy"] else 1)
-
-
-def _look(context: Context, look: Look, lines: Lines) -> tuple[bool, list[str]]:
+def _screen(
+    read: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], Iterator[str]]
+) -> tuple[bool, list[str]]:
     """For --watch: also while the database is away."""
     from sqlalchemy.exc import DBAPIError
 
     from orderbridge.errors import OrderbridgeError
 
     try:
-        facts = look(context)
+        facts = read()
     except (OrderbridgeError, DBAPIError) as error:
-        said = str(getattr(error, "orig", error))
-        return False, [click.style(f"{say('status.red')}: {said}", fg="red")]
-    return facts["healthy"], list(lines(facts))
+        reason = str(getattr(error, "orig", error))
+        return False, [click.style(f"{say('status.red')}: {reason}", fg="red")]
+    return facts["healthy"], list(show(facts))
 
 
 # ---- the facts -------------------------------------------------------------------------------------------------------

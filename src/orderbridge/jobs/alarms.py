@@ -49,7 +49,7 @@ class Alarms:
         self._failed: dict[Key, tuple[EventKind, Rank]] = {}  # not to be tried before `_again_at`
         self._sent: dict[Code, float] = {}  # when the last message of each code left
         self._sender: asyncio.Task[None] | None = None
-        self._is_closed = False
+        self._is_closed = not chosen.command
         self.failure: str | None = None  # why the last message was not sent
         self._failures = 0  # since the command last worked: the log has the first one and the recovery
         self._now, self._again_at, self._wait_s = 0.0, math.inf, AGAIN_S

@@ -30,8 +30,10 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
+from orderbridge.jobs.alarms import Alarms
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.findings import configured, read_problems
+from orderbridge.jobs.ping import Ping
 from orderbridge.jobs.problem_table import ProblemTable
 from orderbridge.rules.health import late_after
 from orderbridge.rules.notify import ALIKE_LIMIT, Event, EventKind, Key, OpenProblems, alike
@@ -43,8 +45,6 @@ from orderbridge.texts import problem_text
 
 if TYPE_CHECKING:
     from orderbridge.jobs.account import Account
-    from orderbridge.jobs.alarms import Alarms
-    from orderbridge.jobs.ping import Ping
 
 CLOCK_JUMP_S = 2.0
 VIEWS_S = 30.0  # between two checks of the views, if none was broken
@@ -70,10 +70,11 @@ class Checkup:
         self._settings = settings
         self._database = database
         self._clock = clock
-        self.alarms = _alarms(settings)
-        if self.alarms is not None:
-            self.alarms.on_sent = self._store_soon
-        self.ping = _ping(settings, clock)
+        self.alarms = Alarms(settings.alarms, settings.language)
+        self.alarms.on_sent = self._store_soon
+        url = settings.alarms.ping_url
+        ca_file = settings.marketplace.ca_file
+        self.ping = None if url is None else Ping(url.get_secret_value(), clock=clock, ca_file=ca_file)
         self._storing: asyncio.Task[None] | None = None
         self.alike_limit = ALIKE_LIMIT
         self._former: OpenProblems | None = None
@@ -131,16 +132,15 @@ class Checkup:
         """To the log and to who is outside. What the daemon before this one has reported is not reported again."""
         monotonic = self._clock.monotonic()
         self._log(self._with_inherited(found))
-        if self.alarms is not None:
-            if not self._remembered:
-                with contextlib.suppress(DBAPIError, Over):  # the next check tries again
-                    reported = await self._table.begin()
-                    self.alarms.remember(reported, monotonic)
-                    if monotonic < self._unsure_until:
-                        self._inherit(reported)
-                    self._remembered = True
-            behind = {one.key for one in self._with_inherited(found) if one.behind is not None}
-            self.alarms.check(self.history.open(), behind, monotonic)
+        if not self._remembered:
+            with contextlib.suppress(DBAPIError, Over):  # the next check tries again
+                reported = await self._table.begin()
+                self.alarms.remember(reported, monotonic)
+                if monotonic < self._unsure_until:
+                    self._inherit(reported)
+                self._remembered = True
+        behind = {one.key for one in self._with_inherited(found) if one.behind is not None}
+        self.alarms.check(self.history.open(), behind, monotonic)
         if self.ping is not None:
             self.ping.checked(any(one.severity == Severity.SEVERE and one.behind is None for one in found))
         self._found = found
@@ -156,8 +156,7 @@ class Checkup:
     async def _store(self) -> None:
         """What is open, and what of it the command has heard: a daemon that is killed now has a successor who knows."""
         if self._found is not None:
-            heard = self.alarms.heard() if self.alarms is not None else {}
-            await self._table.store(self._found, self._names().values(), heard)
+            await self._table.store(self._found, self._names().values(), self.alarms.heard())
 
     def _store_soon(self) -> None:
         """Beside the alarms: the next one does not wait for a database that hangs."""
@@ -166,9 +165,8 @@ class Checkup:
 
     def _check_alarms(self) -> None:
         """A command that fails reports nothing, not even itself: `status` and the board do."""
-        failure = self.alarms and self.alarms.failure
-        if failure:
-            self.known.begin(Code.ALARM_FAILING, reason=failure)
+        if self.alarms.failure is not None:
+            self.known.begin(Code.ALARM_FAILING, reason=self.alarms.failure)
         else:
             self.known.end(Code.ALARM_FAILING)
 
@@ -185,10 +183,9 @@ class Checkup:
 
         A daemon that ends before its first check is over does not know what was reported: it leaves that as it stands.
         """
-        if self.alarms is not None:
-            await self.alarms.close()
-            if self._remembered:
-                await self._store()
+        await self.alarms.close()
+        if self._remembered:
+            await self._store()
         if self._storing is not None:
             self._storing.cancel()
             await asyncio.gather(self._storing, return_exceptions=True)
@@ -240,21 +237,3 @@ def log_events(some: Sequence[Event], language: str, alike_limit: int) -> None:
     facts |= {"problem_level": problem.level, "cause": cause, "remedy": remedy}
     log = _log.error if problem.severity == Severity.SEVERE else _log.warning
     log(f"problem.{event.kind}", code=problem.code, **facts)
-
-
-def _alarms(settings: config.Settings) -> "Alarms | None":
-    """Loaded only where a command is configured."""
-    if not settings.alarms.command:
-        return None
-    from orderbridge.jobs.alarms import Alarms  # noqa: PLC0415 - only where it is wanted
-
-    return Alarms(settings.alarms, settings.language)
-
-
-def _ping(settings: config.Settings, clock: Clock) -> "Ping | None":
-    if settings.alarms.ping_url is None:
-        return None
-    from orderbridge.jobs.ping import Ping  # noqa: PLC0415 - as above
-
-    url = settings.alarms.ping_url.get_secret_value()
-    return Ping(url, clock=clock, ca_file=settings.marketplace.ca_file)

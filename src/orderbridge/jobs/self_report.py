@@ -14,9 +14,11 @@ from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_W
 from orderbridge.rules.account_status import lamp_of
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.health import late_after, late_in_turn
-from orderbridge.rules.problems import Problem
-from orderbridge.rules.readiness import Readiness, database_answers, in_time
+from orderbridge.rules.problems import NO_DATABASE, Problem
+from orderbridge.rules.readiness import Readiness
 from orderbridge.texts import problem_text, say
+
+CHECK_S = 15.0  # and the busy timeout: a check that takes longer hangs
 
 
 def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: str) -> str:
@@ -73,12 +75,12 @@ class SelfReport:
         """As of now."""
         if self._checked is None:  # it has only begun to start
             return Readiness(is_working=True)
-        now = self._clock.monotonic()
-        answers = database_answers(now - self._checked, self._busy_timeout_s, self._problems)
-        good = self._metrics.good_polls
-        ours = [one for name, one in self._accounts.items() if name in good]
-        polled = not self._accounts or in_time(now, ((good[one.name], self._late_s(one)) for one in ours))
-        return Readiness(is_working=True, database_answers=answers, is_polled=polled, problems=self._problems)
+        now, good = self._clock.monotonic(), self._metrics.good_polls
+        is_checked = now - self._checked <= CHECK_S + self._busy_timeout_s
+        answers = is_checked and not NO_DATABASE & {one.code for one in self._problems}
+        polled = (now - good[name] <= self._late_s(one) for name, one in self._accounts.items() if name in good)
+        is_polled = not self._accounts or any(polled)  # one in time is enough
+        return Readiness(is_working=True, database_answers=answers, is_polled=is_polled, problems=self._problems)
 
     def _late_s(self, account: Account) -> float:
         return late_in_turn(self._late, len(self._cooldowns.in_turn(account.fingerprint))).total_seconds()

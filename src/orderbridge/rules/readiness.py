@@ -4,12 +4,9 @@ Alive is another matter (observe.liveness): a daemon whose marketplace is down i
 would help it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orderbridge.rules.problems import NO_DATABASE, Problem, Severity
-
-LOOK_S = 15.0  # and the busy timeout: a look that is older has not ended
+from orderbridge.rules.problems import Problem, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +31,3 @@ class Readiness:
             if one.severity == Severity.SEVERE:
                 found[one.code] = found.get(one.code, 0) + one.count
         return found
-
-
-def database_answers(look_age_s: float, busy_timeout_s: float, found: Iterable[Problem]) -> bool:
-    """Whether the last look at health ended in time, and could write. `found`: what was wrong then."""
-    return look_age_s <= LOOK_S + busy_timeout_s and not NO_DATABASE & {one.code for one in found}
-
-
-def in_time(now: float, polled: Iterable[tuple[float, float]]) -> bool:
-    """Whether one account at least had a good poll in time. `polled`: when the last one was, and how old it may be."""
-    return any(now - at <= late for at, late in polled)
