@@ -163,6 +163,18 @@ def upgrade():
 """
 
 
+@pytest.fixture
+def taken_back(database: Database) -> Iterator[None]:
+    """A server's tables are those of other tests, too."""
+    yield
+    for statement in (
+        "ALTER TABLE delivery_cancel_reasons DROP COLUMN added",
+        f"UPDATE delivery_schema_version SET version_num = '{revisions.HEAD}'",
+    ):
+        database.write_now(lambda tx, statement=statement: tx.exec_driver_sql(statement))
+
+
+@pytest.mark.usefixtures("taken_back")
 def test_a_later_migration_is_carried_out_once(database, later):
     statements = ["ALTER TABLE delivery_cancel_reasons ADD COLUMN added INTEGER"]
     later.write_text(LATER.format(before=revisions.HEAD, statements=statements))

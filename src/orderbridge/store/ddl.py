@@ -111,6 +111,10 @@ def check_integer(column: str) -> CheckConstraint:
     return check(lambda dialect: dialect.is_integer(column), f"{column}_integer")
 
 
+def check_number(column: str) -> CheckConstraint:
+    return check(lambda dialect: dialect.is_number(column), f"{column}_number")
+
+
 def check_whole(column: str) -> CheckConstraint:
     """A whole number of 64 bits."""
     return check(lambda dialect: dialect.is_whole(column), f"{column}_integer")

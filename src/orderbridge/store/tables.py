@@ -53,6 +53,7 @@ from orderbridge.store.ddl import (
     check,
     check_filled,
     check_integer,
+    check_number,
     check_uuid,
     check_whole,
     check_words,
@@ -114,11 +115,8 @@ orders = Table(
     Column("remarks", long_text()),
     check_integer("pos_revision"),
     check("pos_revision >= 0 AND pos_revision <= revision", "pos_revision_known"),
+    check_number("pos_total"),
 )
-
-
-_NO_NUMBER = "typeof(NEW.pos_total) NOT IN ('integer', 'real', 'null')"  # SQLite alone would keep '12,50'
-_NO_AMOUNT = "delivery_orders: pos_total is a number, with a point before the decimals"
 
 
 items = Table(
@@ -169,12 +167,8 @@ def _listed(states: Collection[ActionState]) -> str:
 
 
 # Written as a literal, so that a partial index and the queries that use it name the very same words.
-_WAITS = _listed(model.UNFINISHED)
-UNFINISHED = f"state IN {_WAITS}"
+UNFINISHED = f"state IN {_listed(model.UNFINISHED)}"
 unfinished: ColumnElement[bool] = literal_column(UNFINISHED)
-
-# Rows that ended before there was this rule stay. SQLite has a trigger: it adds no CHECK to a table that is there.
-_FOOD_KNOWN = f"food_id IS NULL OR food_id >= 1 OR state NOT IN {_WAITS}"
 
 
 _ARGUMENT_COLUMNS = [argument.column for argument in ARGUMENTS]
@@ -250,7 +244,7 @@ actions = Table(
     *map(_names_its_subject, Subject),
     *map(_needs_its_argument, ARGUMENTS),
     check("valid_minutes IS NULL OR valid_minutes BETWEEN 1 AND 10080", "valid_minutes_1_to_10080"),
-    check(lambda dialect: _FOOD_KNOWN if dialect.adds_checks else None, "food_id_1_or_more"),
+    check("food_id IS NULL OR food_id >= 1", "food_id_1_or_more"),
     check("withdraw IN (0, 1)", "withdraw_0_or_1"),
     *map(check_whole, ("food_id", *_ARGUMENT_COLUMNS, "valid_minutes")),
     check_integer("withdraw"),
@@ -271,12 +265,6 @@ serve(
     "delivery_actions_withdraw_ix", f"{UNFINISHED} AND withdraw = 1", actions.c.id, actions.c.state, actions.c.withdraw
 )
 
-
-_FOOD_REFUSED = "delivery_actions_food_id_1_or_more: food_id is 1 or more"
-after(
-    actions,
-    lambda dialect: dialect.guard_insert("delivery_actions_food", actions.name, "NEW.food_id < 1", _FOOD_REFUSED),
-)
 
 # The columns stand in this order: the id, what a POS says in its INSERT, `withdraw`, which it may also change later,
 # the time, and what only the daemon writes.
@@ -426,10 +414,6 @@ _ON_COMPUTED = (
     "CREATE INDEX delivery_orders_contents_ix ON delivery_orders (contents_ended_utc)",
 )
 after(orders, lambda dialect: dialect.computed(orders.name, _COMPUTED))
-after(
-    orders,
-    lambda dialect: dialect.guard_value("delivery_orders_pos_total", orders.name, "pos_total", _NO_NUMBER, _NO_AMOUNT),
-)
 after(orders, lambda dialect: () if dialect.partial_indexes else _ON_COMPUTED)
 
 # One thing under two names: what the partial index is made for, and the computed column elsewhere.

@@ -157,7 +157,7 @@ def _timed(
     connection: Connection, query: Select[*tuple[Any, ...]], values: dict[str, Any], clock: ServerClock, now: datetime
 ) -> Found:
     rows = connection.execute(query, values).all()
-    asked = rows[0].asked_utc if rows and not of(connection.dialect.name).same_clock else None
+    asked = rows[0].asked_utc if rows and not of(connection.dialect.name).one_writer else None
     return _read(rows, clock.saw(asked, now))
 
 

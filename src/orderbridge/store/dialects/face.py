@@ -112,7 +112,8 @@ class Dialect:
 
     # ---- connections
     extra: str | None  # by which pip installs its driver
-    one_writer: bool  # one transaction writes at a time: one thread of ours, and a lock concerns all work
+    # A file of this machine: one transaction writes at a time, a lock concerns all work, and its times are ours.
+    one_writer: bool
     reads: Mapping[str, Any] = field(default_factory=lambda: READS)  # execution options of what only reads
     # A provider may limit the questions of an hour: what only reads needs no COMMIT, in sessions of its own, and where
     # nothing goes on little is asked.
@@ -158,7 +159,6 @@ class Dialect:
     worker: Callable[[Connection], str | None] = nothing  # who works on it: host and process, as far as is known
     schema_lock: Callable[[Connection, str], AbstractContextManager[bool]]  # one change of the schema at a time
     watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others
-    same_clock: bool = False  # its times are this machine's
     grants: Callable[[str, str | None, Granting], tuple[str, ...]]  # to this role, in this schema or database
     arrays: bool = False  # a list of values is one parameter, and what writes may stand within a statement
     schema_query: str | None = None  # in which schema our tables are, where the address does not say it
@@ -181,10 +181,10 @@ class Dialect:
 
     # ---- tables
     table_options: Mapping[str, str] = field(default_factory=dict)
-    adds_checks: bool = True  # to a table that is there
     is_one_of: Callable[[str, Sequence[str]], str] = one_of
     is_filled: Callable[[str, int], str]  # one character or more, at most so many
     is_integer: Callable[[str], str | None] = nothing  # None: the type sees to it
+    is_number: Callable[[str], str | None] = nothing
     is_whole: Callable[[str], str]
     is_uuid: Callable[[str], str]  # in lower case
     partial_indexes: bool
@@ -192,7 +192,6 @@ class Dialect:
     view: str = "VIEW"  # the word, and with whose rights it is read
     guard_insert: Callable[[str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, what is refused, why
     guard_update: Callable[[str, str, Sequence[str], str], tuple[str, ...]] = no_ddl  # trigger, table, columns, why
-    guard_value: Callable[[str, str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, column, refused, why
     keep: Callable[[str, str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, statement, condition, why
     guard: str | None = None  # the table whose row is open in our transactions
     guards: tuple[str, ...] = ()  # what is made before all that `keep` makes

@@ -222,11 +222,6 @@ def _guard_update(trigger: str, table: str, columns: Sequence[str], why: str) ->
     return (f"CREATE TRIGGER {trigger} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END",)
 
 
-def _guard_value(trigger: str, table: str, column: str, refused: str, why: str) -> tuple[str, ...]:
-    when = f"BEFORE UPDATE OF {column} ON {table} WHEN {refused}"
-    return (f"CREATE TRIGGER {trigger} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END",)
-
-
 DIALECT = Dialect(
     extra=None,
     one_writer=True,
@@ -250,7 +245,6 @@ DIALECT = Dialect(
     worker=_worker,
     schema_lock=lambda *_: nullcontext(True),
     watch=watch,
-    same_clock=True,
     sequence=SEQUENCE,
     grants=_grants,
     time=_Time,
@@ -261,15 +255,14 @@ DIALECT = Dialect(
     utc_now="strftime('%Y-%m-%d %H:%M:%f', 'now')",
     random_id="lower(hex(randomblob(16)))",
     insert_many=lambda _, table, columns: inserting("?", table, columns),
-    adds_checks=False,
     is_filled=lambda column, most: f"length({column}) BETWEEN 1 AND {most}",
     is_integer=_is_integer,
+    is_number=lambda column: f"typeof({column}) IN ('integer', 'real', 'null')",  # it alone would keep '12,50'
     is_whole=_is_integer,
     is_uuid=_is_uuid,
     partial_indexes=True,
     guard_insert=_guard_insert,
     guard_update=_guard_update,
-    guard_value=_guard_value,
     keep=keep,
     guard=GUARD,
     guards=GUARDS,
