@@ -23,7 +23,7 @@ from orderbridge.observe.metrics import FAMILIES
 from orderbridge.order_problems import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, TOTAL_MISMATCH
 from orderbridge.rules.lifecycle import Already, Refusal, may_send
 from orderbridge.rules.outbox import Directory, View, unsent_end
-from orderbridge.rules.problems import Code, Severity, severity_of
+from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.retry import MOST_RESENDS, Proof, RetryPolicy, decide, is_uncertain, proof
 from orderbridge.rules.statuses import ENDS, STATUS_NAMES, Statuses
 from orderbridge.store import board_tables, fleet_tables, tables
@@ -179,9 +179,9 @@ def make_problems(language: Language) -> Iterator[str]:
 def make_alarms(language: Language) -> Iterator[str]:
     """Every code with its sentences, the severe ones first; a fact in them is an ellipsis."""
     yield language(_HEADS["alarms"])
-    for code in sorted(Code, key=lambda one: severity_of(one) != Severity.SEVERE):
+    for code in sorted(Code, key=lambda one: one.kind.severity != Severity.SEVERE):
         cause, remedy = (re.sub(r"\{\w*\}", "…", said) for said in _sentences(code, language))
-        yield f"| `{code}`, {language(_HEADS[severity_of(code)])} | {cause} | {remedy} |"
+        yield f"| `{code}`, {language(_HEADS[code.kind.severity])} | {cause} | {remedy} |"
 
 
 def _sentences(code: Code, language: Language) -> tuple[str, str]:

@@ -31,7 +31,7 @@ from orderbridge.model import (
     LastChange,
 )
 from orderbridge.rules.lifecycle import may_send
-from orderbridge.rules.problems import KINDS, Link, Problem
+from orderbridge.rules.problems import Link, Problem
 from orderbridge.rules.statuses import NEEDS_PAYMENT
 
 LONGEST_REQUEST = 64
@@ -108,7 +108,7 @@ _STEPS: dict[int | None, tuple[Action, ...]] = {
 
 def link_of(problem: Problem) -> Link | None:
     """Which link of the chain it breaks; None: none of them. Where the board is the till, no till has failed."""
-    return None if "by" in problem.facts else KINDS[problem.code].link
+    return None if "by" in problem.facts else problem.code.kind.link
 
 
 def tries(rows: Iterable[Asked], action: Action) -> int:

@@ -11,7 +11,7 @@ import pytest
 from orderbridge.actions import ORDER_ACTIONS
 from orderbridge.model import Action, ActionState, LastChange
 from orderbridge.rules.lifecycle import may_send
-from orderbridge.rules.problems import KINDS, Cause, Code, Link, Problem, Severity
+from orderbridge.rules.problems import Cause, Code, Link, Problem, Severity
 from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES, UNKNOWN_STATUS
 from orderbridge_board import cards
 from orderbridge_board.cards import BESIDE, TILL, Seen, Sound
@@ -172,7 +172,7 @@ def test_each_problem_breaks_one_link_of_the_chain_or_none_for_a_reason():
     ],
 )
 def test_what_others_follow_from_breaks(cause: Cause, links: set[str | None]):
-    assert {link(code) for code, kind in KINDS.items() if kind.cause is cause} == links
+    assert {link(code) for code in Code if code.kind.cause is cause} == links
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from orderbridge.clock import Clock, http_date
 from orderbridge.observe import output
 from orderbridge.rules import page
 from orderbridge.rules.notify import Key
-from orderbridge.rules.problems import Code, Problem, severity_of
+from orderbridge.rules.problems import Code, Problem
 from orderbridge.store.database import Database
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class DaemonProblems:
             since = self._clock.now() if before is None else before.since
         texts = {name: str(value) for name, value in facts.items()}
         self._begun[code, subject] = Problem(
-            code, subject, since, severity_of(code), count, detail, account=account, facts=texts
+            code, subject, since, code.kind.severity, count, detail, account=account, facts=texts
         )
 
     def end(self, code: Code, subject: str = "") -> None:
@@ -148,7 +148,7 @@ class DaemonProblems:
 
 def _problem(code: Code, account: str = "", *, how_many: int = 1, **facts: str) -> Problem:
     """Since when is not known here."""
-    return Problem(code, account, None, severity_of(code), how_many, account=account or None, facts=facts)
+    return Problem(code, account, None, code.kind.severity, how_many, account=account or None, facts=facts)
 
 
 def too_slow(slow: Iterable[tuple[float, float]], now: float) -> float | None:

@@ -23,7 +23,7 @@ from orderbridge.rules.health import (
     is_due,
     late_after,
 )
-from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity, severity_of
+from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
 from orderbridge.store import account_list, accounts, health, problems, quarantine, reference, starts
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
@@ -121,7 +121,7 @@ def _switched_off(limits: Thresholds) -> set[str]:
 def _not_started(connection: Connection, settings: config.Settings, now: datetime) -> Iterator[Problem]:
     if minutes := settings.alarms.not_started_minutes:
         for key, since, owner in starts.not_started(connection, now - timedelta(minutes=minutes)):
-            yield Problem(Code.NOT_STARTED, key, since, severity_of(Code.NOT_STARTED), account=owner)
+            yield Problem(Code.NOT_STARTED, key, since, Code.NOT_STARTED.kind.severity, account=owner)
 
 
 def _closed(

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from orderbridge.rules.problems import KINDS, NO_DATABASE, Cause, Code, Problem, Severity
+from orderbridge.rules.problems import NO_DATABASE, Cause, Code, Problem, Severity
 
 _BY_STATUS = {Code.UNANSWERED, Code.ACCEPT_FAILED}  # what an order's stored status says
 _FAILED = {Code.ACCEPT_FAILED, Code.OUTCOME_UNKNOWN}  # `since` they ended
@@ -25,9 +25,9 @@ def with_causes(
     """
     codes = {one.code for one in found}
     database = next((code for code in Code if code in NO_DATABASE & codes), None)
-    polls = {one.subject: one for one in found if KINDS[one.code].cause in {Cause.CUT_OFF, Cause.NO_LIST}}
+    polls = {one.subject: one for one in found if one.code.kind.cause in {Cause.CUT_OFF, Cause.NO_LIST}}
     page = next(
-        (one.code for one in found if KINDS[one.code].cause is Cause.PAGE and one.severity == Severity.SEVERE), None
+        (one.code for one in found if one.code.kind.cause is Cause.PAGE and one.severity == Severity.SEVERE), None
     )
     if not (database or polls or refused or page or {Code.NOT_DURABLE, Code.DATABASE_RESTORED} & codes):
         return found
@@ -38,14 +38,14 @@ def with_causes(
         or _of_order(one, refused)
         or _of_durability(one, codes)
         or _of_restore(one, restored)
-        or (page if Cause.PAGE in KINDS[one.code].behind else None)
+        or (page if Cause.PAGE in one.code.kind.behind else None)
         for one in found
     ]
     return [one if cause is None else replace(one, behind=cause) for one, cause in zip(found, causes, strict=True)]
 
 
 def _of_database(one: Problem, database: Code | None) -> Code | None:
-    follows = Cause.NO_DATABASE in KINDS[one.code].behind or (one.code in NO_DATABASE and one.code != database)
+    follows = Cause.NO_DATABASE in one.code.kind.behind or (one.code in NO_DATABASE and one.code != database)
     return database if follows else None
 
 
@@ -53,7 +53,7 @@ def _of_polls(one: Problem, polls: Problem | None, unattended: Collection[str]) 
     """`polls`: why its account has no good one. What the service has not given, cannot be acknowledged."""
     if polls is None or (one.code == Code.ACCEPT_FAILED and one.subject in unattended):
         return None
-    if KINDS[polls.code].cause in KINDS[one.code].behind:
+    if polls.code.kind.cause in one.code.kind.behind:
         return polls.code
     is_newer = one.since is not None and (polls.since is None or one.since > polls.since)
     return polls.code if one.code in _FAILED and is_newer else None

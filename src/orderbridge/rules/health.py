@@ -19,7 +19,7 @@ from orderbridge.clock import local_moment
 from orderbridge.errors import ONCE_KNOWN
 from orderbridge.model import UNFINISHED, AccountState, ActionState
 from orderbridge.rules.causes import with_causes
-from orderbridge.rules.problems import Code, Problem, Severity, severity_of
+from orderbridge.rules.problems import Code, Problem, Severity
 
 LATE_COOLDOWNS = 3  # without a good poll: 90 s at the service's 30
 SEVERE_COOLDOWNS = 4  # of answers that were errors: two in a row are made good by the third poll, a little after 90 s
@@ -219,7 +219,7 @@ def _of_row(one: Found, names: Collection[str], limits: Thresholds, now: datetim
         words["by"] = "board"
     if one.code == Code.NOT_TAKEN_OVER and account not in names:
         account = None  # an account that was removed has no status: so it applies to all, for somebody has to see it
-    return Problem(one.code, one.subject, one.since, severity_of(one.code), one.how_many, account=account, facts=words)
+    return Problem(one.code, one.subject, one.since, one.code.kind.severity, one.how_many, account=account, facts=words)
 
 
 def _quarantined(pile: Pile, severity: Severity, **facts: str) -> Problem:

@@ -1,13 +1,12 @@
-"""The words for what is wrong: its code, everything that is true of a code (KINDS), and one problem.
+"""The problems: their codes with everything that is true of each, and one problem.
 
-Codes are stable; the sentences for people are in sentences/. A new code is a word in Code and a row in KINDS: the program
-does not start while a word has no row.
+The sentences for people are in sentences/health.toml. A new code is one row of Code and its sentences.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum, auto
+from typing import Self
 
 
 class Severity(StrEnum):
@@ -15,62 +14,6 @@ class Severity(StrEnum):
 
     WARNING = "warning"
     SEVERE = "severe"
-
-
-class Code(StrEnum):
-    """What can be wrong."""
-
-    LOGIN_REFUSED = "login_refused"
-    LINE_DNS = "line_dns"
-    LINE_TLS = "line_tls"
-    LINE_REFUSED = "line_refused"
-    LINE_TIMEOUT = "line_timeout"
-    LINE_PROXY = "line_proxy"
-    UNREACHABLE = "unreachable"  # a dead line of any other kind
-    POLL_FAILING = "poll_failing"
-    LIST_FULL = "list_full"
-    COOLDOWN_TAKEN = "cooldown_taken"
-    NO_GOOD_POLL = "no_good_poll"
-    NOT_POLLING = "not_polling"
-    COOLDOWN_SHARED = "cooldown_shared"
-    CREDENTIALS_SHARED = "credentials_shared"
-    NO_RESTAURANT = "no_restaurant"
-    CLOCK_WRONG = "clock_wrong"
-    TIMEZONE_WRONG = "timezone_wrong"
-    NOT_DURABLE = "not_durable"
-    DATABASE_FAILING = "database_failing"
-    DATABASE_FULL = "database_full"
-    DATABASE_READ_ONLY = "database_read_only"
-    DATABASE_BUSY = "database_busy"
-    DATABASE_SLOW = "database_slow"
-    DATABASE_LOST = "database_lost"
-    DATABASE_RESTORED = "database_restored"
-    VIEW_BROKEN = "view_broken"
-    WAL_LARGE = "wal_large"
-    JOURNAL_NOT_WRITTEN = "journal_not_written"
-    ALARM_FAILING = "alarm_failing"
-    LAST_WORD_NOT_WRITTEN = "last_word_not_written"
-    ACCOUNT_UNREADABLE = "account_unreadable"
-    WRITES_FENCED = "writes_fenced"
-    LOG_NOT_READ = "log_not_read"
-    HEALTHCHECK_TAKEN = "healthcheck_taken"
-    NOT_TAKEN_OVER = "not_taken_over"
-    UNANSWERED = "unanswered"
-    ACCEPT_FAILED = "accept_failed"
-    CANCELLATION_UNSEEN = "cancellation_unseen"
-    NOT_ACKNOWLEDGED = "not_acknowledged"
-    NOT_STORED = "not_stored"
-    NOT_WRITTEN = "not_written"
-    NOT_STARTED = "not_started"
-    CONTENTS_OUTDATED = "contents_outdated"
-    OUTCOME_UNKNOWN = "outcome_unknown"
-    UNDECIDED = "undecided"
-    QUARANTINED = "quarantined"
-    RESTAURANT_CLOSED = "restaurant_closed"
-    BOARD_UNHEARD = "board_unheard"
-    PAGE_NOT_SERVED = "page_not_served"
-    CERTIFICATE_REFUSED = "certificate_refused"
-    CERTIFICATE_ENDS = "certificate_ends"
 
 
 class Cause(Enum):
@@ -94,8 +37,8 @@ class Link(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ProblemKind:
-    """One row of the table.
+class Kind:
+    """What is true of a code.
 
     `severity`: the worst, of a code that may be more or less bad. Of a WARNING a person has to look, and nothing is getting
     worse meanwhile.
@@ -114,71 +57,79 @@ _SEVERE, _WARNING = Severity.SEVERE, Severity.WARNING
 _NO_DATABASE = frozenset({Cause.NO_DATABASE})
 _CUT_OFF = _NO_DATABASE | {Cause.CUT_OFF}
 
-# Everything that is true of a code, in one place.
-KINDS: Mapping[Code, ProblemKind] = {
-    Code.LOGIN_REFUSED: ProblemKind(_SEVERE, Link.LOGIN, cause=Cause.CUT_OFF),
-    Code.LINE_DNS: ProblemKind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
-    Code.LINE_TLS: ProblemKind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
-    Code.LINE_REFUSED: ProblemKind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
-    Code.LINE_TIMEOUT: ProblemKind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
-    Code.LINE_PROXY: ProblemKind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
-    Code.UNREACHABLE: ProblemKind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF),
-    Code.POLL_FAILING: ProblemKind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST, behind=_NO_DATABASE),
-    Code.LIST_FULL: ProblemKind(_SEVERE, Link.MARKETPLACE, behind=_NO_DATABASE, of_the_daemon=True),
-    Code.COOLDOWN_TAKEN: ProblemKind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST),
-    Code.NO_GOOD_POLL: ProblemKind(_SEVERE, Link.DAEMON, cause=Cause.NO_LIST, behind=_NO_DATABASE, by_time_alone=True),
-    Code.NOT_POLLING: ProblemKind(_SEVERE, Link.DAEMON, cause=Cause.CUT_OFF, behind=_NO_DATABASE, by_time_alone=True),
-    Code.COOLDOWN_SHARED: ProblemKind(_WARNING, of_the_daemon=True),
-    Code.CREDENTIALS_SHARED: ProblemKind(_WARNING, of_the_daemon=True),
-    Code.NO_RESTAURANT: ProblemKind(_WARNING, of_the_daemon=True),
-    Code.CLOCK_WRONG: ProblemKind(_WARNING, of_the_daemon=True),
-    Code.TIMEZONE_WRONG: ProblemKind(_WARNING, of_the_daemon=True),
-    Code.NOT_DURABLE: ProblemKind(_SEVERE, Link.DATABASE),
-    Code.DATABASE_FAILING: ProblemKind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
-    Code.DATABASE_FULL: ProblemKind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
-    Code.DATABASE_READ_ONLY: ProblemKind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
-    Code.DATABASE_BUSY: ProblemKind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
-    Code.DATABASE_SLOW: ProblemKind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True),
-    Code.DATABASE_LOST: ProblemKind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True),
-    Code.DATABASE_RESTORED: ProblemKind(_SEVERE, Link.DATABASE, of_the_daemon=True),
-    Code.VIEW_BROKEN: ProblemKind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE, of_the_daemon=True),
-    Code.WAL_LARGE: ProblemKind(_WARNING, of_the_daemon=True),
-    Code.JOURNAL_NOT_WRITTEN: ProblemKind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True),
-    Code.ALARM_FAILING: ProblemKind(_WARNING, of_the_daemon=True),
-    Code.LAST_WORD_NOT_WRITTEN: ProblemKind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True),
-    Code.ACCOUNT_UNREADABLE: ProblemKind(_SEVERE, Link.LOGIN, of_the_daemon=True),
-    Code.WRITES_FENCED: ProblemKind(_WARNING, of_the_daemon=True),
-    Code.LOG_NOT_READ: ProblemKind(_WARNING, of_the_daemon=True),
-    Code.HEALTHCHECK_TAKEN: ProblemKind(_WARNING, of_the_daemon=True),
-    Code.NOT_TAKEN_OVER: ProblemKind(_SEVERE, Link.POS, behind=_NO_DATABASE),
-    Code.UNANSWERED: ProblemKind(_SEVERE, behind=_CUT_OFF),
-    Code.ACCEPT_FAILED: ProblemKind(_SEVERE, behind=_CUT_OFF),
-    Code.CANCELLATION_UNSEEN: ProblemKind(_SEVERE, Link.POS, behind=_NO_DATABASE),
-    Code.NOT_ACKNOWLEDGED: ProblemKind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST}),
-    Code.NOT_STORED: ProblemKind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE),
-    Code.NOT_WRITTEN: ProblemKind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE),
-    Code.NOT_STARTED: ProblemKind(_SEVERE, Link.POS, behind=_NO_DATABASE),
-    Code.CONTENTS_OUTDATED: ProblemKind(_SEVERE, Link.DATABASE),
-    Code.OUTCOME_UNKNOWN: ProblemKind(_WARNING),
-    Code.UNDECIDED: ProblemKind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST}),
-    Code.QUARANTINED: ProblemKind(_SEVERE, Link.DATABASE),
-    Code.RESTAURANT_CLOSED: ProblemKind(_WARNING, behind=_CUT_OFF),
-    Code.BOARD_UNHEARD: ProblemKind(_WARNING, behind=frozenset({Cause.PAGE}), of_the_daemon=True),
-    Code.PAGE_NOT_SERVED: ProblemKind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True),
-    Code.CERTIFICATE_REFUSED: ProblemKind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True),
-    Code.CERTIFICATE_ENDS: ProblemKind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True),
-}
-if missing := set(Code) - set(KINDS):
-    raise TypeError(f"{', '.join(sorted(missing))}: no row in rules.problems, so nobody would know how bad it is")
 
-BY_TIME_ALONE = frozenset(code for code, kind in KINDS.items() if kind.by_time_alone)
-OF_THE_DAEMON = frozenset(code for code, kind in KINDS.items() if kind.of_the_daemon)
-NO_DATABASE = frozenset(code for code, kind in KINDS.items() if kind.cause is Cause.NO_DATABASE)
+class Code(StrEnum):
+    """What can be wrong, and everything that is true of it. Codes are stable."""
+
+    kind: Kind
+
+    def __new__(cls, code: str, *kind: Kind) -> Self:  # a star: mypy reads Code("login_refused") as a call of this
+        one = str.__new__(cls, code)
+        one._value_, (one.kind,) = code, kind
+        return one
+
+    LOGIN_REFUSED = "login_refused", Kind(_SEVERE, Link.LOGIN, cause=Cause.CUT_OFF)
+    LINE_DNS = "line_dns", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)
+    LINE_TLS = "line_tls", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)
+    LINE_REFUSED = "line_refused", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)
+    LINE_TIMEOUT = "line_timeout", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)
+    LINE_PROXY = "line_proxy", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)
+    UNREACHABLE = "unreachable", Kind(_SEVERE, Link.INTERNET, cause=Cause.CUT_OFF)  # a dead line of any other kind
+    POLL_FAILING = "poll_failing", Kind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST, behind=_NO_DATABASE)
+    LIST_FULL = "list_full", Kind(_SEVERE, Link.MARKETPLACE, behind=_NO_DATABASE, of_the_daemon=True)
+    COOLDOWN_TAKEN = "cooldown_taken", Kind(_SEVERE, Link.MARKETPLACE, cause=Cause.NO_LIST)
+    NO_GOOD_POLL = (
+        "no_good_poll",
+        Kind(_SEVERE, Link.DAEMON, cause=Cause.NO_LIST, behind=_NO_DATABASE, by_time_alone=True),
+    )
+    NOT_POLLING = (
+        "not_polling",
+        Kind(_SEVERE, Link.DAEMON, cause=Cause.CUT_OFF, behind=_NO_DATABASE, by_time_alone=True),
+    )
+    COOLDOWN_SHARED = "cooldown_shared", Kind(_WARNING, of_the_daemon=True)
+    CREDENTIALS_SHARED = "credentials_shared", Kind(_WARNING, of_the_daemon=True)
+    NO_RESTAURANT = "no_restaurant", Kind(_WARNING, of_the_daemon=True)
+    CLOCK_WRONG = "clock_wrong", Kind(_WARNING, of_the_daemon=True)
+    TIMEZONE_WRONG = "timezone_wrong", Kind(_WARNING, of_the_daemon=True)
+    NOT_DURABLE = "not_durable", Kind(_SEVERE, Link.DATABASE)
+    DATABASE_FAILING = "database_failing", Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True)
+    DATABASE_FULL = "database_full", Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True)
+    DATABASE_READ_ONLY = "database_read_only", Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True)
+    DATABASE_BUSY = "database_busy", Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True)
+    DATABASE_SLOW = "database_slow", Kind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True)
+    DATABASE_LOST = "database_lost", Kind(_SEVERE, Link.DATABASE, cause=Cause.NO_DATABASE, of_the_daemon=True)
+    DATABASE_RESTORED = "database_restored", Kind(_SEVERE, Link.DATABASE, of_the_daemon=True)
+    VIEW_BROKEN = "view_broken", Kind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE, of_the_daemon=True)
+    WAL_LARGE = "wal_large", Kind(_WARNING, of_the_daemon=True)
+    JOURNAL_NOT_WRITTEN = "journal_not_written", Kind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True)
+    ALARM_FAILING = "alarm_failing", Kind(_WARNING, of_the_daemon=True)
+    LAST_WORD_NOT_WRITTEN = "last_word_not_written", Kind(_WARNING, behind=_NO_DATABASE, of_the_daemon=True)
+    ACCOUNT_UNREADABLE = "account_unreadable", Kind(_SEVERE, Link.LOGIN, of_the_daemon=True)
+    WRITES_FENCED = "writes_fenced", Kind(_WARNING, of_the_daemon=True)
+    LOG_NOT_READ = "log_not_read", Kind(_WARNING, of_the_daemon=True)
+    HEALTHCHECK_TAKEN = "healthcheck_taken", Kind(_WARNING, of_the_daemon=True)
+    NOT_TAKEN_OVER = "not_taken_over", Kind(_SEVERE, Link.POS, behind=_NO_DATABASE)
+    UNANSWERED = "unanswered", Kind(_SEVERE, behind=_CUT_OFF)
+    ACCEPT_FAILED = "accept_failed", Kind(_SEVERE, behind=_CUT_OFF)
+    CANCELLATION_UNSEEN = "cancellation_unseen", Kind(_SEVERE, Link.POS, behind=_NO_DATABASE)
+    NOT_ACKNOWLEDGED = "not_acknowledged", Kind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST})
+    NOT_STORED = "not_stored", Kind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE)
+    NOT_WRITTEN = "not_written", Kind(_SEVERE, Link.DATABASE, behind=_NO_DATABASE)
+    NOT_STARTED = "not_started", Kind(_SEVERE, Link.POS, behind=_NO_DATABASE)
+    CONTENTS_OUTDATED = "contents_outdated", Kind(_SEVERE, Link.DATABASE)
+    OUTCOME_UNKNOWN = "outcome_unknown", Kind(_WARNING)
+    UNDECIDED = "undecided", Kind(_SEVERE, behind=_CUT_OFF | {Cause.NO_LIST})
+    QUARANTINED = "quarantined", Kind(_SEVERE, Link.DATABASE)
+    RESTAURANT_CLOSED = "restaurant_closed", Kind(_WARNING, behind=_CUT_OFF)
+    BOARD_UNHEARD = "board_unheard", Kind(_WARNING, behind=frozenset({Cause.PAGE}), of_the_daemon=True)
+    PAGE_NOT_SERVED = "page_not_served", Kind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True)
+    CERTIFICATE_REFUSED = "certificate_refused", Kind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True)
+    CERTIFICATE_ENDS = "certificate_ends", Kind(_SEVERE, cause=Cause.PAGE, of_the_daemon=True)
 
 
-def severity_of(code: Code) -> Severity:
-    """Of a code that is always as bad."""
-    return KINDS[code].severity
+BY_TIME_ALONE = frozenset(code for code in Code if code.kind.by_time_alone)
+OF_THE_DAEMON = frozenset(code for code in Code if code.kind.of_the_daemon)
+NO_DATABASE = frozenset(code for code in Code if code.kind.cause is Cause.NO_DATABASE)
 
 
 @dataclass(frozen=True, slots=True)
