@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from sqlalchemy import make_url
 from tests import databases
-from tests.live import fleet as rig
-from tests.live.fleet import Fleet, until
-from tests.live.fleet_record import shown
+from tests.fleet.live import fleet as rig
+from tests.fleet.live.fleet import Fleet, until
+from tests.fleet.live.fleet_record import shown
 from tests.live.half_open import Line
 
 STOPPED_S = 60.0

@@ -12,9 +12,8 @@ from structlog.testing import capture_logs
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
-from orderbridge.errors import Fenced, FileLost
+from orderbridge.errors import FileLost
 from orderbridge.jobs.findings import open_problems
-from orderbridge.observe.metrics import WRITES_FENCED, Metrics
 from orderbridge.rules.problems import Code
 from orderbridge.store import accounts, fleet_tables, schema, tables
 from orderbridge.store.accounts import Entry, Success
@@ -100,30 +99,6 @@ async def test_of_two_that_meet_the_same_trouble_none_is_told_without_words(
     gc.collect()  # a task whose error nobody has looked at says so when it goes
     await asyncio.sleep(0)
     assert unheard == []
-
-
-async def test_a_daemon_that_was_replaced_ends_and_the_next_one_of_the_process_tells_it(
-    settings: config.Settings, world: World
-):
-    metrics = Metrics()
-    daemon = Daemon(settings, metrics=metrics)
-
-    def closed(_: object) -> None:
-        raise Fenced("another one is there")
-
-    with capture_logs() as lines:
-        running = asyncio.create_task(daemon.run())
-        assert await asyncio.to_thread(world.wait_for, lambda: world.calls("get_current"), timeout=WITHIN_S)
-        daemon.database.fence = closed
-        async with asyncio.timeout(WITHIN_S):
-            with pytest.raises(Fenced):
-                await running
-    assert [line["reason"] for line in lines if line["event"] == "daemon.fenced"] == ["another one is there"]
-    assert [line for line in lines if line["event"] == "job.crashed"] == []
-    (told,) = Daemon(settings, metrics=metrics).health.known.problems()
-    (counted,) = metrics.readings(WRITES_FENCED)
-    assert (told.code, told.count) == ("writes_fenced", counted.value)
-    assert counted.value >= 1
 
 
 async def test_who_works_alone_fences_every_replica_before_it(settings: config.Settings, world: World):

@@ -106,7 +106,7 @@ def keys_said() -> set[str]:
 
 def test_what_only_commands_say_is_said_by_no_daemon() -> None:
     """It is not read ahead, and a daemon that has no descriptor left could not say it."""
-    commands = ("orderbridge/cli/", "orderbridge_certify/", "orderbridge_sandbox/")
+    commands = ("orderbridge/cli/", "orderbridge_certify/", "orderbridge_fleet/cli/", "orderbridge_sandbox/")
     daemon = {
         node.value
         for file, tree in source().items()

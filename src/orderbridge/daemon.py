@@ -20,11 +20,12 @@ from orderbridge.observe import systemd
 from orderbridge.observe.metrics import Metrics
 from orderbridge.parts import Parts
 from orderbridge.rules.problems import Problem
-from orderbridge.store import replicas, schema
-from orderbridge.store.alone import Alone
+from orderbridge.store import schema
 from orderbridge.store.database import Database
-from orderbridge.store.membership import Membership
 from orderbridge.texts import say
+from orderbridge_fleet import replicas
+from orderbridge_fleet.membership import Membership
+from orderbridge_fleet.single_node import Alone
 
 START_S = 900.0  # for a large database to be checked and upgraded; then it hangs
 ANSWER_S = 10.0  # and the busy timeout: for the threads that work on the database
@@ -104,7 +105,7 @@ class Daemon(Parts):
     def join(self, membership: Membership | Alone) -> None:
         """Before `run`: work beside the other replicas of the database, for what is ours."""
         if self.fleet is not None:
-            self.fleet.membership, self.database.fence = membership, membership.fence
+            self.fleet.membership, self.database.fence = membership, self.fleet.fence
             self.replica.name = membership.name if isinstance(membership, Membership) else None
 
     def for_extensions(self) -> RunningDaemon:
@@ -167,7 +168,7 @@ class Daemon(Parts):
         """The database, whether it may be written to still, and the clock."""
         while True:
             await asyncio.sleep(WATCH_S)
-            self.database.check_over()
+            self.database.check_file()
             self.timetable.look_at_clock()
 
     async def _hear_database(self) -> None:

@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 from orderbridge import __version__, config
 from orderbridge.clock import Clock, SharedClock, SystemClock
 from orderbridge.jobs.account import Account, token_writer
-from orderbridge.jobs.fleet import Fleet
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import journal_of
 from orderbridge.jobs.lanes import Lanes
@@ -14,7 +13,6 @@ from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.pollers import Pollers
 from orderbridge.jobs.recurring import Recurring
 from orderbridge.jobs.reference import Common
-from orderbridge.jobs.replica_problems import ReplicaProblems
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.self_report import SelfReport
@@ -29,6 +27,8 @@ from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store.database import Database, open_database
+from orderbridge_fleet.fleet import Fleet
+from orderbridge_fleet.replica_problems import ReplicaProblems
 
 POLL_RUNS_S = 300.0  # and ten times the timeout: a login, a list, what is written, the acknowledgements
 # Of many accounts: who leaves at one moment finds the connections that the moment before has used. Of TLS each is worth
@@ -122,7 +122,6 @@ class Parts:
         ):  # else accounts come by and by, and one at work may have been counted
             self._metrics.know(self.roster.known)
         self.database.on_work = self._metrics.worked
-        self.database.on_fenced = lambda: self._metrics.fenced(self._clock.now())
         return SelfReport(
             self._settings,
             self.roster.at_work,
@@ -209,6 +208,7 @@ class Parts:
             database=self.database,
             clock=self._clock,
             known=self.health.known,
+            metrics=self._metrics,
         )
         fleet.on_lead = self.health.begin_anew
         self.working.on_many = self.health.be_unsure

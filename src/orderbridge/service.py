@@ -26,23 +26,23 @@ from orderbridge.errors import Fenced, OrderbridgeError, StoreError
 from orderbridge.extension import Extension, named
 from orderbridge.observe import liveness, systemd
 from orderbridge.observe.metrics import READY, WORKING, Metrics
-from orderbridge.rules.buckets import share
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.notify import OpenProblems
 from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.readiness import Readiness
-from orderbridge.store import account_settings
-from orderbridge.store.alone import Alone, membership
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.failures import remedy
 from orderbridge.store.high_water import HighWater
 from orderbridge.store.leader import LeaderLock
-from orderbridge.store.membership import Membership
-from orderbridge.store.sealing import MasterKeys
 from orderbridge.store.workers import detached
 from orderbridge.texts import read_ahead, say
 from orderbridge.web.listening import Listening
 from orderbridge.web.watched import Pages
+from orderbridge_fleet import account_settings
+from orderbridge_fleet.buckets import share
+from orderbridge_fleet.membership import Membership
+from orderbridge_fleet.sealing import MasterKeys
+from orderbridge_fleet.single_node import Alone, membership
 
 ASK_S = 1.0  # between two tries to become the one that works
 GUARD_S = 5.0  # between two questions whether we still are

@@ -22,9 +22,10 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
-from orderbridge.store import account_changes, account_settings, devices, high_water, sidecar
+from orderbridge.store import devices, high_water, sidecar
 from orderbridge.store.problems import HeardFile
-from orderbridge.store.sealing import MasterKeys
+from orderbridge_fleet import account_changes, account_settings
+from orderbridge_fleet.sealing import MasterKeys
 from orderbridge_sandbox.scenery import KADIKOY
 
 KEYS = MasterKeys([bytes(range(32))])

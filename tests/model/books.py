@@ -102,7 +102,7 @@ class Books:
         if self.order is not None:
             self.order = replace(self.order, **columns)
 
-    def check_over(self) -> None:
+    def check_file(self) -> None:
         """These books are always where they were."""
 
     async def run(self, work: Any, *, urgent: bool = False) -> Any:

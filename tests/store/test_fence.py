@@ -35,16 +35,8 @@ async def test_the_fence_is_asked_in_the_transaction_before_anything_is_written(
     assert len(asked) == 1
 
 
-async def test_what_is_fenced_is_not_written_and_never_again(own: Database, database: Database):
-    refused: list[int] = []
-    own.on_fenced = lambda: refused.append(1)
+async def test_what_is_fenced_is_not_written(own: Database, database: Database):
     own.fence = closed
     with pytest.raises(Fenced, match="another one is there"):
         await own.run(insert)
-    own.fence = lambda _: None
-    with pytest.raises(Fenced, match="another one is there"):
-        await own.run(insert)
-    with pytest.raises(Fenced):
-        own.check_over()
-    assert len(refused) == 2
     assert database.read_now(orders) == []

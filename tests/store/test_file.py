@@ -129,8 +129,8 @@ def test_a_till_that_comes_and_goes_while_its_file_becomes_wal_is_no_loss(tmp_pa
     own.engine.connect().close()
     with opened(path) as till:
         till.execute("INSERT INTO receipts DEFAULT VALUES")
-        own.check_over()
-    own.check_over()
+        own.check_file()
+    own.check_file()
     elsewhere(path, "INSERT INTO receipts DEFAULT VALUES")
     assert own.read_now(lambda tx: tx.execute(text("SELECT count(*) FROM receipts")).scalar()) == 2
     own.close()

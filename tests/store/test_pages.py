@@ -68,11 +68,11 @@ def test_a_copy_over_the_file_is_a_lost_file(
 ):
     copy = path.with_name("copy.db")
     how(till, copy)
-    database.check_over()
+    database.check_file()
     add(database, 50)
     if is_copied_since:
         checkpoint(till)
-    database.check_over()
+    database.check_file()
     if how is by_cp and not is_copied_since:
         return  # the same bytes as are there: all that came later is in the -wal
     shutil.copyfile(copy, path)
@@ -110,9 +110,9 @@ def test_what_sqlite_does_is_no_lost_file(database: Database, till: Till, what: 
     for step in (what, "a VACUUM", what, "a -wal that begins anew", what):
         with contextlib.suppress(sqlite3.OperationalError):  # a VACUUM within a transaction
             LEGAL[step](till)
-        database.check_over()
+        database.check_file()
         with contextlib.suppress(sqlite3.OperationalError):
             till.execute("COMMIT")
         add(database, 3)
         checkpoint(till)
-        database.check_over()
+        database.check_file()

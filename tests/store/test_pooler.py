@@ -16,9 +16,9 @@ from sqlalchemy import URL, create_engine, make_url, text
 from tests import databases
 
 from orderbridge.errors import Unusable
-from orderbridge.rules.buckets import share
 from orderbridge.store.database import Database, open_database
-from orderbridge.store.membership import Membership
+from orderbridge_fleet.buckets import share
+from orderbridge_fleet.membership import Membership
 
 pytestmark = databases.only(databases.SERVERS[0])
 PORT = 6543  # the name of its socket, in a folder of its own

@@ -41,10 +41,10 @@ from orderbridge.observe import metrics as names
 from orderbridge.observe.metrics import Family, Metrics
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
 from orderbridge.service import Service
-from orderbridge.store.membership import Membership
 from orderbridge.web import listening
 from orderbridge.web.server import Server
 from orderbridge.web.watched import Watched
+from orderbridge_fleet.membership import Membership
 from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.provocations import Line
 from orderbridge_sandbox.scenery import KADIKOY

@@ -47,7 +47,7 @@ def refuse_unknown(context: Context, name: str) -> None:
     if name in {account.name for account in settings.accounts}:
         return
     if settings.fleet.from_database:
-        from orderbridge.store import account_list
+        from orderbridge_fleet import account_list
 
         if context.read(lambda tx: account_list.sealed(tx, [name])):
             return

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from orderbridge.clock import Clock
     from orderbridge.store.database import Database
     from orderbridge.store.leader import LeaderLock
-    from orderbridge.store.sealing import Fault
+    from orderbridge_fleet.sealing import Fault
 
 
 class Scope(StrEnum):
@@ -125,8 +125,8 @@ class _Met:
             yield account.name, account.application
 
     def _listed(self, connection: "Connection") -> Iterator["config.Account"]:
-        from orderbridge.store import account_settings
-        from orderbridge.store.sealing import Fault, MasterKeys
+        from orderbridge_fleet import account_settings
+        from orderbridge_fleet.sealing import Fault, MasterKeys
 
         settings = self._settings
         yield from settings.accounts
@@ -145,7 +145,7 @@ class _Met:
 
     def tell_broken(self, report: Report) -> None:
         """It is in nobody's way here: others can be asked."""
-        from orderbridge.cli.check_settings import broken
+        from orderbridge_fleet.cli.check import broken
 
         for finding in broken(self._broken, warn):
             report.add(finding)
@@ -154,7 +154,7 @@ class _Met:
 def _clock_of(settings: "config.Settings", database: "Database") -> "Clock":
     """The one by which polls are noted: of replicas it is the database server's."""
     from orderbridge.clock import SharedClock, SystemClock
-    from orderbridge.jobs.fleet import follow_server
+    from orderbridge_fleet.fleet import follow_server
 
     if not settings.fleet.from_database:
         return SystemClock()

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.cli.check_files import WEB, owner, space
-from orderbridge.cli.check_settings import account_settings
 from orderbridge.cli.draft import STATE_FILE, UNITS
 from orderbridge.cli.report import Checked, Finding, Probe, Report, bad, good, warn
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.errors import NoFile, StoreError, Unusable
-from orderbridge.store import accounts, inspection, replicas, revisions, schema, write_guards
-from orderbridge.store.alone import membership
+from orderbridge.store import accounts, inspection, revisions, schema, write_guards
 from orderbridge.store.dialects.sqlite_checks import writers_of
 from orderbridge.store.failures import is_busy, remedy
 from orderbridge.store.inspection import failover
-from orderbridge.store.membership import Membership
 from orderbridge.texts import say
+from orderbridge_fleet import replicas
+from orderbridge_fleet.cli.check import account_settings
+from orderbridge_fleet.membership import Membership
+from orderbridge_fleet.single_node import membership
 
 if TYPE_CHECKING:
     from orderbridge.config import Settings
@@ -152,7 +153,7 @@ def _fleet(checked: Checked) -> Iterator[Finding]:
     """Whether replicas can share it."""
     if not checked.settings.fleet.from_database:
         return
-    from orderbridge.rules.buckets import share
+    from orderbridge_fleet.buckets import share
 
     try:
         found = membership(checked.opened, share)

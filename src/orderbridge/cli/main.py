@@ -40,7 +40,6 @@ MODULES = {
     "orderbridge.cli.actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
     "orderbridge.cli.init": ("init",),
     "orderbridge.cli.check": ("check", "alarm"),
-    "orderbridge.cli.fleet": ("accounts",),
     "orderbridge.cli.database": ("db",),
     "orderbridge.cli.facts": ("config", "version"),
 }

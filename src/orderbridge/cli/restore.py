@@ -52,7 +52,8 @@ def _replay(context: Context, paths: list[Path], since: datetime | None, *, whol
     from orderbridge.jobs.reimport import Reimport
     from orderbridge.jobs.replay import replay as replayed
     from orderbridge.rules.reimport import UNFINISHED
-    from orderbridge.store import account_changes, high_water, schema
+    from orderbridge.store import high_water, schema
+    from orderbridge_fleet import account_changes
 
     database = context.database()
     try:
@@ -161,7 +162,8 @@ def confirm_restore(context: Context) -> None:
     Accounts of the database that were changed after the copy was made are polled again, as they stand in it now.
     """
     from orderbridge.clock import SystemClock
-    from orderbridge.store import account_changes, high_water
+    from orderbridge.store import high_water
+    from orderbridge_fleet import account_changes
 
     now = SystemClock().now()
     settled, names = context.write(lambda tx: (high_water.settle(tx), account_changes.release(tx, now)))

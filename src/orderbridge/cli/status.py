@@ -43,7 +43,7 @@ LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
 @pass_context
 def status(context: Context, watch: bool, branches: bool, everything: bool, as_json: bool) -> None:
     """How it stands: problems, accounts, orders, outbox. Exit code 1 when something is wrong."""
-    from orderbridge.cli import branches as view
+    from orderbridge_fleet.cli import branches as view
 
     read, show = (partial(view.look, everything=everything), view.lines) if branches or everything else (look, lines)
     if watch and not as_json:

@@ -108,7 +108,7 @@ class Acknowledger:
                 if left_s < 0:
                     self._drop(answer, key, "no_time")
                     return False
-                self._database.check_over()  # what was stored in a file that is gone was not stored
+                self._database.check_file()  # what was stored in a file that is gone was not stored
                 timeout_s = min(ACKNOWLEDGE_TIMEOUT_S, left_s + OVER_WITHIN_S)
                 await self._account.client.acknowledge(answer.good[key].service_key or key, timeout_s=timeout_s)
         except MarketplaceError as error:

@@ -24,10 +24,11 @@ from orderbridge.rules.health import (
     late_after,
 )
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
-from orderbridge.store import account_list, accounts, health, problems, quarantine, reference, starts
+from orderbridge.store import accounts, health, problems, quarantine, reference, starts
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
 from orderbridge.texts import problem_text
+from orderbridge_fleet import account_list
 
 _STATES: Mapping[str, AccountState] = {str(one): one for one in AccountState}
 

@@ -11,7 +11,6 @@ from orderbridge.clock import Clock
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.progress import Progress
-from orderbridge.jobs.replica_problems import ReplicaProblems
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.self_report import SelfReport, headline
@@ -21,6 +20,7 @@ from orderbridge.observe import systemd
 from orderbridge.store import starts
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
+from orderbridge_fleet.replica_problems import ReplicaProblems
 
 SWEEP_S = 60.0
 HEALTH_S = 5.0

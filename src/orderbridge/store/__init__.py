@@ -5,8 +5,8 @@ databases        dialects
 the tables       tables own_tables board_tables fleet_tables columns ddl revisions schema write_guards inspection
 orders           orders starts quarantine inactivity reference story day
 the outbox       actions unfinished
-accounts         accounts account_list account_settings account_changes sealing
+accounts         accounts
 what is wrong    health problems overview
 what is kept     retention erasing backup high_water journal sidecar
-several daemons  leader alone membership replicas
+several daemons  leader
 """

@@ -16,9 +16,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
-from orderbridge.errors import Closed, Fenced, StoreError, Unusable
+from orderbridge.errors import Closed, StoreError, Unusable
 from orderbridge.store.dialects import of
-from orderbridge.store.dialects.fleet import LockSession
 from orderbridge.store.failures import is_busy, is_denied, is_ours, is_refusal, kind, remedy
 from orderbridge.store.inspection import Durability
 from orderbridge.store.schema import set_sequences_right
@@ -62,9 +61,7 @@ class Database:
             None
         )  # of each unit of work
         self.on_written: Callable[[], None] = lambda: None  # after each unit of work that may have written
-        self.fence: Callable[[Connection], None] | None = None  # in each writing transaction first; raises Fenced
-        self.on_fenced: Callable[[], None] = lambda: None  # of each unit of work that the fence refused
-        self._fenced: str | None = None
+        self.fence: Callable[[Connection], None] = lambda _: None  # begins each writing transaction; raises Fenced
 
     async def run(self, work: Work[T], *, urgent: bool = False) -> T:
         """Run `work` in one transaction of its own; commit when it returns, roll back when it raises."""
@@ -109,9 +106,6 @@ class Database:
 
         try:
             result = timed() if workers is None else await workers.submit(timed, urgent=urgent)
-        except Fenced:
-            self.on_fenced()
-            raise
         except DBAPIError as error:
             self.on_work(doing, now() - (began or now()), True)
             if self._is_ill(error):
@@ -137,25 +131,16 @@ class Database:
         """`run` for a caller that has no event loop."""
         try:
             with self.engine.begin() as connection:
-                self.check_over()
-                self._ask_fence(connection)
+                self.check_file()
+                self.fence(connection)
                 result = work(connection)
         except DBAPIError as error:
             if is_ours(error):  # so that what is tried again can be written
                 with suppress(DBAPIError), self.engine.begin() as connection:
                     set_sequences_right(connection)
             raise
-        self._check_file()  # what went into a file that is gone was not written
+        self.check_file()  # what went into a file that is gone was not written
         return result
-
-    def _ask_fence(self, connection: Connection) -> None:
-        if self.fence is None:
-            return
-        try:
-            self.fence(connection)
-        except Fenced as error:
-            self._fenced = str(error)
-            raise
 
     def read_now(self, work: Work[T], *, snapshot: bool = False) -> T:
         """`read` for a caller that has no event loop."""
@@ -166,7 +151,7 @@ class Database:
             connection.begin() if engine is self.engine else nullcontext(),
         ):
             result = work(connection)
-        self._check_file()
+        self.check_file()
         return result
 
     def hindrance(self, work: Work[None]) -> TroubleKind | None:
@@ -178,13 +163,8 @@ class Database:
             return None if found is TroubleKind.FAILING else found
         return None
 
-    def check_over(self) -> None:
-        """Raise Over when nothing may be written any more: the SQLite file is lost, or another replica has our place."""
-        if self._fenced is not None:
-            raise Fenced(self._fenced)
-        self._check_file()
-
-    def _check_file(self) -> None:
+    def check_file(self) -> None:
+        """Raise FileLost when the SQLite file is no longer the one at its path."""
         if self.file is not None:
             self.file.check()
 
@@ -194,12 +174,8 @@ class Database:
 
     def refuse_pooler(self) -> None:
         """Raise Unusable behind a pooler that gives a session to others: the right to work would go with it."""
-        fleet = self.dialect.fleet
-        if fleet is None or fleet.driver != self.engine.driver:
-            return
-        session = LockSession(self.engine.url, self.dialect.options(self.engine.url, 0.0), fleet)
-        with session.limited(), session.engine.connect() as connection:
-            fleet.refuse_pooler(connection, session.engine)
+        if self.dialect.pooled(self.engine.url, self.dialect.options(self.engine.url, 0.0)):
+            raise Unusable(say("database.pooled"))
 
     def refuse_closed(self) -> None:
         """Raise Closed where this user may read and not write, as beside another one's -shm. Nothing is written."""

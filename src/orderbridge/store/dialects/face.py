@@ -14,7 +14,6 @@ from sqlalchemy import URL, Connection, Engine, Numeric
 from sqlalchemy import Dialect as Driver
 from sqlalchemy.types import TypeEngine
 
-from orderbridge.store.dialects.fleet import FleetDialect
 from orderbridge.store.dialects.sqlite_file import SqliteFile
 from orderbridge.store.trouble import TroubleKind
 
@@ -155,7 +154,7 @@ class Dialect:
     # ---- together with others
     skips_locks: Callable[[Driver], bool]  # SELECT … FOR UPDATE SKIP LOCKED, by the server's version
     lead: Callable[[Connection], bool] | None  # take the right to work, for this session; None: it is the file's lock
-    fleet: FleetDialect | None = None  # how several replicas share the work; None: they cannot
+    pooled: Callable[[URL, Mapping[str, Any]], bool] = never  # by create_engine's options: a pooler shares our sessions
     worker: Callable[[Connection], str | None] = nothing  # who works on it: host and process, as far as is known
     schema_lock: Callable[[Connection, str], AbstractContextManager[bool]]  # one change of the schema at a time
     watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others

@@ -13,7 +13,7 @@ from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import Unusable
 from orderbridge.store.dialects import (
-    postgresql_fleet,
+    postgresql_pooler,
     postgresql_sessions,
     postgresql_watch,
     servers,
@@ -29,7 +29,7 @@ from orderbridge.store.dialects.face import (
 from orderbridge.texts import say
 
 WAITS = {"on", "remote_apply"}
-LEAD = f"SELECT pg_try_advisory_lock({postgresql_fleet.LEAD})"
+LEAD = int.from_bytes(b"orderbrg", "big")  # the number of the lock on the right to work, in each database
 ASK = (
     "SELECT current_setting('fsync'), current_setting('synchronous_commit'),"
     # A trigger of the POS, or a pooler, may have undone what our session said: it is said anew for this transaction.
@@ -244,10 +244,10 @@ DIALECT = Dialect(
     failover=_failover,
     skips_locks=lambda _: True,
     worker=_worker,
-    lead=lambda connection: bool(connection.exec_driver_sql(LEAD).scalar()),
+    lead=lambda connection: bool(connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({LEAD})").scalar()),
     schema_lock=_schema_lock,
     watch=_watch,
-    fleet=postgresql_fleet.FLEET,
+    pooled=postgresql_pooler.is_pooled,
     grants=_grants,
     arrays=True,
     sequence=SEQUENCE,

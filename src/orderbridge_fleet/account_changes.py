@@ -1,0 +1,198 @@
+"""Changes of the accounts in the database: added, altered, enabled, disabled, removed, sealed anew.
+
+Rules of this file:
+- Each change takes the row of delivery_fleet first and keeps it to its commit, so that changes come one after another.
+- What is as it should be is not written: the version stays.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from orderbridge.config import Account
+from orderbridge.store.fleet_tables import DISABLED, ENABLED, HELD, account_settings, fleet
+from orderbridge.store.in_list import batches, in_list
+from orderbridge_fleet.account_settings import opened, plain_of, sealed
+from orderbridge_fleet.sealing import Fault, MasterKeys
+
+RESEALED_AT_ONCE = 500
+_ROWS = select(account_settings)
+_NAMED = _ROWS.where(in_list(account_settings.c.name))
+_CHANGE = update(account_settings).where(account_settings.c.name == bindparam("mine"))
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Names, by what became of them. `taken`: by whom these secrets are used already; then nothing was written."""
+
+    added: tuple[str, ...] = ()
+    altered: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    taken: Mapping[str, str] | None = None
+
+
+def put(connection: Connection, keys: MasterKeys, accounts: Collection[Account], now: datetime) -> Put:
+    """Have these accounts be as they are here: new ones and removed ones enabled, others as enabled as they were."""
+    version = _take_turn(connection) + 1
+    if users := taken(connection, accounts):
+        return Put(taken=users)
+    rows = {row.name: row for row in connection.execute(_ROWS)}
+    wanted = [one for one in accounts if not _is_there(keys, rows.get(one.name), one)]
+    new, changed = [], []
+    for account in wanted:
+        row = rows.get(account.name)
+        text, by = sealed(keys, account)
+        values = {"fingerprint": account.fingerprint, "sealed": text, "key_id": by, "version": version}
+        values |= {"changed_utc": now, "enabled": ENABLED if row is None or row.sealed is None else row.enabled}
+        if row is None:
+            new.append({"name": account.name, **values})
+        else:
+            changed.append({"mine": account.name, **values})
+    _write(connection, version, new, changed)
+    before = {name for name, row in rows.items() if row.sealed is not None}
+    touched = {one.name for one in wanted}
+    return Put(
+        tuple(one.name for one in wanted if one.name not in before),
+        tuple(one.name for one in wanted if one.name in before),
+        tuple(one.name for one in accounts if one.name not in touched),
+    )
+
+
+def taken(connection: Connection, accounts: Collection[Account]) -> dict[str, str]:
+    """Those whose secrets are another one's, and whose. Nobody changes that until this transaction is over."""
+    _take_turn(connection)
+    users = _users(connection, [one.fingerprint for one in accounts])
+    return {one.name: user for one in accounts if (user := users.get(one.fingerprint, one.name)) != one.name}
+
+
+def _is_there(keys: MasterKeys, row: Any, account: Account) -> bool:
+    if row is None or row.fingerprint != account.fingerprint:
+        return False
+    there = opened(keys, row.name, row.sealed, row.key_id)
+    return not isinstance(there, Fault) and plain_of(there) == plain_of(account)
+
+
+def enable(connection: Connection, names: Sequence[str], now: datetime, *, enabled: bool) -> list[str]:
+    """Those of these whose state has changed. A name that is not there, or was removed, is passed over."""
+    version = _take_turn(connection) + 1
+    rows = _named(connection, names)
+    state = ENABLED if enabled else DISABLED
+    wanted = [row.name for row in rows if row.sealed is not None and row.enabled != state]
+    values = {"enabled": state, "version": version, "changed_utc": now}
+    _write(connection, version, [], [{"mine": name, **values} for name in wanted])
+    return wanted
+
+
+def remove(connection: Connection, names: Sequence[str], now: datetime) -> list[str]:
+    """Those of these that were there: their secrets are gone, their names stay for who reads only changes."""
+    version = _take_turn(connection) + 1
+    there = [row.name for row in _named(connection, names) if row.sealed is not None]
+    values = {"sealed": None, "key_id": None, "enabled": DISABLED, "version": version, "changed_utc": now}
+    _write(connection, version, [], [{"mine": name, "fingerprint": _nobodys(name), **values} for name in there])
+    return there
+
+
+def hold(connection: Connection, mark: Mapping[str, int], above: int, now: datetime) -> tuple[str, ...]:
+    """The tables are an older copy: enabled accounts that the mark knows otherwise are not polled until `release`."""
+    version = max(_take_turn(connection), above) + 1
+    rows = {row.name: row.version for row in connection.execute(_ROWS.where(account_settings.c.enabled == ENABLED))}
+    names = sorted(name for name, there in rows.items() if mark.get(name) != there)
+    values = {"enabled": HELD, "version": version, "changed_utc": now}
+    _write(connection, version, [], [{"mine": name, **values} for name in names])
+    return tuple(names)
+
+
+def held(connection: Connection) -> tuple[str, ...]:
+    """The accounts that wait for `release`."""
+    found = select(account_settings.c.name).where(account_settings.c.enabled == HELD).order_by(account_settings.c.name)
+    return tuple(connection.execute(found).scalars())
+
+
+def release(connection: Connection, now: datetime) -> tuple[str, ...]:
+    """A person has compared them: they are polled again."""
+    version = _take_turn(connection) + 1
+    names = held(connection)
+    values = {"enabled": ENABLED, "version": version, "changed_utc": now}
+    _write(connection, version, [], [{"mine": name, **values} for name in names])
+    return names
+
+
+def _nobodys(name: str) -> str:
+    """A fingerprint that no secrets have: these may come again, under another name too."""
+    return hashlib.sha256(f"removed {name}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Resealed:
+    """A part of the rows. `last`: the name to go on after; None: that was the end."""
+
+    last: str | None
+    anew: int
+    already: int
+    broken: Mapping[str, Fault]
+
+
+def reseal(connection: Connection, keys: MasterKeys, base_url: str, after: str = "") -> Resealed:
+    """Some rows, in the order of their names, sealed by the first key and with the fingerprint at this address.
+
+    The accounts stay what they are, so the version does: who has read them need not do so again.
+    """
+    _take_turn(connection)
+    page = _ROWS.where(account_settings.c.name > after).order_by(account_settings.c.name).limit(RESEALED_AT_ONCE)
+    rows = connection.execute(page).all()
+    found = {row.name: opened(keys, row.name, row.sealed, row.key_id) for row in rows if row.sealed is not None}
+    broken = {name: account for name, account in found.items() if isinstance(account, Fault)}
+    good = {name: account.at(base_url) for name, account in found.items() if isinstance(account, Account)}
+    users = _users(connection, [account.fingerprint for account in good.values()])
+    changed = []
+    already = 0
+    for row in rows:
+        if row.name not in good:
+            continue
+        account = good[row.name]
+        if users.setdefault(account.fingerprint, row.name) != row.name:
+            broken[row.name] = Fault.SAME_SECRETS
+        elif row.key_id == keys.ids[0] and row.fingerprint == account.fingerprint:
+            already += 1
+        else:
+            text, by = sealed(keys, account)
+            changed.append({"mine": row.name, "sealed": text, "key_id": by, "fingerprint": account.fingerprint})
+    if changed:
+        connection.execute(_CHANGE, changed)
+    last = rows[-1].name if len(rows) == RESEALED_AT_ONCE else None
+    return Resealed(last, len(changed), already, broken)
+
+
+def _users(connection: Connection, fingerprints: Iterable[str]) -> dict[str, str]:
+    """Whose these are, by fingerprint."""
+    query = select(account_settings.c.fingerprint, account_settings.c.name).where(
+        in_list(account_settings.c.fingerprint)
+    )
+    found = (row for some in batches(fingerprints) for row in connection.execute(query, {"wanted": some}))
+    return {row.fingerprint: row.name for row in found}
+
+
+def _named(connection: Connection, names: Iterable[str]) -> list[Any]:
+    return [row for some in batches(names) for row in connection.execute(_NAMED, {"wanted": some})]
+
+
+def _take_turn(connection: Connection) -> int:
+    """The version; nobody else changes an account until this transaction is over."""
+    found = connection.execute(select(fleet.c.accounts_version).with_for_update()).scalar()
+    if found is None:  # somebody has emptied the table
+        connection.execute(insert(fleet).values(id=1))
+    return found or 0
+
+
+def _write(connection: Connection, version: int, new: Sequence[Any], changed: Sequence[Any]) -> None:
+    if not new and not changed:
+        return
+    if changed:
+        connection.execute(_CHANGE, changed)
+    if new:
+        connection.execute(insert(account_settings), new)
+    connection.execute(update(fleet).values(accounts_version=version))

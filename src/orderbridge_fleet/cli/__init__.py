@@ -1,0 +1,1 @@
+"""The commands on accounts in the database, and what the fleet adds to `status` and `check`."""

@@ -1,0 +1,301 @@
+"""`accounts`: the accounts in the database, and those of the file beside them."""
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.config.account import SECRETS
+from orderbridge.errors import ConfigError
+from orderbridge.texts import say
+from orderbridge_fleet.cli import account_import as fleet_import
+from orderbridge_fleet.cli import keys as fleet_keys
+from orderbridge_fleet.cli.context import clash, keys_of, made, pass_context, say_not_read
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from orderbridge.config import Settings
+
+LONGEST_SECRET = 10_000
+
+
+@click.group()
+def accounts() -> None:
+    """The accounts in the database."""
+
+
+# ---- one account -----------------------------------------------------------------------------------------------------
+
+
+@accounts.command("add")
+@click.argument("name")
+@click.option("--app-secret-key-file", "app", help="A file that holds the app_secret_key and nothing else; - is standard input.")  # fmt: skip
+@click.option("--rest-secret-key-file", "rest", help="The same for the rest_secret_key; with two -, a line each.")
+@click.option("--auto-accept-minutes", type=int, help="Accept new orders without the POS, with this preparing time.")
+@click.option("--auto-accept-scheduled", is_flag=True, help="Accept scheduled orders by itself, too.")
+@click.option("--restaurant", "rules", multiple=True, help="ID=MINUTES, or ID alone for never: what is different for one restaurant; may be repeated.")  # fmt: skip
+@click.option(
+    "--replace", is_flag=True, help="It is there already: these secrets and options take the place of its own."
+)
+@pass_context
+def add(
+    context: Context,
+    name: str,
+    app: str | None,
+    rest: str | None,
+    auto_accept_minutes: int | None,
+    auto_accept_scheduled: bool,
+    rules: tuple[str, ...],
+    replace: bool,
+) -> None:
+    """Put an account into the database. Its secrets are asked for, or come from files, never from the command line."""
+    settings = context.reload()
+    keys = keys_of(settings)
+    options = {
+        "auto_accept_minutes": auto_accept_minutes,
+        "auto_accept_scheduled": auto_accept_scheduled,
+        "restaurants": [_rule(one) for one in rules],
+    }
+    trial = dict.fromkeys(SECRETS, "x")
+    made(settings, {"name": name, **trial, **options})  # before anything is asked
+    account = made(settings, {"name": name, **_secrets(app, rest), **options})
+    if (why := clash(settings, account)) is not None:
+        raise ConfigError(why)
+    from orderbridge.clock import SystemClock
+    from orderbridge_fleet import account_changes, account_list
+
+    def put(tx: "Connection") -> account_changes.Put | None:
+        if not replace and account_list.sealed(tx, [name]):
+            return None
+        return account_changes.put(tx, keys, [account], SystemClock().now())
+
+    done = context.write(put)
+    if done is None:
+        raise click.ClickException(say("accounts.is_there", name=name))
+    if done.taken:
+        raise click.ClickException(say("accounts.taken", name=name, other=done.taken[name]))
+    became = "listing.account_added" if done.added else "listing.account_altered"
+    click.echo(say(became if done.added or done.altered else "listing.account_unchanged", name=name))
+    say_not_read(settings, [name])
+
+
+def _rule(text: str) -> dict[str, Any]:
+    key, _, minutes = text.partition("=")
+    return {"id": key, "auto_accept_minutes": minutes or None}
+
+
+def _secrets(app: str | None, rest: str | None) -> dict[str, str]:
+    """From the files, else asked for without showing what is typed."""
+    given = dict(zip(SECRETS, (app, rest), strict=True))
+    if None in given.values() and not sys.stdin.isatty():
+        missing = [f"--{key.replace('_', '-')}-file" for key, file in given.items() if file is None]
+        raise click.UsageError(say("accounts.no_secret", options=", ".join(missing)))
+    return {
+        key: _secret(file) if file is not None else click.prompt(key, hide_input=True, err=True).strip()
+        for key, file in given.items()
+    }
+
+
+def _secret(file: str) -> str:
+    try:
+        text = sys.stdin.readline() if file == "-" else Path(file).read_text("utf-8-sig")[:LONGEST_SECRET]
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else say("config.reason_utf8")
+        raise ConfigError(say("init.cannot_read", file=file, reason=reason)) from None
+    return text.removeprefix("\ufeff").strip()
+
+
+# ---- looking ---------------------------------------------------------------------------------------------------------
+
+
+@accounts.command("list")
+@as_json
+@pass_context
+def list_accounts(context: Context, as_json: bool) -> None:
+    """All accounts, of the file and of the database: where each comes from, whether it is enabled, how it was polled."""
+    facts = context.read(lambda tx: _listed(tx, context.settings))
+    if as_json:
+        show_json(facts)
+        return
+    from orderbridge.clock import SystemClock
+
+    now = SystemClock().now()
+    show_rows([_for_people(one, now) for one in facts], machine=False, empty=say("accounts.none"))
+
+
+def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
+    from orderbridge.jobs.findings import all_names
+    from orderbridge.store.fleet_tables import ENABLED
+    from orderbridge_fleet import account_list
+
+    fingerprints = {name: fingerprint for fingerprint, name in all_names(tx, settings).items()}
+    nothing: dict[str, Any] = dict.fromkeys(account_list.STATE)
+    states = account_list.states(tx)
+
+    def state(fingerprint: str) -> dict[str, Any]:
+        known = states.get(fingerprint, nothing)
+        return {name: known[name] for name in nothing}
+
+    found = [
+        {"name": one.name, "source": _source(settings, place), "enabled": True, **state(fingerprints[one.name])}
+        for place, one in enumerate(settings.accounts)
+    ]
+    for row in account_list.listed(tx):
+        facts = {"name": row["name"], "source": "database", "enabled": row["enabled"] == ENABLED}
+        found.append(facts | state(row["fingerprint"]) | {"changed_utc": row["changed_utc"], "key_id": row["key_id"]})
+    return sorted(found, key=lambda one: one["name"])
+
+
+def _source(settings: "Settings", place: int) -> str:
+    """Who gave the account of the file its name."""
+    return settings.source.origins.get(f"accounts[{place}].name", str(settings.source.file or ""))
+
+
+def _for_people(one: dict[str, Any], now: datetime) -> dict[str, str]:
+    from orderbridge.cli.status import state_text
+    from orderbridge.cli.times import ago
+
+    good, state = one["last_poll_ok_utc"], one["state"]
+    is_file = one["source"] != "database"
+    return {
+        say("status.account"): one["name"],
+        say("listing.account_enabled"): say("listing.account_yes" if one["enabled"] else "listing.account_no"),
+        say("status.state"): state_text(state) if state else "-",
+        say("status.good_poll"): ago(good, now) if good else "-",
+        say("listing.account_source"): one["source"] if is_file else say("listing.account_database"),
+    }
+
+
+@accounts.command("show")
+@click.argument("name")
+@as_json
+@pass_context
+def show(context: Context, name: str, as_json: bool) -> None:
+    """One account with its options. No secret is shown."""
+    settings = context.settings
+    facts = context.read(lambda tx: next((one for one in _listed(tx, settings) if one["name"] == name), None))
+    if facts is None:
+        raise click.ClickException(say("accounts.unknown", names=name))
+    facts |= _options(context, name)
+    if as_json:
+        show_json(facts)
+        return
+    for key, value in facts.items():
+        click.echo(f"{key}: {_said(value)}")
+
+
+def _options(context: Context, name: str) -> dict[str, Any]:
+    """What was chosen for it; of one in the database as far as the master key opens it."""
+    from orderbridge_fleet import account_list
+    from orderbridge_fleet.account_settings import OPTIONS, opened
+    from orderbridge_fleet.sealing import Fault
+
+    account = next((one for one in context.settings.accounts if one.name == name), None)
+    if account is None:
+        text, by = context.read(lambda tx: account_list.sealed(tx, [name])).get(name, (None, None))
+        found = opened(keys_of(context.settings), name, text, by)
+        if isinstance(found, Fault):
+            return {"fault": found, "remedy": say(f"accounts.fault.{found}")}
+        account = found
+    return account.model_dump(mode="json", include=set(OPTIONS))
+
+
+def _said(value: Any) -> str:
+    from orderbridge.cli.common import plain
+
+    if isinstance(value, bool):
+        return say("listing.account_yes" if value else "listing.account_no")
+    if isinstance(value, list):
+        return ", ".join(f"{rule['id']}={rule['auto_accept_minutes'] or '-'}" for rule in value) or "-"
+    return "-" if value is None else str(plain(value))
+
+
+# ---- on and off ------------------------------------------------------------------------------------------------------
+
+
+@accounts.command("enable")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@pass_context
+def enable(context: Context, names: tuple[str, ...]) -> None:
+    """Have these accounts of the database polled again."""
+    _set(context, names, enabled=True)
+
+
+@accounts.command("disable")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@pass_context
+def disable(context: Context, names: tuple[str, ...]) -> None:
+    """Have these accounts of the database not polled. They stay, with their secrets."""
+    _set(context, names, enabled=False)
+
+
+def _set(context: Context, names: tuple[str, ...], *, enabled: bool) -> None:
+    from orderbridge.clock import SystemClock
+    from orderbridge_fleet import account_changes
+
+    _refuse_unknown(context, names)
+    now = SystemClock().now()
+    done = context.write(lambda tx: account_changes.enable(tx, names, now, enabled=enabled))
+    for name in dict.fromkeys(names):
+        became = "listing.account_is_enabled" if enabled else "listing.account_is_disabled"
+        click.echo(say(became if name in done else "listing.account_unchanged", name=name))
+        if not enabled:
+            _say_work(context, name)
+
+
+def _say_work(context: Context, name: str) -> None:
+    from orderbridge_fleet import account_list
+
+    opened, waits = context.read(lambda tx: account_list.work(tx, name))
+    if opened or waits:
+        click.echo(say("accounts.left_open", name=name, orders=opened, actions=waits), err=True)
+
+
+@accounts.command("remove")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--force", is_flag=True, help="Although orders of it are open, or actions wait.")
+@pass_context
+def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
+    """Take these accounts, and their secrets, out of the database. Their orders stay."""
+    from orderbridge.clock import SystemClock
+    from orderbridge_fleet import account_changes, account_list
+
+    _refuse_unknown(context, names)
+    now = SystemClock().now()
+    busy: dict[str, tuple[int, int]] = {}
+
+    def take_out(tx: "Connection") -> None:
+        """Asked in the transaction that removes: an order may have come in meanwhile."""
+        busy.update((name, found) for name in names if any(found := account_list.work(tx, name)))
+        if force or not busy:
+            account_changes.remove(tx, names, now)
+
+    context.write(take_out)
+    for name, (opened, waits) in busy.items():
+        click.echo(say("accounts.left_open", name=name, orders=opened, actions=waits), err=True)
+    if busy and not force:
+        raise click.ClickException(say("accounts.busy"))
+    for name in dict.fromkeys(names):
+        click.echo(say("listing.account_removed", name=name))
+
+
+def _refuse_unknown(context: Context, names: tuple[str, ...]) -> None:
+    """All of them are in the database, or nothing is done."""
+    from orderbridge_fleet import account_list
+
+    in_file = [one.name for one in context.settings.accounts if one.name in names]
+    there = context.read(lambda tx: account_list.sealed(tx, names))
+    if filed := [name for name in in_file if name not in there]:
+        raise click.ClickException(say("accounts.of_file", names=", ".join(filed)))
+    if unknown := [name for name in names if name not in there]:
+        raise click.ClickException(say("accounts.unknown", names=", ".join(unknown)))
+
+
+for command in (*fleet_import.COMMANDS, *fleet_keys.COMMANDS):
+    accounts.add_command(command)
+
+COMMANDS = (accounts,)

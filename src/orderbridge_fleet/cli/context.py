@@ -1,0 +1,60 @@
+"""What the commands on accounts in the database share: the master keys, those accounts, and what they refuse."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orderbridge.cli.common import Context
+from orderbridge.errors import ConfigError
+from orderbridge.texts import say
+
+if TYPE_CHECKING:
+    from orderbridge.config import Account, Settings
+    from orderbridge_fleet.sealing import MasterKeys
+
+pass_context = click.make_pass_decorator(Context)
+
+
+def keys_of(settings: "Settings") -> "MasterKeys":
+    """The configured master keys. Raises ConfigError where there is none."""
+    from orderbridge_fleet.sealing import MasterKeys
+
+    if not settings.fleet.master_keys or "" in settings.source.without_secrets:
+        raise ConfigError(say("accounts.no_key"))
+    return MasterKeys(settings.fleet.master_keys)
+
+
+def made(settings: "Settings", values: dict[str, Any]) -> "Account":
+    """An account of these values, at the configured address. Raises ConfigError, which shows none of them."""
+    from pydantic import ValidationError
+
+    from orderbridge.config import Account
+    from orderbridge.config.findings import in_words
+
+    try:
+        account = Account(**values)
+    except ValidationError as error:
+        raise ConfigError(in_words(error)) from None
+    return account.at(settings.marketplace.base_url)
+
+
+def clash(settings: "Settings", account: "Account") -> str | None:
+    """Why it cannot stand beside the accounts of the file. The very same may: it moves, and the file counts till then."""
+    for one in settings.accounts:
+        if (one.name, one.fingerprint) == (account.name, account.fingerprint):
+            return None
+        if one.name == account.name:
+            return say("accounts.in_file", name=one.name)
+        if one.fingerprint == account.fingerprint:
+            return say("accounts.taken", name=account.name, other=one.name)
+    return None
+
+
+def say_not_read(settings: "Settings", names: Iterable[str]) -> None:
+    """What is written is right, and nobody polls by it yet."""
+    in_file = {one.name for one in settings.accounts} & set(names)
+    if in_file:
+        click.echo(say("accounts.moves", count=len(in_file)), err=True)
+    if not settings.fleet.from_database:
+        click.echo(say("accounts.not_read"), err=True)

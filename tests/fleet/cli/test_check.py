@@ -1,0 +1,224 @@
+"""`check` in a fleet, and `check --cooldown`: the accounts are rows of the database, and replicas share them."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, insert, update
+from tests import databases
+from tests.cli.shell import APP, Configure, Ended, Run, account, document
+
+from orderbridge import config
+from orderbridge.clock import SystemClock
+from orderbridge.config.master_keys import new_key, parsed
+from orderbridge.store import accounts, schema
+from orderbridge.store.database import Database
+from orderbridge.store.fleet_tables import account_settings
+from orderbridge_fleet import account_changes
+from orderbridge_fleet.buckets import share
+from orderbridge_fleet.sealing import MasterKeys
+from orderbridge_fleet.single_node import membership
+from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.scenery import DEFAULT_SCENERY
+
+COOLDOWN_S = 2  # of real time: three polls have to lie within it on a busy machine
+OTHER_APP = "sandbox-other-secret"
+MASTER = new_key()
+NAMES = ("besiktas", "chain", "kadikoy")
+WITHIN_S = 60.0
+
+
+@pytest.fixture(params=databases.KINDS[:2])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def database(kind: str, path: Path, request: pytest.FixtureRequest) -> Iterator[Database]:
+    if kind == databases.SQLITE:
+        with closing(Database(f"sqlite:///{path}", inline=True)) as database:
+            database.write_now(schema.upgrade)
+            yield database
+    else:
+        with databases.made(request.getfixturevalue(f"{kind}_server"), f"obs_cooldown_{os.getpid()}") as database:
+            yield database
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Sandbox]:
+    """Accounts of one application share a cooldown; Beşiktaş is of another one."""
+    listed = tuple(
+        replace(one, app_secret_key=OTHER_APP) if one.name == "besiktas" else one for one in DEFAULT_SCENERY.accounts
+    )
+    options = Options(cooldown_scope="application", cooldown_seconds=COOLDOWN_S)
+    with Sandbox(World(replace(DEFAULT_SCENERY, accounts=listed), options=options), directory=tmp_path) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def play(world: Sandbox, database: Database, configure: Configure, tmp_path: Path) -> Callable[..., World]:
+    """A fleet whose database has these accounts, and whose file has what `in_file` says."""
+
+    def play(*names: str, in_file: str = " ", key: str = MASTER) -> World:
+        (tmp_path / "master.key").write_text(key)
+        (tmp_path / "master.key").chmod(0o600)
+        market = f'ca_file = "{world.ca_file}"\ncooldown_seconds = {COOLDOWN_S}\ntimeout_seconds = 20'
+        url = database.engine.url.render_as_string(hide_password=False)
+        fleet = '[fleet]\naccounts = "database"\nmaster_key_file = "master.key"\n'
+        listed = [made(name).at(world.base_url) for name in names]
+        database.write_now(lambda tx: account_changes.put(tx, keys(), listed, SystemClock().now()))
+        configure(
+            document(
+                base_url=world.base_url, marketplace=market, database=f'url = "{url}"', more=fleet, accounts=in_file
+            )
+        )
+        return world.world
+
+    return play
+
+
+def keys() -> MasterKeys:
+    return MasterKeys(parsed(MASTER))
+
+
+def made(name: str) -> config.Account:
+    app = OTHER_APP if name == "besiktas" else APP
+    return config.Account(name=name, app_secret_key=app, rest_secret_key=f"sandbox-{name}-secret")
+
+
+def alter(database: Database, name: str, **values: object) -> None:
+    row = update(account_settings).where(account_settings.c.name == name)
+    database.write_now(lambda tx: tx.execute(row.values(**values)))
+
+
+def found(ended: Ended) -> tuple[int, list[tuple[str, str]]]:
+    return ended.code, [(one["check"], one["level"]) for one in ended.json]
+
+
+SHARED = (0, [("cooldown application", "warning")])
+
+
+def asked(world: World) -> list[str]:
+    return [call.account for call in world.calls("get_current")]
+
+
+def test_accounts_of_the_database_are_asked(run: Run, play, database: Database):
+    world = play(*NAMES)
+    assert found(run("check", "--cooldown", "--json")) == SHARED
+    assert asked(world) == ["chain", "kadikoy", "besiktas", "kadikoy", "chain"]
+    noted = database.read_now(lambda tx: tx.exec_driver_sql("SELECT name FROM delivery_accounts ORDER BY name").all())
+    assert [name for (name,) in noted] == list(NAMES)
+
+
+def test_a_replica_that_starts_meanwhile_waits_until_it_is_over(run: Run, play, database: Database):
+    world = play(*NAMES)
+    with closing(membership(database, share)) as replica, ThreadPoolExecutor(1) as beside:
+        checked = beside.submit(run, "check", "--cooldown", "--json")
+        assert world.wait_for(lambda: bool(world.calls("get_current")), timeout=WITHIN_S)
+        assert not replica.take()
+        assert found(checked.result(WITHIN_S)) == SHARED
+        while not replica.take():
+            pass
+
+
+def test_beside_a_replica_it_refuses(run: Run, play, database: Database):
+    world = play(*NAMES)
+    with closing(membership(database, share)) as replica:
+        assert replica.take()
+        ended = run("check", "--cooldown", "--json")
+    assert found(ended) == (1, [("cooldown", "failed")])
+    assert "in a fleet every replica" in ended.json[0]["detail"]
+    assert world.calls() == []
+
+
+@databases.only(databases.SQLITE)
+def test_an_account_that_moves_is_asked_once_and_as_the_file_has_it(run: Run, play):
+    world = play("besiktas", "kadikoy", in_file=account())
+    ended = run("check", "--cooldown", "--json")
+    assert found(ended) == (0, [("cooldown not_address", "ok")])
+    assert asked(world) == ["kadikoy", "besiktas"]
+
+
+@databases.only(databases.SQLITE)
+def test_disabled_accounts_are_not_asked(run: Run, play):
+    world = play(*NAMES)
+    run("accounts", "disable", "chain", "besiktas")
+    ended = run("check", "--cooldown", "--json")
+    assert found(ended) == (1, [("cooldown", "failed")])
+    assert "in a fleet into the database" in ended.json[0]["remedy"]
+    assert world.calls() == []
+
+
+@databases.only(databases.SQLITE)
+def test_a_row_that_does_not_open_is_named_and_others_are_asked(run: Run, play, database: Database):
+    world = play(*NAMES)
+    alter(database, "besiktas", sealed="x")
+    ended = run("check", "--cooldown", "--json")
+    levels = [("account_settings", "warning"), ("cooldown application_or_address", "warning")]
+    assert found(ended) == (0, levels)
+    assert ended.json[0]["detail"] == "1: besiktas"
+    assert set(asked(world)) == {"chain", "kadikoy"}
+
+
+@databases.only(databases.SQLITE)
+def test_a_master_key_that_opens_none_is_named(run: Run, play):
+    world = play(*NAMES, key=new_key())
+    ended = run("check", "--cooldown", "--json")
+    assert found(ended) == (1, [("cooldown", "failed")])
+    assert "opens none of the accounts" in ended.json[0]["detail"]
+    assert world.calls() == []
+
+
+@databases.only(databases.SQLITE)
+def test_who_is_refused_is_named(run: Run, play):
+    world = play(*NAMES)
+    world.refuse_account("chain")
+    assert found(run("check", "--cooldown", "--json")) == (1, [("account chain", "failed")])
+
+
+@databases.only(databases.SQLITE)
+def test_of_thousands_only_those_that_are_needed_are_opened(run: Run, play, database: Database):
+    """The rows after them do not open, and nobody notices."""
+    play(*NAMES)
+    row = {"sealed": "x", "key_id": keys().ids[0], "enabled": 1, "version": 1, "changed_utc": SystemClock().now()}
+    rows = [{"name": f"z{number}", "fingerprint": str(number), **row} for number in range(10_000)]
+    database.write_now(lambda tx: tx.execute(insert(account_settings), rows))
+    assert found(run("check", "--cooldown", "--json")) == SHARED
+
+
+@databases.only(databases.SQLITE)
+def test_a_first_poll_that_was_planned_is_no_cooldown(run: Run, play, world: Sandbox, database: Database):
+    """Replicas that were stopped while thousands started leave such plans behind."""
+    play(*NAMES)
+    plan = SystemClock().now() + timedelta(hours=1)
+
+    def start(tx: Connection) -> None:
+        listed = [made(name).at(world.base_url) for name in NAMES]
+        accounts.register(tx, [accounts.Entry(one.fingerprint, one.name, first_poll=plan) for one in listed])
+
+    database.write_now(start)
+    assert found(run("check", "--cooldown", "--json")) == SHARED
+    assert len(asked(world.world)) == 5
+
+
+# ---- without --cooldown ----------------------------------------------------------------------------------------------
+
+
+@databases.only(databases.SERVERS[0])
+def test_each_replica_is_named_with_its_share(run: Run, play, database: Database):
+    play(*NAMES)
+    with closing(membership(database, share)) as one, closing(membership(database, share)) as other:
+        assert one.take()
+        assert other.take()
+        one.beat()
+        other.beat()
+        one.beat(one.beat().excess)
+        other.beat()
+        said = next(line["detail"] for line in run("check", "--json").json if line["check"] == "worker")
+    assert [part.rpartition(": ")[2] for part in said.split("; ")] == ["32/64", "32/64"]
+    assert f", PID {os.getpid()}: " in said

@@ -1,0 +1,589 @@
+"""A daemon whose accounts are in the database: they come, change and leave while it runs, each by itself."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection
+from random import Random
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
+from tests.jobs.conftest import OpenShop
+from tests.jobs.shop import BASE_URL, FakeClock, Shop, text_of
+from tests.jobs.test_watchdog import _OnTheSpot, never
+
+from orderbridge import config
+from orderbridge.daemon import Daemon
+from orderbridge.errors import Fenced
+from orderbridge.jobs import working
+from orderbridge.observe.metrics import POLLS, WRITES_FENCED, Metrics
+from orderbridge.rules import cooldown
+from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.store.database import Database
+from orderbridge.store.fleet_tables import account_settings as table
+from orderbridge.store.fleet_tables import fleet as counter
+from orderbridge.store.fleet_tables import replicas
+from orderbridge.store.tables import accounts
+from orderbridge_fleet import account_settings, fleet
+from orderbridge_fleet.buckets import bucket_of
+from orderbridge_fleet.membership import Beat
+from orderbridge_fleet.replica_problems import ReplicaProblems
+from orderbridge_fleet.sealing import MasterKeys
+from orderbridge_sandbox.scenery import APP_SECRET, USKUDAR
+
+KEY = bytes(range(32))
+FLEET = {"accounts": "database", "master_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}
+SOON_S = 5.0  # in which a change is picked up
+NAMES = ("kadikoy", "besiktas", "chain")
+
+pytestmark = pytest.mark.plays_daemon
+
+
+class Town:
+    """The accounts in the database, and a daemon that works for them."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        self.keys = MasterKeys([KEY])
+        self._version = 0
+        self.settings = config.Settings(
+            language="en",
+            marketplace=shop.settings.marketplace.model_dump(),
+            database=shop.settings.database.model_dump(),
+            fleet=FLEET,
+            accounts=[],
+            web={"listen": ""},
+        )
+        self.daemon = self.new_daemon()
+
+    def new_daemon(self, metrics: Metrics | None = None) -> Daemon:
+        shop = self.shop
+        given = {"clock": shop.clock, "random": Random(0), "wire": shop._wire, "database": shop.database}
+        return Daemon(self.settings, metrics=metrics, **given)
+
+    def put(self, name: str, secret: str | None = None, *, enabled: bool = True, **options: Any) -> None:
+        """As `accounts add` does."""
+        rest = secret or f"sandbox-{name}-secret"
+        account = config.Account(name=name, app_secret_key=APP_SECRET, rest_secret_key=rest, **options)
+        sealed, key = account_settings.sealed(self.keys, account)
+        self.write(name, fingerprint=account.at(BASE_URL).fingerprint, sealed=sealed, key_id=key, enabled=int(enabled))
+
+    def write(self, name: str, **values: Any) -> None:
+        self._version += 1
+        values |= {"version": self._version, "changed_utc": self.shop.clock.now()}
+        with self.shop.database.engine.begin() as connection:
+            if not connection.execute(update(table).where(table.c.name == name).values(**values)).rowcount:
+                connection.execute(insert(table).values(name=name, **values))
+            connection.execute(update(counter).values(accounts_version=self._version))
+
+    def polls(self, name: str) -> int:
+        """How many polls of it the marketplace has heard."""
+        return sum(call.account == name for call in self.shop.calls("get_current"))
+
+    def state(self, name: str) -> str | None:
+        """How the account stands, for people."""
+        asked = select(accounts.c.state).where(accounts.c.name == name)
+        return self.shop.database.read_now(lambda tx: tx.scalar(asked))
+
+    @property
+    def at_work(self) -> set[str]:
+        return set(self.daemon.roster.at_work)
+
+
+@pytest.fixture
+def on_virtual_time(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
+    class Now:
+        @staticmethod
+        def now(zone: Any = None) -> Any:
+            return clock.now().astimezone(zone)
+
+    for part in ("schedulers.base", "executors.base", "triggers.date"):
+        monkeypatch.setattr(f"apscheduler.{part}.datetime", Now)
+    monkeypatch.setattr(Database, "watch", never)
+
+    async def at_once(call: Callable[[], Any]) -> Any:
+        return call()
+
+    monkeypatch.setattr(fleet, "detached", at_once)
+
+
+@pytest.fixture
+async def town(open_shop: OpenShop, on_virtual_time: None) -> Town:
+    asyncio.get_running_loop().set_default_executor(_OnTheSpot())
+    return Town(await open_shop(*NAMES))
+
+
+@contextlib.asynccontextmanager
+async def running(daemon: Daemon) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(daemon.run())
+    await asyncio.sleep(1.0)
+    try:
+        yield task
+    finally:
+        daemon.stop(for_good=True)
+        await task  # it ends in order, and has not ended before
+
+
+async def test_an_account_that_is_added_while_the_daemon_runs_is_polled_soon(town: Town):
+    town.put("kadikoy")
+    async with running(town.daemon):
+        assert town.at_work == {"kadikoy"}
+        order = town.shop.place()
+        town.put("besiktas")
+        await asyncio.sleep(SOON_S)
+        assert town.at_work == {"kadikoy", "besiktas"}
+        await asyncio.sleep(40.0)
+        assert town.polls("besiktas") >= 1
+        assert town.shop.rows("SELECT payment_key FROM delivery_orders") == [{"payment_key": order.key}]
+
+
+async def test_one_that_is_disabled_is_polled_no_more_and_comes_back_as_it_was(town: Town):
+    town.put("kadikoy")
+    town.put("besiktas")
+    async with running(town.daemon):
+        await asyncio.sleep(40.0)
+        town.write("besiktas", enabled=0)
+        await asyncio.sleep(SOON_S)
+        heard, others = town.polls("besiktas"), town.polls("kadikoy")
+        await asyncio.sleep(100.0)
+        assert town.polls("besiktas") == heard
+        assert town.polls("kadikoy") > others + 2
+        town.write("besiktas", enabled=1)
+        await asyncio.sleep(SOON_S + 31.0)
+        assert town.polls("besiktas") > heard
+
+
+async def test_of_many_that_come_at_once_the_lists_are_read_one_after_another(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+):
+    """What thousands of them would ask for at once would make their polls late."""
+    monkeypatch.setattr(working, "LISTS_PER_S", 1 / 60)
+    for name in NAMES:
+        town.put(name)
+    async with running(town.daemon):
+        await asyncio.sleep(40.0)
+        assert all(town.polls(name) for name in NAMES)
+        assert len({call.account for call in town.shop.calls("get_restaurants")}) == 1
+        await asyncio.sleep(100.0)
+        assert len({call.account for call in town.shop.calls("get_restaurants")}) == 3
+
+
+async def test_how_many_polls_leave_in_a_second_follows_who_is_at_work(town: Town, monkeypatch: pytest.MonkeyPatch):
+    """Two accounts that count here as if they were thousands."""
+    told: list[int | None] = []
+    monkeypatch.setattr(cooldown, "FEWEST_TOGETHER", 0.01)
+    monkeypatch.setattr(cooldown, "AT_A_MOMENT", 0)
+    monkeypatch.setattr(cooldown, "EVEN", 30.2)  # so that an account counts as one in a second
+    monkeypatch.setattr(town.shop._wire, "poll_evenly", told.append)
+    town.put("kadikoy")
+    town.put("besiktas")
+    async with running(town.new_daemon()):
+        assert told[-1] == 3
+        town.write("besiktas", enabled=0)
+        await asyncio.sleep(SOON_S)
+        assert told[-1] == 2
+
+
+async def test_new_secrets_are_used_and_the_cooldown_of_the_old_ones_does_not_concern_them(town: Town):
+    town.put("besiktas", "not-this-one")
+    async with running(town.daemon):
+        await asyncio.sleep(40.0)
+        assert town.polls("besiktas") == 0
+        town.put("besiktas")
+        await asyncio.sleep(SOON_S + 31.0)
+        assert town.polls("besiktas") >= 1
+
+
+@pytest.mark.parametrize("values", [{"sealed": "rubbish"}, {"sealed": None}, {"key_id": "0" * 16}, {"sealed": ""}])
+async def test_a_row_that_cannot_be_read_harms_only_its_own_account_and_is_told(town: Town, values: dict[str, Any]):
+    town.put("kadikoy")
+    town.put("besiktas")
+    town.write("besiktas", **values)
+    async with running(town.daemon):
+        await asyncio.sleep(40.0)
+        assert town.at_work == {"kadikoy"}
+        assert town.polls("kadikoy") >= 1
+        problems = {(one.code, one.account) for one in town.daemon.report.problems}
+        assert (Code.ACCOUNT_UNREADABLE, "besiktas") in problems
+        town.put("besiktas")
+        await asyncio.sleep(SOON_S + 40.0)
+        assert town.polls("besiktas") >= 1
+        assert not [one for one in town.daemon.report.problems if one.code == Code.ACCOUNT_UNREADABLE]
+
+
+async def test_an_account_at_work_goes_on_when_its_row_becomes_unreadable(town: Town):
+    town.put("kadikoy")
+    async with running(town.daemon):
+        await asyncio.sleep(35.0)
+        heard = town.polls("kadikoy")
+        town.write("kadikoy", sealed="rubbish")
+        await asyncio.sleep(70.0)
+        assert town.polls("kadikoy") >= heard + 2
+
+
+async def test_accounts_that_were_noted_at_another_address_are_told_once(town: Town):
+    """A replica with another base_url than the others would ask somebody else, in a rhythm that they do not know."""
+    town.put("kadikoy")
+    town.write("kadikoy", fingerprint="of another address")
+    town.put("chain")
+    with capture_logs() as lines:
+        async with running(town.daemon):
+            await asyncio.sleep(70.0)
+    assert [line["accounts"] for line in lines if line["event"] == "fleet.noted_elsewhere"] == [1]
+
+
+# ---- several replicas ------------------------------------------------------------------------------------------------
+
+
+class Shares:
+    """What the server says of our buckets, as a test has it."""
+
+    def __init__(self, *mine: int) -> None:
+        self.mine, self.excess = set(mine), set[int]()
+        self.given: list[int] = []
+        self.is_over = False
+
+    def fence(self, _: object) -> None:
+        if self.is_over:
+            raise Fenced("another one is there")
+
+    def beat(self, give: Collection[int], *, is_ending: bool = False) -> Beat:
+        del is_ending
+        self.fence(None)
+        self.given += sorted(give)
+        self.mine -= set(give)
+        self.excess -= set(give)
+        return Beat(frozenset(self.mine), frozenset(self.excess), 64, frozenset({"a", "b"}))
+
+
+def buckets(*names: str) -> list[int]:
+    return [bucket_of(name, 64) for name in names]
+
+
+async def test_only_accounts_of_its_own_buckets_are_polled(town: Town):
+    for name in NAMES:
+        town.put(name)
+    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    async with running(town.daemon):
+        await asyncio.sleep(40.0)
+        assert town.at_work == {"chain"}
+        assert (town.polls("kadikoy"), town.polls("besiktas")) == (0, 0)
+        shares.mine |= set(buckets("besiktas"))
+        await asyncio.sleep(40.0)
+        assert town.polls("besiktas") >= 1
+
+
+async def test_a_bucket_is_given_back_when_nothing_of_it_is_in_flight(town: Town):
+    town.put("chain")
+    town.put("kadikoy")
+    town.daemon.fleet.membership = shares = Shares(*buckets("chain", "kadikoy"))
+    answered = asyncio.Event()
+    async with running(town.daemon):
+        await asyncio.sleep(35.0)
+        town.shop.line.when_leaving("get_current", answered.wait)
+        while len(town.shop.line._leaving["get_current"]):  # noqa: ASYNC110 - a poll takes it with it
+            await asyncio.sleep(0.5)
+        shares.excess = set(shares.mine)  # one of the two is on the wire, and its answer does not come
+        await asyncio.sleep(3.0)
+        assert len(shares.given) == 1
+        answered.set()
+        await asyncio.sleep(2.0)
+        assert sorted(shares.given) == sorted(buckets("chain", "kadikoy"))
+        assert town.at_work == set()
+
+
+async def test_a_bucket_that_comes_back_can_be_given_again(town: Town):
+    town.put("chain")
+    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    async with running(town.daemon):
+        for times in (1, 2):
+            await asyncio.sleep(5.0)
+            shares.excess = set(shares.mine)
+            await asyncio.sleep(5.0)
+            assert shares.given == buckets("chain") * times
+            shares.mine |= set(buckets("chain"))
+
+
+async def test_rows_of_other_replicas_accounts_are_left_to_them(town: Town):
+    for name in ("chain", "kadikoy"):
+        town.put(name)
+    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    shop = town.shop
+    async with running(town.daemon):
+        await asyncio.sleep(40.0)
+        foreign = shop.act("deactivate_food", food_id=11, account="kadikoy")
+        nobodys = shop.act("accept", payment_key="00000000-0000-4000-8000-000000000000", preparing_time=5)
+        await asyncio.sleep(10.0)
+        assert (shop.row(foreign)["state"], shop.row(nobodys)["state"]) == ("pending", "pending")
+        shares.mine |= {0, *buckets("kadikoy")}
+        await asyncio.sleep(40.0)
+        assert shop.end(foreign) == ("refused", "food_not_found", "answer")  # by the service itself
+        assert shop.row(nobodys)["state"] == "refused"
+
+
+async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town):
+    town.put("chain")
+    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    async with running(town.daemon):
+        await asyncio.sleep(35.0)
+        heard = town.polls("chain")
+
+        def silent(*_: object, **__: object) -> Beat:
+            raise OperationalError("SELECT", None, Exception("no answer"))
+
+        shares.beat, beat = silent, shares.beat  # type: ignore[method-assign]
+        await asyncio.sleep(fleet.LEASE_S + 1.0)
+        assert not town.daemon.fleet.may_leave()
+        assert town.daemon.database.trouble, "it is told, although all that is read and written goes well"
+        await asyncio.sleep(40.0)
+        assert town.polls("chain") == heard
+        assert town.state("chain") == "ok"  # it is the database's trouble, and not the service's
+        for food in (11, 12):  # one is tried, the other one waits behind it
+            row = town.shop.act("deactivate_food", food_id=food, account="chain")
+            await asyncio.sleep(5.0)
+            assert town.shop.row(row)["error_code"] == "held_back"
+        shares.beat = beat  # type: ignore[method-assign]
+        await asyncio.sleep(10.0)
+        assert not town.daemon.database.trouble
+        assert town.polls("chain") > heard
+
+
+async def test_a_replica_that_was_replaced_sends_nothing_and_ends_and_the_next_daemon_of_the_process_tells_it(
+    town: Town,
+):
+    town.put("chain")
+    metrics = Metrics()
+    daemon = town.new_daemon(metrics)
+    daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    daemon.database.fence = daemon.fleet.fence
+    with capture_logs() as lines:
+        running = asyncio.create_task(daemon.run())
+        await asyncio.sleep(35.0)
+        shares.is_over = True
+        with pytest.raises(Fenced):
+            await daemon.database.run(bool)
+        assert not daemon.fleet.may_leave()
+        async with asyncio.timeout(SOON_S):
+            with pytest.raises(Fenced):
+                await running
+    assert [line["reason"] for line in lines if line["event"] == "daemon.fenced"] == ["another one is there"]
+    assert [line for line in lines if line["event"] == "job.crashed"] == []
+    (counted,) = metrics.readings(WRITES_FENCED)
+    told = town.new_daemon(metrics).health.known.problems()
+    assert [(one.code, one.count) for one in told if one.code == Code.WRITES_FENCED] == [
+        ("writes_fenced", counted.value)
+    ]
+    assert counted.value >= 1
+
+
+async def test_what_only_one_replica_knows_the_lead_tells(town: Town):
+    for replica in ("one 11", "two 22"):
+        values = {"replica": replica, "number": 1, "started_utc": town.shop.clock.now()}
+        town.shop.database.write_now(lambda tx, values=values: tx.execute(insert(replicas).values(**values)))
+    for name in ("chain", "kadikoy"):
+        town.put(name)
+    lead, other = town.daemon, town.new_daemon()
+    lead.replica.name, other.replica.name = "one 11", "two 22"
+    lead.fleet.membership, other.fleet.membership = Shares(0, *buckets("chain")), Shares(*buckets("kadikoy"))
+    async with running(lead), running(other):
+        other.health.known.begin(Code.CREDENTIALS_SHARED, "kadikoy", account="kadikoy", count=3)
+        other.health.known.begin(Code.CLOCK_WRONG, offset="+90")
+        await asyncio.sleep(15.0)
+        told = {(one.code, one.subject, one.account) for one in lead.report.problems}
+        assert {(Code.CREDENTIALS_SHARED, "kadikoy", "kadikoy"), (Code.CLOCK_WRONG, "two 22", None)} <= told
+        other.health.known.end(Code.CREDENTIALS_SHARED, "kadikoy")
+        other.health.known.end(Code.CLOCK_WRONG)
+        await asyncio.sleep(15.0)
+        assert not {one.code for one in lead.report.problems} & {Code.CREDENTIALS_SHARED, Code.CLOCK_WRONG}
+
+
+async def test_what_a_reload_has_mended_the_lead_tells_no_more(town: Town):
+    """The next daemon of a replica has its name, and not its memory."""
+    database, now = town.shop.database, town.shop.clock.now()
+    lead, before, after = (ReplicaProblems(database) for _ in range(3))
+    lead.name, before.name, after.name = "one 11", "two 22", "two 22"
+    for replica in ("one 11", "two 22"):
+        row = insert(replicas).values(replica=replica, number=1, started_utc=now)
+        database.write_now(lambda tx, row=row: tx.execute(row))
+    await before.note([Problem(Code.ACCOUNT_UNREADABLE, "kadikoy", now, Severity.SEVERE, account="kadikoy")])
+    assert [one.code for one in database.read_now(lambda tx: [*lead.others(tx)])] == [Code.ACCOUNT_UNREADABLE]
+    await after.note(())
+    assert database.read_now(lambda tx: [*lead.others(tx)]) == []
+
+
+async def test_the_lead_gives_its_place_when_what_it_looks_at_is_written(town: Town, monkeypatch: pytest.MonkeyPatch):
+    town.daemon.fleet.membership = shares = Shares(0)
+    looked, look = asyncio.Event(), town.daemon.health.check
+
+    async def slowly() -> Any:
+        await looked.wait()
+        return await look()
+
+    async with running(town.daemon):
+        await asyncio.sleep(6.0)
+        monkeypatch.setattr(town.daemon.health, "check", slowly)
+        await asyncio.sleep(6.0)
+        shares.excess = {0}
+        await asyncio.sleep(6.0)
+        assert shares.given == []
+        looked.set()
+        await asyncio.sleep(3.0)
+        assert shares.given == [0]
+
+
+async def test_what_another_replica_had_on_the_wire_is_recovered_before_anything_is_decided_about_it(town: Town):
+    town.put("chain")
+    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    shop = town.shop
+    order = shop.place(restaurant_id=USKUDAR)
+    async with running(town.daemon):
+        await asyncio.sleep(35.0)
+        shares.excess = set(shares.mine)
+        await asyncio.sleep(5.0)
+        accept, cancel = shop.act("accept", order), shop.act("cancel", order)
+        # As a replica leaves it that is killed while the request is on the wire.
+        shop.till.execute("UPDATE delivery_actions SET state = 'sending' WHERE id = ?", (accept,))
+        started = "INSERT INTO delivery_action_attempts (action_id, attempt, started_utc) VALUES (?, 1, ?)"
+        shop.till.execute(started, (accept, text_of(shop.clock.now())))
+        shares.mine |= set(buckets("chain"))
+        await asyncio.sleep(40.0)
+    assert shop.rows("SELECT attempt, outcome FROM delivery_action_attempts WHERE action_id = ?", accept)[0] == {
+        "attempt": 1,
+        "outcome": "unknown",
+    }
+    assert shop.row(accept)["attempts"] == 1
+    assert shop.row(cancel)["state"] == "done"
+
+
+@pytest.mark.parametrize("change", [{"auto_accept_minutes": 20}, None], ids=["edited", "removed"])
+async def test_a_bucket_waits_for_what_an_account_that_is_being_changed_has_on_the_wire(
+    town: Town, change: dict[str, int] | None
+):
+    """The next replica would take the accept for one of unknown outcome, and the till's cancel would overtake it."""
+    town.put("chain")
+    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    shop, answered = town.shop, asyncio.Event()
+    order = shop.place(restaurant_id=USKUDAR)
+    async with running(town.daemon):
+        await asyncio.sleep(35.1)
+        shop.line.when_leaving("accept", answered.wait)
+        accept = shop.act("accept", order)
+        await asyncio.sleep(3.0)
+        assert shop.row(accept)["state"] == "sending"
+        if change is None:
+            town.write("chain", enabled=0)
+        else:
+            town.put("chain", **change)
+        await asyncio.sleep(3.0)
+        shares.excess = set(shares.mine)
+        await asyncio.sleep(5.0)
+        assert shares.given == []
+        answered.set()
+        await asyncio.sleep(SOON_S)
+        assert shop.row(accept)["state"] == "done"
+        assert shares.given == buckets("chain")
+
+
+# ---- what comes, leaves and changes at the same time -----------------------------------------------------------------
+
+
+async def test_what_was_counted_outlives_a_reload(town: Town):
+    """A daemon is made ready beside the one at work, and accounts come to it by and by."""
+    town.put("chain")
+    metrics = town.daemon._metrics
+
+    def polls() -> float:
+        return sum(one.value for one in metrics.readings(POLLS) if one.labels[0] == "chain")
+
+    async with running(town.daemon):
+        await asyncio.sleep(40.0)
+        counted = polls()
+        after = town.new_daemon(metrics)
+        assert polls() == counted > 0
+        await asyncio.sleep(40.0)
+        counted = polls()
+    async with running(after):
+        await asyncio.sleep(40.0)
+    assert polls() > counted > 1
+
+
+async def test_secrets_that_move_to_another_name_work_there_once_nothing_is_in_flight_under_the_former(town: Town):
+    town.put("chain")
+    async with running(town.daemon):
+        await asyncio.sleep(35.0)
+        answered = asyncio.Event()
+        town.shop.line.when_leaving("get_current", answered.wait)
+        while town.shop.line._leaving["get_current"]:  # noqa: ASYNC110 - a poll takes it with it
+            await asyncio.sleep(0.5)
+        heard = town.polls("chain")
+        town.write("chain", enabled=0, sealed=None, fingerprint="-")
+        town.put("moved", "sandbox-chain-secret")
+        await asyncio.sleep(SOON_S)
+        assert town.at_work == set()
+        answered.set()
+        await asyncio.sleep(100.0)
+        assert town.at_work == {"moved"}
+        assert town.polls("chain") >= heard + 3
+
+
+async def test_secrets_that_an_account_of_the_file_has_are_refused_to_another(town: Town):
+    of_file = {"name": "besiktas", "app_secret_key": APP_SECRET, "rest_secret_key": "sandbox-besiktas-secret"}
+    town.settings = config.Settings(**{**town.settings.model_dump(), "fleet": FLEET, "accounts": [of_file]})
+    town.daemon = town.new_daemon()
+    town.put("moved", "sandbox-besiktas-secret")
+    async with running(town.daemon):
+        await asyncio.sleep(70.0)
+        assert town.at_work == {"besiktas"}
+        assert town.polls("besiktas") >= 2
+        assert (Code.ACCOUNT_UNREADABLE, "moved") in {(one.code, one.account) for one in town.daemon.report.problems}
+
+
+async def test_a_change_while_an_account_comes_is_not_lost(town: Town, monkeypatch: pytest.MonkeyPatch):
+    town.put("chain", "not-this-one")
+    take_up = working.take_up
+
+    async def slowly(*given: Any) -> None:
+        await take_up(*given)
+        await asyncio.sleep(10.0)
+
+    monkeypatch.setattr(working, "take_up", slowly)
+    async with running(town.daemon):
+        town.put("chain")
+        await asyncio.sleep(100.0)
+        assert town.polls("chain") >= 1
+
+
+async def test_an_account_that_has_left_logs_in_no_more(town: Town):
+    town.put("chain")
+    answered = asyncio.Event()
+    town.shop.line.when_answered("login", answered.wait)
+    async with running(town.daemon):
+        town.write("chain", enabled=0)
+        await asyncio.sleep(SOON_S)
+        answered.set()
+        await asyncio.sleep(SOON_S)
+        assert [name for name in town.daemon.timetable._entries if "chain" in name] == []
+
+
+async def test_the_row_of_an_account_that_is_not_known_yet_waits_for_the_next_reading(town: Town):
+    town.put("chain")
+    async with running(town.daemon):
+        await asyncio.sleep(35.0)
+        town.put("kadikoy")
+        row = town.shop.act("deactivate_food", food_id=11, account="kadikoy")
+        town.daemon.outbox.wake()
+        await asyncio.sleep(40.0)
+        assert town.shop.end(row) == ("refused", "food_not_found", "answer")
+
+
+async def test_a_row_of_an_account_that_cannot_be_read_is_not_refused_for_that(town: Town):
+    town.put("chain")
+    town.put("kadikoy")
+    town.write("kadikoy", sealed="rubbish")
+    async with running(town.daemon):
+        await asyncio.sleep(10.0)
+        row = town.shop.act("deactivate_food", food_id=11, account="kadikoy")
+        await asyncio.sleep(40.0)
+        assert town.shop.row(row)["state"] == "pending"

@@ -1,0 +1,252 @@
+"""A fleet as it runs: replicas as processes on one database, the other end and a till as processes of their own."""
+
+import base64
+import contextlib
+import json
+import os
+import secrets
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import DBAPIError
+from tests.fleet.live.fleet_record import Record, left
+from tests.marketplace.samples import order
+
+from orderbridge.config import Account
+from orderbridge.store import schema
+from orderbridge.store.database import Database
+from orderbridge_fleet import account_changes
+from orderbridge_fleet.buckets import bucket_of
+from orderbridge_fleet.sealing import MasterKeys
+from orderbridge_sandbox.tls import make_certificates
+
+ROOT = Path(__file__).parents[2]
+COMMAND = Path(sys.executable).with_name("orderbridge")
+WITHIN_S = 90.0
+APP_SECRET = "fleet-app-secret"
+SETTINGS = """
+language = "en"
+[marketplace]
+base_url = "{base_url}"
+ca_file = "{ca_file}"
+cooldown_seconds = {cooldown_s}
+timeout_seconds = {timeout_s}
+[database]
+url = {url}
+[fleet]
+accounts = "database"
+master_key_file = "{key_file}"
+[web]
+listen = ""
+[log]
+format = "json"
+"""
+HOLDERS = text("SELECT bucket, replica FROM delivery_buckets WHERE replica IS NOT NULL")
+
+
+class OtherEnd:
+    """benchmarks/other_end.py at work, with an order of each account on every second poll."""
+
+    def __init__(self, folder: Path, delay_ms: float, poll_delay_ms: float, every: int) -> None:
+        made = make_certificates(folder)
+        self.ca_file = made.ca_file
+        program = ROOT / "benchmarks" / "other_end.py"
+        command = [sys.executable, program, made.server_file, str(delay_ms), str(poll_delay_ms)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.base_url = f"https://localhost:{self.process.stdout.readline().strip()}"
+        self._context = ssl.create_default_context(cafile=made.ca_file)
+        self.ask("/__orders", {"document": order(), "every": every})
+
+    def close(self) -> None:
+        with self.process as process:
+            process.terminate()
+
+    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(f"{self.base_url}{path}", data, context=self._context) as answer:
+            return dict(json.load(answer))
+
+
+class Fleet:
+    """`folder` has the replicas' configurations and logs, by number."""
+
+    def __init__(self, url: str, folder: Path, end: OtherEnd, *, cooldown_s: float, timeout_s: float) -> None:
+        self.url, self.folder, self.end = url, folder, end
+        self.record = Record(cooldown_s, timeout_s)
+        self.names: list[str] = []
+        self.replicas: dict[int, subprocess.Popen[bytes]] = {}
+        self.key = secrets.token_bytes(32)
+        self.key_file = self.write("master", base64.b64encode(self.key).decode())
+        self._engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+
+    def write(self, name: str, content: str) -> Path:
+        path = self.folder / name
+        path.write_text(content)
+        path.chmod(0o600)
+        return path
+
+    # ---- accounts ----------------------------------------------------------------------------------------------------
+
+    def account(self, name: str, secret: str | None = None) -> Account:
+        made = Account(name=name, app_secret_key=APP_SECRET, rest_secret_key=f"rest-{secret or name}")
+        return made.at(self.end.base_url)
+
+    def open(self, count: int) -> None:
+        """Our tables, and so many accounts."""
+        self.names = [f"b{number:05}" for number in range(count)]
+        database = Database(self.url, inline=True)
+        database.write_now(schema.upgrade)
+        database.write_now(
+            lambda tx: account_changes.put(tx, MasterKeys([self.key]), [*map(self.account, self.names)], _now())
+        )
+        database.close()
+
+    # ---- replicas ----------------------------------------------------------------------------------------------------
+
+    def start(self, number: int, *, url: str | None = None, more: str = "", environment: Mapping[str, str] = {}) -> int:
+        """`more`: further lines. Returns the process."""
+        settings = SETTINGS.format(
+            base_url=self.end.base_url,
+            ca_file=self.end.ca_file,
+            cooldown_s=self.record.cooldown_s,
+            timeout_s=self.record.timeout_s,
+            url=json.dumps(url or self.url),
+            key_file=self.key_file,
+        )
+        return self.run(number, settings + more, environment)
+
+    def run(self, number: int, settings: str, environment: Mapping[str, str] = {}) -> int:
+        config = self.write(f"{number}.toml", settings)
+        with (self.folder / f"{number}.log").open("ab") as log:
+            command = [COMMAND, "--config", config, "run"]
+            process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment})
+        self.replicas[number] = process
+        return process.pid
+
+    def kill(self, number: int) -> float:
+        """As by the OOM killer. Returns when."""
+        self.replicas[number].kill()
+        self.replicas[number].wait()
+        return time.monotonic()
+
+    def log(self, number: int) -> str:
+        return (self.folder / f"{number}.log").read_text()
+
+    def close(self) -> None:
+        for process in self.replicas.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self._engine.dispose()
+
+    # ---- what is seen ------------------------------------------------------------------------------------------------
+
+    def rows(self, sql: str, **values: Any) -> list[Any]:
+        with self._engine.connect() as connection:
+            return list(connection.execute(text(sql), values).all())
+
+    def say(self, sql: str, **values: Any) -> None:
+        with self._engine.connect() as connection:
+            connection.execute(text(sql), values)
+
+    def holders(self) -> dict[int, int]:
+        """The process of each bucket's replica."""
+        with self._engine.connect() as connection:
+            return {bucket: int(replica.split()[-2]) for bucket, replica in connection.execute(HOLDERS)}
+
+    def of(self, number: int) -> list[str]:
+        """The accounts of a replica."""
+        held, pid = self.holders(), self.replicas[number].pid
+        return [name for name in self.names if held.get(bucket_of(name, 64)) == pid]
+
+    def shares(self) -> dict[int, int]:
+        """How many buckets each replica has."""
+        held = list(self.holders().values())
+        return {number: held.count(process.pid) for number, process in self.replicas.items()}
+
+    def seen(self) -> Record:
+        self.record.add(self.end.ask("/__seen"))
+        return self.record
+
+    def faults(self) -> dict[str, Any]:
+        """What must never be, and what is left; nothing is named that is not there."""
+        record = self.seen()
+        with self._engine.connect() as connection:
+            found = {
+                "early": record.early(),
+                "twice": record.twice(connection),
+                "lost": record.lost(connection),
+                "left": left(connection),
+            }
+        return {name: what for name, what in found.items() if what}
+
+    def await_shares(self, *wanted: int) -> None:
+        """Until the replicas hold so many buckets, in whatever order, and no one else any."""
+        until(lambda: sorted(filter(None, self.shares().values())) == sorted(wanted))
+
+    def await_polls(self, names: list[str], since: float, within_s: float = WITHIN_S) -> None:
+        """Until each of these accounts was polled after that; or the time is up, and the record shows it."""
+        with contextlib.suppress(TimeoutError):
+            until(lambda: all(self.seen().after(name, since) for name in names), within_s, step_s=0.5)
+
+
+def until(condition: Callable[[], object], within_s: float = WITHIN_S, step_s: float = 0.1) -> None:
+    over = time.monotonic() + within_s
+    while True:
+        with contextlib.suppress(DBAPIError):
+            if condition():
+                return
+        if time.monotonic() > over:
+            raise TimeoutError
+        threading.Event().wait(step_s)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@contextlib.contextmanager
+def till(fleet: Fleet, pause_s: float) -> Iterator[None]:
+    """It writes meanwhile."""
+    command = [sys.executable, "-m", "tests.fleet.live.fleet_till", fleet.url, str(pause_s), *fleet.names[:200]]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT) as process:
+        try:
+            yield
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait()
+
+
+@contextlib.contextmanager
+def fleet(
+    url: str,
+    folder: Path,
+    *,
+    accounts: int,
+    cooldown_s: float = 5.0,
+    timeout_s: float = 3.0,
+    delay_ms: float = 50.0,
+    every: int = 2,
+) -> Iterator[Fleet]:
+    """On an empty database; nobody works there yet."""
+    end = OtherEnd(folder, delay_ms, delay_ms, every)
+    try:
+        made = Fleet(url, folder, end, cooldown_s=cooldown_s, timeout_s=timeout_s)
+        made.open(accounts)
+        try:
+            yield made
+        finally:
+            made.close()
+    finally:
+        end.close()

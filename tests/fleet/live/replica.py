@@ -1,0 +1,95 @@
+"""A replica's place in a process of its own, without a daemon: it beats once a second and says what has changed.
+
+    python -m tests.fleet.live.replica URL
+
+Each line of its output is JSON: `held` (how many buckets), `lost` (the server did not answer), `over` (and it ends with 3).
+What it is told: `write KEY` writes an order, `hold KEY` does so in a transaction that stays open until the next line.
+It gives everything back when its input ends, or at SIGTERM.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+from tests.store.test_database import insert
+
+from orderbridge.errors import Fenced
+from orderbridge.store.database import Database
+from orderbridge_fleet.buckets import share
+from orderbridge_fleet.membership import Membership
+
+BEAT_S = 1.0
+
+
+def say(**what: object) -> None:
+    os.write(sys.stdout.fileno(), f"{json.dumps(what)}\n".encode())  # at once, whatever another thread says
+
+
+def beat_on(membership: Membership, ended: threading.Event) -> None:
+    """Until it is over, or told to end. What is too much is given back with the next beat."""
+    excess: frozenset[int] = frozenset()
+    told: object = None
+    while not ended.is_set():
+        try:
+            beat = membership.beat(excess)
+        except DBAPIError as error:
+            say(lost=type(error.orig).__name__)
+        except Fenced as error:
+            if not ended.is_set():
+                say(over=str(error))
+                os._exit(3)
+        else:
+            excess = beat.excess
+            if told != (told := (len(beat.held), len(beat.replicas))):
+                say(held=len(beat.held), replicas=len(beat.replicas), name=membership.name)
+        ended.wait(0.0 if excess else BEAT_S)
+
+
+def obey(database: Database, line: str, wait: Callable[[], object]) -> None:
+    word, key = line.split()
+
+    def work(connection: Connection) -> None:
+        insert(connection, key)
+        if word == "hold":
+            say(open=key)
+            wait()
+
+    try:
+        database.write_now(work)
+        say(written=key)
+    except Fenced:
+        say(fenced=key)
+    except DBAPIError as error:
+        say(failed=key, error=type(error.orig).__name__)
+
+
+def main(url: str) -> None:
+    database = Database(url, inline=True)
+    membership = Membership(database, share)
+    ended = threading.Event()
+    while not membership.take():
+        say(waits=True)
+        ended.wait(BEAT_S)
+    database.fence = membership.fence
+    thread = threading.Thread(target=partial(beat_on, membership, ended), daemon=True)
+    thread.start()
+
+    def end(*_: object) -> None:
+        ended.set()
+        membership.close()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    for line in iter(sys.stdin.readline, ""):
+        obey(database, line, sys.stdin.readline)
+    end()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,278 @@
+"""The primary is lost under load, its synchronous standby is promoted, and the address names both: all goes on.
+
+No order that was acknowledged is lost, no action is sent twice, and nobody restarts anything.
+"""
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from sqlalchemy import Connection, NullPool, create_engine, text
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
+from tests import databases
+from tests.databases import Pair, on
+from tests.test_daemon import COMMAND, ended, process, told, until
+
+from orderbridge.config.addresses import database_address
+from orderbridge.store import schema
+from orderbridge.store.database import Database
+from orderbridge.store.dialects import servers
+from orderbridge.store.failures import remedy
+from orderbridge.store.inspection import failover
+from orderbridge.texts import say
+from orderbridge_fleet.buckets import share
+from orderbridge_fleet.membership import Beat, Membership
+from orderbridge_sandbox import World
+from orderbridge_sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
+from orderbridge_sandbox.state import Order
+
+RESUMED_WITHIN_S = 60.0  # of the promotion; 20 on a machine that is not busy
+PATIENCE_S = 2.0
+ACCEPT = """INSERT INTO delivery_actions (action, payment_key, preparing_time, request_id)
+    VALUES ('accept', :key, 25, :key) ON CONFLICT DO NOTHING"""
+TAKEN_OVER = "UPDATE delivery_orders SET pos_revision = revision WHERE payment_key = :key"
+ACTIONS = {"accept", "on_the_way", "complete", "cancel"}
+
+pytestmark = [pytest.mark.slow, pytest.mark.postgresql]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    with databases.own_postgresql_pair() as pair:
+        yield pair
+
+
+@pytest.fixture
+def settled(configuration: Path, pair: Pair) -> Path:
+    """The configuration with both servers, and two accounts."""
+    lines = configuration.read_text().splitlines()
+    (configuration.parent / "second").write_text("sandbox-besiktas-secret")
+    (configuration.parent / "second").chmod(0o600)
+    second = f"""
+    [[accounts]]
+    name = "besiktas"
+    app_secret_key = "{APP_SECRET}"
+    rest_secret_key_file = {json.dumps(str(configuration.parent / "second"))}
+    """
+    lines = [f"url = {json.dumps(pair.url)}" if line.strip().startswith("url =") else line for line in lines]
+    configuration.write_text("\n".join(lines) + second)
+    return configuration
+
+
+class Till:
+    """A POS of both restaurants: accepts each new order, and tries again when the server was away."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.written: set[str] = set()  # orders whose accept is committed
+        options = {"poolclass": NullPool, "isolation_level": "AUTOCOMMIT", "connect_args": {"connect_timeout": 2}}
+        self._engine = create_engine(database_address(pair.url), **options)
+        self._connection: Connection | None = None
+        self._since = time.monotonic()
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        with self._engine.connect() as connection:
+            return [dict(row) for row in connection.execute(text(sql)).mappings()]
+
+    def accept_all(self) -> None:
+        """Each statement is a transaction."""
+        self._since = time.monotonic()
+        try:
+            self._connection = connection = self._connection or self._engine.connect()
+            for key in connection.execute(text("SELECT payment_key FROM delivery_new_orders")).scalars().all():
+                self._since = time.monotonic()
+                connection.execute(text(ACCEPT), {"key": key})
+                self.written.add(key)
+                connection.execute(text(TAKEN_OVER), {"key": key})
+        except DBAPIError:
+            self.close()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+    def look_at_clock(self) -> None:
+        """It does not wait long for an answer: how a POS outlives a silent server is its programmer's affair."""
+        if time.monotonic() > self._since + PATIENCE_S and (connection := self._connection) is not None:
+            with contextlib.suppress(InvalidRequestError):
+                servers.hang_up(connection.connection.driver_connection)
+
+
+class Load:
+    """Orders that arrive, and a till that accepts them, each in a thread, until the block ends."""
+
+    def __init__(self, world: World, till: Till) -> None:
+        self.placed: list[Order] = []
+        self._world, self._till = world, till
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._threads = [threading.Thread(target=work) for work in (self._place, self._accept)]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            while thread.is_alive():
+                thread.join(0.1)
+                self._till.look_at_clock()
+        self._till.close()
+
+    def _place(self) -> None:
+        while not self._over.wait(0.03):
+            place = BESIKTAS if len(self.placed) % 2 else KADIKOY
+            self.placed.append(self._world.place_order(restaurant_id=place))
+            self._till.look_at_clock()
+
+    def _accept(self) -> None:
+        while not self._over.wait(0.02):
+            self._till.accept_all()
+
+
+def done(till: Till) -> int:
+    with contextlib.suppress(DBAPIError):
+        return int(till.rows("SELECT count(*) AS n FROM delivery_actions WHERE state = 'done'")[0]["n"])
+    return 0
+
+
+async def resumed(load: Load, till: Till, since: float) -> float:
+    """Seconds from then until orders of both accounts that came later are stored, acknowledged and accepted."""
+    first = len(load.placed)
+
+    def goes_on() -> bool:
+        later = load.placed[first : first + 2]
+        return len(later) == 2 and all(order.status_id == 2 for order in later)
+
+    await until(goes_on)
+    return time.monotonic() - since
+
+
+def assert_nothing_is_lost_or_sent_twice(load: Load, till: Till, world: World) -> None:
+    stored = {row["payment_key"]: row["status_id"] for row in till.rows("SELECT * FROM delivery_orders")}
+    acknowledged = {order.key for order in load.placed if order.acknowledgements}
+    assert acknowledged <= stored.keys()
+    rows = {row["payment_key"]: row["state"] for row in till.rows("SELECT * FROM delivery_actions")}
+    assert till.written <= rows.keys()
+    assert set(rows.values()) == {"done"}
+    sent = Counter((call.operation, call.argument) for call in world.calls() if call.operation in ACTIONS)
+    assert sent
+    assert max(sent.values()) == 1
+    assert 429 not in {call.http_status for call in world.calls()}
+
+
+async def at_work(load: Load, till: Till) -> None:
+    await until(lambda: done(till) >= 20)
+
+
+async def in_order(settled: Path, load: Load, till: Till) -> None:
+    """All that came is stored, acknowledged and accepted."""
+    await until(lambda: all(order.acknowledgements for order in load.placed))
+    await until(lambda: len(till.written) == len(load.placed) or till.accept_all())
+    await until(lambda: done(till) == len(load.placed))
+    till.close()
+
+
+@pytest.mark.parametrize("how", ["killed", "immediate", "silent"])
+async def test_a_primary_is_lost_and_its_standby_takes_over(how: str, settled: Path, pair: Pair, world: World):
+    till = Till(pair)
+    async with process(settled) as daemon:
+        with Load(world, till) as load:
+            await until(lambda: told(settled, "daemon.started"))
+            await at_work(load, till)
+            assert (standby_of(settled) or {})["is_safe"]
+            with contextlib.ExitStack() as stack:
+                lose(pair, how, stack)
+                await asyncio.to_thread(pair.promote)
+                took = await resumed(load, till, time.monotonic())
+                if how == "silent":
+                    pair.primary.kill()
+        await in_order(settled, load, till)
+        assert standby_of(settled) == {"is_safe": False, "said": say("failover.alone", "en")}
+        assert daemon.returncode is None
+        assert await ended(daemon, signal.SIGTERM) == 0
+    assert_nothing_is_lost_or_sent_twice(load, till, world)
+    assert took < RESUMED_WITHIN_S
+
+
+def lose(pair: Pair, how: str, stack: contextlib.ExitStack) -> None:
+    """It is gone at once; or its processes are there and say nothing, as behind a line that was cut."""
+    if how == "killed":
+        pair.primary.kill()
+    elif how == "immediate":
+        pair.primary.stop(signal.SIGQUIT)
+    else:
+        stack.enter_context(pair.primary.frozen())
+
+
+def standby_of(settled: Path) -> dict[str, Any] | None:
+    """What `status` says of it."""
+    said = subprocess.run([COMMAND, "--config", settled, "status", "--json"], check=False, capture_output=True)
+    return json.loads(said.stdout)["failover"]  # type: ignore[no-any-return]
+
+
+def test_an_asynchronous_standby_is_named_as_one_and_what_may_not_be_seen_is_said(pair: Pair):
+    on(pair.primary, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()", "CREATE ROLE pos LOGIN")
+    found = {}
+    for user in ("postgres", "pos"):
+        url = database_address(pair.url).replace("postgres@", f"{user}@")
+        with contextlib.closing(Database(url, inline=True)) as database:
+            found[user] = database.read_now(failover)
+    assert found["postgres"] == (False, say("failover.standbys", count=1))
+    assert found["pos"] == (False, say("failover.unseen", count=1, user="pos"))
+
+
+def test_a_replica_has_its_locks_on_the_promoted_server_although_the_first_of_the_address_says_nothing(pair: Pair):
+    """It has four seconds for a session and all that it asks there; the silent one is waited for three of them."""
+    with contextlib.closing(Database(database_address(pair.url), inline=True)) as database:
+        database.write_now(schema.upgrade)
+        membership = Membership(database, share)
+        held = membership.beat().held
+        with pair.primary.frozen():
+            pair.promote()
+            found = [beat for beat in (beaten(membership) for _ in range(5)) if beat is not None]
+            pair.primary.kill()
+        membership.close()
+    assert held
+    assert found
+    assert found[-1].held == held
+
+
+def beaten(membership: Membership) -> Beat | None:
+    with contextlib.suppress(DBAPIError):
+        return membership.beat()
+    return None
+
+
+def test_a_commit_whose_wait_for_the_standby_somebody_ended_has_failed(pair: Pair):
+    """The server says that it is done and warns that no standby has it: such an order must not be acknowledged."""
+    with contextlib.closing(Database(database_address(pair.url), inline=True)) as database:
+        database.write_now(lambda tx: tx.exec_driver_sql("CREATE TABLE t (a INTEGER)"))
+        pair.standby.kill()
+        watching = threading.Thread(target=cancel_what_waits, args=(pair,))
+        watching.start()
+        with pytest.raises(DBAPIError) as caught:
+            database.write_now(lambda tx: tx.exec_driver_sql("INSERT INTO t VALUES (1)"))
+        watching.join()
+        assert remedy(caught.value) == say("database.unconfirmed")
+        assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT a FROM t").scalar()) == 1
+
+
+def cancel_what_waits(pair: Pair) -> None:
+    """As an operator does, or a statement_timeout."""
+    cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    engine = create_engine(pair.primary.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        while not connection.exec_driver_sql(cancel).scalar():
+            pass

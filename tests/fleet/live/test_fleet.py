@@ -1,0 +1,164 @@
+"""Whole replicas as processes, beside an other end that records everything: what must never be, whatever becomes of them."""
+
+import base64
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+from tests import databases
+from tests.fleet.live import fleet as rig
+from tests.fleet.live.fleet import Fleet
+from tests.live.half_open import Line
+
+from orderbridge.jobs.upkeep import HEALTH_S
+from orderbridge.texts import say
+
+ACCOUNTS = 12
+COOLDOWN_S, TIMEOUT_S = 1.0, 3.0
+PAUSE_S = 0.3  # of the till
+CONFIG_ERROR = 78
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def url(postgresql_server: str) -> Iterator[str]:
+    """A database of its own: what a replica leaves behind concerns no other test."""
+    with databases.own_database(postgresql_server, f"obs_fleet_{os.getpid()}") as url:
+        yield url
+
+
+@pytest.fixture
+def fleet(url: str, tmp_path: Path) -> Iterator[Fleet]:
+    """Two replicas, and every account was polled."""
+    with rig.fleet(url, tmp_path, accounts=ACCOUNTS, cooldown_s=COOLDOWN_S, timeout_s=TIMEOUT_S) as fleet:
+        for number in (0, 1):
+            fleet.start(number)
+        fleet.await_shares(32, 32)
+        all_are_polled(fleet, 0.0)
+        yield fleet
+
+
+def all_are_polled(fleet: Fleet, since: float | None = None) -> None:
+    """Again from now on."""
+    moment = time.monotonic() if since is None else since
+    fleet.await_polls(fleet.names, moment)
+    assert all(fleet.record.after(name, moment) for name in fleet.names)
+
+
+def nothing_is_wrong(fleet: Fleet) -> None:
+    """All that was begun comes to its end; then the record is looked at."""
+    with contextlib.suppress(TimeoutError):
+        rig.until(lambda: not fleet.faults().get("left"))
+    assert fleet.faults() == {}
+    assert fleet.record.acknowledged()
+
+
+def test_one_that_is_killed_is_replaced_and_one_that_comes_has_its_share(fleet: Fleet):
+    with rig.till(fleet, PAUSE_S):
+        fleet.kill(0)
+        all_are_polled(fleet)
+        fleet.start(0)
+        fleet.await_shares(32, 32)
+        all_are_polled(fleet)
+    nothing_is_wrong(fleet)
+
+
+@pytest.mark.slow
+def test_all_are_replaced_one_after_another(fleet: Fleet):
+    with rig.till(fleet, PAUSE_S):
+        for number in (0, 1):
+            fleet.replicas[number].send_signal(signal.SIGTERM)
+            assert fleet.replicas[number].wait(rig.WITHIN_S) == 0
+            fleet.start(number)
+            fleet.await_shares(32, 32)
+        all_are_polled(fleet)
+    nothing_is_wrong(fleet)
+
+
+def test_a_replica_whose_master_key_opens_no_account_does_not_begin(url: str, tmp_path: Path):
+    """It would have its share of the accounts, and poll none of them."""
+    with rig.fleet(url, tmp_path, accounts=1, cooldown_s=COOLDOWN_S, timeout_s=TIMEOUT_S) as fleet:
+        fleet.key_file = fleet.write("strange", base64.b64encode(secrets.token_bytes(32)).decode())
+        fleet.start(0)
+        assert fleet.replicas[0].wait(rig.WITHIN_S) == CONFIG_ERROR
+        assert say("fleet.strange_key", "en") in fleet.log(0)
+        assert fleet.holders() == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM delivery_buckets",
+        "DELETE FROM delivery_replicas",
+        "UPDATE delivery_buckets SET replica = NULL",
+        "UPDATE delivery_replicas SET epoch = epoch + 1",
+        "UPDATE delivery_fleet SET buckets = 128",
+    ],
+)
+def test_tables_that_somebody_has_emptied_or_altered_are_made_good(damage: str, fleet: Fleet):
+    with rig.till(fleet, PAUSE_S):
+        fleet.say(damage)
+        rig.until(lambda: sum(fleet.log(number).count("daemon.started") for number in (0, 1)) > 2)
+        all_are_polled(fleet)
+    nothing_is_wrong(fleet)
+
+
+@pytest.mark.slow
+def test_a_dump_that_is_put_back_under_a_replica_is_told(fleet: Fleet):
+    """It takes its place from a replica, which had looked at the tables before, and has to look again as another one.
+
+    One alone: what a second one wrote meanwhile might be more than what the dump lacks.
+    """
+    fleet.kill(1)
+    with rig.till(fleet, PAUSE_S):
+        fleet.await_shares(64)
+        before = fleet.rows("SELECT coalesce(max(id), 0) FROM delivery_order_events")[0][0]
+        generation = fleet.rows("SELECT generation FROM delivery_books")[0][0]
+        rig.until(lambda: fleet.rows(f"SELECT 1 FROM delivery_order_events WHERE id > {before + 9}"))
+        all_are_polled(fleet, time.monotonic() + HEALTH_S)  # by then the lead has seen them
+        fleet.say("UPDATE delivery_replicas SET epoch = epoch + 1")
+        fleet.say("UPDATE delivery_accounts SET listened_seconds = 0")
+        fleet.say(f"DELETE FROM delivery_order_events WHERE id > {before}")
+        fleet.say(f"UPDATE delivery_books SET generation = {generation}")
+        rig.until(lambda: fleet.rows("SELECT 1 FROM delivery_problems WHERE code = 'database_restored'"))
+
+
+@pytest.mark.slow
+def test_one_that_is_stopped_is_replaced_and_goes_on_with_nothing_that_it_had_begun(fleet: Fleet):
+    with rig.till(fleet, PAUSE_S):
+        fleet.replicas[0].send_signal(signal.SIGSTOP)
+        all_are_polled(fleet)
+        fleet.replicas[0].send_signal(signal.SIGCONT)
+        fleet.await_shares(32, 32)
+        all_are_polled(fleet)
+    nothing_is_wrong(fleet)
+
+
+@pytest.mark.slow
+def test_one_whose_line_to_the_database_is_cut_without_a_word_is_replaced(url: str, tmp_path: Path):
+    address = make_url(url)
+    if address.host is None:
+        pytest.skip("the server has no port of TCP")
+    line = Line(address.host, address.port or (5432 if url.startswith("postgresql") else 3306))
+    through = address.set(host="127.0.0.1", port=line.port, query={}).render_as_string(hide_password=False)
+    with rig.fleet(url, tmp_path, accounts=ACCOUNTS, cooldown_s=COOLDOWN_S, timeout_s=TIMEOUT_S) as fleet:
+        fleet.start(0, url=through)
+        fleet.start(1)
+        fleet.await_shares(32, 32)
+        all_are_polled(fleet, 0.0)
+        with rig.till(fleet, PAUSE_S):
+            with line.cut():
+                fleet.await_shares(64)
+                all_are_polled(fleet)
+            fleet.await_shares(32, 32)
+            all_are_polled(fleet)
+        nothing_is_wrong(fleet)
+    line.close()

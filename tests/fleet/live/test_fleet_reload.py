@@ -1,0 +1,76 @@
+"""Replicas that read their configuration anew under load: as it was, changed, and one that cannot be used."""
+
+import base64
+import re
+import secrets
+import signal
+from collections.abc import Callable
+
+import pytest
+from tests.fleet.live import fleet as rig
+from tests.fleet.live.fleet import Fleet
+from tests.fleet.live.test_fleet import PAUSE_S, all_are_polled, fleet, nothing_is_wrong, url
+
+__all__ = ["fleet", "url"]
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+STORM = 8
+
+
+def settings_of(fleet: Fleet) -> str:
+    return (fleet.folder / "0.toml").read_text()
+
+
+def reload(fleet: Fleet, settings: str) -> None:
+    fleet.write("0.toml", settings)
+    fleet.replicas[0].send_signal(signal.SIGHUP)
+
+
+def reloaded(fleet: Fleet, settings: str, word: str) -> None:
+    """And its log says so, once more than before."""
+    before = fleet.log(0).count(word)
+    reload(fleet, settings)
+    rig.until(lambda: fleet.log(0).count(word) > before)
+
+
+def strange_key(fleet: Fleet, settings: str) -> str:
+    """It opens none of the accounts."""
+    strange = fleet.write("strange", base64.b64encode(secrets.token_bytes(32)).decode())
+    return settings.replace(str(fleet.key_file), str(strange))
+
+
+BROKEN: dict[str, Callable[[Fleet, str], str]] = {
+    "no configuration": lambda _, settings: settings.replace("[marketplace]", "[marketplace"),
+    "a strange master key": strange_key,
+    "no server there": lambda _, settings: re.sub(r"@[^/\"]*/", "@127.0.0.1:9/", settings),
+    "no authority": lambda fleet, settings: settings.replace(str(fleet.end.ca_file), str(fleet.folder / "0.toml")),
+}
+
+
+def test_a_replica_that_reads_what_cannot_be_used_goes_on_as_it_was(fleet: Fleet):
+    good, held = settings_of(fleet), fleet.holders()
+    with rig.till(fleet, PAUSE_S):
+        for spoil in BROKEN.values():
+            reloaded(fleet, spoil(fleet, good), "config.reload_failed")
+            all_are_polled(fleet)
+        reloaded(fleet, good, "daemon.started")
+        all_are_polled(fleet)
+    assert fleet.holders() == held
+    assert fleet.log(0).count("daemon.started") == 2
+    nothing_is_wrong(fleet)
+
+
+def test_a_replica_that_is_reloaded_again_and_again_keeps_its_share(fleet: Fleet):
+    """With the same configuration, a changed one and a broken one, faster than it can start."""
+    good, held = settings_of(fleet), fleet.holders()
+    changed = f'{good}level = "debug"\n[actions]\nmax_in_flight = 3\n'
+    with rig.till(fleet, PAUSE_S):
+        for settings in [good, changed, BROKEN["no configuration"](fleet, good)] * STORM:
+            reload(fleet, settings)
+        reloaded(fleet, changed, "daemon.started")
+        all_are_polled(fleet)
+        assert fleet.holders() == held
+        reloaded(fleet, good, "daemon.started")
+        all_are_polled(fleet)
+    assert fleet.holders() == held
+    nothing_is_wrong(fleet)

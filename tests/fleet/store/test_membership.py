@@ -1,0 +1,426 @@
+"""Replicas share a database: each has its buckets, the server frees those of one that is gone, and the fence stands."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+from tests import databases
+from tests.store.test_database import insert
+from tests.store.test_fence import orders
+
+from orderbridge.errors import Fenced
+from orderbridge.store.database import Database
+from orderbridge.store.leader import LeaderLock
+from orderbridge_fleet import advisory_locks, replicas
+from orderbridge_fleet.buckets import GRACE_S, share
+from orderbridge_fleet.membership import Beat, Membership
+
+pytestmark = databases.only(databases.SERVERS[0])
+ALL = frozenset(range(64))
+WITHIN_S = 30.0
+
+
+class Replica:
+    """One that has a database of its own, its fence, and a clock that a test sets forward."""
+
+    def __init__(self, url: str) -> None:
+        self.database = Database(url, inline=True)
+        self.membership = Membership(self.database, share)
+        self.database.fence = self.membership.fence
+        self.ahead = 0.0
+        real = self.membership._clock.monotonic
+        self.membership._clock = self  # type: ignore[assignment]
+        self.monotonic: Callable[[], float] = lambda: real() + self.ahead
+        self.last: Beat | None = None
+
+    def joined(self) -> "Replica":
+        assert self.membership.take()
+        self.beat()
+        return self
+
+    def beat(self, *give: int) -> frozenset[int]:
+        """What is ours after it. An answer that the server owes us comes with the next one."""
+        self.last = self.membership.beat(give)
+        return self.last.held
+
+    @property
+    def excess(self) -> frozenset[int]:
+        assert self.last is not None
+        return self.last.excess
+
+    def write(self, key: str) -> None:
+        self.database.write_now(lambda tx: insert(tx, key))
+
+    def close(self) -> None:
+        self.membership.close()
+        self.database.close()
+
+
+@pytest.fixture
+def replica(url: str) -> Iterator[Callable[[], Replica]]:
+    made: list[Replica] = []
+
+    def make() -> Replica:
+        made.append(Replica(url))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def settle(*replicas: Replica) -> None:
+    """Until nothing moves any more."""
+    for _ in range(4):
+        for one in replicas:
+            one.beat()
+            one.beat(*one.excess)
+
+
+def test_one_alone_has_all_and_those_who_come_later_get_their_share(replica):
+    first = replica().joined()
+    assert first.beat() == ALL
+    second = replica().joined()
+    assert second.beat() == frozenset()
+    first.beat()
+    assert first.excess == frozenset(range(32, 64))
+    assert first.beat(*range(32, 64)) == frozenset(range(32))
+    assert second.beat() == frozenset(range(32, 64)), "what was given back is taken at once"
+    third = replica().joined()
+    settle(first, second, third)
+    held = [one.beat() for one in (first, second, third)]
+    assert frozenset.union(*held) == ALL
+    assert sorted(map(len, held)) == [21, 21, 22]
+    assert held[0] <= frozenset(range(32)), "what one keeps it had before"
+    assert held[1] <= frozenset(range(32, 64))
+    assert {one.last.replicas for one in (first, second, third)} == {
+        frozenset(one.membership.name for one in (first, second, third))
+    }
+
+
+def test_what_is_given_back_at_the_end_is_taken_at_once(replica):
+    first, second = replica().joined(), replica().joined()
+    settle(first, second)
+    first.close()
+    assert second.beat() == ALL
+
+
+def test_one_that_ends_takes_nothing_back_and_the_others_have_each_bucket_as_it_is_given(replica):
+    first, second = replica().joined(), replica().joined()
+    settle(first, second)
+    given = sorted(first.beat())[:8]
+    left = first.membership.beat(given, is_ending=True)
+    assert left.held == first.membership.beat(is_ending=True).held == frozenset(range(32)) - frozenset(given)
+    assert second.beat() == frozenset(range(32, 64)) | frozenset(given)
+    first.write("1")  # of what it still has
+    first.membership.beat(left.held, is_ending=True)
+    assert second.beat() == ALL
+
+
+def test_a_daemon_that_works_alone_and_replicas_keep_each_other_out(replica, url: str, database: Database):
+    alone = LeaderLock(Database(url, inline=True))
+    assert alone.take()
+    first, second = replica(), replica()
+    assert not first.membership.take()
+    alone.close()
+    while not first.membership.take():
+        pass
+    assert second.membership.take()
+    assert not alone.take()
+    assert database.read_now(database.dialect.worker) is not None
+    first.close()
+    assert not alone.take()
+    second.close()
+    while not alone.take():
+        pass
+    alone.close()
+    alone._engine.dispose()
+
+
+def test_of_many_that_try_at_once_either_replicas_get_in_or_one_alone(replica, url: str):
+    """Each looks for the other after it has taken its own, so that no order of things lets both in."""
+    others = [replica() for _ in range(3)]
+    alone = LeaderLock(Database(url, inline=True))
+
+    def try_alone() -> bool:
+        return alone.take()
+
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(40):
+            tries = [threads.submit(try_alone), *(threads.submit(one.membership.take) for one in others)]
+            got_alone, *got = [one.result() for one in tries]
+            assert not (got_alone and any(got))
+            for one in others:
+                one.membership._drop()
+            alone._drop()
+    alone.close()
+    alone._engine.dispose()
+
+
+# ---- sessions that are lost ------------------------------------------------------------------------------------------
+
+
+def session_of(one: Replica) -> int:
+    connection = one.membership._connection
+    assert connection is not None
+    return int(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+
+
+def kill(database: Database, one: Replica) -> None:
+    """End the session that holds the locks, and come back when it is gone, and they with it."""
+    number = session_of(one)
+    with database.engine.connect() as other:
+        other.execute(text("SELECT pg_terminate_backend(:it, 60000)"), {"it": number})
+
+
+def test_a_session_that_was_ended_is_made_anew_and_nothing_has_happened(replica, database: Database):
+    first, second = replica().joined(), replica().joined()
+    settle(first, second)
+    held = first.beat()
+    kill(database, first)
+    assert not first.membership.is_lost()
+    assert second.beat() == ALL - held
+    kill(database, first)
+    assert second.beat() == ALL - held
+    assert first.beat() == held
+    second.ahead += 60.0
+    assert second.beat() == ALL - held
+    first.write("a")
+
+
+def test_a_session_that_the_server_does_not_miss_yet_is_ended_for_the_new_one(replica, database: Database):
+    """As after a cut line: it would hold the locks for seconds."""
+    first = replica().joined()
+    lost, first.membership._connection, first.membership._ours = first.membership._connection, None, None
+    assert first.beat() == ALL
+    held = {row.session for row in database.read_now(advisory_locks.survey) if row.what == advisory_locks.BUCKET}
+    assert held == {session_of(first)}
+    with pytest.raises(DBAPIError):
+        lost.exec_driver_sql("SELECT 1")
+    lost.invalidate()
+
+
+def test_a_bucket_whose_holder_vanished_is_taken_after_a_grace_and_that_one_is_over(replica, database: Database):
+    first, second = replica().joined(), replica().joined()
+    settle(first, second)
+    held = first.beat()
+    kill(database, first)
+    assert second.beat() == ALL - held
+    second.ahead += GRACE_S - 0.5
+    assert second.beat() == ALL - held
+    second.ahead += 0.6
+    assert second.beat() == ALL
+    with pytest.raises(Fenced):
+        first.write("a")
+    with pytest.raises(Fenced):
+        first.beat()
+    assert first.membership.is_lost()
+    assert not second.membership.is_lost()
+    second.write("b")
+    assert database.read_now(orders) == ["b"]
+
+
+def test_the_grace_begins_when_the_server_is_back(replica, database: Database):
+    """Nobody could look while it was away: a bucket seen free just before may have found its holder since."""
+    first, second = replica().joined(), replica().joined()
+    first.beat()
+    first.beat(*first.excess)
+    theirs = second.beat()
+    for one in (first, second):
+        kill(database, one)
+    first.ahead += 60.0
+    assert first.beat() == ALL - theirs
+    assert second.beat() == theirs
+
+
+def test_one_that_comes_back_too_late_hears_it_from_its_beat(replica, database: Database):
+    first, second = replica().joined(), replica().joined()
+    settle(first, second)
+    kill(database, first)
+    second.beat()
+    second.ahead += GRACE_S
+    assert second.beat() == ALL
+    with pytest.raises(Fenced):
+        first.beat()
+
+
+def test_a_daemon_that_works_alone_was_quicker_than_a_replica_that_lost_its_session(
+    replica, database: Database, url: str
+):
+    first = replica().joined()
+    kill(database, first)
+    alone = LeaderLock(Database(url, inline=True))
+    assert alone.take()
+    database.write_now(replicas.end_all)  # as the daemon does that works alone
+    with pytest.raises(Fenced):
+        first.write("a")
+    assert first.membership.is_lost()
+    with pytest.raises(Fenced):
+        first.beat()
+    with pytest.raises(Fenced):
+        first.write("a")
+    alone.close()
+    alone._engine.dispose()
+
+
+MAKE = (
+    "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not here'; END $$;"
+    " CREATE TRIGGER refuse BEFORE UPDATE ON delivery_buckets EXECUTE FUNCTION refuse()"
+)
+DROP = "DROP TRIGGER refuse ON delivery_buckets; DROP FUNCTION refuse"
+
+
+def test_a_trigger_that_lets_no_bucket_change_hands_costs_nobody_what_he_has(replica, database: Database):
+    first, second = replica().joined(), replica().joined()
+    settle(first, second)
+    database.write_now(lambda tx: tx.exec_driver_sql(MAKE))
+    try:
+        held = second.beat()
+        kill(database, first)
+        second.beat()
+        second.ahead += GRACE_S
+        session = session_of(second)
+        assert (second.beat(), session_of(second)) == (held, session)
+        assert second.last.refused is not None
+        assert second.beat(min(held)) == held
+    finally:
+        database.write_now(lambda tx: tx.exec_driver_sql(DROP))
+    assert second.beat() == ALL
+    assert second.last.refused is None
+
+
+# ---- the fence -------------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_that_began_before_the_take_over_ends_before_it(replica, database: Database):
+    """Or fails; it is never written after it."""
+    first, second = replica().joined(), replica().joined()
+    settle(first, second)
+    began, go_on, taken = threading.Event(), threading.Event(), threading.Event()
+    seen: list[bool] = []
+
+    def slow(tx: Connection) -> None:
+        began.set()
+        assert go_on.wait(WITHIN_S)
+        insert(tx, "a")
+        seen.append(taken.is_set())
+
+    with ThreadPoolExecutor(2) as threads:
+        written = threads.submit(first.database.write_now, slow)
+        assert began.wait(WITHIN_S)
+        kill(database, first)
+        second.beat()
+        second.ahead += GRACE_S
+        assert second.beat() != ALL, "it waits for the transaction, and tries again later"
+        go_on.set()
+        written.result(WITHIN_S)
+        assert second.beat() == ALL
+        taken.set()
+    assert seen == [False]
+    assert database.read_now(orders) == ["a"]
+    with pytest.raises(Fenced):
+        first.write("b")
+
+
+def test_several_that_vanished_in_a_transaction_cost_nobody_his_own_session(replica, database: Database):
+    """To wait for each of them in one beat would take longer than a beat may, and the session would be cut."""
+    vanished = [replica().joined() for _ in range(4)]
+    last = replica().joined()
+    settle(*vanished, last)
+    held, session, go_on = last.beat(), session_of(last), threading.Event()
+    began = threading.Barrier(5)
+
+    def hold(_: Connection) -> None:
+        began.wait(WITHIN_S)
+        assert go_on.wait(WITHIN_S)
+
+    with ThreadPoolExecutor(4) as threads:
+        written = [threads.submit(one.database.write_now, hold) for one in vanished]
+        began.wait(WITHIN_S)
+        for one in vanished:
+            kill(database, one)
+        last.beat()
+        last.ahead += 3.0
+        try:
+            for _ in range(3):
+                assert last.beat() == held
+        finally:
+            go_on.set()
+        for one in written:
+            one.result(WITHIN_S)
+    while last.beat() != ALL:  # on a busy machine the server needs a moment to end them
+        pass
+    assert session_of(last) == session
+
+
+@pytest.mark.slow
+def test_one_that_was_stopped_in_the_middle_of_something_does_not_keep_its_successor_out(replica, database: Database):
+    """The server waits for the rest of a COPY: to itself that is no idle transaction."""
+    first, second = replica().joined(), replica().joined()
+    settle(first, second)
+    began, over = threading.Event(), threading.Event()
+    in_time: list[bool] = []
+
+    def stand_still(tx: Connection) -> None:
+        driver: Any = tx.connection.driver_connection
+        with driver.cursor().copy("COPY delivery_problems FROM STDIN"):
+            began.set()
+            in_time.append(over.wait(WITHIN_S))
+
+    with ThreadPoolExecutor(1) as threads:
+        stopped = threads.submit(first.database.write_now, stand_still)
+        assert began.wait(WITHIN_S)
+        kill(database, first)
+        second.beat()
+        second.ahead += GRACE_S
+        while second.beat() != ALL:
+            pass
+        over.set()
+        with pytest.raises(DBAPIError):
+            stopped.result(WITHIN_S)
+    assert in_time == [True]
+
+
+def test_nothing_is_written_once_everything_was_given_back(replica, database: Database):
+    first = replica().joined()
+    first.close()
+    with pytest.raises(Fenced):
+        first.database.write_now(insert)
+    assert database.read_now(orders) == []
+    assert database.read_now(lambda tx: tx.execute(text("SELECT * FROM delivery_replicas")).all()) == []
+
+
+def test_one_that_was_closed_without_its_session_writes_nothing_either(replica, database: Database):
+    first = replica().joined()
+    kill(database, first)
+    first.close()
+    with pytest.raises(Fenced):
+        first.database.write_now(insert)
+
+
+def test_a_row_that_is_gone_is_a_fence_too(replica, database: Database):
+    first = replica().joined()
+    database.write_now(lambda tx: tx.execute(text("DELETE FROM delivery_replicas")))
+    with pytest.raises(Fenced):
+        first.write("a")
+
+
+def test_who_vanished_is_forgotten_once_nothing_is_his(replica, database: Database):
+    first, second = replica().joined(), replica().joined()
+    settle(first, second)
+    kill(database, first)
+    second.beat()
+    second.ahead += GRACE_S
+    second.beat()
+    count = text("SELECT count(*) FROM delivery_replicas")
+    second.beat()
+    assert database.read_now(lambda tx: tx.scalar(count)) == 2
+    second.ahead += 61.0
+    second.beat()
+    assert database.read_now(lambda tx: tx.scalar(count)) == 1
+    with pytest.raises(Fenced):
+        first.write("a")

@@ -1,0 +1,141 @@
+"""Which replica works for which accounts: fair shares, and as little moves as can be."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orderbridge.model import Bucket, Seen, Share
+from orderbridge_fleet.buckets import GRACE_S, bucket_of, quotas, share
+
+COUNTS = st.sampled_from([1, 2, 8, 64])
+NAMES = "abcdef"
+
+
+@st.composite
+def looks(draw: st.DrawFn) -> Seen:
+    """Some replicas, and any of them holding any bucket; others were given back, or their holder has vanished."""
+    alive = draw(st.sets(st.sampled_from(NAMES), min_size=1))
+    gone = sorted({"x", "y", "z"} - draw(st.sets(st.sampled_from("xyz"))))
+    hands = [
+        Bucket(),
+        *(Bucket(one, one) for one in sorted(alive)),
+        *(Bucket(one) for one in (*gone, *sorted(alive))),
+        *(Bucket(None, one) for one in sorted(alive)),  # just being taken
+    ]
+    count = draw(COUNTS)
+    buckets = dict(enumerate(draw(st.lists(st.sampled_from(hands), min_size=count, max_size=count))))
+    return Seen(buckets, frozenset(alive), dict.fromkeys([*alive, *gone], 0))
+
+
+def held(seen: Seen) -> Counter[str]:
+    return Counter(dict.fromkeys(seen.alive, 0)) + Counter(one.holder for one in seen.buckets.values() if one.holder)
+
+
+def waited(seen: Seen) -> dict[int, float]:
+    return {number: GRACE_S for number, one in seen.buckets.items() if one.holder is None}
+
+
+def everybody(seen: Seen, unheld: Mapping[int, float]) -> dict[str, Share]:
+    """What all of them do who see the same."""
+    return {one: share(seen, one, unheld) for one in seen.alive}
+
+
+def after(seen: Seen, done: Mapping[str, Share]) -> Seen:
+    """And what is so then. Their own, which a session lost, they have taken again."""
+    buckets = {
+        n: Bucket(b.noted, b.noted if b.noted in seen.alive else None) if b.holder is None else b
+        for n, b in seen.buckets.items()
+    }
+    for who, one in done.items():
+        buckets |= {number: Bucket(who, who) for number in one.take}
+        buckets |= dict.fromkeys(one.excess, Bucket())
+    return replace(seen, buckets=buckets)
+
+
+@given(looks())
+def test_all_of_them_come_to_fair_shares_and_stay_there(seen: Seen):
+    for _ in range(3):  # their own are locked again; the excess is given; it is taken
+        seen = after(seen, everybody(seen, waited(seen)))
+    counted = [held(seen)[one] for one in seen.alive]
+    assert sum(counted) == len(seen.buckets)
+    assert max(counted) - min(counted) <= 1
+    assert all(one == Share() for one in everybody(seen, waited(seen)).values())
+
+
+@given(looks())
+def test_nothing_is_taken_twice_nor_from_one_who_has_it(seen: Seen):
+    taken = [number for one in everybody(seen, waited(seen)).values() for number in one.take]
+    assert len(taken) == len(set(taken))
+    assert all(seen.buckets[number].holder is None for number in taken)
+
+
+@given(looks())
+def test_no_more_moves_than_a_fair_share_needs(seen: Seen):
+    """Who has its share or less keeps all; of who has more, only what is too much."""
+    mine, least = held(seen), len(seen.buckets) // len(seen.alive)
+    most = least + (len(seen.buckets) % len(seen.alive) > 0)
+    for who, one in everybody(seen, waited(seen)).items():
+        assert len(one.excess) <= max(mine[who] - least, 0)
+        assert mine[who] - len(one.excess) <= most
+        assert not (one.take and one.excess)
+
+
+@given(looks())
+def test_who_has_most_gives_from_the_end_and_the_choice_stays_while_it_is_given(seen: Seen):
+    for who, one in everybody(seen, waited(seen)).items():
+        if len(one.excess) > 1:
+            first = max(one.excess)
+            seen_then = replace(seen, buckets={**seen.buckets, first: Bucket()})
+            assert share(seen_then, who, {}).excess == one.excess - {first}
+
+
+@given(COUNTS)
+def test_one_alone_takes_all(count: int):
+    seen = Seen(dict.fromkeys(range(count), Bucket()), frozenset())
+    assert share(seen, "a", {}) == Share(dict.fromkeys(range(count)))
+
+
+@pytest.mark.parametrize(
+    "bucket, seconds, taken",
+    [
+        (Bucket(None), 0.0, True),
+        (Bucket("gone"), GRACE_S - 0.1, False),
+        (Bucket("gone"), GRACE_S, True),
+        (Bucket("forgotten"), 0.0, True),
+        (Bucket("alive"), GRACE_S - 0.1, False),
+        (Bucket("alive"), GRACE_S, True),
+        (Bucket("me"), GRACE_S, False),
+        (Bucket("gone", "alive"), GRACE_S, False),
+        (Bucket(None, "alive"), GRACE_S, False),
+    ],
+)
+def test_a_bucket_is_free_once_it_was_given_back_or_its_holder_has_had_time_to_come_back(
+    bucket: Bucket, seconds: float, taken: bool
+):
+    seen = Seen({0: bucket}, frozenset({"me", "alive"}), {"gone": 3, "alive": 1, "me": 0})
+    assert share(replace(seen, alive=frozenset({"me"})), "me", {0: seconds}).take == (
+        {0: bucket.noted} if taken else {}
+    )
+
+
+def test_the_ceiling_goes_to_those_who_have_most_then_by_name():
+    assert quotas({"a": 0, "b": 30, "c": 34}, 64) == {"c": 22, "a": 21, "b": 21}
+    assert quotas({"a": 0, "b": 0, "c": 0, "d": 0, "e": 0, "f": 0}, 64) == dict.fromkeys("abcd", 11) | dict.fromkeys(
+        "ef", 10
+    )
+    assert quotas({}, 64) == {}
+
+
+@given(st.text(min_size=1), COUNTS)
+def test_a_name_has_one_bucket_for_ever(name: str, count: int):
+    assert bucket_of(name, count) == crc32(name.encode("utf-8", "surrogatepass")) % count
+
+
+def test_buckets_of_some_names_are_those_of_zlib():
+    """Another release, or another language, must come to the same."""
+    assert [bucket_of(name, 64) for name in ("kadikoy", "moda", "a")] == [43, 50, 0xE8B7BE43 % 64]
