@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import structlog
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
@@ -24,7 +24,7 @@ from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON, Code, Problem
 from orderbridge.store import own_tables, problems
 from orderbridge.store.columns import as_stored
 from orderbridge.store.database import Database
-from orderbridge.store.problems import HeardFile, Row, as_subject
+from orderbridge.store.problems import HeardFile, Row, RowKey, as_subject
 from orderbridge.texts import problem_text, say
 
 SIGN_S = 30.0  # between two signs of life
@@ -34,23 +34,7 @@ SEVERE_RANK = 100  # is added to the level
 _log = structlog.get_logger(__name__)
 
 
-class _Rows:
-    """The rows of one table. A row is made anew only when its source changes: a thousand sentences take time."""
-
-    def __init__(self, written: Mapping[tuple[str, ...], Row]) -> None:
-        self.written = written
-        self._made: dict[tuple[str, ...], tuple[object, Row]] = {}
-
-    def make(self, sources: Mapping[tuple[str, ...], Any], row: Callable[[Any], Row]) -> dict[tuple[str, ...], Row]:
-        before = self._made
-        self._made = {
-            key: before[key] if key in before and before[key][0] == source else (source, row(source))
-            for key, source in sources.items()
-        }
-        return {key: made for key, (_, made) in self._made.items()}
-
-    def changed(self, rows: Mapping[tuple[str, ...], Row]) -> list[tuple[str, ...]]:
-        return [key for key in {**self.written, **rows} if rows.get(key) != self.written.get(key)]
+Rows = dict[RowKey, tuple[Any, Row]]  # with what each was made of: a row is made anew only when that has changed
 
 
 class ProblemTable:
@@ -60,8 +44,7 @@ class ProblemTable:
         self._database = database
         self._clock = clock
         self._language = language
-        self._problems, self._statuses = _Rows({}), _Rows({})
-        self._is_read = False
+        self._written: Mapping[Table, Rows] = {}  # none: not read yet
         self._file = HeardFile(database)
         self._in_file: list[Row] | None = None
         self._next_sign = float("-inf")
@@ -72,29 +55,41 @@ class ProblemTable:
 
         A daemon that could not write knew better than the tables that are there now: they may be a copy of last week.
         """
-        if not self._is_read:
+        if not self._written:
             rows, statuses = await self._database.read(problems.written)
             with contextlib.suppress(OSError):
                 self._in_file = await self._database.beside(self._file.read)
-            self._problems = _Rows({(row["code"], row["subject"]): {**row, "noted_utc": None} for row in rows})
-            self._statuses = _Rows({(row["account"],): row for row in statuses})
-            self._is_read = True
-        known = self._problems.written.values() if self._in_file is None else self._in_file
+            self._written = {
+                own_tables.problems: {(row["code"], row["subject"]): (None, row) for row in rows},
+                own_tables.lamps: {(row["account"],): (None, row) for row in statuses},
+            }
+        known = self._in_file
+        if known is None:
+            known = [row for _, row in self._written[own_tables.problems].values()]
         return [_problem(row) for row in known if row["told"] and row["code"] in set(Code)]
 
     async def store(self, found: Collection[Problem], accounts: Iterable[str], heard: Mapping[Key, Rank]) -> None:
         """What is so now. `heard`: how bad each problem was when the alarm command last heard of it."""
-        is_heard_lost = any(code in NO_DATABASE for code, _ in heard)
         async with self._one_at_a_time:
             try:
                 await self.begin()
+                opened: dict[RowKey, Any] = {
+                    row_key(one): (one, heard.get(one.key)) for one in found if one.behind is None
+                }
+                statuses: dict[RowKey, Any] = {
+                    (name,): (name, one) for name, one in account_statuses(accounts, found).items()
+                }
                 await self._write(
-                    [one for one in found if one.behind is None], account_statuses(accounts, found), heard
+                    {
+                        own_tables.problems: self._made(own_tables.problems, opened, self._problem_row),
+                        own_tables.lamps: self._made(own_tables.lamps, statuses, self._status_row),
+                    }
                 )
             except (DBAPIError, Over):
-                if is_heard_lost:
-                    rows = [self._problem_row((one, heard[one.key])) for one in found if one.key in heard]
-                    await self._keep_in_file(rows)
+                if any(code in NO_DATABASE for code, _ in heard):
+                    await self._keep_in_file(
+                        [self._problem_row(one, heard[one.key]) for one in found if one.key in heard]
+                    )
             else:  # as long as the command has not heard of the end, the file stays
                 still = [row for row in self._in_file or () if (row["code"], row["subject"]) in heard]
                 await self._keep_in_file(still if any(row["code"] in NO_DATABASE for row in still) else None)
@@ -109,39 +104,27 @@ class ProblemTable:
             if rows is not None:
                 _log.warning("database.loss_not_noted", error=error.strerror, reason=say("log.end_untold"))
 
-    async def _write(
-        self, found: Iterable[Problem], statuses: Mapping[str, AccountStatus], heard: Mapping[Key, Rank]
-    ) -> None:
-        open_rows = self._problems.make({row_key(one): (one, heard.get(one.key)) for one in found}, self._problem_row)
-        status_rows = self._statuses.make({(name,): (name, one) for name, one in statuses.items()}, self._status_row)
-        # A key that is new is deleted, too: the write before this one may have been cancelled, and done all the same.
-        changed, lit = self._problems.changed(open_rows), self._statuses.changed(status_rows)
-        now = self._clock.monotonic()
-        if changed or lit or now >= self._next_sign:
-            await self._database.run(
-                lambda tx: self._rewrite(
-                    tx,
-                    {key: open_rows.get(key) for key in changed},
-                    {key: status_rows.get(key) for key in lit},
-                )
-            )
-            self._problems.written, self._statuses.written = open_rows, status_rows
-            self._next_sign = now + SIGN_S
+    def _made(self, table: Table, sources: Mapping[RowKey, Any], row: Callable[..., Row]) -> Rows:
+        before = self._written[table]
+        return {
+            key: before[key] if key in before and before[key][0] == source else (source, row(*source))
+            for key, source in sources.items()
+        }
 
-    def _rewrite(
-        self,
-        connection: Connection,
-        changed: Mapping[tuple[str, ...], Row | None],
-        lit: Mapping[tuple[str, ...], Row | None],
-    ) -> None:
-        now = self._clock.now()
-        fresh = [{**row, "noted_utc": now} for row in changed.values() if row is not None]
-        problems.rewrite(connection, own_tables.problems, changed, fresh)
-        problems.rewrite(connection, own_tables.lamps, lit, [row for row in lit.values() if row is not None])
+    async def _write(self, made: Mapping[Table, Rows]) -> None:
+        changes = {table: _changes(self._written[table], rows) for table, rows in made.items()}
+        now = self._clock.monotonic()
+        if any(changes.values()) or now >= self._next_sign:
+            await self._database.run(partial(self._rewrite, changes))
+            self._next_sign = now + SIGN_S
+        self._written = made
+
+    def _rewrite(self, changes: Mapping[Table, Mapping[RowKey, Row | None]], connection: Connection) -> None:
+        for table, rows in changes.items():
+            problems.rewrite(connection, table, rows)
         problems.sign(connection, SILENT, *problem_text(Code.NOT_POLLING, self._language))
 
-    def _problem_row(self, source: tuple[Problem, Rank | None]) -> Row:
-        one, heard = source
+    def _problem_row(self, one: Problem, heard: Rank | None) -> Row:
         cause, remedy = problem_text(one.code, self._language, **one.facts)
         return {
             "code": str(one.code),
@@ -155,27 +138,29 @@ class ProblemTable:
             "remedy": remedy,
             "facts": json.dumps(one.facts, ensure_ascii=False, sort_keys=True),
             "told": 0 if heard is None else heard[0] * SEVERE_RANK + heard[1],
-            "noted_utc": None,
         }
 
-    def _status_row(self, source: tuple[str, AccountStatus]) -> Row:
-        account, status = source
-        problem = status.problem
-        if problem is None:
-            code, remedy = None, None
-            sentence = say("lamp.starting" if status == STARTING else "lamp.green", self._language)
-        else:
-            code = str(problem.code)
+    def _status_row(self, account: str, status: AccountStatus) -> Row:
+        code, since, remedy = None, None, None
+        if (problem := status.problem) is not None:
+            code, since = str(problem.code), problem.since
             sentence, remedy = problem_text(problem.code, self._language, **problem.facts)
+        else:
+            sentence = say("lamp.starting" if status == STARTING else "lamp.green", self._language)
         row = {"account": account, "lamp": str(status.lamp), "code": code, "sentence": sentence, "remedy": remedy}
-        before = self._statuses.written.get((account,), {})
-        since = before.get("since_utc") if all(before.get(name) == value for name, value in row.items()) else None
-        if problem is not None and problem.since is not None:
-            since = problem.since
+        _, before = self._written[own_tables.lamps].get((account,), (None, {}))
+        if since is None and all(before.get(name) == value for name, value in row.items()):
+            since = before["since_utc"]
         return row | {"since_utc": as_stored(since or self._clock.now())}
 
 
-def row_key(one: Problem) -> tuple[str, str]:
+def _changes(before: Rows, after: Rows) -> dict[RowKey, Row | None]:
+    """By key: the new row; None where it goes."""
+    old, new = ({key: row for key, (_, row) in rows.items()} for rows in (before, after))
+    return {key: new.get(key) for key in {**old, **new} if new.get(key) != old.get(key)}
+
+
+def row_key(one: Problem) -> RowKey:
     """The key of its row."""
     return str(one.code), as_subject(one.subject)
 

@@ -9,7 +9,7 @@ takes along what lies beside the database's file; for a server it lies nowhere e
 """
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from orderbridge.store.database import Database
 from orderbridge.store.own_tables import daemon, lamps, problems
 from orderbridge.store.sidecar import read_document, write_document
 
-Key = tuple[str, ...]  # of a row: code and subject, or the account
+RowKey = tuple[str, ...]  # code and subject, or the account
 Row = dict[str, Any]
 ONLY = 1  # the row of delivery_daemon
 
@@ -30,6 +30,8 @@ _DELETE = {
     table: delete(table).where(*(column == bindparam(f"old_{column.name}") for column in table.primary_key))
     for table in (problems, lamps)
 }
+_INSERT = {problems: insert(problems).values(noted_utc=utc_now()), lamps: insert(lamps)}
+_PROBLEMS = select(*(column for column in problems.c if column.name != "noted_utc"))
 
 
 def as_subject(text: str) -> str:
@@ -37,14 +39,13 @@ def as_subject(text: str) -> str:
     return text if len(text) <= NAME_LENGTH else f"{text[: NAME_LENGTH - 1]}…"
 
 
-def rewrite(connection: Connection, table: Table, changed: Iterable[Key], rows: Sequence[Row]) -> None:
-    """Delete the rows with these keys, insert `rows`: each has a value for each column."""
+def rewrite(connection: Connection, table: Table, rows: Mapping[RowKey, Row | None]) -> None:
+    """Put these rows in the place of those with their keys, or nothing. Each has a value for each column."""
     names = [f"old_{column.name}" for column in table.primary_key]
-    old = [dict(zip(names, key, strict=True)) for key in changed]
-    if old:
-        connection.execute(_DELETE[table], old)
-    if rows:
-        connection.execute(insert(table), rows)
+    if rows:  # also a key that is new: a write may have been cancelled, and done all the same
+        connection.execute(_DELETE[table], [dict(zip(names, key, strict=True)) for key in rows])
+    if fresh := [row for row in rows.values() if row is not None]:
+        connection.execute(_INSERT[table], fresh)
 
 
 def written(connection: Connection) -> tuple[list[Row], list[Row]]:
@@ -52,14 +53,14 @@ def written(connection: Connection) -> tuple[list[Row], list[Row]]:
     is_alive = connection.execute(select(_is_alive)).scalar_one()
     statuses = [dict(row) for row in connection.execute(select(lamps)).mappings()]
     return (
-        [dict(row) for row in connection.execute(select(problems)).mappings()],
+        [dict(row) for row in connection.execute(_PROBLEMS).mappings()],
         statuses if is_alive else [row | {"since_utc": None} for row in statuses],
     )
 
 
 def of_codes(connection: Connection, codes: Collection[str]) -> list[Row]:
     """The problems with these codes, as long as the daemon that wrote them shows signs of life."""
-    found = select(problems).where(problems.c.code.in_(codes), _is_alive)
+    found = _PROBLEMS.where(problems.c.code.in_(codes), _is_alive)
     return [dict(row) for row in connection.execute(found).mappings()]
 
 
