@@ -21,8 +21,7 @@ from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.jobs import alarms as alarms_module
 from orderbridge.jobs import ping as ping_module
-from orderbridge.jobs.alarms import AGAIN_S, LONGEST_S, PAUSE_S, Alarms
-from orderbridge.jobs.command import Command
+from orderbridge.jobs.alarms import AGAIN_S, LONGEST_S, PAUSE_S, Alarms, Command
 from orderbridge.jobs.ping import FAIL_EVERY_S, WELL_EVERY_S, Ping
 from orderbridge.rules.notify import OpenProblems
 from orderbridge.rules.problems import Code, Problem, Severity

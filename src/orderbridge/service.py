@@ -26,10 +26,10 @@ from orderbridge.errors import Fenced, OrderbridgeError, StoreError
 from orderbridge.extension import Extension, named
 from orderbridge.observe import liveness, systemd
 from orderbridge.observe.metrics import READY, WORKING, Metrics
+from orderbridge.rules.account_status import Readiness
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.notify import OpenProblems
 from orderbridge.rules.problems import Code, Severity
-from orderbridge.rules.readiness import Readiness
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.failures import remedy
 from orderbridge.store.high_water import HighWater

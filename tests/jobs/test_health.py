@@ -19,8 +19,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop, listing
 
 from orderbridge import config
-from orderbridge.jobs.alarms import AGAIN_S
-from orderbridge.jobs.command import Command
+from orderbridge.jobs.alarms import AGAIN_S, Command
 from orderbridge.jobs.findings import open_problems
 from orderbridge.jobs.health import Checkup, log_events
 from orderbridge.jobs.reference import Common, read_lists, read_statuses

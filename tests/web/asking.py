@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from orderbridge import config
 from orderbridge.observe.metrics import Metrics
+from orderbridge.rules.account_status import Readiness
 from orderbridge.rules.problems import Code, Severity
-from orderbridge.rules.readiness import Readiness
 from orderbridge.web.listening import Listening
 from orderbridge.web.watched import Pages
 

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from tests.web.asking import Process, asked, at, rest_of, sent, shown, until
 
 from orderbridge.observe.metrics import FAMILIES, POLLS, MetricKind
+from orderbridge.rules.account_status import Readiness
 from orderbridge.rules.problems import Code, Problem, Severity
-from orderbridge.rules.readiness import Readiness
 from orderbridge.web import listening as listening_module
 from orderbridge.web import server
 from orderbridge.web.listening import Listening

@@ -82,8 +82,7 @@ def alarm() -> None:
 def alarm_test(context: Context) -> None:
     """Run the alarm command once, with a message that is marked as a test."""
     from orderbridge.clock import SystemClock
-    from orderbridge.jobs.alarms import document_of, send
-    from orderbridge.jobs.command import Command
+    from orderbridge.jobs.alarms import Command, document_of, send
     from orderbridge.rules.notify import Event, EventKind
     from orderbridge.rules.problems import Code, Problem, Severity
 

@@ -8,9 +8,13 @@ line as the orders. A stop waits a moment for a running command, then kills it.
 """
 
 import asyncio
+import contextlib
 import json
 import math
+import os
+import signal
 import socket
+import subprocess
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +24,6 @@ import structlog
 
 from orderbridge import __version__, config
 from orderbridge.hiding import without_secrets
-from orderbridge.jobs.command import Command
 from orderbridge.rules.notify import ALIKE_LIMIT, NOT_OPEN, Event, EventKind, Heard, History, Key, Rank, alike, unheard
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.workers import detached
@@ -29,6 +32,7 @@ from orderbridge.texts import problem_text, say
 PAUSE_S = 60.0  # between two messages of one code
 AGAIN_S, LONGEST_S = 60.0, 3600.0  # after a failure; it doubles
 CLOSE_S = 1.5
+HIDDEN_VARIABLES = ("ORDERBRIDGE_", "NOTIFY_SOCKET", "WATCHDOG_", "CREDENTIALS_DIRECTORY", "LISTEN_", "JOURNAL_STREAM")
 MARGIN_S = 5.0  # for a command that is late to be killed
 
 _log = structlog.get_logger(__name__)
@@ -142,7 +146,7 @@ class Alarms:
         self.on_sent()
 
 
-def send(command: Command, document: Mapping[str, Any]) -> str | None:
+def send(command: "Command", document: Mapping[str, Any]) -> str | None:
     """Run the command. None when it went well, else why not."""
     arguments = [str(document[name] or "") for name in ("event", "code", "subject", "since", "severity", "level")]
     return command.run(arguments, json.dumps(document, ensure_ascii=False).encode())
@@ -175,3 +179,77 @@ def document_of(some: Sequence[Event], language: str) -> dict[str, Any]:
 
 def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+class Command:
+    """The command of the restaurant: limited in time, with everything that it starts.
+
+    It runs in a thread, because even starting a program may hang. It has a session of its own, and whatever is left of its
+    process group when it ends, or when its time is up, is killed. Its output goes nowhere: it may hold a password. Our own
+    settings are not in its environment.
+    """
+
+    def __init__(self, words: Sequence[str], timeout_s: float) -> None:
+        self._words = tuple(words)
+        self._timeout_s = timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_over = False
+
+    def run(self, arguments: Sequence[str], document: bytes) -> str | None:
+        """None when it went well, else what went wrong, in a few words. Never raises for what the command does."""
+        if self._ends():
+            return say("log.command_stopping")
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the technician's own words
+                [*self._words, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env=_environment(os.environ),
+            )
+        except (OSError, ValueError) as error:
+            return say("log.command_not_started", error=getattr(error, "strerror", None) or type(error).__name__)
+        if self._ends():  # meanwhile
+            self.end()
+        return self._ended(self._process, document)
+
+    def _ended(self, process: "subprocess.Popen[bytes]", document: bytes) -> str | None:
+        late, wrong = False, None
+        try:
+            process.communicate(document, timeout=self._timeout_s)
+        except subprocess.TimeoutExpired:
+            late = True
+        except OSError as error:  # of the pipe, or of the waiting: the daemon goes on, and it is told again
+            wrong = error
+            if process.stdin is not None:
+                process.stdin.close()
+        finally:
+            _kill_group(process.pid)
+            process.wait()
+            self._process = None
+        if wrong is not None:
+            return say("log.command_broken", error=wrong.strerror)
+        if late:
+            return say("log.command_late", seconds=f"{self._timeout_s:g}")
+        if process.returncode < 0:
+            return say("log.command_signal", number=-process.returncode)
+        return None if process.returncode == 0 else say("log.command_code", code=process.returncode)
+
+    def _ends(self) -> bool:
+        return self._is_over
+
+    def end(self) -> None:
+        """Now, and for good."""
+        self._is_over = True
+        if (process := self._process) is not None:
+            _kill_group(process.pid)
+
+
+def _kill_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if not name.startswith(HIDDEN_VARIABLES)}

@@ -6,19 +6,24 @@ All of it is in memory, from the last check of health: a thousand questions cost
 from collections.abc import Callable, Collection, Mapping, Sequence
 from zoneinfo import ZoneInfo
 
+import structlog
+
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING, Metrics
-from orderbridge.rules.account_status import lamp_of
+from orderbridge.rules.account_status import Readiness, lamp_of
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.health import late_after, late_in_turn
 from orderbridge.rules.problems import NO_DATABASE, Problem
-from orderbridge.rules.readiness import Readiness
 from orderbridge.texts import problem_text, say
 
+MANY_ACCOUNTS = 100  # a start of fewer does not take long
+PROGRESS_S = 30.0  # between two lines of the log
 CHECK_S = 15.0  # and the busy timeout: a check that takes longer hangs
+
+_log = structlog.get_logger(__name__)
 
 
 def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: str) -> str:
@@ -33,6 +38,25 @@ def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: 
     more = f"+{len(found) - 1}" if len(found) > 1 else ""
     beside = ", ".join(filter(None, (since, more)))
     return f"{light}: {subject}{cause}{f' ({beside})' if beside else ''}"
+
+
+class StartProgress:
+    """How far the start of many accounts is: a sentence for `systemctl status`, and now and then a line of the log."""
+
+    def __init__(self, clock: Clock, language: str) -> None:
+        self._clock = clock
+        self._language = language
+        self._logged: float | None = None  # when the log had a line last; None: nothing is starting
+
+    def text(self, begun: int, accounts: int) -> str:
+        """Empty when all have begun, or there are few."""
+        is_starting, now = begun < accounts >= MANY_ACCOUNTS, self._clock.monotonic()
+        if (is_starting and (self._logged is None or now >= self._logged + PROGRESS_S)) or (
+            not is_starting and self._logged is not None
+        ):
+            _log.info("accounts.started", done=begun, of=accounts)
+            self._logged = now if is_starting else None
+        return say("status.starting", self._language, done=begun, count=accounts) if is_starting else ""
 
 
 class SelfReport:

@@ -10,10 +10,9 @@ from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import Journal
-from orderbridge.jobs.progress import Progress
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
-from orderbridge.jobs.self_report import SelfReport, headline
+from orderbridge.jobs.self_report import SelfReport, StartProgress, headline
 from orderbridge.jobs.sweep import sweep, today
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
@@ -59,7 +58,7 @@ class Upkeep:
         self._replica = replica
         self._journal = journal
         self._begun = begun
-        self._progress = Progress(clock, settings.language)
+        self._progress = StartProgress(clock, settings.language)
         self._zone = ZoneInfo(settings.marketplace.timezone)
 
     def begin(self, timetable: Timetable) -> None:
@@ -109,7 +108,7 @@ class Upkeep:
             await self._replica.note(found)
         self._report.checked(found)
         status = headline(found, len(self._roster.at_work), self._zone, self._settings.language)
-        status = " ".join(filter(None, (self._progress.look(self._begun()), status)))
+        status = " ".join(filter(None, (self._progress.text(*self._begun()), status)))
         if status != self.status:
             self.status = status
             systemd.notify(f"{systemd.STATUS}{status}")

@@ -2,6 +2,6 @@
 
 orders come in   cooldown shared_cooldown poll_ends list_request tokens intake statuses lifecycle reimport
 actions go out   queue account_queues standing outbox claims retry verdicts
-what is wrong    problems health page causes notify readiness account_status restore
+what is wrong    problems health page causes notify account_status restore
 people           day
 """

@@ -1,4 +1,8 @@
-"""The status of each account: green, yellow or red, by the open problems. A till shows it as a lamp."""
+"""The status of each account, green, yellow or red, by the open problems; and of the daemon, ready or not.
+
+A till shows the first as a lamp. A daemon whose marketplace is down is alive and not ready, and no restart would help it
+(observe.liveness is about the other thing).
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -52,3 +56,27 @@ def account_statuses(accounts: Iterable[str], found: Iterable[Problem]) -> dict[
 def lamp_of(one: Problem) -> Lamp:
     """The colour of one problem."""
     return Lamp.RED if one.severity == Severity.SEVERE else Lamp.YELLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """`is_working`: False while it starts, or while another process works on the database."""
+
+    is_working: bool = False
+    database_answers: bool = False
+    is_polled: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        """The one word."""
+        return self.is_working and self.database_answers and self.is_polled
+
+    @property
+    def severe(self) -> dict[str, int]:
+        """The codes of severe problems, and how many of each there are."""
+        found: dict[str, int] = {}
+        for one in self.problems:
+            if one.severity == Severity.SEVERE:
+                found[one.code] = found.get(one.code, 0) + one.count
+        return found

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from orderbridge.observe.liveness import ALIVE
-from orderbridge.rules.readiness import Readiness
+from orderbridge.rules.account_status import Readiness
 from orderbridge.texts import say
 from orderbridge.web import hosts
 from orderbridge.web.exposition import CONTENT_TYPE, Exposition

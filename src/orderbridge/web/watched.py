@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from orderbridge.observe.metrics import Metrics
-from orderbridge.rules.readiness import Readiness
+from orderbridge.rules.account_status import Readiness
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute

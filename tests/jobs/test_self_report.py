@@ -5,22 +5,22 @@ import asyncio
 from structlog.testing import capture_logs
 from tests.jobs.shop import FakeClock
 
-from orderbridge.jobs.progress import TOLD_S, Progress
+from orderbridge.jobs.self_report import PROGRESS_S, StartProgress
 
 
 async def test_a_start_of_many_says_how_far_it_is_and_the_log_hears_of_it_now_and_then(clock: FakeClock):
-    progress = Progress(clock, "en")
+    progress = StartProgress(clock, "en")
     with capture_logs() as logs:
-        assert "3,120 of 10,000" in progress.look((3120, 10_000))
-        progress.look((3121, 10_000))
-        await asyncio.sleep(TOLD_S)
-        assert "5,000 of 10,000" in progress.look((5000, 10_000))
-        assert progress.look((10_000, 10_000)) == ""
-        assert progress.look((10_000, 10_000)) == ""
+        assert "3,120 of 10,000" in progress.text(3120, 10_000)
+        progress.text(3121, 10_000)
+        await asyncio.sleep(PROGRESS_S)
+        assert "5,000 of 10,000" in progress.text(5000, 10_000)
+        assert progress.text(10_000, 10_000) == ""
+        assert progress.text(10_000, 10_000) == ""
     assert [line["done"] for line in logs] == [3120, 5000, 10_000]
 
 
 async def test_a_start_of_few_is_not_worth_a_word(clock: FakeClock):
     with capture_logs() as logs:
-        assert Progress(clock, "en").look((3, 12)) == ""
+        assert StartProgress(clock, "en").text(3, 12) == ""
     assert logs == []
