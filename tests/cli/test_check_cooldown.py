@@ -1,7 +1,7 @@
 """`check --cooldown`: whose cooldown it is, found out against the service itself, without losing an order."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ import pytest
 from tests.cli.shell import APP, Configure, Run, document
 from tests.store.samples import opened, rows
 
+from orderbridge import config
 from orderbridge.cli.check_cooldown import Asked, Scope, choose, judge
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
@@ -130,24 +131,46 @@ def test_without_tables_nothing_is_asked(run: Run, play: Play, path: Path):
 # ---- the rules -------------------------------------------------------------------------------------------------------
 
 
-def test_who_is_asked() -> None:
-    assert choose([("a", "x")]) is None
-    assert choose([]) is None
-    assert choose([("a", "x"), ("b", "y")]) == Asked("a", None, "b")
-    assert choose([("a", "x"), ("b", "y"), ("c", "y")]) == Asked("b", "c", "a")
-    assert choose([("a", "x"), ("b", "x"), ("c", "x")]) == Asked("a", "b", None)
+def account(name: str, application: str) -> config.Account:
+    return config.Account(name=name, app_secret_key=application, rest_secret_key=f"{name} secret")
+
+
+A, B, C = account("a", "x"), account("b", "y"), account("c", "y")
+
+
+@pytest.mark.parametrize(
+    "accounts, asked",
+    [
+        ([], None),
+        ([A], None),
+        ([A, B], Asked(A, None, B)),
+        ([A, B, C], Asked(B, C, A)),
+        ([B, C, account("d", "y")], Asked(B, C, None)),
+    ],
+    ids=["none", "one", "two applications", "two and one", "one application"],
+)
+def test_who_is_asked(accounts: list[config.Account], asked: Asked | None) -> None:
+    assert choose(accounts) == asked
+
+
+def test_no_more_accounts_are_read_than_it_takes() -> None:
+    def accounts() -> Iterator[config.Account]:
+        yield from (A, B, C)
+        pytest.fail("read on")
+
+    assert choose(accounts()) == Asked(B, C, A)
 
 
 def test_what_it_means() -> None:
-    three, one_app, two_apps = Asked("a", "b", "c"), Asked("a", "b", None), Asked("a", None, "c")
+    three, one_app, two_apps = Asked(B, C, A), Asked(B, C, None), Asked(A, None, B)
     assert judge(three, []) == Scope.CREDENTIAL
-    assert judge(three, ["b"]) == Scope.APPLICATION
-    assert judge(three, ["b", "c"]) == Scope.ADDRESS
-    assert judge(three, ["c"]) == Scope.UNKNOWN, "an address that one application of two does not have"
+    assert judge(three, ["c"]) == Scope.APPLICATION
+    assert judge(three, ["c", "a"]) == Scope.ADDRESS
+    assert judge(three, ["a"]) == Scope.UNKNOWN, "an address that one application of two does not have"
     assert judge(one_app, []) == Scope.CREDENTIAL
-    assert judge(one_app, ["b"]) == Scope.APPLICATION_OR_ADDRESS
+    assert judge(one_app, ["c"]) == Scope.APPLICATION_OR_ADDRESS
     assert judge(two_apps, []) == Scope.NOT_ADDRESS
-    assert judge(two_apps, ["c"]) == Scope.ADDRESS
+    assert judge(two_apps, ["b"]) == Scope.ADDRESS
 
 
 def test_each_scope_has_its_sentence() -> None:
