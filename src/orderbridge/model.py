@@ -323,8 +323,11 @@ class OutboxRow:
     expires_utc: datetime | None
     attempts: int
     tried: bool  # a request of it was noted, whatever became of it
-    service_id: str | None = None  # of its order or restaurant, as sent, where that is not in lower case
     owner: str | None = None  # the account of its order, as far as the order is known
+    service_status_id: int | None = None  # of its order
+    courier_type: str | None = None  # of its order
+    service_id: str | None = None  # of its order or restaurant, as sent, where that is not in lower case
+    last_outcome: Outcome | None = None  # of its last finished request, while it is `sending`
     waits_for: str | None = field(default=None, compare=False)  # its error_code: for words, no decision hangs on it
 
 

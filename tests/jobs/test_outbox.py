@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs import claims
+from orderbridge.jobs import outcome_writer
 from orderbridge.jobs.outbox_reader import FLOOR_S
 from orderbridge.jobs.postponed import STUCK_S
-from orderbridge.model import Action, OutboxRow
+from orderbridge.model import Action
 from orderbridge.store import actions
 from orderbridge_sandbox import Fault, When
 from orderbridge_sandbox.scenery import BESIKTAS
@@ -262,17 +262,17 @@ async def test_a_row_over_which_the_program_stumbles_is_not_tried_again_and_agai
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ):
     other = await shop.taken_in()
-    judge, stumbles = claims.judge, 0
+    request, stumbles = outcome_writer.next_request, 0
 
-    def stumble(known: OutboxRow, *more: Any, **options: Any) -> Any:
+    def stumble(action: Action, history: Any) -> Any:
         nonlocal stumbles
-        if known.action == Action.ACCEPT:
-            return judge(known, *more, **options)
+        if action == Action.ACCEPT:
+            return request(action, history)
         if (stumbles := stumbles + 1) > 100:  # no time would ever pass
             shop.outbox.stop()
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(claims, "judge", stumble)
+    monkeypatch.setattr(outcome_writer, "next_request", stumble)
     shop.act("deactivate_food", food_id=1001)
     accept = shop.act("accept", other)
     with capture_logs():

@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import Connection
 from tests.jobs.shop import Shop, listing
 
-from orderbridge.rules.claims import Held
 from orderbridge.store import orders
 from orderbridge_sandbox import Fault, When
 
@@ -35,22 +34,17 @@ async def test_a_row_that_is_done_already_takes_no_end_back(shop: Shop, action: 
     assert (stored["status_id"], stored["ended_utc"] is None) == (status_id, False)
 
 
-async def test_a_row_found_to_be_done_already_does_not_overwrite_a_later_delivery(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_row_found_to_be_done_already_is_decided_again_after_a_later_delivery(shop: Shop):
     order = await shop.taken_in(status_id=2)
     row = shop.act("accept", order)
-    end = shop.outbox.ends.write_some
-
-    async def after_a_poll() -> int:
-        if shop.outbox.ends.due:  # it is decided, and not written yet
-            shop.world.change_status(order.key, 16)
-            await shop.poll()
-        return await end()
-
-    monkeypatch.setattr(shop.outbox.ends, "write_some", after_a_poll)
+    shop.outbox.set_now()
+    await shop.outbox.reader.everything()
+    shop.outbox.ends.due = shop.outbox.queue.ends()  # it is decided, and not written yet
+    assert [verdict.code for _, verdict in shop.outbox.ends.due] == ["already"]
+    shop.world.change_status(order.key, 16)
+    await shop.poll()
     await shop.drain()
-    assert (shop.end(row), shop.order(order)["status_id"]) == (("done", "already", "poll"), 16)
+    assert (shop.row(row)["state"], shop.order(order)["status_id"]) == ("refused", 16)
 
 
 async def test_a_complete_after_a_cancel_of_ours_is_not_proved_by_its_refusal(shop: Shop):
@@ -221,9 +215,9 @@ async def test_a_cancel_does_not_overtake_an_accept_whose_end_is_not_written_yet
 
     def held_by_a_till(_: Connection, ends: Sequence[Any]) -> list[Any]:
         monkeypatch.undo()
-        return [(end, Held()) for end in ends]
+        return [(end, None) for end in ends]
 
-    monkeypatch.setattr(shop.outbox.ends, "write", held_by_a_till)
+    monkeypatch.setattr(shop.outbox.writer, "end", held_by_a_till)
     await shop.verdict(cancel)
     assert (shop.row(accept)["state"], shop.row(cancel)["state"]) == ("superseded", "done")
     assert shop.told("accept", "cancel") == ["accept", "cancel"]

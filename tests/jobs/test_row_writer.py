@@ -11,9 +11,8 @@ from sqlalchemy.exc import IntegrityError
 from tests.rules.builders import row
 
 from orderbridge.errors import FileLost, Over
-from orderbridge.jobs.claims import Unwritten
+from orderbridge.jobs.outcome_writer import Claim, Result, Unwritten
 from orderbridge.jobs.row_writer import RowWriter
-from orderbridge.jobs.send import Claim, Result
 from orderbridge.model import Action, Attempt, Outcome
 from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.retry import NextRequest
@@ -40,21 +39,22 @@ class Slow:
         return work(self.written[-1])
 
 
-def told(name: str) -> Any:
-    """Stands for the claims, or for the outcomes: each note is answered by its kind."""
+def answered(name: str) -> Callable[..., Any]:
+    """Each note is answered by its kind."""
 
     def write(transaction: list[str], notes: Sequence[Any]) -> list[tuple[Any, str]]:
         transaction += [name] * len(notes)
         return [(note, name) for note in notes]
 
-    return SimpleNamespace(claim=write, post=write)
+    return write
 
 
 def a_row_writer(database: Slow | Database, notes: Any = None) -> RowWriter:
     deferred: Any = SimpleNamespace(forget=lambda _: None)
     clock: Any = SimpleNamespace(monotonic=lambda: 0.0)
     slow: Any = database
-    return RowWriter(slow, clock, deferred, notes or told("claim"), notes or told("outcome"), moved=lambda: None)
+    writer: Any = notes or SimpleNamespace(claim=answered("claim"), post=answered("outcome"))
+    return RowWriter(slow, clock, deferred, writer, moved=lambda: None)
 
 
 def an_entry(number: int) -> Entry:

@@ -5,7 +5,7 @@ import asyncio
 from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import FakeClock, Shop
 
-from orderbridge.jobs.slots import AHEAD_S, QUICK_S, WAIT_S, Slots
+from orderbridge.jobs.executor import AHEAD_S, QUICK_S, WAIT_S, Slots
 from orderbridge_sandbox import Fault
 
 

@@ -124,20 +124,35 @@ class Books:
 
 def read_unfinished(books: Books, *, sending_only: bool = False) -> tuple[list[OutboxRow], list[int]]:
     states = (ActionState.SENDING,) if sending_only else UNFINISHED
-    return [replace(row.row, tried=bool(row.attempts)) for row in books.of(states)], []
+    return [_as_read(row, books.order) for row in books.of(states)], []
 
 
-def unfinished_of(books: Books, keys: Sequence[str]) -> dict[str, list[int]]:
-    return {key: [row.row.id for row in books.of()] for key in keys}
+def _as_read(row: Row, order: Stored | None) -> OutboxRow:
+    last = next((one.outcome for one in reversed(row.attempts) if one is not None), None)
+    read = replace(
+        row.row,
+        tried=bool(row.attempts),
+        last_outcome=last if row.row.state == ActionState.SENDING else None,
+    )
+    if order is None:
+        return read
+    return replace(
+        read, owner=order.account, service_status_id=order.service_status_id, courier_type=order.courier_type
+    )
 
 
 def above(books: Books, row_id: int, clock: object, now: datetime, page: int) -> Found:
-    owner = None if books.order is None else books.order.account
-    return Found([replace(row, owner=owner) for row in read_unfinished(books)[0]])
+    return Found(read_unfinished(books)[0])
+
+
+def these(books: Books, ids: Sequence[int], clock: object, now: datetime) -> Found:
+    return Found([row for row in read_unfinished(books)[0] if row.id in ids])
 
 
 def claim(books: Books, ids: Sequence[int], clock: object, now: datetime) -> tuple[Found, set[int]]:
-    return Found([row for row in read_unfinished(books)[0] if row.id in ids]), set()
+    found = these(books, ids, clock, now)
+    found.of_order = {row.id: {one.row.id for one in books.of()} for row in found.rows}
+    return found, set()
 
 
 def histories(books: Books, ids: Iterable[int]) -> dict[int, list[Attempt]]:
@@ -281,10 +296,9 @@ def nothing(*_: Any, **__: Any) -> dict[str, Any]:
 ACTIONS = SimpleNamespace(
     read_unfinished=read_unfinished,
     above=above,
-    unfinished_of=unfinished_of,
+    these=these,
     claim=claim,
     histories=histories,
-    as_delivered=nothing,
     start=start,
     record=record,
     forget_attempts=forget_attempts,

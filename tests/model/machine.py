@@ -30,9 +30,7 @@ from orderbridge.document import Facts
 from orderbridge.errors import ServiceFailed, UnknownOutcome
 from orderbridge.jobs import (
     acknowledge,
-    claims,
     deliveries,
-    ends,
     intake,
     outbox_reader,
     outcome_writer,
@@ -45,8 +43,8 @@ from orderbridge.jobs.answer import Answer, Polled
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
+from orderbridge.jobs.outcome_writer import Claim, Result
 from orderbridge.jobs.roster import Roster
-from orderbridge.jobs.send import Claim, Result
 from orderbridge.model import (
     CANCELED,
     COMPLETE_WITH_PAYMENT,
@@ -268,9 +266,7 @@ class Daemon:
         uncounted = SimpleNamespace(count=books.nothing, observe=books.nothing)
         for module in (
             acknowledge,
-            claims,
             deliveries,
-            ends,
             outbox_reader,
             intake,
             reconciler,
@@ -441,7 +437,7 @@ class Daemon:
         _is_on_wire(outbox, state.wire)
         ends = outbox.queue.ends()
         taken = self.lanes.taken()
-        ready = outbox.queue.accounts.take(8, Counter(), 8, lambda _: True, lambda lane: lane not in taken)
+        ready = outbox.queue.accounts.take(8, Counter(), 8, lambda _: True, lambda entry: entry.lane not in taken)
         return Survey(tuple(entry.row for entry in outbox.queue), tuple(ends), claims=bool(ready or ends))
 
     def _outbox(self, state: State, rows: Iterable[OutboxRow] = ()) -> Outbox:
@@ -459,16 +455,15 @@ class Daemon:
         outbox = self._outbox(state, survey.rows)
         _is_on_wire(outbox, state.wire)
         outbox.queue.ends()
-        taken = outbox.queue.accounts.take(8, Counter(), 8, lambda _: True, self.lanes.take)
+        taken = outbox.queue.accounts.take(8, Counter(), 8, lambda _: True, outbox._may_leave)
         wire = state.wire
-        for entry, said in outbox.claims.claim(self.books, taken):
+        for entry, said in outbox.writer.claim(self.books, taken):
             if isinstance(said, Claim):
                 wire = Wire(said.row, said.history, said.number)
             else:
                 self.lanes.free(entry.lane)
-                outbox.executor.stays(entry, said)
-        after = Survey((), tuple(outbox.ends.due), claims=False)
-        return self.take(state, wire=wire, survey=after if after.ends else None)
+                outbox.executor.not_claimed(entry, said)
+        return self.take(state, wire=wire, survey=None)
 
     @played_once
     def end_unsent(self, state: State, survey: Survey) -> State:

@@ -78,7 +78,8 @@ _STORED = Stored(
 def row(action: Action, number: int = 1, **changes: Any) -> OutboxRow:
     """A row that has just been written, with the arguments that its action needs. One that is `sending` was sent."""
     tried = {"tried": changes.get("state") == ActionState.SENDING}
-    return replace(_WAITING, id=number, action=action, **(ARGUMENTS[action] | tried | changes))
+    of_order = {"owner": "kadikoy", "service_status_id": RECEIVED} if action in ORDER_ACTIONS else {}
+    return replace(_WAITING, id=number, action=action, **(ARGUMENTS[action] | of_order | tried | changes))
 
 
 def unresolved(action: Action, number: int = 1, **changes: Any) -> OutboxRow:
@@ -125,7 +126,7 @@ def plan(rows: Sequence[OutboxRow], moment: Moment) -> Plan:
         queue.drop(ended.id)
     assert queue.ends() == []
     places = len(rows)
-    taken = queue.accounts.take(places, Counter(), places, lambda _: True, lambda lane: lane not in moment.taken)
+    taken = queue.accounts.take(places, Counter(), places, lambda _: True, lambda entry: entry.lane not in moment.taken)
     heads = [Head(entry.row, entry.lane, None if entry.row.payment_key else entry.account) for entry in taken]
     return Plan(verdicts, sorted(heads, key=lambda head: head.row.id), queue.due())
 

@@ -24,7 +24,6 @@ from tests.rules.builders import (
     directory,
     plan,
     row,
-    shown_as,
     unresolved,
     view,
 )
@@ -39,7 +38,7 @@ from orderbridge.model import (
     Verdict,
 )
 from orderbridge.rules.lifecycle import Refusal
-from orderbridge.rules.outbox import Directory, argument_problem, expiry, order_end, order_lane
+from orderbridge.rules.outbox import Directory, argument_problem, expiry, has_changed, order_end, order_lane
 
 ACCEPT, ON_THE_WAY, COMPLETE, CANCEL = Action.ACCEPT, Action.ON_THE_WAY, Action.COMPLETE, Action.CANCEL
 OPEN, CLOSE = Action.OPEN_RESTAURANT, Action.CLOSE_RESTAURANT
@@ -281,7 +280,7 @@ def test_a_row_that_was_retried_by_hand_stays_unknown_when_it_is_not_sent_again(
 def test_a_row_that_was_retried_by_hand_stays_unknown_when_its_order_refuses_it(
     action: Action, shown: int | None, expected: tuple[ActionState, str] | None
 ) -> None:
-    made = order_end(row(action, expires_utc=SOON), None if shown is None else shown_as(shown))
+    made = order_end(row(action, expires_utc=SOON, owner=shown and "kadikoy", service_status_id=shown))
     assert (made and (made.state, made.code)) == expected
 
 
@@ -678,3 +677,27 @@ def test_rows_of_one_thing_leave_in_the_order_of_their_ids(outbox: tuple[list[Ou
     for about in {thing(one) for one in sent}:
         ids = [one.id for one in sent if thing(one) == about]
         assert ids == sorted(ids)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": ActionState.SENDING},
+        {"withdraw": True},
+        {"created_utc": NOW},
+        {"next_attempt_utc": NOW},
+        {"expires_utc": NOW},
+        {"owner": "besiktas"},
+        {"service_status_id": CONFIRMED},
+        {"courier_type": "platform_courier"},
+    ],
+    ids=str,
+)
+def test_a_row_has_changed_when_something_else_is_decided_by_it(changes: dict[str, Any]) -> None:
+    known = row(ON_THE_WAY if "courier_type" in changes else ACCEPT)
+    assert has_changed(known, replace(known, **changes))
+
+
+@pytest.mark.parametrize("changes", [{"attempts": 1}, {"waits_for": "timeout"}, {"service_status_id": 99}], ids=str)
+def test_what_decides_nothing_changes_no_row(changes: dict[str, Any]) -> None:
+    assert not has_changed(row(ACCEPT), replace(row(ACCEPT), **changes))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.rules import plan_of_all
 from tests.rules.builders import ARGUMENTS, NOW, RESTAURANT, directory, row, view
 
-from orderbridge.model import Action, ActionState, OutboxRow
+from orderbridge.model import CANCELED, Action, ActionState, OutboxRow, Verdict
 from orderbridge.rules.outbox import Lane
 from orderbridge.rules.queue import Queue
 
@@ -189,3 +189,32 @@ def test_a_food_whose_menu_is_not_known_yet_supersedes_none_of_another_restauran
     for number, restaurant in enumerate((RESTAURANT, KEYS[0]), 1):
         queue.put(row(Action.DEACTIVATE_FOOD, number, food_id=7, restaurant_id=restaurant))
     assert queue.ends() == []
+
+
+def test_an_order_ends_the_row_that_goes_first_and_no_other() -> None:
+    queue = Queue(view(directory=directory("kadikoy")))
+    sent, waiting = (row(Action.CANCEL, 1, state=ActionState.SENDING), row(Action.COMPLETE, 2))
+    for one in (sent, waiting):
+        queue.put(replace(one, service_status_id=CANCELED))
+    assert queue.ends() == []
+    queue.drop(1)
+    assert queue.ends() == [
+        (replace(waiting, service_status_id=CANCELED), Verdict(ActionState.REFUSED, "order_cancelled"))
+    ]
+
+
+def test_a_row_of_an_unknown_order_ends_and_one_that_was_sent_waits_for_its_order() -> None:
+    queue = Queue(view(directory=directory("kadikoy")))
+    unknown = row(Action.ACCEPT, 1, owner=None)
+    queue.put(unknown)
+    queue.put(row(Action.ACCEPT, 2, owner=None, payment_key=KEYS[1], state=ActionState.SENDING, next_attempt_utc=NOW))
+    assert queue.ends() == [(unknown, Verdict(ActionState.REFUSED, "order_unknown"))]
+    assert queue.accounts.take(2, Counter(), 2, lambda _: True, lambda _: True) == []
+
+
+def test_a_row_that_may_not_leave_now_is_offered_again() -> None:
+    queue = Queue(view(directory=directory("kadikoy")))
+    queue.put(row(Action.ACCEPT, 1))
+    assert queue.ends() == []
+    assert queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: False) == []
+    assert [entry.row.id for entry in queue.accounts.take(1, Counter(), 1, lambda _: True, lambda _: True)] == [1]

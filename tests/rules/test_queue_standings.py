@@ -1,9 +1,7 @@
 """In whose hands a row is (rules.standing, rules.queue): what comes back, and what nobody else may touch meanwhile."""
 
 from collections import Counter
-from datetime import timedelta
 
-import pytest
 from tests.rules.builders import NOW, directory, row, unresolved, view
 
 from orderbridge.model import Action, ActionState
@@ -47,8 +45,8 @@ def test_a_row_that_was_put_aside_comes_back_at_its_time() -> None:
     queue.put(row(Action.ACCEPT, 1, owner="kadikoy"))
     queue.put_aside(1, 5.0)
     assert (taken(queue), queue.back_at()) == ([], 5.0)
-    assert queue.come_back(4.9, lambda _: False) == []
-    assert (queue.come_back(5.0, lambda _: False), taken(queue)) == ([1], [1])
+    assert queue.come_back(4.9) == []
+    assert (queue.come_back(5.0), taken(queue)) == ([1], [1])
 
 
 def test_a_row_that_was_put_aside_before_it_was_put_in_anew_is_not_taken_off_the_wire() -> None:
@@ -59,19 +57,8 @@ def test_a_row_that_was_put_aside_before_it_was_put_in_anew_is_not_taken_off_the
     queue.drop(1)
     queue.put(one)
     assert taken(queue) == [1]
-    queue.come_back(6.0, lambda _: False)
+    queue.come_back(6.0)
     assert standing(queue, 1) is Standing.ON_THE_WIRE
-
-
-@pytest.mark.parametrize("polling, late", [(False, False), (True, True)], ids=["the poll is over", "its time is over"])
-def test_a_row_waits_for_a_poll_until_that_is_over_or_its_own_time(polling: bool, late: bool) -> None:
-    queue = a_queue()
-    queue.put(unresolved(Action.ACCEPT, 1, owner="kadikoy", next_attempt_utc=NOW))
-    queue.await_poll(1)
-    assert queue.come_back(0.0, lambda account: account == "kadikoy") == []
-    queue.view.now += timedelta(days=late)
-    assert queue.come_back(0.0, lambda _: polling) == [1]
-    assert standing(queue, 1) is Standing.UNRESOLVED
 
 
 def test_an_end_that_is_put_aside_stays_one_and_supersedes_nothing() -> None:
@@ -81,5 +68,5 @@ def test_an_end_that_is_put_aside_stays_one_and_supersedes_nothing() -> None:
     assert [ended.id for ended, _ in queue.ends()] == [2]
     queue.put_aside(2, 5.0)
     assert (standing(queue, 2), queue.ends(), taken(queue)) == (Standing.ENDING, [], [1])
-    queue.come_back(5.0, lambda _: False)
+    queue.come_back(5.0)
     assert [ended.id for ended, _ in queue.ends()] == [2]

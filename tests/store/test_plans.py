@@ -124,7 +124,7 @@ WORK: dict[str, Work] = {
     "the unresolved rows": lambda tx: unfinished.read_unfinished(tx, sending_only=True),
     "the newest waiting rows": lambda tx: unfinished.newest(tx, unfinished.ServerClock(), NOW),
     "a page of unfinished rows": lambda tx: unfinished.above(tx, 0, unfinished.ServerClock(), NOW),
-    "all rows of an order": lambda tx: unfinished.unfinished_of(tx, SOME),
+    "a claimed row": lambda tx: unfinished.claim(tx, [1, ROW_ID], unfinished.ServerClock(), NOW),
     "some unfinished rows": lambda tx: unfinished.these(tx, [1, ROW_ID], unfinished.ServerClock(), NOW),
     "what was asked back": lambda tx: unfinished.asked_back(tx, unfinished.ServerClock(), NOW),
     "their attempts": lambda tx: unfinished.histories(tx, [1, 2, ROW_ID]),

@@ -17,24 +17,18 @@ stayed ENDING would hold its lane for ever.
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection
-
-from orderbridge.clock import Clock
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox_reader import OutboxReader
+from orderbridge.jobs.outcome_writer import Changed, End, OutcomeWriter
 from orderbridge.jobs.postponed import Postponed
-from orderbridge.jobs.verdicts import Posting, Verdicts
+from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import ActionState, OutboxRow, Verdict
-from orderbridge.rules.claims import Changed, Gone, Held, InTable, judge_end
 from orderbridge.rules.outbox import Lane, order_lane
 from orderbridge.rules.queue import Queue
-from orderbridge.store import orders, unfinished
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
 
 MOST_ENDS = 200  # rows that end unsent in one transaction: a till on the same file waits for it
-
-End = tuple[OutboxRow, Verdict]
 
 
 class Ends:
@@ -44,16 +38,17 @@ class Ends:
         self,
         queue: Queue,
         reader: OutboxReader,
+        writer: OutcomeWriter,
+        *,
         database: Database,
-        clock: Clock,
         lanes: Lanes,
         verdicts: Verdicts,
         postponed: Postponed,
     ) -> None:
         self._queue = queue
         self._reader = reader
+        self._writer = writer
         self._database = database
-        self._clock = clock
         self._lanes = lanes
         self._verdicts = verdicts
         self._postponed = postponed
@@ -68,8 +63,8 @@ class Ends:
         left = {row.id: row for row, _ in ends}
         ended = 0
         try:
-            said, failed = await write_batch(self._database, self.write, ends, urgent=True)
-            held: list[tuple[OutboxRow, Exception | None]] = [(row, None) for (row, _), what in said if what == Held()]
+            said, failed = await write_batch(self._database, self._writer.end, ends, urgent=True)
+            held: list[tuple[OutboxRow, Exception | None]] = [(row, None) for (row, _), what in said if what is None]
             self._postponed.put_aside(held + [(row, error) for (row, _), error in failed])
             for row, _ in held:
                 del left[row.id]
@@ -107,19 +102,17 @@ class Ends:
         """Whether it ended."""
         self._postponed.forget(row.id)
         if isinstance(what, Changed):
-            self._queue.give_back(row.id)
-            self._queue.put(what.row)
-            return False
-        self._queue.drop(row.id)
+            self._reader.replace(row.id, what.rows)
         if not isinstance(what, Verdict):
             return False
+        self._queue.drop(row.id)
         self._verdicts.tell(row, what)
         return True
 
     async def refuse_unreadable(self) -> int:
         """Rows that slipped past the constraints and cannot even be read."""
         unreadable = [row_id for row_id in self._reader.unreadable if not self._postponed.waits(row_id)][:MOST_ENDS]
-        refused, broken = await write_batch(self._database, self._refuse, unreadable, urgent=True)
+        refused, broken = await write_batch(self._database, self._writer.refuse_unreadable, unreadable, urgent=True)
         self._postponed.put_off(dict(broken), {})
         for row_id, _ in refused:
             self._postponed.forget(row_id)
@@ -127,22 +120,3 @@ class Ends:
         ended = sum(ended for _, ended in refused)
         self._verdicts.tell_unreadable(ended)
         return ended
-
-    def _refuse(self, connection: Connection, row_ids: Sequence[int]) -> list[tuple[int, bool]]:
-        now = self._clock.now()
-        return [(row_id, self._verdicts.refuse_unreadable(connection, row_id, now)) for row_id in row_ids]
-
-    def write(self, connection: Connection, ends: Sequence[End]) -> list[tuple[End, Verdict | Held | Gone | Changed]]:
-        """What became of each; a Verdict is written."""
-        now = self._clock.now()
-        found, held = unfinished.claim(connection, [row.id for row, _ in ends], self._reader.server, now)
-        fresh = {row.id: row for row in found.rows}
-        known, held_orders = orders.hold(connection, [row.payment_key for row in found.rows if row.payment_key])
-        said: list[tuple[End, Verdict | Held | Gone | Changed]] = []
-        for row, verdict in ends:
-            is_held = row.id in held or row.payment_key in held_orders
-            said.append(((row, verdict), judge_end(row, InTable(fresh.get(row.id), is_held=is_held), verdict)))
-        ended = [(fresh[row.id], what) for (row, _), what in said if isinstance(what, Verdict)]
-        postings = [Posting(row, verdict, row.attempts) for row, verdict in ended]
-        self._verdicts.post(connection, postings, known, now)
-        return said

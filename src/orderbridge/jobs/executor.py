@@ -1,60 +1,79 @@
-"""A row's way, once its turn has come; each in a coroutine of its own.
+"""Executes claimed rows, each in a coroutine of its own.
 
     claim     its note that it leaves is on disk before it does, many in one COMMIT: after a crash in between its outcome
               is unknown, and it is seen (jobs.row_writer)
-    request   one place on the wire is its own (jobs.slots, jobs.send)
+    request   one slot on the wire is its own
     decision  what is decided about the answer is on disk, too
     free      the lane of its order is, and the queue knows where the row stands
 
-A row whose claim says something else does not leave (`stays`).
+A row that is not claimed goes back to the queue.
+
+So many requests are on the wire at once, and rows are claimed for the slots that are about to be free: a claim takes a
+COMMIT, and a free slot stays empty for so long. As many are claimed ahead as slots became free in as long a time before.
+For a service that answers slowly nothing is claimed ahead: a row that is claimed cannot be withdrawn, and what was known
+of its order grows old.
+
+This is the bound of actions. Everything that goes on the wire has one, each where it is needed:
+
+    actions            `actions.max_in_flight` at once (here); of one account among several half of them (jobs.outbox)
+    polls              64 at once, of more than 512 accounts an eighth (jobs.pollers; jobs.poll.PollPlaces)
+    acknowledgements   8 at once of each answer (jobs.answer)
+    logins             8 at once (net.http), `marketplace.logins_per_second`
+    lists              of restaurants and menus: the first ones of 25 accounts a second (jobs.working)
+    all of them        `marketplace.requests_per_second`, what a customer waits for first (net.pace); polls have a rate
+                       of their own below it, so that what is overdue does not leave all at once (net.http)
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Collection
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from functools import partial
 
+import structlog
+
+from orderbridge.actions import argument_of, key_of
 from orderbridge.clock import Clock
-from orderbridge.jobs.claims import Claims, Unwritten
-from orderbridge.jobs.ends import Ends
+from orderbridge.errors import LoginRefused, MarketplaceError
 from orderbridge.jobs.held_accounts import HeldAccounts
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox_reader import OutboxReader
-from orderbridge.jobs.outcome_writer import OutcomeWriter, shows_restaurant
+from orderbridge.jobs.outcome_writer import Changed, Claim, Claimed, OutcomeWriter, Result, Unwritten, shows_restaurant
 from orderbridge.jobs.postponed import Postponed, is_refused
 from orderbridge.jobs.row_writer import RowWriter
-from orderbridge.jobs.send import Claim, Result, send
-from orderbridge.jobs.slots import Slots
-from orderbridge.model import Verdict
+from orderbridge.model import Attempt, Outcome, Verdict
 from orderbridge.rules.account_queues import Entry
-from orderbridge.rules.claims import Changed, Gone, Held, Incomplete, NotOurs, PollInFlight, Stays
 from orderbridge.rules.queue import Queue
-from orderbridge.rules.retry import Decision, RetryAt, stands_after
+from orderbridge.rules.retry import Decision, NextRequest, RetryAt, after_status, is_no_attempt, stands_after
 from orderbridge.rules.standing import Standing
 from orderbridge.store.columns import as_stored
 
+QUICK_S = 0.25  # a request that took longer foretells no free slot
+AHEAD_S = 0.02  # a claim's way to the disk, where outcomes of others are written before it
+WAIT_S = 1.0  # for a slot; then the claim is given back
+
+_log = structlog.get_logger(__name__)
+
 
 class Executor:
-    """The ways of all rows that are taken. `moved` is called when one of them has come on."""
+    """Executes the rows that are taken. `moved` is called when one of them has come on."""
 
     def __init__(
         self,
         queue: Queue,
         reader: OutboxReader,
-        clock: Clock,
         lanes: Lanes,
         postponed: Postponed,
         *,
-        row_writer: RowWriter,
-        claims: Claims,
-        outcomes: OutcomeWriter,
-        ends: Ends,
+        rows: RowWriter,
+        writer: OutcomeWriter,
         held_accounts: HeldAccounts,
-        slots: Slots,
+        slots: "Slots",
+        clock: Clock,
         moved: Callable[[], None],
     ) -> None:
         self._queue, self._reader, self._clock, self._lanes, self._postponed = queue, reader, clock, lanes, postponed
-        self._row_writer, self._claims, self._outcomes, self._ends = row_writer, claims, outcomes, ends
+        self._rows, self._writer = rows, writer
         self._held_accounts, self._slots, self._moved = held_accounts, slots, moved
         self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
         self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
@@ -103,22 +122,22 @@ class Executor:
             self._moved()
 
     async def _go(self, entry: Entry, claimed: "asyncio.Future[bool]") -> None:
-        claim = await self._row_writer.claim(entry)
+        claim = await self._rows.claim(entry)
         if not claimed.done():
             claimed.set_result(isinstance(claim, Claim))
         if not isinstance(claim, Claim):
             self.under_way[entry.account or ""] -= 1
             self._lanes.free(entry.lane)
-            self.stays(entry, claim)
+            self.not_claimed(entry, claim)
             self._moved()  # there may be something to write, to read or to wait for
             return
         self._postponed.forget(entry.row.id)
-        self._claims.tell_wait(claim)
+        self._writer.count_wait(claim)
         result = await self._send(claim, entry.account or "")
-        decision = await self._row_writer.write(result)
+        decision = await self._rows.write(result)
         self._lanes.free_after_action(entry.lane)
         self._goes_on(result, decision)
-        self._outcomes.tell(result, decision)
+        self._writer.log(result, decision)
         if claim.row.restaurant_id and shows_restaurant(claim.row, decision):
             self.on_restaurant(claim.account.name, claim.row.restaurant_id)
         self._settled += 1
@@ -136,32 +155,20 @@ class Executor:
             self._held_accounts.record_outcome(account, result.attempt.outcome)
         return result
 
-    def stays(self, entry: Entry, why: Stays | Unwritten) -> None:
+    def not_claimed(self, entry: Entry, why: Claimed | Unwritten) -> None:
         """A row that was taken does not leave."""
-        row_id = entry.row.id
         match why:
-            case Verdict():
-                entry.standing = Standing.ENDING
-                self._ends.due.append((entry.row, why))
-            case Changed(row=row):
-                self._queue.give_back(row_id)
-                self._queue.put(row)  # it may leave as it is now
-            case Incomplete(unknown=unknown):
-                self._queue.give_back(row_id)
-                self._reader.wanted.update(unknown)
-            case PollInFlight():
-                self._queue.await_poll(row_id)
-            case Held():
-                self._postponed.leave(row_id)
+            case Changed(rows=rows):
+                self._postponed.forget(entry.row.id)
+                self._reader.replace(entry.row.id, rows)  # it may leave as it is now
             case Unwritten(error=error):
                 self.in_doubt = True  # a commit that failed may have come through
                 if error is not None and is_refused(error):
                     self._postponed.put_aside([(entry.row, error)])
                 else:
-                    self._postponed.leave(row_id)  # whatever it is, at once it would be met again
-            case Gone() | NotOurs():
-                self._postponed.forget(row_id)
-                self._queue.drop(row_id)
+                    self._postponed.leave(entry.row.id)  # whatever it is, at once it would be met again
+            case _:  # another session has locked it
+                self._postponed.leave(entry.row.id)
 
     def _goes_on(self, result: Result, decision: Decision) -> None:
         """What the queue knows of a row after its verdict."""
@@ -169,7 +176,82 @@ class Executor:
         if isinstance(decision, Verdict):
             self._queue.drop(row_id)
             return
-        attempts = [*result.claim.history, *([] if result.attempt is None else [result.attempt])]
+        attempts = result.history
         at = as_stored(decision.at) if isinstance(decision, RetryAt) else None
         standing = stands_after(decision, attempts)
-        self._queue.give_back(row_id, state=standing.state, next_attempt_utc=at, tried=bool(attempts))
+        last = None
+        if standing is Standing.UNRESOLVED:  # as it is read: an attempt that was not sent leaves no trace
+            last = next((one.outcome for one in reversed(attempts) if one.outcome != Outcome.NOT_SENT), None)
+        state, tried = standing.state, bool(attempts)
+        self._queue.give_back(row_id, state=state, next_attempt_utc=at, tried=tried, last_outcome=last)
+
+
+async def send(claim: Claim) -> Result:
+    """Send a claim, or ask first what an earlier request of it did. Never raises."""
+    try:
+        return await (_send(claim) if claim.request == NextRequest.SEND else _ask(claim))
+    except Exception as error:  # noqa: BLE001 - one row must not take the others along; its outcome is unknown
+        _log.exception("action.crashed", id=claim.row.id)
+        return Result(claim, Attempt(Outcome.UNKNOWN, "internal_error", None, type(error).__name__))
+
+
+async def _ask(claim: Claim) -> Result:
+    """The restaurant's own status tells what an earlier request did."""
+    shown = None
+    try:
+        shown = await claim.account.client.restaurant_status(claim.row.service_id or key_of(claim.row))
+    except MarketplaceError as error:
+        if is_no_attempt(error.outcome):
+            return Result(claim, Attempt(error.outcome, error.code, error.http_status, error.detail))
+    decision = after_status(claim.row.action, shown, claim.history) or claim.again
+    return await _send(claim) if decision is None else Result(claim, None, decision)
+
+
+async def _send(claim: Claim) -> Result:
+    """The one request of a row. Its arguments were checked by rules.outbox."""
+    row = claim.row
+    try:
+        await claim.account.client.act(row.action, row.service_id or key_of(row), argument_of(row))
+    except MarketplaceError as error:
+        code = "login_refused" if isinstance(error, LoginRefused) else error.code
+        return Result(claim, Attempt(error.outcome, code, error.http_status, error.detail))
+    return Result(claim, Attempt(Outcome.OK, None, 200))
+
+
+class Slots:
+    """`most` requests at once."""
+
+    def __init__(self, most: int, clock: Clock) -> None:
+        self.most = most
+        self._clock = clock
+        self._free = asyncio.Semaphore(most)
+        self._freed = deque[float](maxlen=most)  # when, the last ones
+
+    def room(self, under_way: int) -> int:
+        """For how many rows more there is a place, or will be. `under_way`: that are claimed and not answered."""
+        recently = self._clock.monotonic() - AHEAD_S
+        return self.most + sum(at > recently for at in self._freed) - under_way
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[bool]:
+        """Whether there was a place in time; it is kept to the end of the block."""
+        if not await self._take():
+            yield False
+            return
+        taken = self._clock.monotonic()
+        try:
+            yield True
+        finally:
+            self._free.release()
+            now = self._clock.monotonic()
+            if now - taken < QUICK_S:
+                self._freed.append(now)
+
+    async def _take(self) -> bool:
+        if not self._free.locked():  # no timer for what need not wait
+            return await self._free.acquire()
+        try:
+            async with asyncio.timeout(WAIT_S):
+                return await self._free.acquire()
+        except TimeoutError:
+            return False

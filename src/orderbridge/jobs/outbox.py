@@ -23,9 +23,8 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
-from orderbridge.jobs.claims import Claims
 from orderbridge.jobs.ends import Ends
-from orderbridge.jobs.executor import Executor
+from orderbridge.jobs.executor import Executor, Slots
 from orderbridge.jobs.held_accounts import HeldAccounts
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox_reader import FLOOR_S, OutboxReader, view_of
@@ -34,10 +33,10 @@ from orderbridge.jobs.postponed import Postponed
 from orderbridge.jobs.recovery import Recovery
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.row_writer import RowWriter
-from orderbridge.jobs.slots import Slots
 from orderbridge.jobs.verdicts import Verdicts
+from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.queue import Queue
-from orderbridge.rules.retry import RetryPolicy
+from orderbridge.rules.retry import RetryPolicy, may_be_seen
 from orderbridge.store.database import Database
 from orderbridge.store.failures import remedy
 
@@ -73,28 +72,33 @@ class Outbox:
         self._database, self._lanes, self._clock, self._random = database, lanes, clock, random
         self.queue = Queue(view_of(settings))
         self.reader = OutboxReader(self.queue, roster, settings, database, clock)
-        self.claims = Claims(
-            self._accounts, clock, self.reader.server, self._policy, self.reader.knows, verdicts.metrics
-        )
-        self.writer = OutcomeWriter(clock, verdicts, self._policy)
         self._postponed = Postponed(self.queue, clock)
-        self._row_writer = RowWriter(database, clock, self._postponed, self.claims, self.writer, moved=self._go_on)
-        self.ends = Ends(self.queue, self.reader, database, clock, lanes, verdicts, self._postponed)
-        self._recovery = Recovery(database, clock, verdicts, self._postponed, self._policy, self.reader.is_ours)
+        self.writer = OutcomeWriter(
+            self._accounts, clock, self.reader.server, self._policy, self.reader.knows, verdicts
+        )
+        self._row_writer = RowWriter(database, clock, self._postponed, self.writer, moved=self._go_on)
+        self.ends = Ends(
+            self.queue,
+            self.reader,
+            self.writer,
+            database=database,
+            lanes=lanes,
+            verdicts=verdicts,
+            postponed=self._postponed,
+        )
+        self._recovery = Recovery(database, clock, verdicts, self._postponed, self.writer.decide, self.reader.is_ours)
         self._held_accounts = HeldAccounts(self.queue, self._accounts, database, clock, verdicts, self._postponed)
         self._slots = Slots(settings.actions.max_in_flight, clock)
         self.executor = Executor(
             self.queue,
             self.reader,
-            clock,
             lanes,
             self._postponed,
-            row_writer=self._row_writer,
-            claims=self.claims,
-            outcomes=self.writer,
-            ends=self.ends,
+            rows=self._row_writer,
+            writer=self.writer,
             held_accounts=self._held_accounts,
             slots=self._slots,
+            clock=clock,
             moved=self._go_on,
         )
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
@@ -228,7 +232,7 @@ class Outbox:
         if self.executor.is_stopping:
             return done
         self.set_now()
-        self._postponed.come_back(self._is_polling)
+        self._postponed.come_back()
         done.unsent = await self.ends.write_some()
         self.ends.due += self.queue.ends()  # what has ended frees its lane
         done.claimed = await self._take()
@@ -248,7 +252,7 @@ class Outbox:
         most = 2 * self._slots.most if len(self._roster.known) == 1 else max(1, self._slots.most // 2)
         claims = [
             self.executor.begin(entry)
-            for entry in self.queue.accounts.take(room, self.executor.under_way, most, self._is_open, self._lanes.take)
+            for entry in self.queue.accounts.take(room, self.executor.under_way, most, self._is_open, self._may_leave)
         ]
         claimed = [await claim for claim in claims]
         if self._row_writer.failed is not None:
@@ -256,12 +260,14 @@ class Outbox:
         return sum(claimed)
 
     def _is_open(self, account: str) -> bool:
-        """Whether a row of an account can leave. That its order is unknown can be said at any time."""
-        return not account or (account in self._accounts and self._accounts[account].paused() <= 0)
+        """Whether a row of an account can leave."""
+        return account in self._accounts and self._accounts[account].paused() <= 0
 
-    def _is_polling(self, account: str) -> bool:
-        """Whether a poll of an account is under way, or about to be."""
-        return account in self._accounts and self._accounts[account].poll_in_flight
+    def _may_leave(self, entry: Entry) -> bool:
+        """Take the row's lane, unless it is taken or a poll is under way that may show what its last request did."""
+        is_polling = self._accounts[entry.account or ""].poll_in_flight
+        waits = is_polling and may_be_seen(entry.row.action, entry.row.last_outcome)
+        return not waits and self._lanes.take(entry.lane)
 
     def _must_recover(self) -> bool:
         is_due = self._recovery.again_at <= self._clock.monotonic()

@@ -9,7 +9,7 @@ is known, and the reading of all closes the gap. A menu's or a restaurant's row 
 that none overtakes an older one of its lane. An order's row does not: its claim asks the table for its lane.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -75,7 +75,6 @@ class OutboxReader:
         self._next_news = 0.0
         self.server = ServerClock()
         self.unreadable: set[int] = set()
-        self.wanted: set[int] = set()  # rows that somebody has met in the table and not in the queue
 
     def is_ours(self, row: OutboxRow) -> bool:
         """Whether this process answers for the row."""
@@ -87,6 +86,14 @@ class OutboxReader:
     def knows(self, row_id: int) -> bool:
         """Whether a row was read."""
         return row_id in self._queue or row_id in self.unreadable
+
+    def replace(self, row_id: int, rows: Sequence[OutboxRow]) -> None:
+        """A transaction has found these rows in place of the one in the queue. None: it ended, or is gone."""
+        self._queue.give_back(row_id)
+        if all(row.id != row_id for row in rows):
+            self._queue.drop(row_id)
+        for row in rows:
+            self._queue.put(row, self._number)
 
     def look_at_all(self) -> None:
         """Something may have changed that no news tells of."""
@@ -124,7 +131,7 @@ class OutboxReader:
     def again_in(self, *, news: bool) -> float:
         """Seconds until something is to be read; `news`: there is some."""
         at = self._next_scan if self._scan is None else self._scan.next_page
-        at = 0.0 if self.wanted else min(at, self._next_news) if news else at
+        at = min(at, self._next_news) if news else at
         return max(at - self._clock.monotonic(), 0.0)
 
     async def everything(self) -> None:
@@ -137,10 +144,6 @@ class OutboxReader:
     async def step(self, *, busy: bool = False) -> bool:
         """One page of a reading, when it is time. True when nothing is left to read."""
         await self._learn()
-        if self.wanted:
-            wanted = sorted(self.wanted)[:MOST_AGAIN]
-            self.wanted.clear()
-            await self._read_again(wanted)
         began = self._clock.monotonic()
         if self._scan is None and not self._begin(began):
             return True

@@ -5,7 +5,7 @@ together: that it begins, and how many there were when the last of them is writt
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -45,9 +45,9 @@ class Postponed:
         """A row of the queue is left alone for a moment."""
         self._queue.put_aside(row_id, self._clock.monotonic() + STUCK_S)
 
-    def come_back(self, is_polling: Callable[[str], bool]) -> None:
+    def come_back(self) -> None:
         """Those whose time has come are given back."""
-        for row_id in self._queue.come_back(self._clock.monotonic(), is_polling):
+        for row_id in self._queue.come_back(self._clock.monotonic()):
             if row_id not in self._queue:
                 self.forget(row_id)
 

@@ -18,11 +18,11 @@ from orderbridge.actions import key_of
 from orderbridge.clock import Clock
 from orderbridge.jobs.answer import Answer
 from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.verdicts import Verdicts
+from orderbridge.jobs.verdicts import Posting, Verdicts
 from orderbridge.model import Document, OutboxRow, Verdict
 from orderbridge.rules.outbox import order_lane
-from orderbridge.rules.retry import RetryAt, after_poll, counted, other_end, shown_by
-from orderbridge.store import actions, locks, orders, unfinished
+from orderbridge.rules.retry import after_poll, other_end, shown_by
+from orderbridge.store import actions, orders, unfinished
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
 
@@ -81,15 +81,11 @@ class Reconciler:
         """Write what this look makes of the rows that nobody holds. Returns those that it ended."""
         now = self._clock.now()
         # Held first, read then: what another connection has just committed counts.
-        held_rows = locks.lock_rows_naming_held(connection, [row.id for row in rows])
-        held_orders = locks.lock_orders_naming_held(connection, [row.payment_key for row in rows])
-        rows = [row for row in rows if row.id not in held_rows and row.payment_key not in held_orders]
-        keys = [key_of(row) for row in rows]
-        histories = unfinished.histories(connection, [row.id for row in rows])
-        ends = actions.ends(connection, keys)
-        known = orders.stored(connection, keys)
+        free, known = self._verdicts.hold(connection, rows)
+        histories = unfinished.histories(connection, free)
+        ends = actions.ends(connection, [key_of(row) for row in free.values()])
         ended = []
-        for row in rows:
+        for row in free.values():
             order, history = known.get(key_of(row)), histories[row.id]
             if order is None or not history:
                 continue
@@ -102,14 +98,11 @@ class Reconciler:
                 other_end=other_end(row.action, {action for key, action in ends if key == order.payment_key}),
                 statuses=self._verdicts.statuses,
             )
-            match decision:
-                case Verdict():
-                    if self._verdicts.finish(connection, row, decision, counted(history), now):
-                        ended.append((row, decision))
-                case RetryAt():
-                    self._verdicts.carry_out(connection, row, history, decision, now)
-                case None:
-                    pass
+            if decision is None:
+                continue
+            has_ended = self._verdicts.post(connection, [Posting.after(row, history, decision)], known, now)
+            if has_ended and isinstance(decision, Verdict):
+                ended.append((row, decision))
         return ended
 
 

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 
 import structlog
 from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
 from orderbridge.jobs.postponed import STUCK_S, Postponed
-from orderbridge.jobs.verdicts import Verdicts
+from orderbridge.jobs.verdicts import Posting, Verdicts
 from orderbridge.model import Attempt, OutboxRow, Outcome
-from orderbridge.rules.retry import RetryPolicy, decide
-from orderbridge.store import actions, locks, unfinished
+from orderbridge.rules.retry import Decision
+from orderbridge.store import unfinished
 from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
 
@@ -27,7 +28,7 @@ class Recovery:
         clock: Clock,
         verdicts: Verdicts,
         postponed: Postponed,
-        policy: Callable[[], RetryPolicy],
+        decide: Callable[[OutboxRow, Sequence[Attempt], datetime, datetime], Decision],
         is_ours: Callable[[OutboxRow], bool],
     ) -> None:
         """`is_ours`: a row that another replica has on the wire is none of those."""
@@ -35,7 +36,7 @@ class Recovery:
         self._clock = clock
         self._verdicts = verdicts
         self._postponed = postponed
-        self._policy = policy
+        self._decide = decide
         self._is_ours = is_ours
         self.again_at = math.inf  # by the monotonic clock: when those that could not be written are tried again
 
@@ -61,16 +62,12 @@ class Recovery:
         return [(rows[row_id], number) for row_id, number in lost if row_id in rows]
 
     def _recover(self, connection: Connection, lost: Sequence[tuple[OutboxRow, int]]) -> list[int]:
-        """What a till holds is left out."""
+        """What another session has locked is left out."""
         now = self._clock.now()
-        rows = locks.lock_rows_naming_held(connection, [row.id for row, _ in lost])
-        orders = locks.lock_orders_naming_held(connection, [row.payment_key for row, _ in lost])
-        free = [(row, number) for row, number in lost if row.id not in rows and row.payment_key not in orders]
-        histories = unfinished.histories(connection, [row.id for row, _ in free])
+        histories = unfinished.histories(connection, [row.id for row, _ in lost])
         attempt = Attempt(Outcome.UNKNOWN, "stopped_while_sending")
-        actions.record(connection, [(row.id, number, attempt) for row, number in free], now)
-        for row, _ in free:
+        postings = []
+        for row, number in lost:
             history = [*histories[row.id], attempt]
-            decision = decide(row.action, history, now=now, policy=self._policy(), retry_at=now)
-            self._verdicts.carry_out(connection, row, history, decision, now)
-        return [row.id for row, _ in free]
+            postings.append(Posting.after(row, history, self._decide(row, history, now, now), number, attempt))
+        return [one.row.id for one in self._verdicts.post_free(connection, postings, now)]

@@ -14,10 +14,8 @@ from sqlalchemy import Connection
 
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
-from orderbridge.jobs.claims import Claims, Said, Unwritten
-from orderbridge.jobs.outcome_writer import OutcomeWriter
+from orderbridge.jobs.outcome_writer import Claimed, OutcomeWriter, Result, Unwritten
 from orderbridge.jobs.postponed import Postponed
-from orderbridge.jobs.send import Result
 from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.retry import Decision
 from orderbridge.store.database import Database
@@ -34,15 +32,13 @@ class RowWriter:
         database: Database,
         clock: Clock,
         postponed: Postponed,
-        claims: Claims,
-        outcomes: OutcomeWriter,
+        writer: OutcomeWriter,
         *,
         moved: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._postponed = postponed
-        self._claims = claims
-        self._outcomes = outcomes
+        self._writer = writer
         self._group: GroupCommit[_Note, Any] = GroupCommit(
             partial(write_group, database, self._write, urgent=True), put_off=self._put_off, on_idle=moved
         )
@@ -50,10 +46,10 @@ class RowWriter:
         self._is_closed = False
         self.failed: Over | None = None  # it ends the daemon: nothing can be written any more
 
-    async def claim(self, entry: Entry) -> Said:
+    async def claim(self, entry: Entry) -> Claimed | Unwritten:
         """A Claim: the row is ours to send, and that is on disk. Anything else: it does not leave now."""
         try:
-            said: Said = await self._group.add(entry)
+            said: Claimed | Unwritten = await self._group.add(entry)
         except Over as error:
             self.failed = error
             return Unwritten()
@@ -93,7 +89,7 @@ class RowWriter:
     def _write(self, connection: Connection, notes: Sequence[_Note]) -> list[tuple[_Note, object]]:
         results = [note for note in notes if isinstance(note, Result)]
         entries = [note for note in notes if isinstance(note, Entry)]
-        return [*self._outcomes.post(connection, results), *self._claims.claim(connection, entries)]
+        return [*self._writer.post(connection, results), *self._writer.claim(connection, entries)]
 
     def _put_off(self, failed: Sequence[tuple[_Note, Exception]]) -> list[float | None]:
         """Outcomes are written again, for ever; a claim is not."""

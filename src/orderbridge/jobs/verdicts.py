@@ -31,7 +31,7 @@ from orderbridge.rules.lifecycle import with_doubt
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt, counted, stands_after
 from orderbridge.rules.statuses import Statuses
 from orderbridge.rules.verdicts import doubts_status, is_alarm, new_status, wrong_argument
-from orderbridge.store import actions, orders
+from orderbridge.store import actions, locks, orders
 from orderbridge.store.actions import End, Wait
 from orderbridge.store.failures import is_refusal
 from orderbridge.texts import text
@@ -73,17 +73,29 @@ def best_effort(connection: Connection, row: OutboxRow) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """What was decided about a row. `counted`: its attempts. `history`: they themselves, where it goes on."""
+    """What was decided about a row. `counted`: its attempts. `history`: they themselves, where it goes on.
+
+    `number`: of the attempt that ends with it; `attempt`: how; None: its request was not sent, and there was none.
+    """
 
     row: OutboxRow
     decision: Decision
     counted: int
     history: Sequence[Attempt] = ()
+    number: int | None = None
+    attempt: Attempt | None = None
 
     @classmethod
-    def after(cls, row: OutboxRow, history: Sequence[Attempt], decision: Decision) -> "Posting":
+    def after(
+        cls,
+        row: OutboxRow,
+        history: Sequence[Attempt],
+        decision: Decision,
+        number: int | None = None,
+        attempt: Attempt | None = None,
+    ) -> "Posting":
         """What was decided after the newest attempt, the last of `history`."""
-        return cls(row, decision, counted(history), history)
+        return cls(row, decision, counted(history), history, number, attempt)
 
 
 class Verdicts:
@@ -102,6 +114,22 @@ class Verdicts:
     def tell_unreadable(self, rows: int) -> None:
         """So many rows were refused that cannot even be read."""
         self.metrics.count(ACTIONS_ENDED, UNREADABLE, ActionState.REFUSED, by=rows)
+
+    def hold(self, connection: Connection, rows: Sequence[OutboxRow]) -> tuple[dict[int, OutboxRow], dict[str, Stored]]:
+        """Lock these rows and their orders. Returns the rows that no other session has locked, and what is stored."""
+        locked = locks.lock_rows_naming_held(connection, [row.id for row in rows])
+        known, held = orders.hold(connection, {row.payment_key for row in rows if row.payment_key})
+        return {row.id: row for row in rows if row.id not in locked and row.payment_key not in held}, known
+
+    def post_free(self, connection: Connection, postings: Sequence[Posting], now: datetime) -> list[Posting]:
+        """Write what ended attempts have led to, of rows that no other session has locked. Returns what was written."""
+        rows, known = self.hold(connection, [one.row for one in postings])
+        free = [one for one in postings if one.row.id in rows]
+        ended = [(one.row.id, one.number, one.attempt) for one in free if one.number is not None]
+        actions.record(connection, [(row_id, number, one) for row_id, number, one in ended if one is not None], now)
+        actions.forget_attempts(connection, [(row_id, number) for row_id, number, one in ended if one is None])
+        self.post(connection, free, known, now)
+        return free
 
     def post(
         self, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime
@@ -122,16 +150,6 @@ class Verdicts:
             self._write_orders(connection, [one for one in postings if one.row.payment_key in known], known, now)
         return ended
 
-    def carry_out(
-        self, connection: Connection, row: OutboxRow, history: Sequence[Attempt], decision: Decision, now: datetime
-    ) -> None:
-        """Write what was decided after the newest attempt, the last of `history`."""
-        self.post(connection, [Posting.after(row, history, decision)], self._order_of(connection, row), now)
-
-    def finish(self, connection: Connection, row: OutboxRow, verdict: Verdict, attempts: int, now: datetime) -> bool:
-        """End a row. False when somebody ended it first."""
-        return bool(self.post(connection, [Posting(row, verdict, attempts)], self._order_of(connection, row), now))
-
     def explain(self, connection: Connection, rows: Sequence[OutboxRow], code: str) -> set[int]:
         """Say for what rows wait that have not been sent. Returns which ones did not say it yet."""
         words = text(code, self._language, state=ActionState.PENDING)
@@ -148,9 +166,6 @@ class Verdicts:
         state = stands_after(decision, one.history).state
         at = decision.at if isinstance(decision, RetryAt) else None
         return Wait(state, at, last.code, last.http_status, self._words(one.row, last.code, state), one.counted)
-
-    def _order_of(self, connection: Connection, row: OutboxRow) -> dict[str, Stored]:
-        return orders.stored(connection, [row.payment_key] if row.payment_key else [])
 
     def _write_orders(
         self, connection: Connection, postings: Sequence[Posting], known: Mapping[str, Stored], now: datetime

@@ -20,7 +20,7 @@ _First = tuple[int, int, int, str]  # priority, rows of the account under way, i
 
 
 class Entry:
-    """One row of the queue. `account`: whose line it waits in; None: not known yet, "" where its order is unknown."""
+    """One row of the queue. `account`: whose line it waits in; None: not known yet."""
 
     __slots__ = ("account", "expires", "is_next", "lane", "refusal", "row", "seen", "standing")
 
@@ -54,14 +54,14 @@ class AccountQueues:
     def __init__(self, entries: Mapping[int, Entry]) -> None:
         self._entries = entries
         self._lines: dict[str, tuple[list[int], ...]] = {}  # a heap of ids for each priority
-        self._blocked: list[Entry] = []  # their lane was not to be had
+        self._blocked: list[Entry] = []  # they had to wait for something else than their time
 
     def put(self, entry: Entry) -> None:
         """It is next in its lane, and its time has come."""
-        line = self._lines.get(entry.account or "")
-        if line is None:
-            line = self._lines[entry.account or ""] = tuple([] for _ in range(PRIORITIES))
-        heapq.heappush(line[ACTIONS[entry.row.action].priority], entry.row.id)
+        account = entry.account or ""
+        if account not in self._lines:
+            self._lines[account] = tuple([] for _ in range(PRIORITIES))
+        heapq.heappush(self._lines[account][ACTIONS[entry.row.action].priority], entry.row.id)
 
     def accounts(self) -> list[str]:
         """The accounts of which a row may leave."""
@@ -78,13 +78,13 @@ class AccountQueues:
         under_way: Counter[str],
         most: int,
         is_open: Callable[[str], bool],
-        take_lane: Callable[[Lane], bool],
+        may_leave: Callable[[Entry], bool],
     ) -> list[Entry]:
         """The rows that leave now: by priority, then from the account that has the fewest under way, then by id.
 
         They are on the wire until they are dropped, given back or put aside. `most` of one account at once. `is_open`:
-        whether anything of an account can leave. `take_lane`: whether the lane is to be had; an acknowledgement may have
-        it.
+        whether anything of an account can leave. `may_leave`: takes the row's lane, if it is free and nothing else is
+        waited for.
         """
         blocked, self._blocked = self._blocked, []
         for entry in blocked:
@@ -98,7 +98,7 @@ class AccountQueues:
             priority, _, row_id, account = heapq.heappop(firsts)
             heapq.heappop(self._lines[account][priority])
             entry = self._entries[row_id]
-            if take_lane(entry.lane):
+            if may_leave(entry):
                 entry.standing, entry.is_next = Standing.ON_THE_WIRE, False
                 under_way[account] += 1
                 taken.append(entry)

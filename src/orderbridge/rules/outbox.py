@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from sys import intern
 
-from orderbridge.actions import ACTIONS, Subject, argument_of, key_of
-from orderbridge.model import ActionState, KnownBy, OutboxRow, Stored, Verdict
+from orderbridge.actions import ACTIONS, ORDER_ACTIONS, Subject, argument_of, key_of
+from orderbridge.model import ActionState, KnownBy, OutboxRow, Verdict
 from orderbridge.rules.lifecycle import Already, Refusal, may_send
 from orderbridge.rules.standing import Cause, end_by
 
@@ -141,9 +141,11 @@ def refused_unsent(row: OutboxRow, code: str) -> Verdict | None:
     return end_by(row, Cause.REFUSED, code)
 
 
-def order_end(row: OutboxRow, order: Stored | None) -> Verdict | None:
+def order_end(row: OutboxRow) -> Verdict | None:
     """How a waiting row ends because of its order; None: the service is to be asked."""
-    match may_send(row.action, order):
+    if row.action not in ORDER_ACTIONS or row.state != ActionState.PENDING:
+        return None  # a row that was sent was allowed then: only an answer or a look ends it now
+    match may_send(row.action, None if row.owner is None else row):
         case Refusal(code=code):
             return refused_unsent(row, code)
         case Already():
@@ -151,6 +153,16 @@ def order_end(row: OutboxRow, order: Stored | None) -> Verdict | None:
             return Verdict(ActionState.DONE, "already", KnownBy.POLL)
         case None:
             return None
+
+
+def has_changed(known: OutboxRow, fresh: OutboxRow) -> bool:
+    """Whether a row has changed since it was read, in what is decided by it."""
+    return _decided_by(known) != _decided_by(fresh)
+
+
+def _decided_by(row: OutboxRow) -> tuple[object, ...]:
+    times = row.created_utc, row.next_attempt_utc, row.expires_utc  # also the first: a server's clock may be set
+    return row.state, row.withdraw, *times, row.owner, order_end(row)
 
 
 def unsent_end(row: OutboxRow, later: Sequence[OutboxRow], view: View) -> Verdict | None:

@@ -6,18 +6,20 @@ A row that is put in belongs to a lane, and of each lane one row at most may lea
     the head                         whatever was sent goes first, else the lowest id
     the head may leave               at once, or when its next_attempt_utc has come
     any row may end unsent           expired, withdrawn, superseded by a later one, refused by what it says
+    the head may end unsent          by its order: unknown, over, carried by others, or already where the action leads
 
 What happens to a row makes its lane *changed*: it was put in, given back, dropped, its time has come. `ends` looks at
 the changed lanes and at no others, so that a row costs the same whether 300 wait or 200,000. A head that may leave
 stands in the line of its account (rules.account_queues), from which `lines.take` takes it.
 
 Nothing is decided about a row that somebody has (rules.standing) until it is given back or dropped. The table is the
-truth, and what stands here may be older: a claim reads the row again before it leaves.
+truth, and what stands here may be older: a claim reads the row again before it leaves, and what it finds changed comes
+back here to be decided. Nobody else decides.
 """
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -34,6 +36,7 @@ from orderbridge.rules.outbox import (
     expiry,
     is_ours,
     lane_of,
+    order_end,
     refused_unsent,
     unsent_end,
 )
@@ -56,7 +59,6 @@ class Queue:
         self._expiring: list[Entry] = []
         self._over = 0  # rows that are over and still among the expiring
         self._aside: list[tuple[float, int]] = []  # by the time at which they come back
-        self._for_poll: set[int] = set()  # put aside until a poll of their account is over
         self._frontier: int | None = None
         self._beyond: dict[Lane, None] = {}  # their heads wait until all older rows are known
         self._sizes: Counter[str | None] = Counter()
@@ -109,8 +111,6 @@ class Queue:
         refusal = "bad_arguments" if argument_problem(row) else account.code if isinstance(account, Refusal) else None
         if isinstance(account, Refusal):
             account = row.account or None  # when it was sent once, only an answer, a look or its expiry ends it now
-        elif account is None and row.action in ORDER_ACTIONS:
-            account = ""
         if row.state != ActionState.PENDING:
             refusal = None
         lane = lane_of(row, account) if refusal is None else ("refused", str(row.id))
@@ -134,25 +134,17 @@ class Queue:
 
     def put_aside(self, row_id: int, until: float) -> None:
         """It is left alone until that time, by the clock of `come_back`."""
-        self._leave(row_id)
+        entry = self._entries[row_id]
+        entry.is_next = False
+        if entry.standing is not Standing.ENDING:
+            entry.standing = Standing.PUT_ASIDE
         heapq.heappush(self._aside, (until, row_id))
 
-    def await_poll(self, row_id: int) -> None:
-        """It is left alone until a poll of its account is over, or its own time."""
-        self._leave(row_id)
-        self._for_poll.add(row_id)
-
-    def come_back(self, now: float, is_polling: Callable[[str], bool]) -> list[int]:
+    def come_back(self, now: float) -> list[int]:
         """Give back what was put aside and may be decided about again: these rows."""
         back = []
         while self._aside and self._aside[0][0] <= now:
             back.append(heapq.heappop(self._aside)[1])
-        for row_id in list(self._for_poll):
-            # One whose time is over waits no longer: a refused login may keep that poll away for days.
-            entry = self._entries.get(row_id)
-            if entry is None or entry.expires <= _seconds(self.view.now) or not is_polling(entry.account or ""):
-                self._for_poll.remove(row_id)
-                back.append(row_id)
         for row_id in back:
             entry = self._entries.get(row_id)
             if entry is None or entry.standing in (Standing.PUT_ASIDE, Standing.ENDING):
@@ -195,12 +187,6 @@ class Queue:
         self._expiring = list(self._entries.values())
         self._over = 0
         heapq.heapify(self._expiring)
-
-    def _leave(self, row_id: int) -> None:
-        entry = self._entries[row_id]
-        entry.is_next = False
-        if entry.standing is not Standing.ENDING:
-            entry.standing = Standing.PUT_ASIDE
 
     def _free(self, entry: Entry) -> None:
         entry.standing = standing_of(entry.row)
@@ -266,14 +252,27 @@ class Queue:
     def _review(self, waiting: list[Entry], made: list[tuple[OutboxRow, Verdict]]) -> None:
         later: list[OutboxRow] = []
         for entry in reversed(waiting):  # from the newest, so that a row knows what comes after it
-            # One that ends keeps its lane until that is written: a till may hold the row, and its time may come again.
             verdict = self._end(entry, later) if entry.is_free else None
             if verdict is not None:
-                entry.standing, entry.is_next = Standing.ENDING, False
-                made.append((entry.row, verdict))
+                self._begin_end(entry, verdict, made)
             elif entry.standing is not Standing.ENDING:
                 later.append(entry.row)
-        self._line_up(waiting)
+        # Whatever was sent goes first: a row with a lower id may have been committed later.
+        head = next((entry for entry in waiting if entry.row.state == ActionState.SENDING), waiting[0])
+        stood = head.is_next
+        for entry in waiting:
+            entry.is_next = False
+        if not head.is_free:
+            return
+        if (verdict := order_end(head.row)) is not None:  # what goes before a row may change its order
+            self._begin_end(head, verdict, made)
+        elif head.account is not None:  # None: until its order or the restaurants are known
+            self._line_up(head, stood=stood)
+
+    def _begin_end(self, entry: Entry, verdict: Verdict, made: list[tuple[OutboxRow, Verdict]]) -> None:
+        """It keeps its lane until its end is written: a POS may lock the row, and its time may come again."""
+        entry.standing, entry.is_next = Standing.ENDING, False
+        made.append((entry.row, verdict))
 
     def _end(self, entry: Entry, later: list[OutboxRow]) -> Verdict | None:
         if entry.refusal is not None:
@@ -284,14 +283,7 @@ class Queue:
         orphaned = entry.row.owner not in self.view.directory.accounts
         return replace(verdict, code="account_missing") if orphaned else verdict
 
-    def _line_up(self, oldest: list[Entry]) -> None:
-        # Whatever was sent goes first: a row with a lower id may have been committed later.
-        head = next((entry for entry in oldest if entry.row.state == ActionState.SENDING), oldest[0])
-        stood = head.is_next
-        for entry in oldest:
-            entry.is_next = False
-        if not head.is_free or head.account is None:  # None: until the restaurants are known
-            return
+    def _line_up(self, head: Entry, *, stood: bool) -> None:
         if self._frontier is not None and head.row.id > self._frontier and head.row.action not in ORDER_ACTIONS:
             self._beyond[head.lane] = None
             return

@@ -145,9 +145,9 @@ def next_request(action: Action, history: Sequence[Attempt]) -> NextRequest:
     return NextRequest.SEND
 
 
-def may_be_seen(action: Action, history: Sequence[Attempt]) -> bool:
+def may_be_seen(action: Action, last: Outcome | None) -> bool:
     """Whether a look may show what became of the last request: a poll that is under way is waited for."""
-    return ACTIONS[action].doubt is Doubt.POLL and bool(history) and history[-1].outcome == Outcome.UNKNOWN
+    return ACTIONS[action].doubt is Doubt.POLL and last == Outcome.UNKNOWN
 
 
 def decide(
@@ -313,7 +313,7 @@ def after_poll(
         if said == Proof.NOT_DONE:
             return _gave_up(history, KnownBy.POLL)
         return Verdict(ActionState.FAILED, "outcome_unknown", KnownBy.POLL)
-    if said == Proof.NOT_DONE and may_be_seen(action, history):
+    if said == Proof.NOT_DONE and may_be_seen(action, history[-1].outcome):
         return RetryAt(now, history[-1].code)
     return None
 

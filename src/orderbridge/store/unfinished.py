@@ -10,6 +10,7 @@ Rules of this file:
   row that was read twice would seem to have changed.
 - What a POS wrote is not to be trusted. A row that cannot be read is named by its id, and the others are read all the
   same.
+- A claim reads in one statement what it is decided by: the row, its order, and which other rows the order has.
 - `histories` has finished attempts only. One without an end was on the wire when the program stopped, or still is:
   jobs.recovery asks for those (`unfinished_attempts`) and knows which are whose.
 """
@@ -20,14 +21,13 @@ from datetime import datetime, timedelta
 from sys import intern
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, literal_column, null, select
+from sqlalchemy import Connection, Select, String, bindparam, case, cast, func, literal_column, select
 
-from orderbridge.actions import ACTIONS, Subject, key_of
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome
 from orderbridge.store.columns import utc_now
 from orderbridge.store.dialects import of
 from orderbridge.store.in_list import in_list
-from orderbridge.store.locks import for_us, skips_locks
+from orderbridge.store.locks import lock_rows, skips_locks
 from orderbridge.store.tables import actions, attempts, orders, restaurants, unfinished
 
 FIRST_PAGE = 100  # rows that are read at each wake: one that brings nothing should cost little
@@ -36,20 +36,40 @@ SMALL_PAGE = 200  # beside rows that are sent, which wait for it
 
 # What is asked all the time is built once: building a statement takes longer than SQLite takes to answer it.
 _READ = [one.name for one in fields(OutboxRow) if one.name in actions.c]
+_LAST_OUTCOME = (
+    select(attempts.c.outcome)
+    .where(attempts.c.action_id == actions.c.id, attempts.c.finished_utc.is_not(None))
+    .order_by(attempts.c.attempt.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_RESTAURANT_AS_SENT = case(
+    (
+        actions.c.food_id.is_(None),
+        select(func.max(restaurants.c.service_id)).where(restaurants.c.id == actions.c.restaurant_id).scalar_subquery(),
+    )
+)
 _COLUMNS = (
     *(actions.c[name] for name in _READ),
     actions.c.error_code,
     select(func.count()).where(attempts.c.action_id == actions.c.id).scalar_subquery().label("tried"),
+    case((actions.c.state == ActionState.SENDING, _LAST_OUTCOME)).label("last_outcome"),
 )
 _WANTED = in_list(actions.c.id)
-_NOBODY = null().label("owner")  # its order is not looked at
-_UNFINISHED = select(*_COLUMNS, _NOBODY).where(unfinished).order_by(actions.c.id)
-# With the account of its order, and the time by the clock that wrote created_utc.
+# With what its order says, and the time by the clock that wrote created_utc.
 _OWNED = (
-    select(*_COLUMNS, orders.c.account.label("owner"), utc_now().label("asked_utc"))
+    select(
+        *_COLUMNS,
+        orders.c.account.label("owner"),
+        orders.c.service_status_id,
+        orders.c.courier_type,
+        func.coalesce(orders.c.service_key, _RESTAURANT_AS_SENT).label("service_id"),
+        utc_now().label("asked_utc"),
+    )
     .join_from(actions, orders, orders.c.payment_key == actions.c.payment_key, isouter=True)
     .where(unfinished)
 )
+_UNFINISHED = _OWNED.order_by(actions.c.id)
 _SENDING = _OWNED.where(actions.c.state == ActionState.SENDING).order_by(actions.c.id)
 _NEWEST = _OWNED.order_by(actions.c.id.desc()).limit(FIRST_PAGE)
 _NEWEST_PENDING = _NEWEST.where(literal_column("state = 'pending'"))  # which an index has in their order everywhere
@@ -57,16 +77,18 @@ _ABOVE = _OWNED.where(actions.c.id > bindparam("above")).order_by(actions.c.id)
 _ABOVE_BY_SIZE = {size: _ABOVE.limit(size) for size in (PAGE, SMALL_PAGE)}
 _THESE = _OWNED.where(_WANTED)
 _ASKED_BACK = _OWNED.where(literal_column("withdraw = 1"))
-_CLAIMED = select(*_COLUMNS, _NOBODY, utc_now().label("asked_utc")).where(unfinished, _WANTED)
-_OF_ORDERS = select(actions.c.payment_key, actions.c.id).where(unfinished, in_list(actions.c.payment_key))
+_SAME_ORDER = actions.alias("same_order")  # `unfinished` in a query of this alone means its state
+_OF_ORDER = (
+    select(func.aggregate_strings(cast(_SAME_ORDER.c.id, String(20)), ","))
+    .where(unfinished, _SAME_ORDER.c.payment_key == actions.c.payment_key)
+    .scalar_subquery()
+    .label("of_order")
+)
+_CLAIMED = _THESE.add_columns(_OF_ORDER)
+# PostgreSQL holds the rows of one table of a join. MariaDB would hold the orders', too, and leave out what a POS holds of
+# them: there the rows are held first.
+_CLAIMED_AND_HELD = _CLAIMED.with_for_update(of=actions, skip_locked=True, key_share=True)
 _THERE = select(actions.c.id).where(unfinished, _WANTED)
-_SERVICE_KEYS = select(orders.c.payment_key, orders.c.service_key).where(
-    in_list(orders.c.payment_key), orders.c.service_key.is_not(None)
-)
-_SERVICE_IDS = select(restaurants.c.id, restaurants.c.service_id).where(
-    in_list(restaurants.c.id), restaurants.c.service_id.is_not(None)
-)
-_AS_DELIVERED = {Subject.ORDER: _SERVICE_KEYS, Subject.RESTAURANT: _SERVICE_IDS}
 _FINISHED_ATTEMPTS = (
     select(
         attempts.c.action_id,
@@ -90,6 +112,7 @@ class Found:
     rows: list[OutboxRow] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
     highest: int | None = None
+    of_order: dict[int, set[int]] = field(default_factory=dict)  # of claimed rows: all unfinished rows of their orders
 
     def __len__(self) -> int:
         return len(self.rows) + len(self.unreadable)
@@ -125,15 +148,6 @@ def above(connection: Connection, row_id: int, clock: ServerClock, now: datetime
     return _timed(connection, _ABOVE_BY_SIZE[page], {"above": row_id}, clock, now)
 
 
-def unfinished_of(connection: Connection, keys: Sequence[str]) -> dict[str, list[int]]:
-    """The ids of all unfinished rows of these orders."""
-    found: dict[str, list[int]] = {}
-    if keys:
-        for row in connection.execute(_OF_ORDERS, {"wanted": keys}):
-            found.setdefault(row.payment_key, []).append(row.id)
-    return found
-
-
 def these(connection: Connection, ids: Sequence[int], clock: ServerClock, now: datetime) -> Found:
     """Of these rows the unfinished ones."""
     return _timed(connection, _THESE, {"wanted": ids}, clock, now)
@@ -145,9 +159,14 @@ def asked_back(connection: Connection, clock: ServerClock, now: datetime) -> Fou
 
 
 def claim(connection: Connection, ids: Sequence[int], clock: ServerClock, now: datetime) -> tuple[Found, set[int]]:
-    """These rows as they are now, for this transaction ours alone; and the ones that somebody else holds."""
-    found = _timed(connection, for_us(connection, _CLAIMED), {"wanted": ids}, clock, now)
-    missing = set(ids) - {row.id for row in found.rows} - set(found.unreadable)
+    """These rows as they are now, locked for this transaction; and the ids of those that another session holds."""
+    query, free = _CLAIMED_AND_HELD, set(ids)
+    if not of(connection.dialect.name).arrays:
+        query, free = _CLAIMED, lock_rows(connection, ids)
+    rows = connection.execute(query, {"wanted": sorted(free)}).all()
+    found = _found(connection, rows, clock, now)
+    found.of_order = {row.id: {int(one) for one in row.of_order.split(",")} for row in rows if row.of_order}
+    missing = set(ids) - {row.id for row in rows}
     if not missing or not skips_locks(connection):
         return found, set()
     return found, set(connection.execute(_THERE, {"wanted": sorted(missing)}).scalars())
@@ -156,7 +175,10 @@ def claim(connection: Connection, ids: Sequence[int], clock: ServerClock, now: d
 def _timed(
     connection: Connection, query: Select[*tuple[Any, ...]], values: dict[str, Any], clock: ServerClock, now: datetime
 ) -> Found:
-    rows = connection.execute(query, values).all()
+    return _found(connection, connection.execute(query, values).all(), clock, now)
+
+
+def _found(connection: Connection, rows: Sequence[Any], clock: ServerClock, now: datetime) -> Found:
     asked = rows[0].asked_utc if rows and not of(connection.dialect.name).one_writer else None
     return _read(rows, clock.saw(asked, now))
 
@@ -183,23 +205,21 @@ def _row(row: Any, behind: timedelta) -> OutboxRow:
         "withdraw": bool(row.withdraw),
         "created_utc": created + behind if behind and created is not None else created,
     }
-    return OutboxRow(**values, tried=bool(row.tried), owner=_shared(row.owner), waits_for=_shared(row.error_code))
+    return OutboxRow(
+        **values,
+        tried=bool(row.tried),
+        owner=_shared(row.owner),
+        service_status_id=row.service_status_id,
+        courier_type=_shared(row.courier_type),
+        service_id=row.service_id,
+        last_outcome=None if row.last_outcome is None else Outcome(row.last_outcome),
+        waits_for=_shared(row.error_code),
+    )
 
 
 def _shared(text: Any) -> Any:
     """Of a hundred thousand rows nearly all have the same few words here: each is kept once."""
     return intern(text) if type(text) is str else text  # a POS may have written anything
-
-
-def as_delivered(connection: Connection, rows: Sequence[OutboxRow]) -> dict[int, str]:
-    """Of these rows, those whose order or restaurant the service calls otherwise than in lower case: by what."""
-    found: dict[int, str] = {}
-    for subject, query in _AS_DELIVERED.items():
-        named = {row.id: key_of(row) for row in rows if ACTIONS[row.action].subject is subject}
-        if named:
-            other = {row[0]: str(row[1]) for row in connection.execute(query, {"wanted": sorted(set(named.values()))})}
-            found |= {row_id: other[key] for row_id, key in named.items() if key in other}
-    return found
 
 
 def histories(connection: Connection, ids: Iterable[int]) -> dict[int, list[Attempt]]:

@@ -1,0 +1,110 @@
+"""What a claim and an end find in the table: the row as the queue has it, something else, nothing, or a lock."""
+
+from typing import Any
+
+import pytest
+from tests.jobs.shop import Shop
+
+from orderbridge.jobs.outcome_writer import Changed, Claim, Claimed
+from orderbridge.model import ActionState, Verdict
+from orderbridge.rules.account_queues import Entry
+from orderbridge.rules.retry import NextRequest
+from orderbridge.store import unfinished
+
+OVER = Verdict(ActionState.EXPIRED, "expired")
+
+
+async def read(shop: Shop, row_id: int) -> Entry:
+    """The row as the queue has it."""
+    shop.outbox.set_now()
+    await shop.outbox.reader.everything()
+    entry = shop.outbox.queue.get(row_id)
+    assert entry is not None
+    return entry
+
+
+async def claimed(shop: Shop, entry: Entry) -> Claimed:
+    ((_, answer),) = await shop.database.run(lambda tx: shop.outbox.writer.claim(tx, [entry]))
+    return answer
+
+
+async def ended(shop: Shop, entry: Entry) -> Verdict | Changed | None:
+    ((_, answer),) = await shop.database.run(lambda tx: shop.outbox.writer.end(tx, [(entry.row, OVER)]))
+    return answer
+
+
+async def an_accept(shop: Shop) -> Entry:
+    return await read(shop, shop.act("accept", await shop.taken_in()))
+
+
+async def test_a_row_that_is_as_it_was_leaves(shop: Shop):
+    entry = await an_accept(shop)
+    answer = await claimed(shop, entry)
+    assert isinstance(answer, Claim)
+    assert (answer.row, answer.request, answer.number, answer.again) == (entry.row, NextRequest.SEND, 1, None)
+    assert shop.row(entry.row.id)["state"] == "sending"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE delivery_actions SET withdraw = 1",
+        "UPDATE delivery_actions SET state = 'sending'",
+        "UPDATE delivery_actions SET next_attempt_utc = '2026-03-02 10:00:00.000'",
+        "UPDATE delivery_actions SET expires_utc = '2026-03-02 10:00:00.000'",
+        "UPDATE delivery_orders SET account = 'besiktas'",
+        "UPDATE delivery_orders SET service_status_id = 2",
+        "UPDATE delivery_orders SET service_status_id = 6",
+    ],
+)
+async def test_a_row_that_has_changed_since_is_decided_again(shop: Shop, change: str):
+    entry = await an_accept(shop)
+    await shop.database.run(lambda tx: tx.exec_driver_sql(change))
+    for answer in (await claimed(shop, entry), await ended(shop, entry)):
+        assert isinstance(answer, Changed)
+        (row,) = answer.rows
+        assert (row.id, row) != (entry.row.id, entry.row)
+    assert shop.calls("accept") == []
+
+
+async def test_what_of_an_order_decides_nothing_is_no_change(shop: Shop):
+    order = await shop.taken_in(status_id=2)
+    entry = await read(shop, shop.act("complete", order))
+    await shop.database.run(lambda tx: tx.exec_driver_sql("UPDATE delivery_orders SET service_status_id = 16"))
+    assert isinstance(await claimed(shop, entry), Claim)
+
+
+async def test_a_row_that_is_gone_is_forgotten(shop: Shop):
+    entry = await an_accept(shop)
+    await shop.database.run(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_actions"))
+    assert (await claimed(shop, entry), await ended(shop, entry)) == (Changed(), Changed())
+
+
+async def test_a_row_that_another_session_has_locked_is_left(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    entry = await an_accept(shop)
+    monkeypatch.setattr(unfinished, "claim", lambda *_: (unfinished.Found(), {entry.row.id}))
+    assert (await claimed(shop, entry), await ended(shop, entry)) == (None, None)
+
+
+async def test_a_row_whose_order_another_session_has_locked_does_not_end(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    entry = await an_accept(shop)
+    held: Any = ({}, {entry.row.payment_key})
+    monkeypatch.setattr("orderbridge.store.orders.hold", lambda *_: held)
+    assert await ended(shop, entry) is None
+
+
+async def test_which_row_of_an_order_goes_first_is_decided_when_all_are_known(shop: Shop):
+    order = await shop.taken_in()
+    entry = await read(shop, shop.act("accept", order))
+    cancel = shop.act("cancel", order)
+    answer = await claimed(shop, entry)
+    assert isinstance(answer, Changed)
+    assert [row.id for row in answer.rows] == [entry.row.id, cancel]
+    assert await ended(shop, entry) == OVER
+
+
+async def test_a_row_whose_account_has_left_is_not_claimed(shop: Shop):
+    entry = await an_accept(shop)
+    entry.account = "besiktas"
+    assert await claimed(shop, entry) == Changed()
+    assert shop.row(entry.row.id)["state"] == "pending"
