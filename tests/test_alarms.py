@@ -23,7 +23,7 @@ from orderbridge.jobs import alarms as alarms_module
 from orderbridge.jobs import ping as ping_module
 from orderbridge.jobs.alarms import AGAIN_S, LONGEST_S, PAUSE_S, Alarms, Command
 from orderbridge.jobs.ping import FAIL_EVERY_S, WELL_EVERY_S, Ping
-from orderbridge.rules.notify import OpenProblems
+from orderbridge.rules.notify import Key, OpenProblems, Rank
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.texts import say
 
@@ -67,7 +67,13 @@ class Seer(Alarms):
 
     def see(self, found: list[Problem], monotonic: float) -> None:
         self._open_problems.check(found, monotonic)
-        self.check(self._open_problems.open(), (), monotonic)
+        self.check(self._open_problems, (), monotonic)
+
+    def remember(self, reported: list[Problem], monotonic: float) -> None:
+        self._open_problems.remember(reported, monotonic)
+
+    def heard(self) -> dict[Key, Rank]:
+        return self._open_problems.heard()
 
 
 alarms_of = Seer

@@ -69,6 +69,15 @@ def test_nothing_is_kept_of_what_is_long_over():
     assert not history._histories
 
 
+def test_what_the_command_has_heard_and_is_behind_another_problem_does_not_end():
+    problems, moda = OpenProblems(), replace(ONE, subject="moda")
+    problems.check([ONE], 0)
+    problems.remember([ONE, moda], 0)
+    assert problems.unheard({moda.key}, 60) == []
+    (ended,) = problems.unheard((), 60)
+    assert (ended.kind, ended.problem, ended.seconds) == ("ended", moda, 60)
+
+
 def test_many_alike_are_one_message():
     many = [replace(ONE, subject=str(number)) for number in range(6)]
     events = OpenProblems().check([*many, replace(ONE, code=Code.QUARANTINED)], 0)

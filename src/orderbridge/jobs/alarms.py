@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -24,8 +24,8 @@ import structlog
 
 from orderbridge import __version__, config
 from orderbridge.hiding import without_secrets
-from orderbridge.rules.notify import ALIKE_LIMIT, NOT_OPEN, Event, EventKind, Heard, History, Key, Rank, alike, unheard
-from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.rules.notify import ALIKE_LIMIT, Event, EventKind, Key, OpenProblems, Rank, alike
+from orderbridge.rules.problems import Code
 from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text, say
 
@@ -47,9 +47,8 @@ class Alarms:
         self.on_sent: Callable[[], object] = bool  # what the command has heard is stored at once
         self._severe_only = chosen.command_severity == "severe"
         self._language = language
-        self._opened: dict[Key, History] = {}
+        self._problems = OpenProblems()
         self._kept: Collection[Key] = ()
-        self._heard: dict[Key, Heard] = {}
         self._failed: dict[Key, tuple[EventKind, Rank]] = {}  # not to be tried before `_again_at`
         self._sent: dict[Code, float] = {}  # when the last message of each code left
         self._sender: asyncio.Task[None] | None = None
@@ -58,22 +57,16 @@ class Alarms:
         self._failures = 0  # since the command last worked: the log has the first one and the recovery
         self._now, self._again_at, self._wait_s = 0.0, math.inf, AGAIN_S
 
-    def remember(self, reported: Iterable[Problem], monotonic: float) -> None:
-        """What the daemon before this one has reported."""
-        self._heard |= {one.key: Heard(one, one.rank, monotonic) for one in reported}
-
-    def check(self, opened: Mapping[Key, History], kept: Collection[Key], monotonic: float) -> None:
+    def check(self, problems: OpenProblems, kept: Collection[Key], monotonic: float) -> None:
         """What is open now, and what is `kept` open by another problem; returns at once."""
-        self._now, self._kept = monotonic, kept
-        self._opened = {
-            key: one for key, one in opened.items() if one.problem.severity == Severity.SEVERE or not self._severe_only
-        }
-        for key in self._heard.keys() & self._opened.keys():
-            self._heard[key].problem = self._opened[key].problem
+        self._problems, self._kept, self._now = problems, kept, monotonic
         if monotonic >= self._again_at:
             self._failed, self._again_at = {}, math.inf
         if self._sender is None and self._next():
             self._sender = asyncio.create_task(self._send())
+
+    def _unheard(self) -> list[Event]:
+        return self._problems.unheard(self._kept, self._now, severe_only=self._severe_only)
 
     def _next(self) -> list[Event]:
         """The next message: the first event that may leave, and all that are like it."""
@@ -81,15 +74,11 @@ class Alarms:
             return []
         free = [
             one
-            for one in unheard(self._opened, self._heard, self._kept, self._now)
+            for one in self._unheard()
             if self._now >= self._sent.get(one.problem.code, -math.inf) + PAUSE_S
             and self._failed.get(one.problem.key) != (one.kind, one.problem.rank)
         ]
         return alike(free, most=0)[0] if free else []
-
-    def heard(self) -> dict[Key, Rank]:
-        """How bad each problem was when the command last heard of it; without those whose end it has heard."""
-        return {key: one.rank for key, one in self._heard.items() if one.rank != NOT_OPEN}
 
     async def close(self) -> None:
         """A running command gets a moment; then it is killed, and nothing more is reported."""
@@ -97,7 +86,7 @@ class Alarms:
             return
         _, late = await asyncio.wait([sender], timeout=CLOSE_S)
         if late:
-            _log.warning("alarm.given_up", waiting=len(unheard(self._opened, self._heard, self._kept, self._now)))
+            _log.warning("alarm.given_up", waiting=len(self._unheard()))
             self._is_closed = True
             self._command.end()
             await asyncio.wait([sender], timeout=CLOSE_S)
@@ -124,10 +113,8 @@ class Alarms:
         log = _log.debug if self._failures else _log.error
         log("alarm.failed", code=document["code"], reason=self.failure)
         self._failures += 1
-        for one in some:
-            self._failed[one.problem.key] = one.kind, one.problem.rank
-            # It may have got through all the same: then its end is reported, too.
-            self._heard.setdefault(one.problem.key, Heard(one.problem, NOT_OPEN, one.began))
+        self._problems.sent(some, failed=True)
+        self._failed |= {one.problem.key: (one.kind, one.problem.rank) for one in some}
         if self._again_at == math.inf:  # of many at once the first one decides
             self._again_at, self._wait_s = self._now + self._wait_s, min(2 * self._wait_s, LONGEST_S)
 
@@ -136,12 +123,9 @@ class Alarms:
             _log.info("alarm.recovered", failures=self._failures)
             self._failures = 0
         self._sent[some[0].problem.code] = self._now
+        self._problems.sent(some)
         for one in some:
             self._failed.pop(one.problem.key, None)
-            if one.kind == EventKind.ENDED:
-                self._heard.pop(one.problem.key, None)
-            else:
-                self._heard[one.problem.key] = Heard(one.problem, one.problem.rank, one.began)
         self._again_at, self._wait_s = self._now if self._failed else math.inf, AGAIN_S
         self.on_sent()
 

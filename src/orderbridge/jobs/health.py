@@ -89,7 +89,7 @@ class Checkup:
         self._remembered = False
         self._inherited: dict[Key, Problem] = {}
         self.history, self._former = self._former or OpenProblems(), None
-        self._inherit(one.problem for one in self.history.open().values())
+        self._inherit(self.history.open().values())
         self._found: list[Problem] | None = None  # at the last check of which the alarms have heard
 
     def go_on(self, former: OpenProblems) -> None:
@@ -135,12 +135,12 @@ class Checkup:
         if not self._remembered:
             with contextlib.suppress(DBAPIError, Over):  # the next check tries again
                 reported = await self._table.begin()
-                self.alarms.remember(reported, monotonic)
+                self.history.remember(reported, monotonic)
                 if monotonic < self._unsure_until:
                     self._inherit(reported)
                 self._remembered = True
         behind = {one.key for one in self._with_inherited(found) if one.behind is not None}
-        self.alarms.check(self.history.open(), behind, monotonic)
+        self.alarms.check(self.history, behind, monotonic)
         if self.ping is not None:
             self.ping.checked(any(one.severity == Severity.SEVERE and one.behind is None for one in found))
         self._found = found
@@ -156,7 +156,7 @@ class Checkup:
     async def _store(self) -> None:
         """What is open, and what of it the command has heard: a daemon that is killed now has a successor who knows."""
         if self._found is not None:
-            await self._table.store(self._found, self._names().values(), self.alarms.heard())
+            await self._table.store(self._found, self._names().values(), self.history.heard())
 
     def _store_soon(self) -> None:
         """Beside the alarms: the next one does not wait for a database that hangs."""
@@ -173,7 +173,7 @@ class Checkup:
     async def lost(self) -> None:
         """The database's file is gone, and with it this daemon: it reports that, and the next one reports its end."""
         lost = Problem(Code.DATABASE_LOST, "", self._clock.now(), Severity.SEVERE)
-        opened = [replace(one.problem, behind=lost.code) for one in self.history.open().values()]
+        opened = [replace(one, behind=lost.code) for one in self.history.open().values()]
         await self._report([lost, *opened])
         self._remembered = True
         await self._store()
@@ -184,7 +184,7 @@ class Checkup:
         A daemon that ends before its first check is over does not know what was reported: it leaves that as it stands.
         """
         await self.alarms.close()
-        if self._remembered:
+        if self._remembered and self._settings.alarms.command:
             await self._store()
         if self._storing is not None:
             self._storing.cancel()
@@ -212,7 +212,7 @@ class Checkup:
             known = self.known.problems()
             keys = {one.key for one in known}
             cause = next((one.code for one in known if one.code in NO_DATABASE), Code.DATABASE_FAILING)
-            before = (one.problem for key, one in self.history.open().items() if key not in keys)
+            before = (one for key, one in self.history.open().items() if key not in keys)
             return [*known, *(replace(one, behind=cause) for one in before if one.code not in OF_THE_DAEMON)]
         self.known.is_held = False
         return found

@@ -11,11 +11,11 @@ Rules of this file:
   what it has heard (`unheard`).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from orderbridge.rules.problems import Code, Problem
+from orderbridge.rules.problems import Code, Problem, Severity
 
 FLAP_WINDOW_S = 600.0
 FLAP_LIMIT = 2  # beginnings and ends of one problem within that time
@@ -58,23 +58,68 @@ class History:
     messages: list[tuple[float, Rank]] = field(default_factory=list)  # beginnings and ends of the last ten minutes
 
 
+@dataclass(slots=True)
+class Heard:
+    """What the alarm command has heard of one problem. `rank`: how bad it was then; NOT_OPEN: the command failed."""
+
+    problem: Problem
+    rank: Rank
+    began: float
+
+
 class OpenProblems:
-    """Compares each check with what was reported before. The log reports what this returns."""
+    """What was reported of the problems, in the log and by the alarm command."""
 
     def __init__(self, flap_limit: int = FLAP_LIMIT) -> None:
         self._flap_limit = flap_limit
         self._histories: dict[Key, History] = {}
+        self._heard: dict[Key, Heard] = {}
 
     def check(self, found: Iterable[Problem], monotonic: float) -> list[Event]:
-        """What is to be reported now. `found`: all, also what is behind another problem."""
+        """What the log is to report now. `found`: all, also what is behind another problem."""
         seen = {one.key: one for one in found}
         began = [self._of_open(one, monotonic) for one in seen.values() if one.behind is None]
         over = [self._of_gone(key, monotonic) for key in [*self._histories] if key not in seen]
         return [event for event in (*began, *over) if event is not None]
 
-    def open(self) -> dict[Key, History]:
-        """What was reported and is not over."""
-        return {key: one for key, one in self._histories.items() if one.announced != NOT_OPEN}
+    def open(self) -> dict[Key, Problem]:
+        """What the log has reported and is not over."""
+        return {key: one.problem for key, one in self._histories.items() if one.announced != NOT_OPEN}
+
+    def remember(self, reported: Iterable[Problem], monotonic: float) -> None:
+        """What the alarm command has heard from the daemon before this one."""
+        self._heard |= {one.key: Heard(one, one.rank, monotonic) for one in reported}
+
+    def heard(self) -> dict[Key, Rank]:
+        """How bad each problem was when the command last heard of it; without those whose end it has heard."""
+        return {key: one.rank for key, one in self._heard.items() if one.rank != NOT_OPEN}
+
+    def unheard(self, kept: Collection[Key], now: float, *, severe_only: bool = False) -> list[Event]:
+        """What the command does not know yet, one event for each problem. `kept`: behind another one, so it does not end."""
+        events, opened = [], set()
+        for key, one in self._histories.items():
+            if one.announced == NOT_OPEN or (severe_only and one.problem.severity != Severity.SEVERE):
+                continue
+            opened.add(key)
+            before = NOT_OPEN
+            if key in self._heard:
+                self._heard[key].problem, before = one.problem, self._heard[key].rank
+            if one.problem.rank > before:
+                kind, flapped = (EventKind.BEGAN, one.flapped) if before == NOT_OPEN else (EventKind.ESCALATED, 0)
+                events.append(Event(kind, one.problem, flapped=flapped, began=one.began))
+        over = (one for key, one in self._heard.items() if key not in opened and key not in kept)
+        return [*events, *(Event(EventKind.ENDED, one.problem, seconds=now - one.began) for one in over)]
+
+    def sent(self, events: Iterable[Event], *, failed: bool = False) -> None:
+        """The command was run with these. If it failed it may have worked all the same: then it hears of the end, too."""
+        for one in events:
+            key, problem = one.problem.key, one.problem
+            if failed:
+                self._heard.setdefault(key, Heard(problem, NOT_OPEN, one.began))
+            elif one.kind == EventKind.ENDED:
+                self._heard.pop(key, None)
+            else:
+                self._heard[key] = Heard(problem, problem.rank, one.began)
 
     def _of_open(self, problem: Problem, now: float) -> Event | None:
         one = self._histories.setdefault(problem.key, History(problem, now))
@@ -111,29 +156,6 @@ class OpenProblems:
 
 def _forget_old(one: History, now: float) -> None:
     one.messages = [message for message in one.messages if message[0] > now - FLAP_WINDOW_S]
-
-
-@dataclass(slots=True)
-class Heard:
-    """What the alarm command has heard of one problem. `rank`: how bad it was then; NOT_OPEN: the command failed."""
-
-    problem: Problem
-    rank: Rank
-    began: float
-
-
-def unheard(
-    opened: Mapping[Key, History], heard: Mapping[Key, Heard], kept: Collection[Key], now: float
-) -> list[Event]:
-    """What the alarm command does not know yet, one event for each problem. `kept`: behind another one, so it does not end."""
-    events = []
-    for key, one in opened.items():
-        before = heard[key].rank if key in heard else NOT_OPEN
-        if one.problem.rank > before:
-            kind, flapped = (EventKind.BEGAN, one.flapped) if before == NOT_OPEN else (EventKind.ESCALATED, 0)
-            events.append(Event(kind, one.problem, flapped=flapped, began=one.began))
-    over = (one for key, one in heard.items() if key not in opened and key not in kept)
-    return [*events, *(Event(EventKind.ENDED, one.problem, seconds=now - one.began) for one in over)]
 
 
 def alike(events: Iterable[Event], most: int = ALIKE_LIMIT) -> list[list[Event]]:
