@@ -22,6 +22,7 @@ class Extension:
     """What a package adds. Each method does nothing unless the package overrides it."""
 
     commands: ClassVar[Mapping[str, str]] = {}  # by name: the module whose COMMANDS has it
+    probes: ClassVar[str | None] = None  # the module whose PROBES `check` runs on an open database
 
     def begin(self, daemon: "RunningDaemon") -> None:
         """A daemon is about to run; its timetable takes jobs."""

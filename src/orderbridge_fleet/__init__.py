@@ -12,3 +12,4 @@ class Fleet(Extension):
     """The fleet's part of one process."""
 
     commands: ClassVar = {"accounts": "orderbridge_fleet.cli.accounts"}
+    probes = "orderbridge_fleet.cli.check"

@@ -484,7 +484,7 @@ def test_status_without_secrets_knows_the_accounts_that_were_polled(run, pos, co
     assert [one["subject"] for one in ended.json["problems"]] == ["besiktas"]  # which nobody has polled yet
 
 
-@pytest.mark.parametrize("arguments", [("run",), ("check",), ("check", "--cooldown")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("run",), ("check",), ("accounts", "cooldown")], ids=" ".join)
 def test_what_speaks_to_the_service_needs_the_secrets(arguments, run, configure):
     configure(document(accounts=HIDDEN.format("kadikoy")))
     ended = run(*arguments)

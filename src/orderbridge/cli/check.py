@@ -1,6 +1,6 @@
 """`check`: is everything in place? Each thing on a line, with its remedy where it is not.
 
-It changes nothing: no file and no table is made, no order is asked for, unless `--cooldown` asks for some. A login is made only where no kept token works,
+It changes nothing: no file and no table is made, no order is asked for. A login is made only where no kept token works,
 and its token is kept where the tables are there. So it may run at any time, beside a daemon and as another user.
 """
 
@@ -9,7 +9,7 @@ import click
 from orderbridge.cli.common import Context, as_json
 from orderbridge.cli.facts import show_settings
 from orderbridge.cli.report import Checked, Report, bad
-from orderbridge.errors import ConfigError, StoreError
+from orderbridge.errors import ConfigError
 from orderbridge.texts import say
 
 UNREACHABLE = 69
@@ -19,11 +19,10 @@ pass_context = click.make_pass_decorator(Context)
 
 
 @click.command()
-@click.option("--cooldown", is_flag=True, help="Find out whose cooldown it is. It takes a minute; no daemon may work.")
 @click.option("--settings", is_flag=True, help="Only show the settings in force, secrets hidden.")
 @as_json
 @pass_context
-def check(context: Context, as_json: bool, cooldown: bool, settings: bool) -> None:
+def check(context: Context, as_json: bool, settings: bool) -> None:
     """Is everything in place? Configuration, database, line, clock, login, restaurants: each with its remedy."""
     from orderbridge.observe import logs
 
@@ -38,7 +37,7 @@ def check(context: Context, as_json: bool, cooldown: bool, settings: bool) -> No
         report.add(bad("configuration", str(error)))
         code = CONFIGURATION
     else:
-        code = _check_cooldown(context, report) if cooldown else _check(checked, report)
+        code = _check(checked, report)
     report.show()
     raise SystemExit(code)
 
@@ -60,16 +59,6 @@ def _check(checked: Checked, report: Report) -> int:
     if not checked.is_reached:
         return UNREACHABLE
     return 0 if report.is_good else 1
-
-
-def _check_cooldown(context: Context, report: Report) -> int:
-    from orderbridge.cli.check_cooldown import check_cooldown
-
-    try:
-        return 0 if check_cooldown(context, report) else 1
-    except StoreError as error:
-        report.add(bad("cooldown", str(error)))
-        return 1
 
 
 @click.group()

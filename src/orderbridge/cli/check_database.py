@@ -1,8 +1,8 @@
 """The database: is it there, does it write, may we do all we have to, is it safe, and who works on it?"""
 
-import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +14,12 @@ from orderbridge.cli.report import Checked, Finding, Probe, Report, bad, good, w
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.errors import NoFile, StoreError, Unusable
+from orderbridge.extension import installed
 from orderbridge.store import accounts, inspection, revisions, schema, write_guards
 from orderbridge.store.dialects.sqlite_checks import writers_of
 from orderbridge.store.failures import is_busy, remedy
 from orderbridge.store.inspection import failover
 from orderbridge.texts import say
-from orderbridge_fleet import replicas
-from orderbridge_fleet.cli.check import account_settings
-from orderbridge_fleet.membership import Membership
-from orderbridge_fleet.single_node import membership
 
 if TYPE_CHECKING:
     from orderbridge.config import Settings
@@ -149,34 +146,16 @@ def _promises(checked: Checked) -> Iterator[Finding]:
         yield (good if found.is_safe else warn)("failover", found.said)
 
 
-def _fleet(checked: Checked) -> Iterator[Finding]:
-    """Whether replicas can share it."""
-    if not checked.settings.fleet.from_database:
-        return
-    from orderbridge_fleet.buckets import share
-
-    try:
-        found = membership(checked.opened, share)
-        if isinstance(found, Membership):
-            with contextlib.closing(found):
-                found.check()
-    except StoreError as error:
-        yield bad("fleet", str(error))
-    else:
-        yield good("fleet", say("check.shared" if isinstance(found, Membership) else "check.alone"))
+def _extensions(checked: Checked) -> Iterator[Finding]:
+    modules = [one.load().probes for one in installed().values()]
+    for module in filter(None, modules):
+        for probe in import_module(module).PROBES:
+            yield from probe(checked)
 
 
 def _works(checked: Checked) -> Iterator[Finding]:
     """Who works on it."""
-    shared = checked.worker and checked.is_current and _shares(checked.opened)
-    yield good("worker", shared or checked.worker or say("check.nobody"))
-
-
-def _shares(database: "Database") -> str:
-    """Of replicas each with what it has of the buckets; of a daemon that works alone nothing."""
-    found, count = database.read_now(lambda tx: (replicas.shares(tx), replicas.count(tx)))
-    said = (", PID ".join(name.split(" ")[:2]) for name in found)  # the host, the process and a number
-    return "; ".join(f"{who}: {held}/{count}" for who, held in zip(said, found.values(), strict=True))
+    yield good("worker", checked.worker or say("check.nobody"))
 
 
 def _problems(checked: Checked) -> Iterator[Finding]:
@@ -210,8 +189,7 @@ PROBES: tuple[Probe, ...] = (
     _writing,
     owner,
     _promises,
-    _fleet,
-    account_settings,
+    _extensions,
     _works,
     _problems,
     _has_polled,

@@ -12,6 +12,7 @@ from orderbridge.config.account import SECRETS
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say
 from orderbridge_fleet.cli import account_import as fleet_import
+from orderbridge_fleet.cli import cooldown
 from orderbridge_fleet.cli import keys as fleet_keys
 from orderbridge_fleet.cli.context import clash, keys_of, made, pass_context, say_not_read
 
@@ -295,7 +296,7 @@ def _refuse_unknown(context: Context, names: tuple[str, ...]) -> None:
         raise click.ClickException(say("accounts.unknown", names=", ".join(unknown)))
 
 
-for command in (*fleet_import.COMMANDS, *fleet_keys.COMMANDS):
+for command in (*fleet_import.COMMANDS, *fleet_keys.COMMANDS, *cooldown.COMMANDS):
     accounts.add_command(command)
 
 COMMANDS = (accounts,)

@@ -1,16 +1,36 @@
-"""The accounts in the database: is the master key theirs, does each open, can it stand beside the others?"""
+"""What `check` finds in a fleet: whether replicas can share the database, the accounts in it, and who has which share."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 
-from orderbridge.cli.report import Checked, Finding, bad, good, warn
+from orderbridge.cli.report import Checked, Finding, Probe, bad, good, warn
 from orderbridge.config import Settings
+from orderbridge.errors import StoreError
 from orderbridge.store.fleet_tables import ENABLED
 from orderbridge.texts import say
-from orderbridge_fleet import account_list
+from orderbridge_fleet import account_list, replicas
 from orderbridge_fleet.account_settings import read
+from orderbridge_fleet.buckets import share
+from orderbridge_fleet.membership import Membership
 from orderbridge_fleet.sealing import Fault, MasterKeys
 
 MOST_NAMES = 5  # in a line; `accounts show` has the rest of one
+
+
+def sharing(checked: Checked) -> Iterator[Finding]:
+    """Whether replicas can share it."""
+    if not checked.settings.fleet.from_database:
+        return
+    if checked.opened.file is not None:
+        yield good("fleet", say("check.alone"))
+        return
+    try:
+        with closing(Membership(checked.opened, share)) as found:
+            found.check()
+    except StoreError as error:
+        yield bad("fleet", str(error))
+    else:
+        yield good("fleet", say("check.shared"))
 
 
 def account_settings(checked: Checked) -> Iterator[Finding]:
@@ -40,6 +60,16 @@ def account_settings(checked: Checked) -> Iterator[Finding]:
     yield from _beside(settings, opened)
 
 
+def shares(checked: Checked) -> Iterator[Finding]:
+    """Of replicas each works on its share of the buckets."""
+    if checked.worker and checked.is_current:
+        found, count = checked.opened.read_now(lambda tx: (replicas.shares(tx), replicas.count(tx)))
+        named = (", PID ".join(name.split(" ")[:2]) for name in found)  # the host, the process and a number
+        listed = (f"{who}: {held}/{count}" for who, held in zip(named, found.values(), strict=True))
+        checked.worker = "; ".join(listed) or checked.worker
+    yield from ()
+
+
 def broken(faults: Mapping[str, Fault], level: Callable[[str, str, str], Finding]) -> Iterator[Finding]:
     """One for each fault, with its remedy."""
     for fault in Fault:
@@ -58,3 +88,6 @@ def _some(names: Iterable[str]) -> str:
     listed = sorted(names)
     more = f" +{len(listed) - MOST_NAMES}" if len(listed) > MOST_NAMES else ""
     return f"{len(listed)}: {', '.join(listed[:MOST_NAMES])}{more}"
+
+
+PROBES: tuple[Probe, ...] = (sharing, account_settings, shares)

@@ -1,4 +1,4 @@
-"""`check --cooldown`: whose cooldown is it, each account's own, its application's or this address's?
+"""`accounts cooldown`: whose cooldown is it, each account's own, its application's or this address's?
 
 Up to three accounts are asked for their orders, one straight after the other. An OK straight after an OK: these two share
 none. A 429 straight after an OK: they may share one, or a stranger polls with the second one's credential; so it counts
@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING
 import click
 
 from orderbridge.cli.accounts import account_of, wire_for
-from orderbridge.cli.common import Context
+from orderbridge.cli.common import Context, as_json
 from orderbridge.cli.report import FAILED, OK, WARNING, Finding, Report, bad, failed, warn
 from orderbridge.errors import MarketplaceError, NotSent, RateLimited, StoreError
 from orderbridge.rules.cooldown import MARGIN_S
 from orderbridge.texts import say
+from orderbridge_fleet.cli.context import pass_context
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -85,11 +86,30 @@ def judge(asked: Asked, shared: Sequence[str]) -> Scope:
     return Scope.NOT_ADDRESS if asked.beside is None else Scope.CREDENTIAL
 
 
-def check_cooldown(context: Context, report: Report) -> bool:
+@click.command("cooldown")
+@as_json
+@pass_context
+def cooldown(context: Context, as_json: bool) -> None:
+    """Find out whose cooldown it is, for cooldown_scope. It takes a minute; no daemon may work."""
+    from orderbridge.observe import logs
+
+    logs.configure(level="critical")  # what matters is printed by the command itself
+    context.reload()
+    report = Report(machine=as_json)
+    try:
+        is_found = _find(context, report)
+    except StoreError as error:
+        report.add(bad("cooldown", str(error)))
+        is_found = False
+    report.show()
+    raise SystemExit(not is_found)
+
+
+def _find(context: Context, report: Report) -> bool:
     """Whether it could be told. Raises StoreError when a daemon works, or the tables are not there."""
     from orderbridge.store import schema, workers
     from orderbridge.store.leader import LeaderLock
-    from orderbridge_fleet.cli.check import broken as faults_of
+    from orderbridge_fleet.cli.check import broken as findings_of
 
     with closing(context.database()) as database, closing(LeaderLock(database)) as leader:
         database.read_now(schema.check)
@@ -97,7 +117,7 @@ def check_cooldown(context: Context, report: Report) -> bool:
             raise StoreError(say("check.cooldown_at_work"))
         broken: dict[str, Fault] = {}
         asked = database.read_now(lambda tx: choose(_accounts(context.settings, tx, broken)))
-        for finding in faults_of(broken, warn):
+        for finding in findings_of(broken, warn):
             report.add(finding)
         if asked is None:
             report.add(bad("cooldown", say("check.cooldown_one_account"), say("check.cooldown_two_accounts")))
@@ -221,3 +241,6 @@ def _clock_of(settings: "config.Settings", database: "Database") -> "Clock":
     clock = SharedClock(SystemClock())
     database.read_now(partial(follow_server, clock))
     return clock
+
+
+COMMANDS = (cooldown,)

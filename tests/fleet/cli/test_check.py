@@ -1,4 +1,4 @@
-"""`check` in a fleet, and `check --cooldown`: the accounts are rows of the database, and replicas share them."""
+"""`check` in a fleet, and `accounts cooldown`: the accounts are rows of the database, and replicas share them."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -109,7 +109,7 @@ def asked(world: World) -> list[str]:
 
 def test_accounts_of_the_database_are_asked(run: Run, play, database: Database):
     world = play(*NAMES)
-    assert found(run("check", "--cooldown", "--json")) == SHARED
+    assert found(run("accounts", "cooldown", "--json")) == SHARED
     assert asked(world) == ["chain", "kadikoy", "besiktas", "kadikoy", "chain"]
     noted = database.read_now(lambda tx: tx.exec_driver_sql("SELECT name FROM delivery_accounts ORDER BY name").all())
     assert [name for (name,) in noted] == list(NAMES)
@@ -118,7 +118,7 @@ def test_accounts_of_the_database_are_asked(run: Run, play, database: Database):
 def test_a_replica_that_starts_meanwhile_waits_until_it_is_over(run: Run, play, database: Database):
     world = play(*NAMES)
     with closing(membership(database, share)) as replica, ThreadPoolExecutor(1) as beside:
-        checked = beside.submit(run, "check", "--cooldown", "--json")
+        checked = beside.submit(run, "accounts", "cooldown", "--json")
         assert world.wait_for(lambda: bool(world.calls("get_current")), timeout=WITHIN_S)
         assert not replica.take()
         assert found(checked.result(WITHIN_S)) == SHARED
@@ -130,7 +130,7 @@ def test_beside_a_replica_it_refuses(run: Run, play, database: Database):
     world = play(*NAMES)
     with closing(membership(database, share)) as replica:
         assert replica.take()
-        ended = run("check", "--cooldown", "--json")
+        ended = run("accounts", "cooldown", "--json")
     assert found(ended) == (1, [("cooldown", "failed")])
     assert "in a fleet every replica" in ended.json[0]["detail"]
     assert world.calls() == []
@@ -139,7 +139,7 @@ def test_beside_a_replica_it_refuses(run: Run, play, database: Database):
 @databases.only(databases.SQLITE)
 def test_an_account_that_moves_is_asked_once_and_as_the_file_has_it(run: Run, play):
     world = play("besiktas", "kadikoy", in_file=account())
-    ended = run("check", "--cooldown", "--json")
+    ended = run("accounts", "cooldown", "--json")
     assert found(ended) == (0, [("cooldown not_address", "ok")])
     assert asked(world) == ["kadikoy", "besiktas"]
 
@@ -148,7 +148,7 @@ def test_an_account_that_moves_is_asked_once_and_as_the_file_has_it(run: Run, pl
 def test_disabled_accounts_are_not_asked(run: Run, play):
     world = play(*NAMES)
     run("accounts", "disable", "chain", "besiktas")
-    ended = run("check", "--cooldown", "--json")
+    ended = run("accounts", "cooldown", "--json")
     assert found(ended) == (1, [("cooldown", "failed")])
     assert "in a fleet into the database" in ended.json[0]["remedy"]
     assert world.calls() == []
@@ -158,7 +158,7 @@ def test_disabled_accounts_are_not_asked(run: Run, play):
 def test_a_row_that_does_not_open_is_named_and_others_are_asked(run: Run, play, database: Database):
     world = play(*NAMES)
     alter(database, "besiktas", sealed="x")
-    ended = run("check", "--cooldown", "--json")
+    ended = run("accounts", "cooldown", "--json")
     levels = [("account_settings", "warning"), ("cooldown application_or_address", "warning")]
     assert found(ended) == (0, levels)
     assert ended.json[0]["detail"] == "1: besiktas"
@@ -168,7 +168,7 @@ def test_a_row_that_does_not_open_is_named_and_others_are_asked(run: Run, play, 
 @databases.only(databases.SQLITE)
 def test_a_master_key_that_opens_none_is_named(run: Run, play):
     world = play(*NAMES, key=new_key())
-    ended = run("check", "--cooldown", "--json")
+    ended = run("accounts", "cooldown", "--json")
     assert found(ended) == (1, [("cooldown", "failed")])
     assert "opens none of the accounts" in ended.json[0]["detail"]
     assert world.calls() == []
@@ -178,7 +178,7 @@ def test_a_master_key_that_opens_none_is_named(run: Run, play):
 def test_who_is_refused_is_named(run: Run, play):
     world = play(*NAMES)
     world.refuse_account("chain")
-    assert found(run("check", "--cooldown", "--json")) == (1, [("account chain", "failed")])
+    assert found(run("accounts", "cooldown", "--json")) == (1, [("account chain", "failed")])
 
 
 @databases.only(databases.SQLITE)
@@ -188,7 +188,7 @@ def test_of_thousands_only_those_that_are_needed_are_opened(run: Run, play, data
     row = {"sealed": "x", "key_id": keys().ids[0], "enabled": 1, "version": 1, "changed_utc": SystemClock().now()}
     rows = [{"name": f"z{number}", "fingerprint": str(number), **row} for number in range(10_000)]
     database.write_now(lambda tx: tx.execute(insert(account_settings), rows))
-    assert found(run("check", "--cooldown", "--json")) == SHARED
+    assert found(run("accounts", "cooldown", "--json")) == SHARED
 
 
 @databases.only(databases.SQLITE)
@@ -202,11 +202,11 @@ def test_a_first_poll_that_was_planned_is_no_cooldown(run: Run, play, world: San
         accounts.register(tx, [accounts.Entry(one.fingerprint, one.name, first_poll=plan) for one in listed])
 
     database.write_now(start)
-    assert found(run("check", "--cooldown", "--json")) == SHARED
+    assert found(run("accounts", "cooldown", "--json")) == SHARED
     assert len(asked(world.world)) == 5
 
 
-# ---- without --cooldown ----------------------------------------------------------------------------------------------
+# ---- check --------------------------------------------------------------------------------------------------------
 
 
 @databases.only(databases.SERVERS[0])

@@ -1,4 +1,4 @@
-"""`check --cooldown`: whose cooldown it is, found out against the service itself, without losing an order."""
+"""`accounts cooldown`: whose cooldown it is, found out against the service itself, without losing an order."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -11,10 +11,10 @@ from tests.cli.shell import APP, Configure, Run, document
 from tests.store.samples import opened, rows
 
 from orderbridge import config
-from orderbridge.cli.check_cooldown import Asked, Scope, choose, judge
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
 from orderbridge.texts import SENTENCES
+from orderbridge_fleet.cli.cooldown import Asked, Scope, choose, judge
 from orderbridge_sandbox import Fault, Options, Sandbox, World
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
@@ -66,7 +66,7 @@ def test_it_tells_whose_cooldown_it_is(
     run: Run, pos, play: Play, scope: str, names: tuple[str, ...], found: str, level: str
 ):
     play(scope, *names)
-    ended = run("check", "--cooldown", "--json")
+    ended = run("accounts", "cooldown", "--json")
     assert (ended.code, [(one["check"], one["level"]) for one in ended.json]) == (0, [(f"cooldown {found}", level)])
     assert bool(ended.json[0]["remedy"]) == (level == "warning")
     assert "takes a minute" in ended.err
@@ -75,7 +75,7 @@ def test_it_tells_whose_cooldown_it_is(
 def test_no_order_is_lost_and_none_is_asked_for_inside_its_own_cooldown(run: Run, pos, play: Play):
     world = play("application", "kadikoy", "chain", "besiktas").world
     order = world.place_order()
-    assert run("check", "--cooldown").code == 0
+    assert run("accounts", "cooldown").code == 0
     assert world.calls("acknowledge") == []
     assert not order.acknowledged, "the next poll delivers it again"
     assert rows(pos, "SELECT payment_key FROM delivery_orders") == []
@@ -89,22 +89,22 @@ def test_no_order_is_lost_and_none_is_asked_for_inside_its_own_cooldown(run: Run
 
 def test_a_cooldown_that_a_daemon_has_left_is_waited_for(run: Run, pos, play: Play):
     world = play("address", "kadikoy", "besiktas").world
-    assert run("check", "--cooldown", "--json").json[0]["check"] == "cooldown address"
-    assert run("check", "--cooldown", "--json").json[0]["check"] == "cooldown address", "not: a stranger polls"
+    assert run("accounts", "cooldown", "--json").json[0]["check"] == "cooldown address"
+    assert run("accounts", "cooldown", "--json").json[0]["check"] == "cooldown address", "not: a stranger polls"
     assert len(world.calls("get_current")) == 8
 
 
 def test_a_stranger_with_the_same_credential_is_no_shared_cooldown(run: Run, pos, play: Play):
     world = play("credential", "kadikoy", "chain").world
     world.faults.add(Fault.too_many("get_current", times=99))
-    ended = run("check", "--cooldown", "--json")
+    ended = run("accounts", "cooldown", "--json")
     assert (ended.code, ended.json[0]["check"]) == (1, "cooldown unknown")
     assert "Stop the other program" in ended.json[0]["remedy"]
 
 
 def test_one_account_can_tell_nothing(run: Run, pos, play: Play):
     world = play("credential", "kadikoy").world
-    ended = run("check", "--cooldown")
+    ended = run("accounts", "cooldown")
     assert ended.code == 1
     assert "at least two accounts" in ended.out
     assert world.calls() == []
@@ -114,7 +114,7 @@ def test_beside_a_daemon_it_refuses_and_says_what_to_do(run: Run, pos, play: Pla
     world = play("credential", "kadikoy", "chain").world
     with closing(Database(f"sqlite:///{path}", inline=True)) as database, closing(LeaderLock(database)) as daemon:
         assert daemon.take()
-        ended = run("check", "--cooldown", "--json")
+        ended = run("accounts", "cooldown", "--json")
     assert ended.code == 1
     assert "systemctl stop orderbridge" in ended.json[0]["detail"]
     assert world.calls() == []
@@ -124,7 +124,7 @@ def test_without_tables_nothing_is_asked(run: Run, play: Play, path: Path):
     world = play("credential", "kadikoy", "chain").world
     path.touch()
     with opened(path):
-        assert run("check", "--cooldown", "--json").code == 1
+        assert run("accounts", "cooldown", "--json").code == 1
     assert world.calls() == []
 
 
