@@ -6,7 +6,7 @@ Who knows what an action is asks this table, and nobody else knows anything of a
                         which of them answer a customer (the views)
     store.grants        which columns a POS fills in (by store.tables)
     store.actions       which of them end an order
-    store.health        which rows are an answer to a customer, and which cancel an order
+    store.problem_queries  which rows are an answer to a customer, and which cancel an order
     rules.outbox        whose row it is, its lane, its arguments, how long it is worth sending, what supersedes it
     rules.account_queues         which goes first
     rules.lifecycle     to which status it takes an order, whether it may be sent at all

@@ -22,8 +22,9 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
-from orderbridge.store import devices, high_water, sidecar
+from orderbridge.store import high_water, sidecar
 from orderbridge.store.problems import HeardFile
+from orderbridge_board import devices
 from orderbridge_fleet import account_changes, account_settings
 from orderbridge_fleet.sealing import MasterKeys
 from orderbridge_sandbox.scenery import KADIKOY
@@ -82,7 +83,7 @@ async def test_an_older_copy_is_told_with_what_it_lacks(shop: Shop, restore):
     first = await shop.taken_in()
     back_up(shop)
     lost = [await shop.taken_in(), await shop.taken_in()]
-    await keeper.check.look()
+    await keeper.check.check()
     numbers = [shop.order(order)["order_number"] for order in (first, *lost)]
     again = await restore(shop)
     with capture_logs() as logs:
@@ -94,7 +95,7 @@ async def test_an_older_copy_is_told_with_what_it_lacks(shop: Shop, restore):
     later = await begun(again)  # it stays, over restarts, until somebody has looked
     assert [one.since for one in later.problems()] == [problem.since]
     again.database.write_now(high_water.settle)
-    await later.check.look()
+    await later.check.check()
     assert later.problems() == []
     assert (await begun(again)).problems() == []
 
@@ -122,7 +123,7 @@ async def test_what_the_copy_had_to_send_is_not_sent(shop: Shop, restore):
     row = shop.act("accept", orders[0])
     back_up(shop)
     assert (await shop.verdict(row))["state"] == "done"
-    await keeper.check.look()
+    await keeper.check.check()
     again = await restore(shop)
     await asyncio.sleep(1)
     new = again.act("accept", orders[1])
@@ -141,22 +142,22 @@ async def test_it_is_seen_while_the_daemon_runs(shop: Shop):
     back_up(shop)
     for _ in range(3):
         await shop.taken_in()
-    await keeper.check.look()
+    await keeper.check.check()
     assert keeper.problems() == []
     with closing(sqlite3.connect(shop.path.with_name("backup.db"))) as copy, copy:
         copy.backup(shop.till)
     copy.close()
-    await keeper.check.look()
+    await keeper.check.check()
     assert len(keeper.problems()) == 1
 
 
 async def test_a_copy_of_the_same_moment_is_no_older_one(shop: Shop, restore):
     keeper = await begun(shop)
     await shop.taken_in()
-    await keeper.check.look()
+    await keeper.check.check()
     back_up(shop)
     await shop.poll()
-    await keeper.check.look()
+    await keeper.check.check()
     assert (await begun(await restore(shop))).problems() == []
 
 
@@ -165,7 +166,7 @@ async def test_without_a_word_of_its_own_nothing_is_told(shop: Shop, restore, ho
     keeper = await begun(shop)
     back_up(shop)
     await shop.taken_in()
-    await keeper.check.look()
+    await keeper.check.check()
     word = json.loads(keeper.word.read_text())
     keeper.word.unlink()
     match how:
@@ -186,10 +187,10 @@ async def test_without_a_word_of_its_own_nothing_is_told(shop: Shop, restore, ho
 async def test_lines_of_stories_that_were_deleted_are_no_older_copy(shop: Shop, clock: FakeClock, open_shop: OpenShop):
     keeper = await begun(shop)
     await shop.taken_in()
-    await keeper.check.look()
+    await keeper.check.check()
     await shop.poll()
     shop.till.execute("DELETE FROM delivery_order_events")
-    await keeper.check.look()
+    await keeper.check.check()
     assert keeper.problems() == []
     await shop.taken_in()
     assert (await begun(shop)).problems() == []
@@ -201,7 +202,7 @@ async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one
 ):
     keeper = await begun(shop)
     await shop.taken_in()
-    await keeper.check.look()
+    await keeper.check.check()
     await shop.crash()
     if missing:
         HeardFile(shop.database).write([{"code": "database_lost", "since_utc": None}])
@@ -215,7 +216,7 @@ async def test_a_new_database_on_purpose_is_no_older_copy_and_one_for_a_lost_one
 async def test_a_look_that_finds_nothing_new_asks_one_question_and_writes_nothing(shop: Shop):
     keeper = await begun(shop)
     await shop.taken_in()
-    await keeper.check.look()
+    await keeper.check.check()
     asked: list[str] = []
     event.listen(shop.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
     before = keeper.word.stat().st_ino
@@ -230,14 +231,14 @@ async def test_the_mark_is_for_its_owner_alone_and_a_clock_that_was_set_back_is_
 ):
     keeper = await begun(shop)
     await shop.taken_in()
-    await keeper.check.look()
+    await keeper.check.check()
     assert stat.S_IMODE(keeper.word.stat().st_mode) == 0o600
     clock.ahead -= timedelta(days=1)
-    await keeper.check.look()
+    await keeper.check.check()
     shop.place()
     while not (await shop.poll()).acknowledged:  # a clock that was set costs a wait
         pass
-    await keeper.check.look()
+    await keeper.check.check()
     assert keeper.problems() == []
     assert (await begun(shop)).problems() == []
 
@@ -374,10 +375,10 @@ async def test_a_file_whose_disk_hangs_is_told_and_nobody_waits_for_it(shop: Sho
     file = keeper.check._file = sidecar.SidecarWriter(keeper.word)
     for _ in range(3):
         await shop.taken_in()
-        await keeper.check.look()
+        await keeper.check.check()
         entered.wait()
     monkeypatch.setattr(file, "slow_s", lambda: 11.0)
-    keeper.check.tell()
+    keeper.check.check_file()
     assert keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
     await keeper.check.close()  # not waited for either
     gate.set()
@@ -385,7 +386,7 @@ async def test_a_file_whose_disk_hangs_is_told_and_nobody_waits_for_it(shop: Sho
     assert [one["event"] for one in written[-1:]] == [keeper.check.last.event]
     assert len(written) == 2
     monkeypatch.undo()
-    keeper.check.tell()
+    keeper.check.check_file()
     assert not keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
 
 
@@ -396,11 +397,11 @@ async def test_a_file_that_cannot_be_written_is_told_and_stops_nothing(shop: Sho
     keeper = await begun(shop)
     monkeypatch.setattr(sidecar, "write_document", full)
     await shop.taken_in()
-    await keeper.check.look()
-    keeper.check.tell()
+    await keeper.check.check()
+    keeper.check.check_file()
     (problem,) = [one for one in keeper.known.problems() if one.code == Code.LAST_WORD_NOT_WRITTEN]
     assert problem.facts["error"] == "No space left on device"
     monkeypatch.undo()
-    await keeper.check.look()
-    keeper.check.tell()
+    await keeper.check.check()
+    keeper.check.check_file()
     assert not keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)

@@ -47,7 +47,7 @@ FAILED = Ended.FAILED
         (ServiceFailed("service_error", "Ayşe", http_status=500), Failure("failing", "service_error: Ayşe", "service_error: HTTP 500", FAILED)),
         (UnknownOutcome("timeout", "20 s"), Failure("failing", "timeout: 20 s", "timeout: 20 s", FAILED)),
     ],
-    ids=lambda value: value.said if isinstance(value, Failure) else "",
+    ids=lambda value: value.text if isinstance(value, Failure) else "",
 )  # fmt: skip
 def test_a_failed_poll(error: MarketplaceError, failure: Failure) -> None:
     assert failure_of(error) == failure
@@ -56,7 +56,7 @@ def test_a_failed_poll(error: MarketplaceError, failure: Failure) -> None:
 @pytest.mark.parametrize("reason", [CLOSED, HELD_BACK, LOGIN_FAILED])
 def test_what_we_did_not_let_leave_says_nothing_of_the_account(reason: str) -> None:
     failure = failure_of(NotSent("unreachable", reason=reason))
-    assert (failure.ended, failure.tells) == (None, False)
+    assert (failure.ended, failure.is_news) == (None, False)
 
 
 @pytest.mark.parametrize("in_turn, longest", [(0, 70), (1, 70), (3, 210)])

@@ -20,10 +20,10 @@ from orderbridge.store import (
     accounts,
     actions,
     board,
-    health,
     inactivity,
     locks,
     orders,
+    problem_queries,
     quarantine,
     retention,
     schema,
@@ -58,7 +58,7 @@ PARTIAL = {
 }
 SOME = list(keys(NUMBER, 5))
 BORDERS = ("lately", "new_since", "unacknowledged_since", "unseen_since", "undecided_since")
-TIMES: health.Times = {**dict.fromkeys(BORDERS, NOW), "by_board": 0}
+TIMES: problem_queries.Times = {**dict.fromkeys(BORDERS, NOW), "by_board": 0}
 OLD = [key(NUMBER - 900)]
 ROW_ID = NUMBER - 1
 DAY = timedelta(days=1)
@@ -145,10 +145,10 @@ WORK: dict[str, Work] = {
     "old contents where there are none": lambda tx: retention.with_old_contents(tx, NOW - 700 * DAY),
     "retention": lambda tx: retention.blank_old(tx, OLD, before=NOW - 60 * DAY),
     "the counts of status": orders.counts,
-    "health: whether anything is wrong": lambda tx: health.kinds(tx, TIMES),
-    "health: received orders": lambda tx: health.received(tx, TIMES),
-    "health: their accepts": lambda tx: health.newest_answers(tx, SOME, NOW),
-    **{f"health: {kind}": partial(health.rows, kind=kind, times=TIMES) for kind in health.QUERIES},
+    "health: whether anything is wrong": lambda tx: problem_queries.kinds(tx, TIMES),
+    "health: received orders": lambda tx: problem_queries.received(tx, TIMES),
+    "health: their accepts": lambda tx: problem_queries.newest_answers(tx, SOME, NOW),
+    **{f"health: {kind}": partial(problem_queries.rows, kind=kind, times=TIMES) for kind in problem_queries.QUERIES},
     "health: quarantine": quarantine.counted,
     "orders of an account that has left": lambda tx: accounts.adopt_orphans(tx, ["besiktas"]),
     "board: whether something is different": board.version,

@@ -24,7 +24,7 @@ from orderbridge.rules.health import (
     late_after,
 )
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
-from orderbridge.store import accounts, health, problems, quarantine, reference, starts
+from orderbridge.store import accounts, problem_queries, problems, quarantine, reference, starts
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
 from orderbridge.texts import problem_text
@@ -79,24 +79,24 @@ def read_problems(
     """
     limits = thresholds(settings)
     times: dict[str, datetime | int] = {
-        "lately": now - health.REMEMBERED,
+        "lately": now - problem_queries.REMEMBERED,
         "new_since": now - (limits.not_taken_over or timedelta()),
         "unacknowledged_since": now - limits.not_acknowledged,
         "unseen_since": now - (limits.cancellation_unseen or timedelta()),
         "undecided_since": now - limits.late,
         "by_board": int(limits.by_board),
     }
-    kinds = health.kinds(connection, times) - _switched_off(limits)
+    kinds = problem_queries.kinds(connection, times) - _switched_off(limits)
     quarantined, withheld, refused = quarantine.counted(connection) if "quarantined" in kinds else ((), (), ())
     rows = [
         Found(Code(kind), str(row[0]), *row[1:])
-        for kind in health.QUERIES
+        for kind in problem_queries.QUERIES
         if kind in kinds
-        for row in health.rows(connection, kind, times)
+        for row in problem_queries.rows(connection, kind, times)
     ]
     outdated = {one.subject for one in rows if one.code == Code.CONTENTS_OUTDATED}
     rows += [Found(Code.CONTENTS_OUTDATED, key, since) for key, since in refused if key not in outdated]
-    polling = health.polling(connection, names.keys())
+    polling = problem_queries.polling(connection, names.keys())
     closed = _closed(connection, settings, names.values(), limits, now)
     facts = Facts(
         accounts=tuple(_polling(name, polling.get(fingerprint)) for fingerprint, name in names.items()),
@@ -114,7 +114,7 @@ def read_problems(
 
 
 def _switched_off(limits: Thresholds) -> set[str]:
-    """Of health.QUERIES."""
+    """Of problem_queries.QUERIES."""
     chosen = {Code.NOT_TAKEN_OVER: limits.not_taken_over, Code.CANCELLATION_UNSEEN: limits.cancellation_unseen}
     return {str(code) for code, limit in chosen.items() if limit is None}
 
@@ -174,11 +174,13 @@ def _polling(name: str, row: Sequence[Any] | None) -> Polling:
 
 
 def _received(
-    connection: Connection, settings: config.Settings, limits: Thresholds, now: datetime, times: health.Times
+    connection: Connection, settings: config.Settings, limits: Thresholds, now: datetime, times: problem_queries.Times
 ) -> tuple[Received, ...]:
-    rows = health.received(connection, times)
-    cancelled_since = now - (limits.unanswered or health.REMEMBERED)
-    accepts, old_cancels = health.newest_answers(connection, [row.payment_key for row in rows], cancelled_since)
+    rows = problem_queries.received(connection, times)
+    cancelled_since = now - (limits.unanswered or problem_queries.REMEMBERED)
+    accepts, old_cancels = problem_queries.newest_answers(
+        connection, [row.payment_key for row in rows], cancelled_since
+    )
     zone = ZoneInfo(settings.marketplace.timezone)
     return tuple(
         Received(

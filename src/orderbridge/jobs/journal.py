@@ -133,11 +133,11 @@ class Journal:
     def _worked(self) -> None:
         if self.since is not None:
             self.since, lost, self._lost = None, self._lost, 0
-            told = _log.error if lost else _log.info
-            told("journal.written_again", folder=str(self._folder), documents_missing=lost)
+            log = _log.error if lost else _log.info
+            log("journal.written_again", folder=str(self._folder), documents_missing=lost)
 
-    def tell(self, known: DaemonProblems) -> None:
-        """To who says what is wrong."""
+    def report(self, known: DaemonProblems) -> None:
+        """Whether it can be written."""
         if self.since is None:
             known.end(Code.JOURNAL_NOT_WRITTEN)
         else:

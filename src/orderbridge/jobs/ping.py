@@ -22,7 +22,7 @@ WELL_EVERY_S = 30.0
 FAIL_EVERY_S = 60.0
 TIMEOUT_S = 10.0
 LEAST_SECRET = 16  # characters of a path that nobody can guess; a shorter one may be a common word
-MOST_BYTES = 200  # of an answer that is not HTTPS: its first line
+LINE_BYTES = 200  # of an answer that is not HTTPS: its first line
 
 _log = structlog.get_logger(__name__)
 
@@ -106,7 +106,7 @@ class Ping:
 
 async def _plain(address: SplitResult, target: str) -> int:
     """To this machine itself."""
-    reader, writer = await asyncio.open_connection(address.hostname, address.port or 80, limit=MOST_BYTES)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port or 80, limit=LINE_BYTES)
     try:
         writer.write(f"GET {target} HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode("ascii"))
         await writer.drain()

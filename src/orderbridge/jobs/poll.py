@@ -218,9 +218,10 @@ class Poller:
             next_poll = self._clock.now() if noted else None
         else:
             next_poll = await self._cool_down(failure.ended)
-        if failure.tells:
-            said = failure.said
-            await self._note_state(failure.state, said, failure.logged, next_poll=next_poll, remedy=error.remedy)
+        if failure.is_news:
+            await self._note_state(
+                failure.state, failure.text, failure.logged, next_poll=next_poll, remedy=error.remedy
+            )
         elif next_poll is not None and failure.ended is None:
             await self._notes.failed(self._who, next_poll_utc=next_poll)
         elif next_poll is not None:

@@ -45,7 +45,7 @@ MANY = 1000
 SLOW_S = 10.0  # a writing that takes longer hangs
 CLOSE_S = 2.0  # at the end, for the last writing
 
-MOST_NAMED = 5  # accounts in a sentence
+NAME_LIMIT = 5  # accounts in a sentence
 
 T = TypeVar("T")
 
@@ -88,15 +88,15 @@ class RestoreCheck:
         # Of the daemon before this one in the process, where the file stood still meanwhile.
         if before is not None and (self.last is None or not high_water.is_behind(before, self.last)):
             self.last = before
-        told = await self._read_file(HeardFile(self._database).read) or ()
-        self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in told)
+        heard = await self._read_file(HeardFile(self._database).read) or ()
+        self._was_lost = any(row["code"] == Code.DATABASE_LOST for row in heard)
         found, _ = await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), self.last))
         hold, self._began = 0.0, found
         if found is not None and self.last is not None and high_water.is_behind(found, self.last):
             market = self._settings.marketplace
             hold = hold_s(self.last.next_poll, self._clock.now(), market.timeout_seconds + market.cooldown_seconds)
         self._database.on_written = self.written
-        await self.look(at_start=True)
+        await self.check(at_start=True)
         return hold
 
     async def _read_mark(self) -> HighWater | None:
@@ -137,7 +137,7 @@ class RestoreCheck:
             one.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
         with suppress(DBAPIError, Over):
-            await self.look()
+            await self.check()
         if self._file is not None and self._file.slow_s() < CLOSE_S:
             await self._database.beside(partial(self._file.close, CLOSE_S))
 
@@ -157,12 +157,12 @@ class RestoreCheck:
             self._is_written = False
             began = self._clock.monotonic()
             with suppress(DBAPIError, Over):  # others tell it
-                await self.look()
+                await self.check()
             took_s = self._clock.monotonic() - began
             few = self.last is None or len(self.last.accounts) < MANY
             await asyncio.sleep(max(NOTE_EVERY_S if few else MANY_S, SHARE * took_s))
 
-    async def look(self, *, at_start: bool = False) -> None:
+    async def check(self, *, at_start: bool = False) -> None:
         """The next generation, compared with the mark, which follows it. Raises DBAPIError, Over."""
         self._own += 1
         try:
@@ -171,14 +171,14 @@ class RestoreCheck:
             self._own = max(self._own - 1, 0)
             raise
         if found is not None:  # else a copy from before there was this table, or none of ours
-            self._tell(older)
+            self._report(older)
         await self._compare(found, at_start=at_start)
 
     def read(self, connection: Connection) -> None:
         """Within a transaction of whoever looks at more; `follow` goes on from there."""
         self._found, older = high_water.reach(connection, self._clock.now(), self.last)
         if self._found is not None:
-            self._tell(older)
+            self._report(older)
 
     async def follow(self) -> None:
         """What was read is compared. A command or another replica may have written, too."""
@@ -186,12 +186,12 @@ class RestoreCheck:
         if (late := self._read()) is not None and self._began is not None and found is not None:
             with suppress(DBAPIError, Over):
                 if await self._is_older(self._began, late, at_start=True):
-                    self._tell(await self._withhold(found, late))
+                    self._report(await self._withhold(found, late))
         if found is None or before is None or replace(found, at=before.at) == before:
             return
         with suppress(DBAPIError, Over):  # others tell it
             if found.generation == before.generation and found.database == before.database:
-                await self.look()
+                await self.check()
             else:
                 await self._compare(found)
 
@@ -200,7 +200,7 @@ class RestoreCheck:
         if found is None:
             return
         if before is not None and await self._is_older(found, before, at_start=at_start):
-            self._tell(await self._withhold(found, before))
+            self._report(await self._withhold(found, before))
             found = (await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), before)))[0] or found
         self.last = found
         if self._file is not None and self._reading is None:
@@ -246,9 +246,9 @@ class RestoreCheck:
         keys = await self._read_file(partial(_since, folder, since, self._accounts))
         return len(await self._database.read(lambda tx: high_water.unknown(tx, keys))) if keys else None
 
-    # ---- telling -----------------------------------------------------------------------------------------------------
+    # ---- reporting -----------------------------------------------------------------------------------------------------
 
-    def tell(self) -> None:
+    def check_file(self) -> None:
         """Whether the file can be written."""
         if self._file is None:
             return
@@ -260,14 +260,14 @@ class RestoreCheck:
         else:
             self._known.begin(Code.LAST_WORD_NOT_WRITTEN, file=self._file.path, error=error)
 
-    def _tell(self, older: Older | None) -> None:
+    def _report(self, older: Older | None) -> None:
         if older is None:
             self._known.end(Code.DATABASE_RESTORED)
             return
         at = "?" if older.last_known is None else f"{older.last_known:%Y-%m-%d %H:%M} UTC"
         missing = "?" if older.missing is None else str(older.missing)
         facts = {"last_known": at, "missing": missing, "numbers": older.numbers or "?"}
-        facts["accounts"] = ", ".join(older.held[:MOST_NAMED]) + ("…" if len(older.held) > MOST_NAMED else "") or "-"
+        facts["accounts"] = ", ".join(older.held[:NAME_LIMIT]) + ("…" if len(older.held) > NAME_LIMIT else "") or "-"
         self._known.begin(Code.DATABASE_RESTORED, since=older.since, count=older.missing or 1, **facts)
 
 

@@ -97,8 +97,8 @@ class Upkeep:
     async def check(self) -> float:
         """One check of health, reported to everybody. Returns the seconds until the next one."""
         if self._journal is not None:
-            self._journal.tell(self._health.known)
-        self._restore_check.tell()
+            self._journal.report(self._health.known)
+        self._restore_check.check_file()
         if self._roster.is_lead:
             await self._replica.note(())  # told with all the others'
             found = await self._health.check()

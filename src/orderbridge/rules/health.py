@@ -116,7 +116,7 @@ class Received:
 
 
 class Found(NamedTuple):
-    """One row of the queries of store.health."""
+    """One row of the queries of store.problem_queries."""
 
     code: Code
     subject: str
@@ -299,8 +299,8 @@ def _unanswered(received: Iterable[Received], limits: Thresholds, now: datetime)
 
 
 def _overdue(order: Received, limits: Thresholds, now: datetime) -> Iterator[Problem]:
-    told_already = not order.taken_over and limits.not_taken_over is not None and not limits.by_board
-    if limits.unanswered is None or told_already:
+    is_reported = not order.taken_over and limits.not_taken_over is not None and not limits.by_board
+    if limits.unanswered is None or is_reported:
         return
     steps = (*FIRST_STEPS, limits.unanswered, limits.unanswered + LAST_STEP) if order.is_due else SCHEDULED_STEPS
     severe_after = limits.unanswered if order.is_due else SCHEDULED_STEPS[-1]

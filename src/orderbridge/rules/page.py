@@ -38,8 +38,8 @@ def problems(page: Page, now: datetime) -> Iterator[Problem]:
         yield Problem(page.failed, SUBJECT, page.since, severity, facts=facts)
     if page.is_served and page.ends is not None and page.ends - now < SOON:
         is_over = page.ends <= now
-        since, said = page.ends if is_over else page.ends - SOON, {"end": f"{page.ends:%Y-%m-%d}"}
-        yield Problem(Code.CERTIFICATE_ENDS, SUBJECT, since, _severity(page, is_shut=is_over), facts=said)
+        since, facts = page.ends if is_over else page.ends - SOON, {"end": f"{page.ends:%Y-%m-%d}"}
+        yield Problem(Code.CERTIFICATE_ENDS, SUBJECT, since, _severity(page, is_shut=is_over), facts=facts)
 
 
 def _severity(page: Page, *, is_shut: bool) -> Severity:

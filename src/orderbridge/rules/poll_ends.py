@@ -17,15 +17,15 @@ LOGIN_REFUSED = "login_refused"
 class Failure:
     """Of a failed poll. `ended`: how its slot was used up; None: it was not, the request certainly never left.
 
-    `tells`: False where it says nothing new of the account. `said` is for the account's row; `logged` for the log: an
+    `is_news`: False where it says nothing new of the account. `text` is for the account's row; `logged` for the log: an
     answer's own words may hold a customer's name.
     """
 
     state: AccountState
-    said: str
+    text: str
     logged: str
     ended: Ended | None
-    tells: bool = True
+    is_news: bool = True
 
 
 def failure_of(error: MarketplaceError, *, is_token_over: bool = False) -> Failure:
@@ -33,20 +33,20 @@ def failure_of(error: MarketplaceError, *, is_token_over: bool = False) -> Failu
     code = error.reason if error.reason.startswith(FINER) else error.code
     if is_token_over:
         code = TOKEN_OVER
-    said = f"{code}: {error.detail}" if error.detail else code
+    text = f"{code}: {error.detail}" if error.detail else code
     is_login = error.code == LOGIN_FAILED  # whose detail is our own words
-    logged = said if error.http_status is None or is_login else f"{error.code}: HTTP {error.http_status}"
+    logged = text if error.http_status is None or is_login else f"{error.code}: HTTP {error.http_status}"
     if isinstance(error, NotSent):
         is_answered = error.http_status is not None and not error.reason.startswith(STRANGERS)
         state = AccountState.FAILING if is_answered else AccountState.UNREACHABLE
         state = AccountState.LOGIN_REFUSED if isinstance(error, LoginRefused) else state
         # The database's trouble, our own end, or a login that is not due yet: the account is as it was.
-        return Failure(state, said, logged, None, tells=error.reason not in KEPT_HERE | {LOGIN_FAILED})
+        return Failure(state, text, logged, None, is_news=error.reason not in KEPT_HERE | {LOGIN_FAILED})
     if error.code == LOGIN_REFUSED:  # a 401, and the login after it, or its token, is refused
-        return Failure(AccountState.LOGIN_REFUSED, said, logged, Ended.FAILED)
+        return Failure(AccountState.LOGIN_REFUSED, text, logged, Ended.FAILED)
     if isinstance(error, RateLimited):
-        return Failure(AccountState.FAILING, said, logged, Ended.LIMITED)
-    return Failure(AccountState.FAILING, said, logged, Ended.FAILED)
+        return Failure(AccountState.FAILING, text, logged, Ended.LIMITED)
+    return Failure(AccountState.FAILING, text, logged, Ended.FAILED)
 
 
 def longest_listening(in_turn: int, *, cooldown_s: float, timeout_s: float) -> int:

@@ -6,7 +6,7 @@ the tables       tables own_tables board_tables fleet_tables columns ddl revisio
 orders           orders starts quarantine inactivity reference story day
 the outbox       actions unfinished
 accounts         accounts
-what is wrong    health problems overview
+what is wrong    problems problem_queries overview
 what is kept     retention erasing backup high_water journal sidecar
 several daemons  leader
 """

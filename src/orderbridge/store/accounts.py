@@ -193,7 +193,9 @@ def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict
         accounts.c.last_error,
         accounts.c.polled_in_turn_with,
     )
-    query = select(accounts.c.fingerprint, *columns).order_by(accounts.c.name)  # of thousands: see health.polling
+    query = select(accounts.c.fingerprint, *columns).order_by(
+        accounts.c.name
+    )  # of thousands: see problem_queries.polling
     found = [dict(row) for row in connection.execute(query).mappings()]
     return [row for row in found if row.pop("fingerprint") in fingerprints]
 

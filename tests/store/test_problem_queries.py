@@ -15,7 +15,7 @@ from tests.store.samples import (
     put_order,
 )
 
-from orderbridge.store import health
+from orderbridge.store import problem_queries
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 
@@ -23,15 +23,15 @@ MINUTE = timedelta(minutes=1)
 BORDER = NOW - 3 * MINUTE
 
 
-def times(**changes: int) -> health.Times:
+def times(**changes: int) -> problem_queries.Times:
     borders = dict.fromkeys(("new_since", "unacknowledged_since", "unseen_since", "undecided_since"), BORDER)
-    return {"lately": NOW - health.REMEMBERED, "by_board": 0, **borders, **changes}
+    return {"lately": NOW - problem_queries.REMEMBERED, "by_board": 0, **borders, **changes}
 
 
 def found(database: Database, kind: str, **changes: int) -> list[tuple[Any, str, str | None, int]]:
     """Its rows; that there are any is seen without them."""
-    rows = database.read_now(lambda tx: health.rows(tx, kind, times(**changes)))
-    assert not rows or kind in database.read_now(lambda tx: health.kinds(tx, times()))
+    rows = database.read_now(lambda tx: problem_queries.rows(tx, kind, times(**changes)))
+    assert not rows or kind in database.read_now(lambda tx: problem_queries.kinds(tx, times()))
     return sorted((subject, time_text(since), account, count) for subject, since, account, count in rows)
 
 
@@ -54,7 +54,7 @@ def test_received_orders_of_the_last_day_are_found(database, pos):
         ]
     ):
         put_order(pos, key(number), **{"status_id": 1, "changed_utc": ago(5)} | columns)
-    rows = database.read_now(lambda tx: health.received(tx, times()))
+    rows = database.read_now(lambda tx: problem_queries.received(tx, times()))
     assert {(row.payment_key, row.pos_revision, row.scheduled_for) for row in rows} == {
         (key(0), 0, None),
         (key(1), 1, "2026-03-02 19:30:00"),
@@ -66,7 +66,7 @@ def test_the_newest_accept_of_each_order_counts(database, pos):
     put_action(pos, payment_key=KEY, state="pending")
     put_action(pos, "complete", payment_key=KEY)
     put_action(pos, payment_key=OTHER, state="failed", finished_utc=ago(1))
-    newest, _ = database.read_now(lambda tx: health.newest_answers(tx, [KEY, OTHER, key(1)], BORDER))
+    newest, _ = database.read_now(lambda tx: problem_queries.newest_answers(tx, [KEY, OTHER, key(1)], BORDER))
     assert {name: row.state for name, row in newest.items()} == {KEY: "pending", OTHER: "failed"}
 
 
@@ -85,7 +85,7 @@ def test_a_cancel_counts_while_it_is_on_its_way_and_not_for_long(cancel, is_old,
     put_action(pos, payment_key=KEY, state="expired", finished_utc=ago(9))
     put_action(pos, "cancel", payment_key=KEY, state=cancel)
     border = datetime.now(UTC) + (5 * MINUTE if is_old else -5 * MINUTE)
-    newest, old = database.read_now(lambda tx: health.newest_answers(tx, [KEY], border))
+    newest, old = database.read_now(lambda tx: problem_queries.newest_answers(tx, [KEY], border))
     assert (newest[KEY].state, set(old)) == (counts, {KEY} if is_old else set())
 
 
@@ -235,5 +235,5 @@ def test_news_of_the_order_end_the_doubt(columns, told, database, pos):
 def test_the_accounts_of_the_configuration_are_looked_at_and_no_others(database, pos):
     for fingerprint in ("a" * 64, "b" * 64):
         put(pos, "delivery_accounts", fingerprint=fingerprint, name="kadikoy", state="failing", last_error="timeout")
-    polling = database.read_now(lambda tx: health.polling(tx, {"a" * 64, "c" * 64}))
+    polling = database.read_now(lambda tx: problem_queries.polling(tx, {"a" * 64, "c" * 64}))
     assert polling == {"a" * 64: ("failing", None, None, "timeout", None, 0, 0, None)}
