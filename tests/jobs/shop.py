@@ -150,7 +150,8 @@ class Shop:
         )
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
         self.cooldowns = Cooldowns()
-        self.cooldowns.know(members, COOLDOWN_S, self.settings.marketplace.cooldown_scope)
+        self.cooldowns.configure(self.settings.marketplace.cooldown_scope)
+        self.cooldowns.know(members, COOLDOWN_S)
         self.polling = Pollers(
             self.settings.marketplace,
             self.settings.orders,

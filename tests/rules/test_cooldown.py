@@ -42,7 +42,8 @@ class Town:
 
     def __post_init__(self) -> None:
         self.cooldowns = Cooldowns()
-        self.cooldowns.know(self.members, COOLDOWN_S, self.configured)
+        self.cooldowns.configure(self.configured)
+        self.cooldowns.know(self.members, COOLDOWN_S)
         self._since: dict[str, float] = {}
         waits = phases([False] * len(self.members), COOLDOWN_S, 50)
         self._due = {m.fingerprint: wait for m, wait in zip(self.members, waits, strict=True)}
@@ -259,7 +260,7 @@ def test_a_scope_that_is_configured_in_a_reload_counts_from_then_on():
     town = Town(members(*"xxxy"), APPLICATION)
     town.run(300.0)
     assert town.cooldowns.is_scope_wrong
-    town.cooldowns.know(town.members, COOLDOWN_S, CooldownScope.APPLICATION)
+    town.cooldowns.configure(CooldownScope.APPLICATION)
     assert not town.cooldowns.is_scope_wrong
     assert {m.name for m in town.cooldowns.in_turn("f0")} == {"shop 0", "shop 1", "shop 2"}
     assert town.cooldowns.in_turn("f3") == ()

@@ -65,9 +65,9 @@ class Working:
         self._pollers = pollers
         self._outbox = outbox
         self._cooldowns = cooldowns
+        cooldowns.configure(market.cooldown_scope)
         self._poll_evenly = poll_evenly
         self._cooldown_s = market.cooldown_seconds
-        self._cooldown_scope = market.cooldown_scope
         self._timeout_s = market.timeout_seconds
         self._logins_per_second = market.logins_per_second
         self._in_rhythm = in_rhythm
@@ -86,7 +86,7 @@ class Working:
 
     async def begin(self, chosen: Sequence[config.Account]) -> None:
         """These are the first; what is known of other accounts' cooldowns, from before a reload, is forgotten."""
-        new = self._cooldowns.know([_member(one) for one in chosen], self._cooldown_s, self._cooldown_scope)
+        new = self._cooldowns.know([_member(one) for one in chosen], self._cooldown_s)
         await self._start(chosen, new)
 
     async def come(self, chosen: Sequence[config.Account]) -> None:

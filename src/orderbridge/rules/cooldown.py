@@ -105,12 +105,13 @@ class Cooldowns:
         self._shared = SharedCooldown()
         self._held_until = float("-inf")
 
-    def know(
-        self, members: Sequence[Member], cooldown_s: float, scope: CooldownScope = CooldownScope.AUTO
-    ) -> frozenset[str]:
+    def configure(self, scope: CooldownScope) -> None:
+        """Whose cooldown it is, from now on; without it, `auto`."""
+        self._shared.configure(scope)
+
+    def know(self, members: Sequence[Member], cooldown_s: float) -> frozenset[str]:
         """These are the accounts from now on. What is known of them stays. Returns the fingerprints of new ones."""
         self.cooldown_s = cooldown_s + MARGIN_S
-        self._shared.configure(scope)
         self.keep({member.fingerprint for member in members})
         return self.come(members, cooldown_s)
 

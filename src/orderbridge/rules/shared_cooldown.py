@@ -82,6 +82,7 @@ class SharedCooldown:
         """This is the scope from now on. What `auto` has found stays while it is `auto`."""
         if scope != self._scope:
             self._scope, self.is_scope_wrong = scope, False
+            self.know(self._polls, self._cooldown_s)
 
     def know(self, polls: Mapping[str, Poll], cooldown_s: float) -> None:
         """These are the accounts from now on, by fingerprint. Each keeps its place in the queue."""

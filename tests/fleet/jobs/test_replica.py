@@ -18,6 +18,7 @@ from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import Fenced
 from orderbridge.jobs import working
+from orderbridge.model import CooldownScope
 from orderbridge.observe.metrics import POLLS, WRITES_FENCED, Metrics
 from orderbridge.rules import cooldown
 from orderbridge.rules.problems import Code, Problem, Severity
@@ -137,6 +138,21 @@ async def test_an_account_that_is_added_while_the_daemon_runs_is_polled_soon(tow
         await asyncio.sleep(40.0)
         assert town.polls("besiktas") >= 1
         assert town.shop.rows("SELECT payment_key FROM delivery_orders") == [{"payment_key": order.key}]
+
+
+async def test_who_comes_to_a_shared_cooldown_is_shown_with_all_the_others(town: Town):
+    market = town.settings.marketplace.model_copy(update={"cooldown_scope": CooldownScope.ADDRESS})
+    town.settings = town.settings.model_copy(update={"marketplace": market})
+    town.put("kadikoy")
+    town.put("besiktas")
+    async with running(town.new_daemon()):
+        await asyncio.sleep(65.0)
+        town.put("chain")
+        await asyncio.sleep(SOON_S + 95.0)
+        assert all(town.polls(name) for name in NAMES)
+        with town.shop.database.engine.connect() as connection:
+            shown = connection.execute(select(accounts.c.polled_in_turn_with)).scalars().all()
+        assert [set(names.split(", ")) for names in shown] == [set(NAMES)] * 3
 
 
 async def test_one_that_is_disabled_is_polled_no_more_and_comes_back_as_it_was(town: Town):
