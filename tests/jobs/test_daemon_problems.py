@@ -328,7 +328,7 @@ async def test_an_order_of_somebody_else_ends_no_token(shop: Shop):
 async def test_what_a_job_says_is_so_until_it_says_otherwise(shop: Shop):
     checkup = checkup_of(shop)
     await shop.poll()
-    checkup.known.begin(Code.DATABASE_RESTORED, detail="3 orders")
+    checkup.known.begin(Code.DATABASE_RESTORED)
     assert names(await checkup.check()) == [("database_restored", "")]
     checkup.known.end(Code.DATABASE_RESTORED)
     assert names(await checkup.check()) == []

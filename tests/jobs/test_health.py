@@ -200,12 +200,6 @@ async def test_a_login_that_is_answered_with_an_error_is_the_services_fault(stat
     assert "connection" not in shop.row(row)["error_text"]
 
 
-async def test_a_refused_login_is_a_problem(shop: Shop):
-    shop.world.refuse_account("kadikoy")
-    await shop.poll()
-    assert open_codes(shop) == [("login_refused", "kadikoy")]
-
-
 async def test_an_order_that_nobody_takes_over_or_answers(shop: Shop):
     order = await shop.taken_in()
     await asyncio.sleep(181)
@@ -274,16 +268,6 @@ async def test_a_customers_cancellation_that_no_till_reads(shop: Shop):
     await shop.poll()
     assert open_codes(shop) == [("cancellation_unseen", order.key)]
     take_over(shop)
-    assert open_codes(shop) == []
-
-
-async def test_what_a_till_cancels_itself_is_no_problem(shop: Shop):
-    order = await shop.taken_in()
-    take_over(shop)
-    shop.act("cancel", order)
-    await shop.drain()
-    await asyncio.sleep(121)
-    await shop.poll()
     assert open_codes(shop) == []
 
 

@@ -19,7 +19,6 @@ from orderbridge.rules.health import (
     all_problems,
     is_due,
     late_after,
-    problems,
 )
 from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
 from orderbridge.rules.shared_cooldown import Member, names_of
@@ -32,6 +31,10 @@ LIMITS = Thresholds(
 )
 WELL = Polling("kadikoy", "ok", NOW - timedelta(seconds=20), NOW - timedelta(seconds=20))
 OLD = NOW - 4 * MINUTE
+
+
+def problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
+    return [one for one in all_problems(facts, limits, now) if one.behind is None]
 
 
 def found(limits: Thresholds = LIMITS, **facts: Any) -> list[tuple[str, str, Severity]]:

@@ -64,7 +64,6 @@ class DaemonProblems:
         *,
         since: datetime | None = None,
         count: int = 1,
-        detail: str | None = None,
         account: str | None = None,
         **facts: object,
     ) -> None:
@@ -73,9 +72,8 @@ class DaemonProblems:
             before = self._begun.get((code, subject))
             since = self._clock.now() if before is None else before.since
         texts = {name: str(value) for name, value in facts.items()}
-        self._begun[code, subject] = Problem(
-            code, subject, since, code.kind.severity, count, detail, account=account, facts=texts
-        )
+        severity = code.kind.severity
+        self._begun[code, subject] = Problem(code, subject, since, severity, count, account=account, facts=texts)
 
     def end(self, code: Code, subject: str = "") -> None:
         """It is no longer so."""

@@ -1,7 +1,7 @@
 """What is wrong, decided in one place (promise 8): from facts to the list of open problems.
 
-`status`, the log and whatever tells people ask `problems`, so that they all say the same. A problem is open as long as
-the facts say so: nothing here remembers.
+`status`, the log and the alarm command ask `all_problems`, so that they all say the same. A problem is open as long as the
+facts say so: nothing here remembers.
 
 Rules of this file:
 - One cause, one problem. An account that does not poll has one code, whatever waits behind it. An order that no till has
@@ -165,13 +165,8 @@ def is_due(scheduled_for: str | None, now: datetime, zone: tzinfo) -> bool:
     return wanted is None or wanted <= now
 
 
-def problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
-    """Everything that is wrong, the severe first, then the oldest; without what is behind another one."""
-    return [one for one in all_problems(facts, limits, now) if one.behind is None]
-
-
 def all_problems(facts: Facts, limits: Thresholds, now: datetime) -> list[Problem]:
-    """The same with what stands behind: for who remembers what was open."""
+    """Everything that is wrong, the severe first, then the oldest; also what is behind another problem."""
     unattended = {one.payment_key for one in facts.received if one.is_unattended}
     found = with_causes(list(_all(facts, limits, now)), facts.refused, unattended)
     last = datetime.max.replace(tzinfo=now.tzinfo)
