@@ -11,7 +11,7 @@ Who knows what an action is asks this table, and nobody else knows anything of a
     rules.account_queues         which goes first
     rules.lifecycle     to which status it takes an order, whether it may be sent at all
     rules.retry         what clears the doubt after a lost answer, and what a poll proves
-    rules.verdicts      whether its end is an alarm
+    rules.outbox        whether its end is an alarm
     board cards         which of them answer a customer
     marketplace.client  method, path and body of its call
     cli.actions         its command; config.account the range of an automatic accept

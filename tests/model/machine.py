@@ -35,7 +35,7 @@ from orderbridge.jobs import (
     outbox_reader,
     outcome_writer,
     reconciler,
-    recovery,
+    row_writer,
     verdicts,
 )
 from orderbridge.jobs import outbox as jobs_outbox
@@ -272,7 +272,7 @@ class Daemon:
             reconciler,
             jobs_outbox,
             outcome_writer,
-            recovery,
+            row_writer,
             verdicts,
         ):
             doubles = {

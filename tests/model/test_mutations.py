@@ -11,7 +11,7 @@ from tests.model.explore import STUCK, explore
 from tests.model.machine import Machine, Scene
 
 from orderbridge.actions import ACTIONS
-from orderbridge.jobs import outcome_writer, recovery
+from orderbridge.jobs import outcome_writer, row_writer
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.model import IN_DELIVERY, Action, Attempt, Outcome, Verdict
 from orderbridge.rules import lifecycle, outbox, queue, retry, standing
@@ -110,7 +110,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted("a crash while sending is forgotten", Scene(rows=1, faults=0), STUCK)
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery.Recovery, "_lost", lambda *_: [])
+    monkeypatch.setattr(row_writer.Recovery, "_lost", lambda *_: [])
 
 
 @planted("a crash while sending is no doubt", Scene(rows=1, faults=0), "and it was done")
@@ -118,7 +118,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_doubt(outcome: Outcome, code: str | None = None) -> Attempt:
         return Attempt(Outcome.RATE_LIMITED, code)
 
-    monkeypatch.setattr(recovery, "Attempt", no_doubt)
+    monkeypatch.setattr(outcome_writer, "Attempt", no_doubt)
 
 
 @planted("a done action does not write its status", ON_ITS_WAY, "in the end")

@@ -6,9 +6,10 @@ import pytest
 from tests.rules.builders import NOW, row, shown_as, stored
 
 from orderbridge.model import Action, ActionState, EndedBy, KnownBy, LastChange, NewStatus, Verdict
+from orderbridge.rules.lifecycle import doubts_status, new_status
+from orderbridge.rules.outbox import is_alarm, wrong_argument
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt
 from orderbridge.rules.statuses import Statuses
-from orderbridge.rules.verdicts import doubts_status, is_alarm, new_status, wrong_argument
 
 DONE, REFUSED, FAILED, EXPIRED = ActionState.DONE, ActionState.REFUSED, ActionState.FAILED, ActionState.EXPIRED
 UNKNOWN = Verdict(FAILED, "outcome_unknown")

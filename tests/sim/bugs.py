@@ -37,11 +37,11 @@ from orderbridge.errors import MarketplaceError
 from orderbridge.jobs import acknowledge
 from orderbridge.jobs import intake as jobs_intake
 from orderbridge.jobs.acknowledge import Acknowledger
-from orderbridge.jobs.ends import Ends
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
+from orderbridge.jobs.row_writer import Ends
 from orderbridge.marketplace import answers, payment
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session

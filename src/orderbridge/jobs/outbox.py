@@ -3,7 +3,7 @@
 One turn of the outbox:
 
     read      jobs.outbox_reader puts into the queue what is new in the table
-    end       jobs.ends writes what ends unsent (expired, withdrawn, superseded, refused here), in groups
+    end       jobs.row_writer writes what ends unsent (expired, withdrawn, superseded, refused here), in groups
     take      the rows whose turn it is leave the queue's lines, each on a way of its own
     explain   rows that an account's line or login holds up say so
 
@@ -23,16 +23,14 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
-from orderbridge.jobs.ends import Ends
 from orderbridge.jobs.executor import Executor, Slots
 from orderbridge.jobs.held_accounts import HeldAccounts
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox_reader import FLOOR_S, OutboxReader, view_of
 from orderbridge.jobs.outcome_writer import OutcomeWriter
 from orderbridge.jobs.postponed import Postponed
-from orderbridge.jobs.recovery import Recovery
 from orderbridge.jobs.roster import Roster
-from orderbridge.jobs.row_writer import RowWriter
+from orderbridge.jobs.row_writer import Ends, Recovery, RowWriter
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.queue import Queue
@@ -86,7 +84,7 @@ class Outbox:
             verdicts=verdicts,
             postponed=self._postponed,
         )
-        self._recovery = Recovery(database, clock, verdicts, self._postponed, self.writer.decide, self.reader.is_ours)
+        self._recovery = Recovery(database, clock, self.writer, self._postponed, self.reader.is_ours)
         self._held_accounts = HeldAccounts(self.queue, self._accounts, database, clock, verdicts, self._postponed)
         self._slots = Slots(settings.actions.max_in_flight, clock)
         self.executor = Executor(

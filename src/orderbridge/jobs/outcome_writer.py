@@ -188,12 +188,22 @@ class OutcomeWriter:
 
     def _decide(self, result: Result, now: datetime) -> Posting:
         claim = result.claim
-        decision = result.decision or self.decide(claim.row, result.history, now, claim.account.retry_at())
+        decision = result.decision or decide(
+            claim.row.action, result.history, now=now, policy=self._policy(), retry_at=claim.account.retry_at()
+        )
         return Posting.after(claim.row, result.history, decision, claim.number, result.attempt)
 
-    def decide(self, row: OutboxRow, history: Sequence[Attempt], now: datetime, retry_at: datetime) -> Decision:
-        """What follows from the last attempt."""
-        return decide(row.action, history, now=now, policy=self._policy(), retry_at=retry_at)
+    def lose(self, connection: Connection, lost: Sequence[tuple[OutboxRow, int]]) -> list[int]:
+        """Write that the outcome of these attempts is unknown, and what follows. Returns the rows that were written."""
+        now = self._clock.now()
+        histories = unfinished.histories(connection, [row.id for row, _ in lost])
+        attempt = Attempt(Outcome.UNKNOWN, "stopped_while_sending")
+        postings = []
+        for row, number in lost:
+            history = [*histories[row.id], attempt]
+            decision = decide(row.action, history, now=now, policy=self._policy(), retry_at=now)
+            postings.append(Posting.after(row, history, decision, number, attempt))
+        return [one.row.id for one in self._verdicts.post_free(connection, postings, now)]
 
     def _show_restaurant(self, connection: Connection, result: Result, decision: Decision, now: datetime) -> None:
         claim = result.claim

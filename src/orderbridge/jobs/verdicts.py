@@ -1,7 +1,7 @@
 """Carrying out a decision about an outbox row: the row's end, the order's status and its story, in one transaction.
 
-What was decided comes as a `Posting` from jobs.outcome_writer (answers), jobs.reconciler (looks), jobs.ends (rows that are
-not sent) and jobs.recovery. They open the transaction, hold the rows and orders in it, and `post` writes in this order:
+What was decided comes as a `Posting` from jobs.outcome_writer (answers, ends), jobs.row_writer (what was lost) and
+jobs.reconciler (polls). They open the transaction and lock rows and orders in it (`hold`); `post` writes in this order:
 
     rows      an end gets its state, its words and its attempts; a row that goes on gets when, or on what, it waits
     orders    the status that a done action gives them, the doubt that a refusal raises, a line of their story. Where
@@ -27,10 +27,10 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.actions import key_of
 from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
 from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE, Metrics
-from orderbridge.rules.lifecycle import with_doubt
+from orderbridge.rules.lifecycle import doubts_status, new_status, with_doubt
+from orderbridge.rules.outbox import is_alarm, wrong_argument
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt, counted, stands_after
 from orderbridge.rules.statuses import Statuses
-from orderbridge.rules.verdicts import doubts_status, is_alarm, new_status, wrong_argument
 from orderbridge.store import actions, locks, orders
 from orderbridge.store.actions import End, Wait
 from orderbridge.store.failures import is_refusal

@@ -38,15 +38,20 @@ from orderbridge.model import (
     COMPLETE_WITH_PAYMENT,
     RECEIVED,
     Action,
+    ActionState,
     Change,
     Differs,
     Document,
     EndedBy,
+    KnownBy,
     LastChange,
+    NewStatus,
     Stored,
+    Verdict,
 )
 from orderbridge.order_problems import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, as_problem, codes_of
-from orderbridge.rules.statuses import ENDS
+from orderbridge.rules.retry import AwaitPoll, Decision
+from orderbridge.rules.statuses import ENDS, Statuses
 
 OTHERS_COURIERS = frozenset({"platform_courier", "come_get"})  # who carries it is no courier of the restaurant
 
@@ -160,3 +165,29 @@ def may_send(action: Action, stored: Shown | None) -> Refusal | Already | None:
     if kind.own_courier_only and (stored.courier_type or "").strip().lower() in OTHERS_COURIERS:
         return Refusal("courier_not_restaurant")
     return None
+
+
+def new_status(decision: Decision, stored: Stored, statuses: Statuses) -> NewStatus | None:
+    """What a done action makes of its order, as it is `stored`; None: its status stays."""
+    if not isinstance(decision, Verdict) or decision.state != ActionState.DONE or decision.status_id is None:
+        return None
+    # A refusal proves it, but the service itself has not shown that status.
+    shown = decision.known_by != KnownBy.REFUSAL
+    status_id, ended_by = decision.status_id, ENDS.get(decision.status_id)
+    news = LastChange.STATUS if ended_by is None else end_change(ended_by)
+    return NewStatus(
+        status_id=status_id,
+        status=statuses.name(status_id),
+        ended_by=ended_by,
+        ends=ended_by != stored.ended_by,
+        shown=shown,
+        problem=without_doubt(stored.problem) if shown else None,
+        last_change=news if status_id != stored.status_id else None,
+    )
+
+
+def doubts_status(decision: Decision) -> bool:
+    """Whether the order's stored status can hardly be right: the service refuses what that status should allow."""
+    if isinstance(decision, Verdict):
+        return decision.state == ActionState.REFUSED and decision.http_status is not None
+    return isinstance(decision, AwaitPoll)

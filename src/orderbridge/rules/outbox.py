@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from sys import intern
 
-from orderbridge.actions import ACTIONS, ORDER_ACTIONS, Subject, argument_of, key_of
+from orderbridge.actions import ACTIONS, ORDER_ACTIONS, Doubt, Subject, argument_of, key_of
 from orderbridge.model import ActionState, KnownBy, OutboxRow, Verdict
 from orderbridge.rules.lifecycle import Already, Refusal, may_send
 from orderbridge.rules.standing import Cause, end_by
@@ -184,3 +184,25 @@ def with_reason(verdict: Verdict, row: OutboxRow) -> Verdict:
     if verdict.state == ActionState.EXPIRED and row.waits_for == NOT_PERMITTED:
         return replace(verdict, code=NOT_PERMITTED)
     return verdict
+
+
+def is_alarm(row: OutboxRow, verdict: Verdict) -> bool:
+    """Whether somebody has to act at once.
+
+    A customer who was not answered is an alarm. So is an action of which nobody knows what it did, and which cannot just
+    be repeated: somebody has to look.
+    """
+    kind = ACTIONS[row.action]
+    unanswered = kind.answers_customer and verdict.state in {ActionState.FAILED, ActionState.EXPIRED}
+    return unanswered or (kind.doubt is Doubt.POLL and verdict.code == "outcome_unknown")
+
+
+def wrong_argument(row: OutboxRow) -> tuple[str, str]:
+    """The argument that can never be right, and what is wrong with it: the code of a sentence in `arguments`."""
+    argument = argument_problem(row)
+    if argument is None:  # then it is the state, which a POS has to leave to us
+        return "state", "not_empty"
+    value = getattr(row, argument)
+    if value is None or value == "":
+        return argument, "missing"
+    return argument, "no_number" if isinstance(value, str | float | bytes) else "out_of_range"
