@@ -26,7 +26,7 @@ from orderbridge.rules.outbox import Directory, View, unsent_end
 from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.retry import MOST_RESENDS, Proof, RetryPolicy, decide, is_uncertain, proof
 from orderbridge.rules.statuses import ENDS, STATUS_NAMES, Statuses
-from orderbridge.store import board_tables, fleet_tables, tables
+from orderbridge.store import own_tables, tables
 from orderbridge.store.columns import Key, LongText, Money, Utc
 from orderbridge.texts import SAME, SENTENCES, VERDICTS
 
@@ -81,7 +81,7 @@ class Language:
 
 def contract() -> list[Table]:
     """The tables of the contract, in the order of the reference."""
-    known = {**board_tables.metadata.tables, **fleet_tables.metadata.tables}
+    known = dict(own_tables.metadata.tables)
     return [known[name] for name in WORDS["tables"]]
 
 

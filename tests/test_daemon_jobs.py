@@ -15,7 +15,7 @@ from orderbridge.daemon import Daemon
 from orderbridge.errors import FileLost
 from orderbridge.jobs.findings import open_problems
 from orderbridge.rules.problems import Code
-from orderbridge.store import accounts, fleet_tables, schema, tables
+from orderbridge.store import accounts, own_tables, schema, tables
 from orderbridge.store.accounts import Entry, Success
 from orderbridge_sandbox import Fault, Options, Sandbox, World
 
@@ -104,13 +104,13 @@ async def test_of_two_that_meet_the_same_trouble_none_is_told_without_words(
 async def test_who_works_alone_fences_every_replica_before_it(settings: config.Settings, world: World):
     daemon = Daemon(settings)
     daemon.database.write_now(schema.upgrade)
-    row = insert(fleet_tables.replicas).values(replica="a 1 0", number=1, started_utc=datetime(2026, 3, 1, tzinfo=UTC))
+    row = insert(own_tables.replicas).values(replica="a 1 0", number=1, started_utc=datetime(2026, 3, 1, tzinfo=UTC))
     daemon.database.write_now(lambda tx: tx.execute(row))
-    daemon.database.write_now(lambda tx: tx.execute(insert(fleet_tables.buckets).values(bucket=0, replica="a 1 0")))
+    daemon.database.write_now(lambda tx: tx.execute(insert(own_tables.buckets).values(bucket=0, replica="a 1 0")))
     running = asyncio.create_task(daemon.run())
     assert await asyncio.to_thread(world.wait_for, lambda: world.calls("get_current"), timeout=WITHIN_S)
-    assert daemon.database.read_now(lambda tx: tx.execute(select(fleet_tables.replicas)).all()) == []
-    assert daemon.database.read_now(lambda tx: tx.scalars(select(fleet_tables.buckets.c.replica)).all()) == [None]
+    assert daemon.database.read_now(lambda tx: tx.execute(select(own_tables.replicas)).all()) == []
+    assert daemon.database.read_now(lambda tx: tx.scalars(select(own_tables.buckets.c.replica)).all()) == [None]
     daemon.stop()
     async with asyncio.timeout(WITHIN_S):
         await running

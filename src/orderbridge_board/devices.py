@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from orderbridge.store.board_tables import devices, pairing
+from orderbridge.store.own_tables import devices, pairing
 
 DIGITS = 8
 CODE_LIFE = timedelta(minutes=10)

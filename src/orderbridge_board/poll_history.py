@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from orderbridge.store.board_tables import slots
+from orderbridge.store.own_tables import slots
 
 SLOT = timedelta(minutes=10)
 KEPT = timedelta(days=2)

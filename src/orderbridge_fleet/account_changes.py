@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from orderbridge.config import Account
-from orderbridge.store.fleet_tables import DISABLED, ENABLED, HELD, account_settings, fleet
 from orderbridge.store.in_list import batches, in_list
+from orderbridge.store.own_tables import DISABLED, ENABLED, HELD, account_settings, fleet
 from orderbridge_fleet.account_settings import opened, plain_of, sealed
 from orderbridge_fleet.sealing import Fault, MasterKeys
 

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select
 from orderbridge.config import Account
 from orderbridge.config.account import SECRETS
 from orderbridge.errors import Unusable
-from orderbridge.store.fleet_tables import ENABLED, account_settings, fleet
+from orderbridge.store.own_tables import ENABLED, account_settings, fleet
 from orderbridge.texts import say
 from orderbridge_fleet.sealing import Fault, MasterKeys
 

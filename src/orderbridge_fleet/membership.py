@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.clock import SystemClock
 from orderbridge.errors import Fenced, Unusable
 from orderbridge.model import Bucket, Seen, Share
-from orderbridge.store import fleet_tables
+from orderbridge.store import own_tables
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal
 from orderbridge.texts import say
@@ -265,7 +265,7 @@ class Membership:
             frozenset(str(names[row.session]) for row in of_replicas if row.session is not None),
             {str(row.replica): row.number for row in of_replicas},
         )
-        count = next((row.number for row in rows if row.what == COUNT), fleet_tables.BUCKETS)
+        count = next((row.number for row in rows if row.what == COUNT), own_tables.BUCKETS)
         noted = frozenset(number for number, one in seen.buckets.items() if one.noted == self.name)
         if seen.known.get(self.name) != self._epoch or not self._held <= noted or count != self._count:
             self._end()

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, literal_column, select,
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from orderbridge.store.columns import utc_now
-from orderbridge.store.fleet_tables import BUCKETS, buckets, replicas
+from orderbridge.store.own_tables import BUCKETS, buckets, replicas
 
 
 def count(connection: Connection) -> int:

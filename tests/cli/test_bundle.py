@@ -18,7 +18,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.model import Action, ActionState, LastChange
 from orderbridge.rules.problems import Code
 from orderbridge.rules.statuses import STATUS_NAMES
-from orderbridge.store import board_tables, tables
+from orderbridge.store import own_tables, tables
 from orderbridge.store.database import Database
 
 PERSONS = (
@@ -136,7 +136,7 @@ def test_what_opens_the_board_is_not_in_it(run, tmp_path, planted, path):
         database.write_now(lambda tx: queries.silence(tx, ["cancelled:Kanarya"], "Kanarya Tezgah", now))
         (device,) = database.read_now(devices.listed)
         kept = database.read_now(
-            lambda tx: [*tx.execute(select(board_tables.devices)), *tx.execute(select(board_tables.pairing))]
+            lambda tx: [*tx.execute(select(own_tables.devices)), *tx.execute(select(own_tables.pairing))]
         )
     finally:
         database.close()

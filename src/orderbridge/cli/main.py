@@ -30,8 +30,7 @@ EXIT_CONFIGURATION = 78
 
 # In which module each command of the core is. One is loaded when it is called for: `run` stays for long.
 MODULES = {
-    "orderbridge.cli.service": ("run",),
-    "orderbridge.cli.healthcheck": ("healthcheck",),
+    "orderbridge.cli.service": ("run", "healthcheck"),
     "orderbridge.cli.day": ("day",),
     "orderbridge.cli.erase": ("erase",),
     "orderbridge.cli.bundle": ("support-bundle",),

@@ -1,4 +1,4 @@
-"""The command that runs the daemon."""
+"""The commands that run the daemon and ask whether it is alive: run, healthcheck."""
 
 import resource
 
@@ -46,4 +46,34 @@ def run(context: Context) -> None:
         workers.settle()
 
 
-COMMANDS = (run,)
+@click.command()
+@pass_context
+def healthcheck(context: Context) -> None:
+    """Does the daemon work? Exit code 1 when it is dead or hung: then a restart helps.
+
+    It is alive while the marketplace is down, and whatever the light of `status` is. Without a configuration, named or in
+    its usual places, every daemon here is asked: on this machine, or in this container.
+    """
+    import os
+    from pathlib import Path
+
+    from orderbridge.config.loading import find
+    from orderbridge.observe import liveness
+
+    file = find(None if context.config_file is None else Path(context.config_file), os.environ)
+    if file is None:  # anybody may take such a name, and is not asked
+        found = {name: liveness.ask(name) for name in liveness.daemons()}
+        answers = {name: said for name, said in found.items() if not said.startswith(liveness.STRANGER)}
+    else:
+        name, owner = liveness.name_of(file), file.stat().st_uid if file.exists() else os.geteuid()
+        answers = {name: liveness.ask(name, [owner])}
+    for name, said in answers.items():
+        verdict, *status = said.splitlines()
+        click.echo(" | ".join([f"{name}: {verdict}", *status]))
+    if not answers:
+        click.echo(f"dead: {say('liveness.none')}")
+    alive = [said.startswith(liveness.ALIVE) for said in answers.values()]
+    raise SystemExit(0 if alive and all(alive) else 1)
+
+
+COMMANDS = (run, healthcheck)

@@ -2,7 +2,7 @@
 
 the seam         database group_commit workers failures trouble locks in_list rows
 databases        dialects
-the tables       tables own_tables board_tables fleet_tables columns ddl revisions schema write_guards inspection
+the tables       tables own_tables columns ddl revisions schema write_guards inspection
 orders           orders starts quarantine inactivity reference story day
 the outbox       actions unfinished
 accounts         accounts

@@ -17,10 +17,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, or_, select, update
 
 from orderbridge.model import ActionState
-from orderbridge.store.board_tables import devices, pairing
-from orderbridge.store.fleet_tables import fleet
 from orderbridge.store.in_list import batches
-from orderbridge.store.own_tables import books
+from orderbridge.store.own_tables import books, devices, fleet, pairing
 from orderbridge.store.sidecar import read_document
 from orderbridge.store.tables import accounts, actions, events, orders, quarantine, unfinished
 from orderbridge_fleet import account_changes

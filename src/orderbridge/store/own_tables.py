@@ -1,6 +1,6 @@
-"""The tables in which the daemon keeps what it knows of itself: open problems, its sign of life, how far the books go.
+"""The tables that are no till's: what the daemon, the board and a fleet keep.
 
-A till reads the view delivery_alarms over them.
+A till reads the views delivery_alarms and delivery_lamp over the daemon's.
 """
 
 from typing import Any
@@ -9,18 +9,24 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     CreateView,
+    Index,
     Integer,
     Table,
     TypedColumns,
+    UniqueConstraint,
     literal_column,
     select,
     union_all,
 )
 from sqlalchemy import text as literal_text
 
-from orderbridge.store.columns import big, code, foreign_code, utc, utc_now
+from orderbridge.store.columns import big, code, foreign_code, name, utc, utc_now
 from orderbridge.store.columns import text as long_text
-from orderbridge.store.ddl import metadata
+from orderbridge.store.ddl import after, metadata
+
+BUCKETS = 64  # into which accounts fall, by their name
+# Values of delivery_account_settings.enabled. HELD: altered after the copy that was put back; `db confirm-restore` enables it.
+DISABLED, ENABLED, HELD = 0, 1, 2
 
 problems = Table(
     "delivery_problems",
@@ -110,3 +116,101 @@ lamp = CreateView(
     "delivery_lamp",
     metadata=metadata,
 ).table
+
+
+# ---- the board: its devices, what was silenced there, and how polls went -----------------------------------------------
+
+
+class _Devices(TypedColumns):
+    id = Column(code(), primary_key=True)
+    name = Column(name(), nullable=False)
+    role = Column(code(), nullable=False)
+    cookie_hash = Column(code(), nullable=False)
+    paired_utc = Column(utc(), nullable=False)
+    seen_utc = Column(utc(), nullable=False)
+    revoked_utc = Column(utc())
+
+
+devices = Table(
+    "delivery_board_devices", metadata, _Devices, Index("delivery_board_devices_cookie_ix", "cookie_hash", unique=True)
+)
+
+
+class _Pairing(TypedColumns):
+    id = Column(Integer, primary_key=True, autoincrement=False)
+    code_hash = Column(code(), nullable=False)
+    role = Column(code(), nullable=False)
+    expires_utc = Column(utc(), nullable=False)
+    tries_left = Column(Integer, nullable=False)
+
+
+pairing = Table("delivery_board_pairing", metadata, _Pairing)
+
+
+class _Silenced(TypedColumns):
+    subject = Column(foreign_code(), primary_key=True)
+    device = Column(name(), nullable=False)
+    at_utc = Column(utc(), nullable=False)
+
+
+silenced = Table("delivery_board_silenced", metadata, _Silenced, Index("delivery_board_silenced_at_ix", "at_utc"))
+
+
+class _Slots(TypedColumns):
+    account = Column(code(), primary_key=True)
+    slot_utc = Column(utc(), primary_key=True)
+    polls = Column(Integer, nullable=False, server_default=literal_text("0"))
+    failed = Column(Integer, nullable=False, server_default=literal_text("0"))
+    logins = Column(Integer, nullable=False, server_default=literal_text("0"))
+
+
+slots = Table("delivery_board_slots", metadata, _Slots, Index("delivery_board_slots_slot_ix", "slot_utc"))
+
+
+# ---- a fleet: its accounts with their sealed secrets, what counts their changes, and the replicas that share them --------
+
+
+class _AccountSettings(TypedColumns):
+    name = Column(code(), primary_key=True)
+    fingerprint = Column(code(), nullable=False)
+    sealed = Column(long_text())
+    key_id = Column(code())
+    enabled = Column(Integer, nullable=False)
+    version = Column(big(), nullable=False)
+    changed_utc = Column(utc(), nullable=False)
+
+
+account_settings = Table("delivery_account_settings", metadata, _AccountSettings, UniqueConstraint("fingerprint"))
+
+
+class _Fleet(TypedColumns):
+    id = Column(Integer, primary_key=True, autoincrement=False)
+    buckets = Column(Integer, nullable=False, server_default=literal_text(str(BUCKETS)))
+    accounts_version = Column(big(), nullable=False, server_default=literal_text("0"))
+
+
+fleet = Table("delivery_fleet", metadata, _Fleet)
+after(fleet, lambda _: ("INSERT INTO delivery_fleet (id) VALUES (1)",))
+
+
+class _Buckets(TypedColumns):
+    bucket = Column(Integer, primary_key=True, autoincrement=False)
+    replica = Column(code())
+    taken_utc = Column(utc())
+
+
+buckets = Table("delivery_buckets", metadata, _Buckets)
+
+
+class _Replicas(TypedColumns):
+    replica = Column(code(), primary_key=True)
+    number = Column(Integer, nullable=False)
+    epoch = Column(Integer, nullable=False, server_default=literal_text("0"))
+    node = Column(code())
+    started_utc = Column(utc(), nullable=False)
+    problems = Column(long_text())
+
+
+replicas = Table("delivery_replicas", metadata, _Replicas)
+
+OURS_ALONE = (devices.name, pairing.name, account_settings.name)  # which no till may read

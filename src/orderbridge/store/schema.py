@@ -11,8 +11,6 @@ import structlog
 from sqlalchemy import Connection, create_mock_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-import orderbridge.store.board_tables
-import orderbridge.store.fleet_tables  # noqa: F401 - both are part of the schema
 from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store.ddl import execute

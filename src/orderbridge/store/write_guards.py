@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, Table, inspect
 
-from orderbridge.store import board_tables, fleet_tables
 from orderbridge.store.ddl import after, execute
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Dialect
+from orderbridge.store.own_tables import OURS_ALONE
 from orderbridge.store.revisions import HEAD
 from orderbridge.store.tables import (
     ASKED,
@@ -27,7 +27,7 @@ from orderbridge.texts import say
 
 INSERTED = (*ASKED, "withdraw")
 ALL = (*sorted(metadata.tables), SCHEMA_VERSION_TABLE)  # tables and views
-READ = tuple(name for name in ALL if name not in {tokens.name, *board_tables.OURS_ALONE, *fleet_tables.OURS_ALONE})
+READ = tuple(name for name in ALL if name not in {tokens.name, *OURS_ALONE})
 UPDATED = {"delivery_actions": ("withdraw",), "delivery_orders": ("pos_revision", "pos_reference", "pos_total")}
 
 _ALONE = "is for orderbridge alone; read this table, and keep what is yours in tables of your own"

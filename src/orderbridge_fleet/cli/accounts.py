@@ -130,7 +130,7 @@ def list_accounts(context: Context, as_json: bool) -> None:
 
 def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
     from orderbridge.jobs.findings import all_names
-    from orderbridge.store.fleet_tables import ENABLED
+    from orderbridge.store.own_tables import ENABLED
     from orderbridge_fleet import account_list
 
     fingerprints = {name: fingerprint for fingerprint, name in all_names(tx, settings).items()}

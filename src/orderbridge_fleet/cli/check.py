@@ -6,7 +6,7 @@ from contextlib import closing
 from orderbridge.cli.report import Checked, Finding, Probe, bad, good, warn
 from orderbridge.config import Settings
 from orderbridge.errors import StoreError
-from orderbridge.store.fleet_tables import ENABLED
+from orderbridge.store.own_tables import ENABLED
 from orderbridge.texts import say
 from orderbridge_fleet import account_list, replicas
 from orderbridge_fleet.account_settings import read

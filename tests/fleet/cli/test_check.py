@@ -18,7 +18,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.config.master_keys import new_key, parsed
 from orderbridge.store import accounts, schema
 from orderbridge.store.database import Database
-from orderbridge.store.fleet_tables import account_settings
+from orderbridge.store.own_tables import account_settings
 from orderbridge_fleet import account_changes
 from orderbridge_fleet.buckets import share
 from orderbridge_fleet.sealing import MasterKeys

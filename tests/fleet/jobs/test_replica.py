@@ -23,9 +23,9 @@ from orderbridge.observe.metrics import POLLS, WRITES_FENCED, Metrics
 from orderbridge.rules import cooldown
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.database import Database
-from orderbridge.store.fleet_tables import account_settings as table
-from orderbridge.store.fleet_tables import fleet as counter
-from orderbridge.store.fleet_tables import replicas
+from orderbridge.store.own_tables import account_settings as table
+from orderbridge.store.own_tables import fleet as counter
+from orderbridge.store.own_tables import replicas
 from orderbridge.store.tables import accounts
 from orderbridge_fleet import account_settings, fleet
 from orderbridge_fleet.buckets import bucket_of
