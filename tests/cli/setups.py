@@ -244,6 +244,24 @@ def _(place: Place) -> None:
 
 
 @setup(
+    "ca_file lies in a folder that the user may not read",
+    "ca_file kullanıcının okuyamadığı bir klasörde",
+    "marketplace.ca_file",
+    "cannot be read (Permission denied)",
+    code=78,
+)
+def _(place: Place) -> None:
+    _needs_root()
+    closed = place.folder / "closed"
+    closed.mkdir()
+    place.market["ca_file"] = shutil.move(place.folder / "sandbox-ca.pem", closed)
+    _open_for_nobody(place)
+    os.chown(closed, 0, 0)
+    closed.chmod(0o700)
+    _as_nobody(place)
+
+
+@setup(
     "the user may not read the configuration",
     "kullanıcı ayar dosyasını okuyamıyor",
     "cannot be read (Permission denied)",
@@ -277,6 +295,16 @@ def _(place: Place) -> None:
 @setup("both secrets in one file", "iki anahtar tek dosyada", "app_secret_key ", "holds a line break", code=78)
 def _(place: Place) -> None:
     place.secret("app", f"{APP}\n{REST}\n")
+
+
+@setup("a Turkish letter in a secret", "gizli anahtarda Türkçe harf", "LATIN SMALL LETTER DOTLESS I")
+def _(place: Place) -> None:
+    place.accounts = [("kadikoy", place.accounts[0][1], place.secret("rest", "sandbox-kad\u0131koy-secret"))]
+
+
+@setup("a no-break space in a secret", "gizli anahtarda bölünmez boşluk", "NO-BREAK SPACE")
+def _(place: Place) -> None:
+    place.accounts = [("kadikoy", place.accounts[0][1], place.secret("rest", f"{REST[:4]}\u00a0{REST[4:]}"))]
 
 
 @setup("a secret in quotation marks", "gizli anahtar tırnak içinde", "app_secret_key ", "quotation marks", code=78)
@@ -386,6 +414,18 @@ def _(place: Place) -> None:
 def _(place: Place) -> None:
     port = place.stack.enter_context(_answering(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n"))
     place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+
+
+@setup(
+    "the proxy wants NTLM or Kerberos",
+    "vekil sunucu NTLM ya da Kerberos istiyor",
+    "proxy_scheme",
+    "put a local proxy in between",
+    code=69,
+)
+def _(place: Place) -> None:
+    answer = b"HTTP/1.1 407 No\r\nproxy-authenticate: NTLM\r\ncontent-length: 0\r\n\r\n"
+    place.patch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{place.stack.enter_context(_answering(answer))}")
 
 
 @setup(
@@ -538,6 +578,17 @@ def _(place: Place) -> None:
     with place.file.open("r+b") as file:
         file.seek((page - 1) * size)
         file.write(b"U" * size)
+
+
+@setup(
+    "the file has a second name",
+    "dosyanın ikinci bir adı var",
+    "has another name (a hard link)",
+    "find / -xdev -samefile",
+    code=78,
+)
+def _(place: Place) -> None:
+    place.file.with_name("copy.db").hardlink_to(place.file)
 
 
 @setup("the file is a link to nowhere", "dosya hiçbir yere götürmeyen bir bağlantı", "Make the folder", "/nowhere")
@@ -719,9 +770,8 @@ NOBODY = 65534
 LATER = (
     "concurrent.futures.thread",
     "email.utils",
-    "orderbridge.cli.check_accounts",
     "orderbridge.cli.check_database",
-    "orderbridge.cli.check_line",
+    "orderbridge.cli.check_service",
     "orderbridge.service",
     "encodings.idna",
     "sqlalchemy.dialects.sqlite",

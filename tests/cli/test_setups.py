@@ -29,17 +29,29 @@ REWRITE = "ORDERBRIDGE_TEST_REWRITE" in os.environ
 HEADS = {
     "en": """# Broken set-ups
 
-What is printed when something is not right: by `orderbridge check`, only the line that matters, and by `orderbridge run`
-in its log, the first line that matters. Each says what is wrong and what to do. tests/cli/test_setups.py plants all of
-them. Exit codes: 78 for what no restart heals, 69 where the service cannot be reached, 1 for the rest.
+What `orderbridge check` prints when something is not right: what it is, and behind `->` what to do. `orderbridge run` has
+the same words in its log. tests/cli/test_setups.py plants all of them. Exit codes: 78 for what no restart heals, 69 where
+the service cannot be reached, 1 for the rest.
+
+| what is wrong | printed |
+|---|---|
 """,
     "tr": """# Hatalı kurulumlar
 
-Bir şey yanlış olduğunda ne yazılır: `orderbridge check` komutunun yalnızca ilgili satırı ve `orderbridge run` günlüğünün
-ilgili ilk satırı. Her biri nedeni ve yapılacak işi söyler. Hepsini tests/cli/test_setups.py kurup dener. Çıkış kodları:
-yeniden başlatmanın düzeltemeyeceği hatalarda 78, platforma ulaşılamazsa 69, diğerlerinde 1.
+Bir şey yanlış olduğunda `orderbridge check` ne yazar: neyin yanlış olduğunu ve `->` işaretinden sonra yapılacak işi.
+`orderbridge run` günlüğünde de aynı sözler vardır. Hepsini tests/cli/test_setups.py kurup dener. Çıkış kodları: yeniden
+başlatmanın düzeltemeyeceği hatalarda 78, platforma ulaşılamazsa 69, diğerlerinde 1.
+
+| sorun | yazılan |
+|---|---|
 """,
 }
+
+
+def line_of(title: str, printed: str) -> str:
+    """A line of the page's table."""
+    cell = "<br>".join(printed.splitlines()).replace("|", "\\|")
+    return f"| {title} | {re.sub('(?:FAIL|HATA)  ?', '', cell)} |\n"
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +170,8 @@ def test_there_are_as_many_as_promised():
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_book_lists_every_one(language: str):
     book = BOOKS[language].read_text("utf-8")
-    assert [one.title for one in SETUPS if f"## {one.title[LANGUAGES.index(language)]}\n" not in book] == []
-    assert book.count("\n## ") == len(SETUPS)
+    assert [one.title for one in SETUPS if f"\n| {one.title[LANGUAGES.index(language)]} | " not in book] == []
+    assert book.count("\n| ") == len(SETUPS) + 1
 
 
 @pytest.mark.skipif(not REWRITE, reason="only writes the books")
@@ -169,30 +181,23 @@ def test_write_the_book(language: str, request: pytest.FixtureRequest):
     running, template = request.getfixturevalue("running"), request.getfixturevalue("template")
     command = request.getfixturevalue("command")
     for planted in SETUPS:
-        shown = []
-        for look in ("check", "run"):
-            patch = pytest.MonkeyPatch()
-            temporary = tempfile.TemporaryDirectory(prefix="obs-")
-            with temporary as folder, ExitStack() as stack, patch.context() as inner:
-                Path(folder).chmod(0o755)
-                place = Place(Path(folder), running, language, inner, template, stack)
-                speak(language)
-                inner.setenv("LC_ALL", "tr_TR.UTF-8" if language == "tr" else "C.UTF-8")
-                planted.plant(place)
-                place.write()
-                said = _relevant(checked(command, place)) if look == "check" else ""
-                if look == "run" and planted.log is not None:
-                    said = logged(command, place, inner)
-            shown.append(_masked(said, place))
-        lines = [f"$ orderbridge check\n{shown[0]}", *([f"$ orderbridge run\n{shown[1]}"] if shown[1] else [])]
-        parts.append(f"## {planted.title[LANGUAGES.index(language)]}\n\n```\n" + "\n\n".join(lines) + "\n```\n")
-    BOOKS[language].write_text("\n".join(parts), "utf-8")
+        temporary = tempfile.TemporaryDirectory(prefix="obs-")
+        with temporary as folder, ExitStack() as stack, pytest.MonkeyPatch().context() as patch:
+            Path(folder).chmod(0o755)
+            place = Place(Path(folder), running, language, patch, template, stack)
+            speak(language)
+            patch.setenv("LC_ALL", "tr_TR.UTF-8" if language == "tr" else "C.UTF-8")
+            planted.plant(place)
+            place.write()
+            printed = _masked(_relevant(checked(command, place)), place)
+        parts.append(line_of(planted.title[LANGUAGES.index(language)], printed))
+    BOOKS[language].write_text("".join(parts), "utf-8")
 
 
 def _relevant(ended: Ended) -> str:
     lines = ended.out.splitlines()
     bad = [line for line in lines if line.startswith(("FAIL", "HATA"))]
-    look = [line for line in lines if line.startswith(("look", "bakın")) and "PID" in line]
+    look = [line for line in lines if line.startswith(("look", "bakın")) and re.search("PID|secret_key", line)]
     daemon = [line for line in lines if "PID" in line and line not in look]
     rest = [line for line in lines if not re.match(r"ok|look|tamam|bakın|FAIL|HATA", line)]
     return "\n".join([*daemon, *bad, *rest, *look])
