@@ -19,7 +19,6 @@ from orderbridge.model import ActionState, Attempt, Change, Differs, Document, L
 from orderbridge.store import (
     accounts,
     actions,
-    board,
     inactivity,
     locks,
     orders,
@@ -31,6 +30,7 @@ from orderbridge.store import (
 )
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.mysql import LOOK
+from orderbridge_board import queries as board
 
 NUMBER = 8000
 BIG = {
