@@ -13,7 +13,7 @@ from tests.cli.test_looking import ago, put_account
 from tests.store.samples import NOW_TEXT, key, put, put_action, put_document, put_order
 
 from orderbridge import __version__
-from orderbridge.cli import times
+from orderbridge.cli import common
 from orderbridge.cli.watching import watch
 from orderbridge.clock import SystemClock
 from orderbridge.store.database import Database
@@ -36,12 +36,12 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
     ],
 )
 def test_how_long_ago(back, said):
-    assert times.ago(NOW - timedelta(seconds=back), NOW) == said
+    assert common.ago(NOW - timedelta(seconds=back), NOW) == said
 
 
 def test_times_are_those_of_the_restaurant():
-    assert times.local(NOW, ISTANBUL, NOW) == "15:00:00"
-    assert times.local(NOW - timedelta(days=1), ISTANBUL, NOW) == "2026-02-28 15:00"
+    assert common.local(NOW, ISTANBUL, NOW) == "15:00:00"
+    assert common.local(NOW - timedelta(days=1), ISTANBUL, NOW) == "2026-02-28 15:00"
 
 
 def test_an_account_is_told_with_what_it_has(run, pos):

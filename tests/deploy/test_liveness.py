@@ -220,7 +220,7 @@ async def test_a_poll_that_hangs_is_found(sandbox: Sandbox, till: Till, monkeypa
 async def test_a_marketplace_that_is_down_hangs_nothing(sandbox: Sandbox, till: Till, world: World):
     world.faults.add(Fault(operation="*", status=500))
     async with running(settings_for(sandbox, till)) as daemon:
-        await until(lambda: len(world.calls("login")) > 1 or daemon.health.watch.open)
+        await until(lambda: len(world.calls("login")) > 1 or daemon.health.history.open())
         armed = daemon.pulse._by
         assert {"poll kadikoy", "database"} <= armed.keys()
         assert daemon.hung() is None

@@ -1,9 +1,9 @@
-"""What the commands share: the configuration, the database, and printing a list for people or for programs."""
+"""What the commands share: the configuration, the database, printing a list for people or for programs, and times."""
 
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -13,11 +13,16 @@ import click
 from orderbridge.texts import say, speak
 
 if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
     from orderbridge.config import Settings
     from orderbridge.store.database import Database, Work
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+AHEAD = timedelta(seconds=2)  # of our clock: a server's may be so much ahead
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 
@@ -168,3 +173,27 @@ def _cell(value: Any) -> str:
     if isinstance(value, datetime):
         return str(plain(value))[:19]
     return " ".join(str(value).split())
+
+
+# ---- times, in the zone of the restaurant and how long ago ------------------------------------------------------------
+
+
+def local(moment: datetime, zone: "ZoneInfo", now: datetime) -> str:
+    """The time of day; with the date when it is not within half a day."""
+    form = "%H:%M:%S" if abs(now - moment) < timedelta(hours=12) else "%Y-%m-%d %H:%M"
+    return f"{moment.astimezone(zone):{form}}"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """How long ago, roughly. What is ahead is said to be: a clock was set."""
+    if moment > now + AHEAD:
+        return say("status.ahead", span=_span(moment - now))
+    return say("status.ago", span=_span(now - moment))
+
+
+def _span(length: timedelta) -> str:
+    seconds = max(round(length.total_seconds()), 0)
+    for unit, key in ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{seconds // unit} {say(f'status.{key}')}"
+    return f"{seconds} {say('status.seconds')}"

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orderbridge.cli.common import Context, as_json, plain, show_json, show_rows
+from orderbridge.cli.common import Context, as_json, local, plain, show_json, show_rows
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
@@ -67,8 +67,6 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
 
 def _for_people(row: "Mapping[str, Any]", zone: "ZoneInfo", now: "datetime") -> dict[str, Any]:
     """What fits on a screen: the time of the restaurant, and of the key as much as a command needs."""
-    from orderbridge.cli.times import local
-
     total = row["total"]
     return {
         say("listing.order_received"): local(row["received_utc"], zone, now),

@@ -13,8 +13,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from orderbridge import __version__
-from orderbridge.cli.common import Context, as_json, show_json, table
-from orderbridge.cli.times import ago, local
+from orderbridge.cli.common import Context, ago, as_json, local, show_json, table
 from orderbridge.texts import say
 
 if TYPE_CHECKING:

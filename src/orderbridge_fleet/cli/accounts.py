@@ -157,8 +157,8 @@ def _source(settings: "Settings", place: int) -> str:
 
 
 def _for_people(one: dict[str, Any], now: datetime) -> dict[str, str]:
+    from orderbridge.cli.common import ago
     from orderbridge.cli.status import state_text
-    from orderbridge.cli.times import ago
 
     good, state = one["last_poll_ok_utc"], one["state"]
     is_file = one["source"] != "database"

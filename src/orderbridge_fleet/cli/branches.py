@@ -9,8 +9,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from orderbridge.cli.common import Context
-from orderbridge.cli.times import ago, local
+from orderbridge.cli.common import Context, ago, local
 from orderbridge.texts import say, spoken
 
 if TYPE_CHECKING:
