@@ -1,9 +1,7 @@
 """The day's figures: `orderbridge day`. What counts for which sum, rules.day decides."""
 
-import csv
-import io
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -19,11 +17,10 @@ if TYPE_CHECKING:
 
 pass_context = click.make_pass_decorator(Context)
 
-MOST_LINES = 20  # of restaurants, and of differences, on the screen; --json and --csv have them all
+MOST_LINES = 20  # of restaurants, and of differences, on the screen; --json has them all
 IF_ANY = ("payment_unknown", "cash_unfinished", "prepaid_unfinished", "without_amount")
 _COUNTS = ("orders", "completed", "unfinished", "cancelled", "never_taken_over")
 SHOWN = (*_COUNTS, "cash", "prepaid", "payment_unknown", "discount", "tips", *IF_ANY[1:])
-FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # a spreadsheet would run a name that begins so
 
 
 @click.command("day")
@@ -36,12 +33,9 @@ FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # a spreadsheet would ru
     metavar="HH:MM",
     help="When a business day begins, local time.",
 )
-@click.option(
-    "--csv", "as_csv", is_flag=True, help="One line for each restaurant, for a spreadsheet of the configured language."
-)
 @as_json
 @pass_context
-def day_command(context: Context, day: datetime | None, cut: datetime, as_csv: bool, as_json: bool) -> None:
+def day_command(context: Context, day: datetime | None, cut: datetime, as_json: bool) -> None:
     """The day's orders, cash to hand in, prepaid, discounts, tips, cancelled, differences. DATE: 2026-03-01; else today.
 
     A business day goes from 04:00 to 04:00. Nothing is written.
@@ -60,8 +54,6 @@ def day_command(context: Context, day: datetime | None, cut: datetime, as_csv: b
     found = context.read(lambda tx: rules.counted(rules.Sold(*row) for row in store.received(tx, begin, end)))
     if as_json:
         show_json(_facts(found) | {"date": f"{chosen}", "begin_utc": begin, "end_utc": end})
-    elif as_csv:
-        click.echo(_csv(found), nl=False)
     else:
         title = say("day.title", date=f"{chosen}", cut=f"{cut:%H:%M}", zone=zone.key)
         click.echo("\n".join([title, "", *_lines(found)]))
@@ -90,30 +82,6 @@ def _difference(order: "Sold") -> dict[str, Any]:
         "pos_total": order.pos_total,
         "difference": difference(order),
     }
-
-
-def _csv(found: "Day") -> str:
-    """As spreadsheets of the language read it: Turkish ones want semicolons, decimal commas and the mark of UTF-8."""
-    from orderbridge.rules.day import Sums
-
-    out = io.StringIO("\ufeff" if spoken() == "tr" else "")
-    out.seek(0, io.SEEK_END)
-    writer = csv.writer(out, delimiter=";" if spoken() == "tr" else ",")
-    names = [one.name for one in fields(Sums)]
-    writer.writerow(["account", "restaurant_id", "restaurant_name", *names])
-    for (account, place), (name, sums) in found.restaurants.items():
-        shown = (_cents(value) if isinstance(value, Decimal) else value for value in asdict(sums).values())
-        writer.writerow([_harmless(account), _harmless(place), _harmless(name), *shown])
-    return out.getvalue()
-
-
-def _harmless(text: str) -> str:
-    return f"'{text}" if text.lstrip(" \u00a0").startswith(FORMULAS) else text
-
-
-def _cents(amount: Decimal) -> str:
-    text = f"{amount:.2f}" if amount == round(amount, 2) else f"{amount}"
-    return text.replace(".", ",") if spoken() == "tr" else text
 
 
 def money(amount: Decimal | None) -> str:
