@@ -21,11 +21,11 @@ from typing import Any
 
 from sqlalchemy import Connection, create_engine, make_url
 
+from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.intake import Intake
-from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.marketplace import schema as listing
 from orderbridge.marketplace.schema import read_listing
 from orderbridge.marketplace.seen import Seen
@@ -235,17 +235,15 @@ class Ours:
         self._loop.run_until_complete(self._database.run(schema.upgrade))
         settings = SimpleNamespace(auto_accept=lambda _: None, auto_accept_scheduled=False)
         account: Any = SimpleNamespace(name="bench", client=None, settings=settings)
-        self._clock, self._lanes = SystemClock(), Lanes()
-        self._intake = Intake(
-            account,
-            database=self._database,
-            lanes=self._lanes,
-            clock=self._clock,
-            verdicts=Verdicts("en", None),
-            configured=("bench",),
-            list_limit=1_000_000,
-            may_acknowledge=False,
+        configured = config.Settings(
+            marketplace={"base_url": "https://sandbox.test", "timezone": "UTC", "list_limit": 1_000_000},
+            database={"url": url},
+            accounts=[{"name": "bench", "app_secret_key": "a", "rest_secret_key": "b"}],
+            orders={"late_minutes": 0},
         )
+        context = Context.of(configured, self._database, SystemClock())
+        self._clock, self._lanes = context.clock, context.lanes
+        self._intake = Intake(account, context, ("bench",), may_acknowledge=False)
 
     def __call__(self, raw: bytes) -> float:
         return self._loop.run_until_complete(self._take_in(raw))

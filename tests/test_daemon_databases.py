@@ -23,13 +23,12 @@ from orderbridge import config, service
 from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import outbox, outbox_reader
-from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.jobs.reimport import Reimport
 from orderbridge.jobs.release import release
 from orderbridge.jobs.roster import Roster
-from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.store import schema, unfinished
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
@@ -527,15 +526,7 @@ async def test_a_row_expires_by_the_servers_clock(minutes: int, url: str, pos: P
         accounts=[{"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}],
     )
     database = Database(url, inline=True)
-    outbox = Outbox(
-        Roster(),
-        settings,
-        database=database,
-        lanes=Lanes(),
-        clock=clock,
-        random=Random(0),
-        verdicts=Verdicts("en", None),
-    )
+    outbox = Outbox(Context.of(settings, database, clock, random=Random(0)), Roster())
     assert (await outbox.tick()).unsent == 1
     database.close()
     assert (state(pos, old), state(pos, young)) == ("expired", "pending")
@@ -574,7 +565,12 @@ def test_a_look_judges_by_what_is_committed_when_it_holds_the_order(url: str, po
     times = {"started_utc": "2026-03-01 12:00:00.250", "finished_utc": "2026-03-01 12:00:01.250"}
     put(pos, "delivery_action_attempts", action_id=row_id, attempt=1, outcome="unknown", **times)
     database, clock = Database(url, inline=True), SystemClock()
-    looks = Reconciler("kadikoy", database=database, lanes=Lanes(), clock=clock, verdicts=Verdicts("en", None))
+    settings = config.Settings(
+        marketplace={"base_url": "https://sandbox.test"},
+        database={"url": url},
+        accounts=[{"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}],
+    )
+    looks = Reconciler("kadikoy", Context.of(settings, database, clock))
     rows, _ = database.read_now(unfinished.read_unfinished)
 
     def acknowledged(_: object, __: object, statement: str, *___: object) -> None:

@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, Self
-from zoneinfo import ZoneInfo
 
 import httpx
 from sqlalchemy import Connection, event
@@ -22,15 +21,13 @@ from sqlalchemy.exc import OperationalError
 from orderbridge import config
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
-from orderbridge.jobs.lanes import Lanes
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.outbox import CycleResult, Outbox
 from orderbridge.jobs.pollers import Pollers
 from orderbridge.jobs.roster import Roster
-from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.shared_cooldown import Member
-from orderbridge.rules.statuses import Statuses
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge_sandbox import Fault, World, create_app, wire
@@ -126,43 +123,16 @@ class Shop:
             self.settings.database.url, busy_timeout_s=0.01, inline=True, accept_unsafe_durability=True
         )
         event.listen(self.database.engine, "connect", self._prepare)
-        self.lanes = Lanes()
         self._wire = Wire(base_url=BASE_URL, timeout_s=TIMEOUT_S, user_agent="orderbridge/test", transport=self.line)
-        zone = ZoneInfo("Europe/Istanbul")
-        common = {
-            "wire": self._wire,
-            "database": self.database,
-            "clock": clock,
-            "random": Random(0),
-            "zone": zone,
-            "cooldown_s": COOLDOWN_S,
-        }
-        self.accounts = {account.name: Account(account, **common) for account in self.settings.accounts}
-        self.verdicts = Verdicts("en", Statuses(self.settings.marketplace.needs_payment_status_id))
-        self.outbox = Outbox(
-            Roster.of(self.accounts),
-            self.settings,
-            database=self.database,
-            lanes=self.lanes,
-            clock=clock,
-            random=Random(0),
-            verdicts=self.verdicts,
-        )
+        self.context = Context.of(self.settings, self.database, clock, random=Random(0))
+        self.lanes, self.verdicts = self.context.lanes, self.context.verdicts
+        self.accounts = {one.name: Account(one, self.context, self._wire) for one in self.settings.accounts}
+        self.outbox = Outbox(self.context, Roster.of(self.accounts))
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
         self.cooldowns = Cooldowns()
         self.cooldowns.configure(self.settings.marketplace.cooldown_scope)
         self.cooldowns.know(members, COOLDOWN_S)
-        self.polling = Pollers(
-            self.settings.marketplace,
-            self.settings.orders,
-            self.accounts,
-            database=self.database,
-            lanes=self.lanes,
-            clock=clock,
-            verdicts=self.verdicts,
-            cooldowns=self.cooldowns,
-            not_written=self.outbox.refused,
-        )
+        self.polling = Pollers(self.context, self.accounts, self.cooldowns, not_written=self.outbox.refused)
         self.pollers = {name: self.polling.poller(account) for name, account in self.accounts.items()}
         self._polls_at = dict.fromkeys(self.accounts, 0.0)
         self._till: sqlite3.Connection | None = None

@@ -12,14 +12,21 @@ import pytest
 from tests.marketplace.samples import listing, order, text
 from tests.store.samples import hold_open
 
+from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.intake import CHUNK, Intake
-from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.marketplace.schema import read_listing
 from orderbridge.store import schema
 from orderbridge.store.database import Database
+
+SETTINGS = config.Settings(
+    marketplace={"base_url": "https://sandbox.test", "timezone": "UTC"},
+    database={"url": "sqlite:////nowhere.db"},
+    accounts=[{"name": name, "app_secret_key": "a", "rest_secret_key": name} for name in ("kadikoy", "besiktas")],
+    orders={"late_minutes": 0},
+)
 
 
 class Till:
@@ -38,16 +45,10 @@ class Till:
         settings = SimpleNamespace(auto_accept=lambda _: None, auto_accept_scheduled=False)
         client = SimpleNamespace(acknowledge=acknowledge)
         asking: Any = SimpleNamespace(name=account, client=client, settings=settings)
-        lanes, clock, counts = Lanes(), SystemClock(), Polled()
-        intake = Intake(
-            asking,
-            database=self.database,
-            lanes=lanes,
-            clock=clock,
-            verdicts=Verdicts("en", None),
-            configured=("kadikoy", "besiktas"),
-            may_acknowledge=may,
-        )
+        clock, counts = SystemClock(), Polled()
+        context = Context.of(SETTINGS, self.database, clock)
+        lanes = context.lanes
+        intake = Intake(asking, context, ("kadikoy", "besiktas"), may_acknowledge=may)
         poll = lanes.begin_poll()
         await intake.take_in(read_listing(listing(*map(text, documents))), poll, clock.monotonic(), counts)
         lanes.end_poll(poll)

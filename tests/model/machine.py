@@ -40,6 +40,7 @@ from orderbridge.jobs import (
 )
 from orderbridge.jobs import outbox as jobs_outbox
 from orderbridge.jobs.answer import Answer, Polled
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
@@ -62,6 +63,7 @@ from orderbridge.model import (
     Stored,
     Verdict,
 )
+from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.intake import Sorted
 from orderbridge.rules.outbox import order_lane
 from orderbridge.rules.retry import next_request
@@ -312,7 +314,8 @@ class Daemon:
             actions=SimpleNamespace(
                 retry_waits_seconds=(2.0, 10.0, 60.0), max_in_flight=8, accept_valid_minutes=10, valid_minutes=120
             ),
-            marketplace=SimpleNamespace(cooldown_seconds=30.0),
+            marketplace=SimpleNamespace(cooldown_seconds=30.0, timezone="UTC", list_limit=None),
+            orders=SimpleNamespace(late_minutes=0, preparing_minutes=30),
             default_account=None,
         )
         self._account: Any = account
@@ -321,17 +324,16 @@ class Daemon:
         self.lanes = Lanes()
         self.books: Any = Books(None, ())
         judge = verdicts.Verdicts("en", None)
-        common: Any = {"database": self.books, "lanes": self.lanes, "clock": clock, "verdicts": judge}
         accounts: Any = {ACCOUNT: account}
         random: Any = SimpleNamespace(random=lambda: 0.0)
-        self._new_outbox = lambda: Outbox(Roster.of(accounts), settings, random=random, **common)
-        self._common = common
+        self._context = Context(settings, self.books, clock, random, Metrics(), self.lanes, judge)
+        self._new_outbox = lambda: Outbox(self._context, Roster.of(accounts))
         # A group of one: nothing waits for others here.
         self._marks: Any = SimpleNamespace(
             add=lambda mark: self.books.run(lambda tx: acknowledge._mark_free(tx, [mark])), flush=lambda: None
         )
         self.outbox = self._new_outbox()
-        self.intake = Intake(account, configured=(ACCOUNT,), **common)
+        self.intake = Intake(account, self._context, (ACCOUNT,))
 
     async def _acknowledge(self, key: str, timeout_s: float) -> None:
         if self.answer_to_acknowledgement is not None:
@@ -348,7 +350,7 @@ class Daemon:
             job._lanes = lanes  # type: ignore[attr-defined]
             job._database = self.books  # type: ignore[attr-defined]
         self.intake.acknowledger._marks = self._marks
-        self._common |= {"lanes": lanes, "database": self.books}
+        self._context = replace(self._context, lanes=lanes, database=self.books)
 
     def take(self, state: State, **changes: Any) -> State:
         """The state after a piece. Moments are only ever compared, so their order is all that is kept."""

@@ -140,7 +140,7 @@ class _Queue:
 
 def _name_of(work: Any) -> str:
     """`Intake._write` for the unit of work that this method hands over."""
-    while isinstance(work, partial) or work.__qualname__.startswith("write_batch."):
+    while isinstance(work, partial) or work.__qualname__.startswith("write_group."):
         if isinstance(work, partial):
             work = work.func
         else:

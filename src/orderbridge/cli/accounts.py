@@ -12,6 +12,7 @@ from orderbridge.texts import say
 if TYPE_CHECKING:
     from orderbridge import config
     from orderbridge.jobs.account import Account
+    from orderbridge.jobs.context import Context as JobContext
     from orderbridge.marketplace.client import Client
     from orderbridge.net.http import Wire
     from orderbridge.store.database import Database
@@ -71,22 +72,10 @@ def wire_for(context: Context) -> "Wire":
 
 def account_of(context: Context, wire: "Wire", database: "Database", chosen: "config.Account") -> "Account":
     """An account, to be started."""
-    from random import Random
-    from zoneinfo import ZoneInfo
-
     from orderbridge.clock import SystemClock
     from orderbridge.jobs.account import Account
 
-    market = context.settings.marketplace
-    return Account(
-        chosen,
-        wire=wire,
-        database=database,
-        clock=SystemClock(),
-        random=Random(),  # noqa: S311 - it spreads waits, it guards nothing
-        zone=ZoneInfo(market.timezone),
-        cooldown_s=market.cooldown_seconds,
-    )
+    return Account(chosen, JobContext.of(context.settings, database, SystemClock()), wire)
 
 
 def _client(wire: "Wire", chosen: "config.Account") -> "Client":

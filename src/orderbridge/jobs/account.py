@@ -7,24 +7,22 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from random import Random
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
-from orderbridge.clock import Clock
 from orderbridge.errors import HELD_BACK, MarketplaceError
 from orderbridge.hiding import hide
+from orderbridge.jobs.context import Context
 from orderbridge.marketplace.backoff import Waits
 from orderbridge.marketplace.client import Client, login
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Outcome, Token
 from orderbridge.net.http import Wire
-from orderbridge.observe.metrics import LOGINS, REQUESTS, Metrics
+from orderbridge.observe.metrics import LOGINS, REQUESTS
 from orderbridge.rules import tokens
 from orderbridge.store import accounts
 from orderbridge.store.accounts import Entry, Vault
@@ -42,19 +40,15 @@ class Account:
     def __init__(
         self,
         settings: config.Account,
-        *,
+        context: Context,
         wire: Wire,
-        database: Database,
-        clock: Clock,
-        random: Random,
-        zone: ZoneInfo,
-        cooldown_s: float,
-        metrics: Metrics | None = None,
+        *,
         token_group: TokenWriter | None = None,
     ) -> None:
         """`token_group`: where the tokens of many accounts are written together."""
+        database, clock, random = context.database, context.clock, context.random
         self._token_group = token_group or token_writer(database)
-        self._metrics = metrics or Metrics()
+        self._metrics = context.metrics
         self.settings = settings
         self.name = settings.name
         self.fingerprint = settings.fingerprint
@@ -71,7 +65,7 @@ class Account:
         self._wire = wire
         self._database = database
         self._clock = clock
-        self._zone = zone
+        self._zone = context.zone
         self._vault = Vault(self.fingerprint, self._app_secret, self._rest_secret)
         self._hidden: str | None = None  # the token that no log line may show
         self._renewal_failed = False
@@ -79,7 +73,7 @@ class Account:
             refused=tokens.refusal_wait,
             failed=lambda failures, answered: tokens.login_wait(failures, random.random(), answered=answered),
             unsent=lambda failures: tokens.line_wait(failures, random.random()),
-            limited_s=cooldown_s,
+            limited_s=context.settings.marketplace.cooldown_seconds,
         )
         self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=self._record_outcome)
         self.client = Client(wire, self.session, apart=database.apart)

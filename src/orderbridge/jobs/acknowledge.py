@@ -17,17 +17,14 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Answer
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.journal import Journal
-from orderbridge.jobs.lanes import Lanes
 from orderbridge.marketplace.client import ACKNOWLEDGE_TIMEOUT_S
 from orderbridge.rules.outbox import order_lane
-from orderbridge.rules.statuses import Statuses
 from orderbridge.store import locks, orders
-from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
 from orderbridge.store.group_commit import Failed, GroupCommit, LeftOut, write_group
 
@@ -47,23 +44,20 @@ class Acknowledger:
     def __init__(
         self,
         account: Account,
+        context: Context,
         *,
-        database: Database,
-        lanes: Lanes,
-        clock: Clock,
-        statuses: Statuses,
         may_acknowledge: bool = True,
         journal: Journal | None = None,
     ) -> None:
         self._account = account
-        self._database = database
-        self._lanes = lanes
-        self._clock = clock
-        self._statuses = statuses
+        self._database = context.database
+        self._lanes = context.lanes
+        self._clock = context.clock
+        self._statuses = context.verdicts.statuses
         self._may_acknowledge = may_acknowledge
         self._journal = journal
         self._marks: GroupCommit[orders.Mark, None] = GroupCommit(
-            partial(write_group, database, _mark_free), wait_s=BETWEEN_NOTES_S, put_off=self._not_marked
+            partial(write_group, context.database, _mark_free), wait_s=BETWEEN_NOTES_S, put_off=self._not_marked
         )
         self._unmarked: dict[str, orders.Mark] = {}  # an order's last OK that could not be noted
         self._dropped: dict[str, int] = {}  # times in a row, of the orders in the list

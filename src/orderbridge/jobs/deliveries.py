@@ -5,37 +5,23 @@ write: store.orders, store.actions, store.quarantine
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 
 import structlog
 from sqlalchemy import Connection
 
-from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.marketplace.schema import differs
 from orderbridge.model import AUTO_MARK, Action, Order, Stored
 from orderbridge.rules import intake as rules
 from orderbridge.rules import lifecycle
 from orderbridge.rules.problems import Code
-from orderbridge.rules.statuses import Statuses
 from orderbridge.store import actions, locks, orders, quarantine
 from orderbridge.store.starts import start_of
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """How the service's times are read: its zone, from which age on an order is late (None: never), and how long one takes."""
-
-    zone: tzinfo = UTC
-    late: timedelta | None = None
-    preparing_minutes: int = 30
-
-
-UTC_TIMES = Times()
 
 
 class Deliveries:
@@ -44,21 +30,20 @@ class Deliveries:
     def __init__(
         self,
         account: Account,
-        *,
-        clock: Clock,
+        context: Context,
         configured: Collection[str],
-        statuses: Statuses,
-        times: "Times",
         known: DaemonProblems | None = None,
     ) -> None:
         """`known`: where the service's clock is known, and a wrong time zone is told."""
         self._account = account
-        self._clock = clock
+        self._clock = context.clock
         self._configured = configured
-        self._statuses = statuses
-        self._times = times
+        self._statuses = context.verdicts.statuses
+        self._zone = context.zone
+        self._preparing_minutes = context.settings.orders.preparing_minutes
         self._known = known
-        self._lateness = rules.Lateness(times.late, times.zone)
+        late = context.settings.orders.late_minutes
+        self._lateness = rules.Lateness(timedelta(minutes=late) if late else None, self._zone)
         self._log = _log.bind(account=account.name)
 
     def insert(self, connection: Connection, fresh: Sequence[Order], *, accepting: bool = True) -> Sequence[Order]:
@@ -91,13 +76,13 @@ class Deliveries:
             if hours is None:
                 self._known.end(Code.TIMEZONE_WRONG, name)
             else:
-                self._known.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._times.zone)
+                self._known.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._zone)
         return judged
 
     def _start(self, order: Order) -> datetime | None:
         """When to begin with a scheduled order."""
         minutes = self._account.settings.auto_accept(order.facts.restaurant_id)
-        return start_of(order.facts.scheduled_for, self._times.zone, minutes or self._times.preparing_minutes)
+        return start_of(order.facts.scheduled_for, self._zone, minutes or self._preparing_minutes)
 
     def accept_in(self, order: Order) -> int | None:
         """The minutes with which an order is accepted without a person; None when a person is needed."""
@@ -121,7 +106,7 @@ class Deliveries:
             change = lifecycle.merge(
                 stored,
                 order.status_id,
-                differs=differs(order, before.get(order.payment_key), payment_codes=codes, zone=self._times.zone),
+                differs=differs(order, before.get(order.payment_key), payment_codes=codes, zone=self._zone),
                 status_counts=order.payment_key in held,
                 problems=order.problems,
             )

@@ -24,22 +24,19 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S, Acknowledger
 from orderbridge.jobs.answer import Answer, Polled
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.deliveries import UTC_TIMES, Deliveries, Times
+from orderbridge.jobs.deliveries import Deliveries
 from orderbridge.jobs.journal import Journal
-from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.reconciler import Reconciler, Unresolved
-from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.marketplace.schema import read_order
 from orderbridge.model import Document, Order, Stored
 from orderbridge.rules import intake as rules
 from orderbridge.rules.intake import Sorted
 from orderbridge.store import orders, quarantine, reference
-from orderbridge.store.database import Database
 from orderbridge.store.failures import is_busy, is_ours, is_refusal, remedy
 from orderbridge.store.group_commit import write_batch
 from orderbridge.store.trouble import TroubleKind
@@ -63,14 +60,9 @@ class Intake:
     def __init__(
         self,
         account: Account,
-        *,
-        database: Database,
-        lanes: Lanes,
-        clock: Clock,
-        verdicts: Verdicts,
+        context: Context,
         configured: Collection[str],
-        times: Times = UTC_TIMES,
-        list_limit: int | None = None,
+        *,
         may_acknowledge: bool = True,
         unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
         journal: Journal | None = None,
@@ -78,34 +70,17 @@ class Intake:
     ) -> None:
         """`known`: as Deliveries has it. `may_acknowledge`: False where only the taking in is wanted, as in benchmarks/ingest.py."""
         self._account = account
-        self._database = database
-        self._lanes = lanes
-        self._clock = clock
-        self._deliveries = Deliveries(
-            account, clock=clock, configured=configured, statuses=verdicts.statuses, times=times, known=known
-        )
-        self._zone = times.zone
+        self._database = context.database
+        self._lanes = context.lanes
+        self._clock = context.clock
+        self._deliveries = Deliveries(account, context, configured, known)
+        self._zone = context.zone
         self._configured = configured
-        self._statuses = verdicts.statuses
-        self._list_limit = list_limit
+        self._statuses = context.verdicts.statuses
+        self._list_limit = context.settings.marketplace.list_limit
         self._is_cut = False  # whether that was told
-        self.reconciler = Reconciler(
-            account.name,
-            database=database,
-            lanes=lanes,
-            clock=clock,
-            verdicts=verdicts,
-            unresolved=unresolved,
-        )
-        self.acknowledger = Acknowledger(
-            account,
-            database=database,
-            lanes=lanes,
-            clock=clock,
-            statuses=verdicts.statuses,
-            may_acknowledge=may_acknowledge,
-            journal=journal,
-        )
+        self.reconciler = Reconciler(account.name, context, unresolved)
+        self.acknowledger = Acknowledger(account, context, may_acknowledge=may_acknowledge, journal=journal)
         self._strangers: set[str] = set()
         self._told: dict[str, str] = {}  # what was said of an order, or of a document that is none
         self._made_to_wait: DBAPIError | None = None  # a new order, by somebody who holds the table

@@ -15,27 +15,22 @@ import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from random import Random
 
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from orderbridge import config
-from orderbridge.clock import Clock
 from orderbridge.errors import Over
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.executor import Executor, Slots
 from orderbridge.jobs.held_accounts import HeldAccounts
-from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox_reader import FLOOR_S, OutboxReader, view_of
 from orderbridge.jobs.outcome_writer import OutcomeWriter
 from orderbridge.jobs.postponed import Postponed
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.row_writer import Ends, Recovery, RowWriter
-from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.retry import RetryPolicy, may_be_seen
-from orderbridge.store.database import Database
 from orderbridge.store.failures import remedy
 
 CLOCK_JUMP_S = 0.5
@@ -55,19 +50,11 @@ class CycleResult:
 class Outbox:
     """Carries out what the POS writes, for all accounts of this process."""
 
-    def __init__(
-        self,
-        roster: Roster,
-        settings: config.Settings,
-        *,
-        database: Database,
-        lanes: Lanes,
-        clock: Clock,
-        random: Random,
-        verdicts: Verdicts,
-    ) -> None:
+    def __init__(self, context: Context, roster: Roster) -> None:
+        settings, database, clock = context.settings, context.database, context.clock
+        lanes, verdicts = context.lanes, context.verdicts
         self._roster, self._accounts, self._settings = roster, roster.at_work, settings
-        self._database, self._lanes, self._clock, self._random = database, lanes, clock, random
+        self._database, self._lanes, self._clock, self._random = database, lanes, clock, context.random
         self.queue = Queue(view_of(settings))
         self.reader = OutboxReader(self.queue, roster, settings, database, clock)
         self._postponed = Postponed(self.queue, clock)

@@ -27,20 +27,18 @@ from typing import Any
 
 import structlog
 
-from orderbridge.clock import Clock
 from orderbridge.errors import MarketplaceError, NotSent, Unauthorized
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.intake import Intake
-from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.poll_state import PollState
 from orderbridge.model import AccountState, Document, Outcome
-from orderbridge.observe.metrics import COUNTED, PART, Metrics
+from orderbridge.observe.metrics import COUNTED, PART
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
 from orderbridge.rules.list_request import ListRequest, came_in_part
 from orderbridge.rules.poll_ends import failure_of, listened, longest_listening
 from orderbridge.rules.shared_cooldown import Ended, names_of
-from orderbridge.rules.statuses import Statuses
 from orderbridge.store.accounts import Success
 from orderbridge.texts import say
 
@@ -74,30 +72,26 @@ class Poller:
     def __init__(
         self,
         account: Account,
+        context: Context,
         *,
         intake: Intake,
         notes: PollState,
-        lanes: Lanes,
         cooldowns: Cooldowns,
         places: PollPlaces,
-        clock: Clock,
-        timeout_s: float,
         not_written: Callable[[], int],
-        statuses: Statuses,
-        metrics: Metrics | None = None,
     ) -> None:
-        self._metrics = metrics or Metrics()
+        self._metrics = context.metrics
         self._account = account
         self._who = account.fingerprint
         self._intake = intake
         self._notes = notes
-        self._lanes = lanes
+        self._lanes = context.lanes
         self._cooldowns = cooldowns
         self._places = places
-        self._clock = clock
-        self._timeout_s = timeout_s
+        self._clock = context.clock
+        self._timeout_s = context.settings.marketplace.timeout_seconds
         self._not_written = not_written
-        self._statuses = statuses
+        self._statuses = context.verdicts.statuses
         self._listened_until: float | None = None  # by the monotonic clock: since then nothing was counted
         self._list_request = ListRequest()
         self._not_in: set[int] = set()  # statuses that did not come in either, and were told

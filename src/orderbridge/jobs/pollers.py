@@ -4,24 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 from typing import Generic, TypeVar
-from zoneinfo import ZoneInfo
 
-from orderbridge.clock import Clock
-from orderbridge.config import Marketplace, Orders
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import Acknowledger
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.deliveries import Times
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.journal import Journal
-from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.poll import Poller, PollPlaces
 from orderbridge.jobs.poll_state import PollState
 from orderbridge.jobs.reconciler import read_unresolved
-from orderbridge.jobs.verdicts import Verdicts
-from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns, together_s
-from orderbridge.store.database import Database
 
 # Requests for orders that may be under way at a time; of many accounts a share, so that no round of all of them takes
 # longer than so many timeouts. Beyond it each would only open one more connection of TLS, and make all the others late.
@@ -37,47 +30,34 @@ class Pollers:
 
     def __init__(
         self,
-        market: Marketplace,
-        orders: Orders,
+        context: Context,
         configured: Collection[str],
-        *,
-        database: Database,
-        lanes: Lanes,
-        clock: Clock,
-        verdicts: Verdicts,
         cooldowns: Cooldowns,
+        *,
         not_written: Callable[[], int],
-        metrics: Metrics | None = None,
         journal: Journal | None = None,
+        known: DaemonProblems | None = None,
     ) -> None:
         """`configured`: the names of all accounts, looked at when it matters. `not_written`: outbox rows that the database refuses."""
-        self._market = market
-        self._times = Times(
-            ZoneInfo(market.timezone),
-            late=timedelta(minutes=orders.late_minutes) if orders.late_minutes else None,
-            preparing_minutes=orders.preparing_minutes,
-        )
-        self.known: DaemonProblems | None = None  # it comes later than this
+        market = context.settings.marketplace
+        self._context = context
         self._configured = configured
-        self._database = database
-        self._lanes = lanes
-        self._clock = clock
-        self._verdicts = verdicts
         self._cooldowns = cooldowns
         self._not_written = not_written
-        self._metrics = metrics
         self._journal = journal
-        many = together_s(len(configured), market.cooldown_seconds) > 0
-        longest = timedelta(seconds=market.timeout_seconds + market.cooldown_seconds + MARGIN_S)
-        self._notes = PollState(database, clock, longest=longest, many=many)
+        self._known = known
+        self._cooldown_s = market.cooldown_seconds
+        many = together_s(len(configured), self._cooldown_s) > 0
+        longest = timedelta(seconds=market.timeout_seconds + self._cooldown_s + MARGIN_S)
+        self._notes = PollState(context.database, context.clock, longest=longest, many=many)
         self._acknowledgers: dict[str, Acknowledger] = {}
         self._places = PollPlaces(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))
-        self._unresolved = Shared(lambda: database.read(read_unresolved), READ_S if many else 0.0)
+        self._unresolved = Shared(lambda: context.database.read(read_unresolved), READ_S if many else 0.0)
 
     def grow(self, accounts: int) -> None:
         """So many are at work: the requests under way are at least their share."""
         self._places.widen(max(MOST_POLLS, accounts // ROUND_TIMEOUTS))
-        if together_s(accounts, self._market.cooldown_seconds) > 0:
+        if together_s(accounts, self._cooldown_s) > 0:
             self._notes.are_many, self._unresolved.wait_s = True, READ_S
 
     def close(self) -> None:
@@ -98,30 +78,21 @@ class Pollers:
         """One for each account."""
         intake = Intake(
             account,
-            database=self._database,
-            lanes=self._lanes,
-            clock=self._clock,
-            verdicts=self._verdicts,
-            configured=self._configured,
-            times=self._times,
-            known=self.known,
-            list_limit=self._market.list_limit,
+            self._context,
+            self._configured,
+            known=self._known,
             unresolved=self._unresolved,
             journal=self._journal,
         )
         self._acknowledgers[account.name] = intake.acknowledger
         return Poller(
             account,
+            self._context,
             intake=intake,
             notes=self._notes,
-            lanes=self._lanes,
             cooldowns=self._cooldowns,
             places=self._places,
-            clock=self._clock,
-            timeout_s=self._market.timeout_seconds,
             not_written=self._not_written,
-            statuses=self._verdicts.statuses,
-            metrics=self._metrics,
         )
 
 

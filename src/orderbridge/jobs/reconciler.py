@@ -15,15 +15,13 @@ import structlog
 from sqlalchemy import Connection
 
 from orderbridge.actions import key_of
-from orderbridge.clock import Clock
 from orderbridge.jobs.answer import Answer
-from orderbridge.jobs.lanes import Lanes
-from orderbridge.jobs.verdicts import Posting, Verdicts
+from orderbridge.jobs.context import Context
+from orderbridge.jobs.verdicts import Posting
 from orderbridge.model import Document, OutboxRow, Verdict
 from orderbridge.rules.outbox import order_lane
 from orderbridge.rules.retry import after_poll, other_end, shown_by
 from orderbridge.store import actions, orders, unfinished
-from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
 
 Unresolved = Mapping[str, Sequence[OutboxRow]]
@@ -37,20 +35,16 @@ class Reconciler:
     def __init__(
         self,
         account: str,
-        *,
-        database: Database,
-        lanes: Lanes,
-        clock: Clock,
-        verdicts: Verdicts,
+        context: Context,
         unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
     ) -> None:
         """`unresolved` reads `read_unresolved` for many accounts at once."""
         self._account = account
         self._unresolved = unresolved
-        self._database = database
-        self._lanes = lanes
-        self._clock = clock
-        self._verdicts = verdicts
+        self._database = context.database
+        self._lanes = context.lanes
+        self._clock = context.clock
+        self._verdicts = context.verdicts
 
     async def resolve(self, answer: Answer, *, complete: bool) -> None:
         """End what this poll proves. `complete`: what the list lacks is evidence, too (rules.intake)."""

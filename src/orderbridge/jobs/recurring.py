@@ -8,15 +8,14 @@ from collections.abc import Collection
 from functools import partial
 from typing import Protocol
 
-from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.poll import Poller
 from orderbridge.jobs.reference import Common, read_lists, read_statuses
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.model import Token
 from orderbridge.rules.tokens import RENEW_AGAIN_S
-from orderbridge.store.database import Database
 
 LISTS_S = 24 * 3600.0
 LISTS_AGAIN_S = 60.0  # after a failure
@@ -40,10 +39,9 @@ class Recurring:
         self,
         account: Account,
         poller: Poller,
-        *,
+        context: Context,
         timetable: Timetable,
-        database: Database,
-        clock: Clock,
+        *,
         configured: Collection[str],
         common: Common,
         polled: "Heard",
@@ -52,8 +50,8 @@ class Recurring:
         self._account = account
         self._poller = poller
         self._timetable = timetable
-        self._database = database
-        self._clock = clock
+        self._database = context.database
+        self._clock = context.clock
         self._configured = configured
         self._common = common
         self._polled = polled

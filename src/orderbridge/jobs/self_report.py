@@ -3,16 +3,16 @@
 All of it is in memory, from the last check of health: a thousand questions cost the database nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from zoneinfo import ZoneInfo
 
 import structlog
 
-from orderbridge import config
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING, Metrics
+from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING
 from orderbridge.rules.account_status import Readiness, lamp_of
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.health import late_after, late_in_turn
@@ -64,22 +64,18 @@ class SelfReport:
 
     def __init__(
         self,
-        settings: config.Settings,
+        context: Context,
         accounts: Mapping[str, Account],
         outbox: Outbox,
-        *,
         cooldowns: Cooldowns,
-        clock: Clock,
-        metrics: Metrics,
-        polls: Callable[[], int],
     ) -> None:
-        """`polls`: how many are under way."""
+        settings = context.settings
         self._accounts = accounts
         self._outbox = outbox
         self._cooldowns = cooldowns
-        self._clock = clock
-        self._metrics = metrics
-        self._polls = polls
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._lanes = context.lanes
         self._late = late_after(settings.marketplace.cooldown_seconds)
         self._busy_timeout_s = settings.database.busy_timeout_seconds
         self._checked: float | None = None
@@ -119,7 +115,7 @@ class SelfReport:
         unresolved = len(self._outbox.queue.unresolved)
         show(ACTIONS_OPEN, "waiting", to=len(self._outbox.queue) - unresolved)
         show(ACTIONS_OPEN, "unresolved", to=unresolved)
-        show(REQUESTS_UNDER_WAY, "poll", to=self._polls())
+        show(REQUESTS_UNDER_WAY, "poll", to=self._lanes.polls)
         show(REQUESTS_UNDER_WAY, "action", to=self._outbox.executor.under_way.total())
         self._metrics.clear(PROBLEMS)
         for one in self._problems:

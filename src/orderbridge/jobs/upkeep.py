@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
-from zoneinfo import ZoneInfo
 
 import structlog
 
-from orderbridge import config
-from orderbridge.clock import Clock
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.restore_check import RestoreCheck
@@ -17,7 +15,6 @@ from orderbridge.jobs.sweep import sweep, today
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
 from orderbridge.store import starts
-from orderbridge.store.database import Database
 from orderbridge.store.group_commit import write_batch
 from orderbridge_fleet.replica_problems import ReplicaProblems
 
@@ -34,11 +31,9 @@ class Upkeep:
 
     def __init__(
         self,
-        settings: config.Settings,
+        context: Context,
         roster: Roster,
         *,
-        database: Database,
-        clock: Clock,
         health: Checkup,
         restore_check: RestoreCheck,
         report: SelfReport,
@@ -48,18 +43,18 @@ class Upkeep:
     ) -> None:
         """`begun`: how many accounts have been asked for since they came, of how many."""
         self.status = ""  # the line for systemd
-        self._settings = settings
+        self._settings = context.settings
         self._roster = roster
-        self._database = database
-        self._clock = clock
+        self._database = context.database
+        self._clock = context.clock
         self._health = health
         self._restore_check = restore_check
         self._report = report
         self._replica = replica
         self._journal = journal
         self._begun = begun
-        self._progress = StartProgress(clock, settings.language)
-        self._zone = ZoneInfo(settings.marketplace.timezone)
+        self._progress = StartProgress(context.clock, context.settings.language)
+        self._zone = context.zone
 
     def begin(self, timetable: Timetable) -> None:
         """From now on, again and again."""

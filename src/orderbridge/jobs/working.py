@@ -13,27 +13,26 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from orderbridge import config
-from orderbridge.clock import Clock
-from orderbridge.jobs.account import Account, make_known, take_up
+from orderbridge.jobs.account import Account, make_known, take_up, token_writer
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.pollers import Pollers
 from orderbridge.jobs.recurring import Recurring
 from orderbridge.jobs.roster import Roster
-from orderbridge.observe.metrics import Metrics
+from orderbridge.net.http import Wire
 from orderbridge.rules.cooldown import Cooldowns, first_wait, phases
 from orderbridge.rules.shared_cooldown import Member, names_of
 from orderbridge.store.accounts import Entry
-from orderbridge.store.database import Database
 
 # Accounts: to look through what they are made of for what is unused, again and again, is a fifth of all work.
 FROZEN_FROM = 1000
 SWITCH_S = 0.001  # many: so long a thread that reads health for all of them may hold up an answer; Python's own is 5 ms
+MANY_FROM = 200  # accounts: what comes at about the same moment is written together
+TOKENS_S = 0.1  # many: for so long a token waits for others that are kept with it
 AT_ONCE = 100  # accounts that are made before somebody else gets his turn
 LISTS_PER_S = 25  # accounts whose restaurants and menus are read: thousands that come at once have late polls
 LOOK_S = 0.05  # between two looks whether one that leaves is idle
 LEAVE_S = 30.0  # for what is in flight; then it is ended where it is, and whoever is next finds its note
-
-Make = Callable[[config.Account], Account]
 
 
 class Working:
@@ -41,39 +40,33 @@ class Working:
 
     def __init__(
         self,
+        context: Context,
         roster: Roster,
         *,
-        make: Make,
+        wire: Wire,
         recurring: Callable[[Account], Recurring],
         pollers: Pollers,
         outbox: Outbox,
         cooldowns: Cooldowns,
-        poll_evenly: Callable[[int | None], None],
-        market: config.Marketplace,
-        in_rhythm: bool,
-        database: Database,
-        clock: Clock,
-        metrics: Metrics,
     ) -> None:
-        """`make` and `recurring` make an account, and its jobs. `in_rhythm`: another process may just have polled it.
-
-        `poll_evenly` is told how many polls may leave in a second, where that has a bound.
-        """
+        """`recurring` makes an account's jobs."""
+        market, in_rhythm = context.settings.marketplace, context.settings.fleet.from_database
+        self._context = context
         self._roster = roster
-        self._make = make
+        self._wire = wire
+        self._token_group = token_writer(context.database, TOKENS_S if is_many(context.settings) else 0.0)
         self._recurring_of = recurring
         self._pollers = pollers
         self._outbox = outbox
         self._cooldowns = cooldowns
         cooldowns.configure(market.cooldown_scope)
-        self._poll_evenly = poll_evenly
         self._cooldown_s = market.cooldown_seconds
         self._timeout_s = market.timeout_seconds
         self._logins_per_second = market.logins_per_second
-        self._in_rhythm = in_rhythm
-        self._database = database
-        self._clock = clock
-        self._metrics = metrics
+        self._in_rhythm = in_rhythm  # another process may just have polled an account that comes
+        self._database = context.database
+        self._clock = context.clock
+        self._metrics = context.metrics
         self._recurring: dict[str, Recurring] = {}
         # Many have come: the last one's first poll is so far away.
         self.on_many: Callable[[float], None] = lambda _: None
@@ -99,7 +92,7 @@ class Working:
     async def _start(self, chosen: Sequence[config.Account], new: Collection[str]) -> None:
         made = []
         for place, one in enumerate(chosen):
-            made.append(self._make(one))
+            made.append(Account(one, self._context, self._wire, token_group=self._token_group))
             if place % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
         await take_up(self._database, made)
@@ -116,7 +109,7 @@ class Working:
         self.starts_for_s = max(late, default=0.0)
         self._roster.at_work.update((account.name, account) for account in made)
         self._pollers.grow(len(self._roster.at_work))
-        self._poll_evenly(self._cooldowns.most_per_second)
+        self._wire.poll_evenly(self._cooldowns.most_per_second)
         self._metrics.know(self._roster.at_work)
         self._roster.changed()
         for place, (account, wait) in enumerate(zip(made, late, strict=True)):
@@ -172,7 +165,7 @@ class Working:
             await self._end(leaving)
         finally:
             self._cooldowns.leave(fingerprints)
-            self._poll_evenly(self._cooldowns.most_per_second)
+            self._wire.poll_evenly(self._cooldowns.most_per_second)
             self.leaving -= fingerprints
 
     def forget_others(self) -> None:
@@ -202,6 +195,11 @@ class Working:
             acting = {name for name in acting if self._outbox.executor.has_in_hand(name)}
             if busy or acting:
                 await asyncio.sleep(LOOK_S)
+
+
+def is_many(settings: config.Settings) -> bool:
+    """Whether it is worth a wait to do things of several accounts together."""
+    return settings.fleet.from_database or len(settings.accounts) >= MANY_FROM
 
 
 def _member(account: config.Account) -> Member:
