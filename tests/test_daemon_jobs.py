@@ -156,6 +156,8 @@ async def test_one_transaction_reads_all_that_is_looked_at_every_few_seconds(set
     daemon.database.write_now(schema.upgrade)
     await daemon.restore_check.start()
     await daemon.upkeep.check()  # signs of life are written with the first
+    assert daemon.restore_check._noting is not None
+    await daemon.restore_check._noting
     with daemon.database.engine.begin() as connection:
         connection.execute(insert(tables.events).values(payment_key="k", at_utc=datetime.now(UTC), event="received"))
     daemon.database.on_work = lambda doing, *_: units.append(doing)
