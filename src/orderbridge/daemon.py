@@ -12,7 +12,7 @@ import structlog
 
 from orderbridge import __version__, config
 from orderbridge.clock import Clock
-from orderbridge.errors import FileLost, Over, StoreError
+from orderbridge.errors import FileLost, Over
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.timetable import Timetable
@@ -90,11 +90,11 @@ class Daemon(Parts):
     async def _tell_end(self, error: Over) -> None:
         """One that was replaced leaves all other telling to the replica that has its accounts now."""
         if isinstance(error, FileLost):
-            _log.error("database.file_lost", remedy=str(error))
+            _log.error("database.file_lost", remedy=error.message)
             await self.health.lost()
         else:
             self._is_fenced = True
-            _log.error("daemon.fenced", reason=str(error))
+            _log.error("daemon.fenced", reason=error.message)
 
     def stop(self, *, for_good: bool = False) -> None:
         """Finish what is in flight, then end `run`. `for_good`: other replicas may have all of it at once."""
@@ -159,7 +159,7 @@ class Daemon(Parts):
                 until = self._clock.monotonic() + schema.LOCK_WAIT_S
                 _log.warning("schema.waiting", reason=say("log.schema_waiting"))
             elif self._clock.monotonic() >= until:
-                raise StoreError(schema.locked())
+                raise schema.locked()
             await asyncio.sleep(schema.LOCK_ASK_S)
 
     # ---- beside the accounts' jobs -------------------------------------------------------------------------------------

@@ -9,13 +9,26 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Self
 
-from orderbridge.hiding import without_secrets
+from orderbridge.message import Message, hidden
 from orderbridge.model import Outcome
-from orderbridge.texts import SENTENCES, say
 
 
 class OrderbridgeError(Exception):
-    """Anything this program says in plain words. The text names the remedy."""
+    """A failure that a person can end: a code, which is the key of its sentence, and facts (`texts.sentence`)."""
+
+    def __init__(self, code: str, /, **facts: object) -> None:
+        super().__init__(code, facts)
+        self.code = code
+        self.facts = facts
+
+    def __str__(self) -> str:
+        """For programmers. `texts.sentence` is for everybody else."""
+        return str(self.message)
+
+    @property
+    def message(self) -> Message:
+        """The same, to be put in words later."""
+        return Message(self.code, **self.facts)
 
 
 class ConfigError(OrderbridgeError):
@@ -53,27 +66,24 @@ class Fenced(Over):
 class MarketplaceError(OrderbridgeError):
     """A request that did not end in OK.
 
-    `code` is stable English snake_case; `detail` is for the log and the attempts table. Secrets are taken out here,
-    whatever is quoted; it holds no customer data. `began`: the head of an answer was there. `reason`: finer than the
-    code where a technician has to do something else about it; a key of the sentences of `line`.
+    `code` is stable English snake_case; `detail`, a message or the service's own words, is for the log and the attempts
+    table. Secrets are taken out here; it holds no customer data. `began`: the head of an answer was there. `reason`:
+    finer than the code where a technician has to do something else about it (`texts.line_remedy`).
     """
 
     outcome: Outcome = Outcome.UNKNOWN
     began: bool = False
 
-    def __init__(self, code: str, detail: str = "", *, http_status: int | None = None, reason: str = "") -> None:
-        detail = without_secrets(detail)
-        super().__init__(f"{code}: {detail}" if detail else code)
-        self.code = code
-        self.detail = detail
+    def __init__(
+        self, code: str, detail: str | Message = "", *, http_status: int | None = None, reason: str = ""
+    ) -> None:
+        super().__init__(code)
+        self.detail = hidden(detail)
         self.http_status = http_status
         self.reason = reason or code
 
-    @property
-    def remedy(self) -> str:
-        """The cause and what a technician can do about it, in the language of the process."""
-        key = f"line.{self.reason}"
-        return say(key if key in SENTENCES else "line.other")
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}" if self.detail else self.code
 
     def known_before(self) -> Self:
         """The service has answered at this address before: the reason is another one than of a new installation."""
@@ -108,7 +118,9 @@ class NotSent(MarketplaceError):
 class LoginRefused(NotSent):
     """No token can be had: the service refused the credentials. Nothing was sent; try again at `until`."""
 
-    def __init__(self, code: str, detail: str = "", *, until: datetime, http_status: int | None = None) -> None:
+    def __init__(
+        self, code: str, detail: str | Message = "", *, until: datetime, http_status: int | None = None
+    ) -> None:
         super().__init__(code, detail, http_status=http_status)
         self.until = until
 

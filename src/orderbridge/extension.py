@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 from orderbridge.errors import ConfigError
-from orderbridge.texts import say
 
 if TYPE_CHECKING:  # a command loads no daemon
     from orderbridge.daemon import RunningDaemon
@@ -44,6 +43,6 @@ def named(name: str) -> type[Extension]:
     """The one that a configuration needs. Raises ConfigError."""
     found = installed()
     if name not in found:
-        raise ConfigError(say("config.no_extension", name=name))
+        raise ConfigError("config.no_extension", name=name)
     loaded: type[Extension] = found[name].load()
     return loaded

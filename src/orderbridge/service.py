@@ -35,7 +35,7 @@ from orderbridge.store.failures import remedy
 from orderbridge.store.high_water import HighWater
 from orderbridge.store.leader import LeaderLock
 from orderbridge.store.workers import detached
-from orderbridge.texts import read_ahead, say
+from orderbridge.texts import read_ahead, say, sentence
 from orderbridge.web.listening import Listening
 from orderbridge.web.watched import Pages
 from orderbridge_fleet import account_settings
@@ -294,7 +294,7 @@ class Service:
                     settings = await detached(self._load)  # it looks at files whose disk may hang
                     made = await self._make_ready(settings)
             except OrderbridgeError as error:
-                _log.error("config.reload_failed", error=str(error))
+                _log.error("config.reload_failed", error=sentence(error))
             except DBAPIError as error:
                 _log.error("config.reload_failed", error=f"{type(error.orig).__name__}: {remedy(error)}")
             except TimeoutError:
@@ -338,7 +338,7 @@ def _open(settings: config.Settings) -> Database:
         raise
     if unsafe is not None and database.dialect.unsafe_is_refused:  # one that becomes so later is told and waited for
         database.close()
-        raise StoreError(unsafe)
+        raise StoreError(unsafe.key, **unsafe.facts)
     return database
 
 

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
+from orderbridge.errors import MarketplaceError, OrderbridgeError
+from orderbridge.message import Message
 from orderbridge.model import UNFINISHED, ActionState
 
 LANGUAGES = ("tr", "en")
@@ -143,7 +145,30 @@ def language_of(environ: Mapping[str, str]) -> str:
 
 def say(key: str, language: str | None = None, **facts: object) -> str:
     """The sentence of that key; without a language in that of the process."""
-    return SENTENCES[key][language or _spoken].format_map(_Facts(facts))
+    words = {
+        name: sentence(fact, language) if isinstance(fact, Message | OrderbridgeError) else fact
+        for name, fact in facts.items()
+    }
+    return SENTENCES[key][language or _spoken].format_map(_Facts(words))
+
+
+def sentence(what: Message | BaseException | str, language: str | None = None) -> str:
+    """What a person reads of a message or an error; a text, and an error of somebody else's, as it is."""
+    match what:
+        case Message(key=key, facts=facts):
+            return say(key, language, **facts)
+        case MarketplaceError(code=code, detail=detail):
+            return f"{code}: {sentence(detail, language)}" if detail else code
+        case OrderbridgeError():
+            return sentence(what.message, language)
+        case _:
+            return str(what)
+
+
+def line_remedy(error: MarketplaceError) -> str:
+    """Why a request failed, and what a technician can do about it."""
+    key = f"line.{error.reason}"
+    return say(key if key in SENTENCES else "line.other")
 
 
 def text(code: str, language: str, *, state: ActionState | None = None, **facts: object) -> str:

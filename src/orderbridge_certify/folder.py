@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from orderbridge.errors import ConfigError
-from orderbridge.texts import say
 
 STATE = "certify.json"
 
@@ -26,7 +25,7 @@ class State:
         if not self.is_new:
             self._kept = json.loads(self._file.read_text("utf-8"))
             if other := sorted(name for name in terms if self._kept["terms"].get(name) != terms[name]):
-                raise ConfigError(say("certify.other_terms", folder=folder, names=", ".join(other)))
+                raise ConfigError("certify.other_terms", folder=folder, names=", ".join(other))
 
     @property
     def results(self) -> dict[str, Played]:

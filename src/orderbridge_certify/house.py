@@ -13,7 +13,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.errors import StoreError
 from orderbridge.store.database import Database
-from orderbridge.texts import say, spoken
+from orderbridge.texts import spoken
 from orderbridge_certify import notes
 from orderbridge_sandbox import Options, Sandbox, World
 from orderbridge_sandbox.options import Line
@@ -75,7 +75,7 @@ class House:
     def check(self) -> None:
         """Raise StoreError when the daemon has ended by itself."""
         if self._thread is not None and not self._thread.is_alive() and self._failure is not None:
-            raise StoreError(say("certify.daemon_ended", error=type(self._failure).__name__)) from self._failure
+            raise StoreError("certify.daemon_ended", error=type(self._failure).__name__) from self._failure
 
     def line(self, line: Line) -> None:
         """Make the line bad, or good again."""

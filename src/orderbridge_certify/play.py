@@ -93,7 +93,7 @@ def _database(url: str, state: State) -> Iterator[Database]:
     try:
         kept = database.read_now(notes.are_kept)
         if (state.is_new or not kept) and (there := database.read_now(_tables)):
-            raise ConfigError(say("certify.not_empty", url=without_password(url), tables=", ".join(there[:3])))
+            raise ConfigError("certify.not_empty", url=without_password(url), tables=", ".join(there[:3]))
         if not kept:
             database.write_now(schema.upgrade)
             database.write_now(notes.keep)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from orderbridge.clock import SystemClock
 from orderbridge.errors import ConfigError
-from orderbridge.texts import say
 
 LOG = "till.log"
 WORD = re.compile(r"certify-[0-9a-f]{8}")
@@ -41,7 +40,7 @@ class Printer:
                     command, stdin=subprocess.DEVNULL, stdout=into, stderr=errors, start_new_session=True
                 )
         except OSError as error:
-            raise ConfigError(say("certify.not_started", command=shlex.join(command), error=error)) from error
+            raise ConfigError("certify.not_started", command=shlex.join(command), error=error) from error
         finally:
             os.close(into)
         threading.Thread(target=self._read, args=(out,), name="printer", daemon=True).start()

@@ -19,7 +19,6 @@ from orderbridge.config import Account
 from orderbridge.config.account import SECRETS
 from orderbridge.errors import Unusable
 from orderbridge.store.own_tables import ENABLED, account_settings, fleet
-from orderbridge.texts import say
 from orderbridge_fleet.sealing import Fault, MasterKeys
 
 OPTIONS = ("auto_accept_minutes", "auto_accept_scheduled", "restaurants")
@@ -63,7 +62,7 @@ def refuse_strange(connection: Connection, keys: MasterKeys) -> None:
     """Raise Unusable where these open no account at all: such a replica would keep its share from all others."""
     used = set(connection.scalars(_USED))
     if used and used.isdisjoint(keys.ids):
-        raise Unusable(say("fleet.strange_key"))
+        raise Unusable("fleet.strange_key")
 
 
 def read(connection: Connection, keys: MasterKeys, base_url: str, *, since: int | None = None) -> Loaded:

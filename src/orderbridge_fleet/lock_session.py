@@ -15,7 +15,6 @@ from sqlalchemy import URL, Connection, event
 
 from orderbridge.errors import Unusable
 from orderbridge.store.dialects.postgresql_pooler import changes_process, lasting_sessions
-from orderbridge.texts import say
 
 SILENT_S = 6  # the replica asks every second
 CALL_S = 4.0  # for all that is asked at a time
@@ -62,9 +61,9 @@ class LockSession:
 
     def _check(self, connection: Connection) -> None:
         if int(connection.exec_driver_sql("SELECT current_setting('server_version_num')").scalar_one()) < OLDEST:
-            raise Unusable(say("fleet.old_server", oldest=OLDEST // 10000))
+            raise Unusable("fleet.old_server", oldest=OLDEST // 10000)
         if changes_process(connection, self._engine):
-            raise Unusable(say("database.pooled"))
+            raise Unusable("database.pooled")
 
     def close(self) -> None:
         """No session is opened any more."""

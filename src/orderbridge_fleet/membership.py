@@ -27,7 +27,6 @@ from orderbridge.model import Bucket, Seen, Share
 from orderbridge.store import own_tables
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal
-from orderbridge.texts import say
 from orderbridge_fleet import advisory_locks, replicas
 from orderbridge_fleet.advisory_locks import BUCKET, COUNT, OURSELVES, REPLICA
 from orderbridge_fleet.lock_session import SETTINGS, LockSession
@@ -60,7 +59,7 @@ class Membership:
         self._worker = database.dialect.worker
         self._rule = rule
         if database.engine.driver != "psycopg":
-            raise Unusable(say("fleet.kind", driver=f"{database.engine.name}+{database.engine.driver}"))
+            raise Unusable("fleet.kind", driver=f"{database.engine.name}+{database.engine.driver}")
         self._session = LockSession(database.engine.url, database.dialect.options(database.engine.url, 0.0))
         self._connection: Connection | None = None
         self._ours: int | None = None  # the session's number at the server, once it was looked at
@@ -172,11 +171,11 @@ class Membership:
 
     def _refuse_over(self) -> None:
         if self._is_over:
-            raise Fenced(say("fleet.fenced"))
+            raise Fenced("fleet.fenced")
 
     def _end(self) -> Never:
         self._is_over = True
-        raise Fenced(say("fleet.fenced"))
+        raise Fenced("fleet.fenced")
 
     def _drop(self) -> None:
         connection, self._connection, self._ours = self._connection, None, None
@@ -253,7 +252,7 @@ class Membership:
         ourselves = next(row.number for row in rows if row.what == OURSELVES)
         self._ours = self._ours or ourselves
         if self._ours != ourselves:  # a busy pooler has deceived us
-            raise Unusable(say("database.pooled"))
+            raise Unusable("database.pooled")
         names[ourselves] = self.name
         holder = {None: None} | {row.session: names.get(row.session, "?") for row in rows if row.session is not None}
         seen = Seen(

@@ -16,6 +16,7 @@ import pytest
 from tests import databases
 from tests.certify.faults import OWN
 from tests.certify.shop import Shop, failed, verdicts
+from tests.wording import says
 
 from orderbridge.errors import ConfigError
 from orderbridge_certify import printing
@@ -61,7 +62,7 @@ def test_a_database_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path) 
     here = Shop(tmp_path)
     with closing(sqlite3.connect(tmp_path / "till.db")) as connection:
         connection.execute("CREATE TABLE delivery_orders (mine)")
-    with pytest.raises(ConfigError, match=r"is not empty: delivery_orders"):
+    with pytest.raises(ConfigError, check=says(r"is not empty: delivery_orders")):
         here.certify("takes_over")
     with closing(sqlite3.connect(tmp_path / "till.db")) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("delivery_orders",)]
@@ -95,7 +96,7 @@ def test_ctrl_c_says_that_the_same_command_goes_on(shop: Shops) -> None:
 def test_another_certificate_in_the_same_folder_is_refused(shop: Shops) -> None:
     here = shop()
     here.certify("takes_over")
-    with pytest.raises(ConfigError, match=r"on other terms \(seed\)"):
+    with pytest.raises(ConfigError, check=says(r"on other terms \(seed\)")):
         here.certify("takes_over", seed=2)
 
 
@@ -253,7 +254,7 @@ def test_a_till_whose_printer_is_elsewhere_is_not_seen_at_it(tmp_path: Path) -> 
 
 
 def test_a_till_that_cannot_be_started_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"/no/such/till \("):
+    with pytest.raises(ConfigError, check=says(r"/no/such/till \(")):
         Shop(tmp_path).certify("takes_over", start="/no/such/till")
 
 

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from orderbridge.config import load
 from orderbridge.errors import ConfigError
+from orderbridge.texts import sentence
 
 APP, REST = "app-secret-of-the-test", "rest-secret-of-the-test"
 URL = "https://api.example.com"
@@ -33,4 +34,4 @@ def problems(file: Path | None, environ: dict[str, str] | None = None) -> str:
         load(file, environ=environ or {})
     assert not isinstance(caught.value.__context__, ValidationError)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
-    return str(caught.value)
+    return sentence(caught.value)

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wording import says
 
 from orderbridge import config
 from orderbridge.config.master_keys import new_key
@@ -119,7 +120,7 @@ def test_an_unknown_key_is_named_only_if_it_looks_like_one():
          "rubbish"],
 )  # fmt: skip
 def test_a_file_that_cannot_be_read_is_told_whole(data, said):
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, check=says(said)):
         lines(data)
 
 

@@ -20,6 +20,7 @@ from orderbridge.jobs.outbox_reader import FLOOR_S
 from orderbridge.jobs.postponed import STUCK_S
 from orderbridge.model import Stored
 from orderbridge.store import actions, orders, quarantine
+from orderbridge.texts import sentence
 from orderbridge_sandbox import Fault, FaultKind, wire
 from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
 
@@ -301,7 +302,7 @@ async def test_a_till_that_holds_the_file_for_minutes_is_told_once_and_so_is_its
             assert (await shop.verdict(row))["state"] == "done"
     alarms = [line for line in logs if line["log_level"] in {"warning", "error"}]
     assert [(line["event"], line["log_level"]) for line in alarms] == [("database.failed", "error")]
-    assert "Another program holds the database" in alarms[0]["remedy"]
+    assert "Another program holds the database" in sentence(alarms[0]["remedy"])
     assert [line["failures"] for line in logs if line["event"] == "database.recovered"] == [20]
 
 

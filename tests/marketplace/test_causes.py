@@ -11,10 +11,11 @@ from sqlalchemy.exc import OperationalError
 
 from orderbridge.errors import ONCE_KNOWN, NotSent
 from orderbridge.marketplace.answers import _STRANGERS
+from orderbridge.message import Message
 from orderbridge.net import causes
 from orderbridge.rules.health import LINES
 from orderbridge.store.failures import remedy
-from orderbridge.texts import SENTENCES, say
+from orderbridge.texts import SENTENCES
 
 BEFORE = "marketplace.base_url"  # a remedy of a new installation
 
@@ -146,6 +147,6 @@ def test_what_came_of_too_many_open_files_is_told_as_that(monkeypatch: pytest.Mo
         assert causes.none_left(error) == "here_files"
     monkeypatch.setattr(socket, "socket", no_socket)
     own = OperationalError("SELECT", None, sqlite3.OperationalError("unable to open database file"))
-    assert remedy(own) == say("line.here_files")
+    assert remedy(own) == Message("line.here_files")
     monkeypatch.undo()
     assert causes.none_left(ValueError("no readable file")) == ""

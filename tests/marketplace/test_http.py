@@ -18,11 +18,13 @@ import h11
 import httpx
 import pytest
 from tests.marketplace.servers import PATIENCE_S, Certificates, Line, Server, Talk, http_answer, serving, skip
+from tests.wording import says
 
 from orderbridge.errors import ConfigError, MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.net.connection import _AT_ONCE
 from orderbridge.net.http import Answer, Wire
 from orderbridge.net.pool import Connections
+from orderbridge.texts import sentence
 
 OK = b'{"status": true, "data": "OK"}'
 TOKEN = "the-secret-token"
@@ -77,7 +79,7 @@ def idle(wire: Wire) -> list[Any]:
 async def error_of(call: Awaitable[Answer]) -> MarketplaceError:
     with pytest.raises(MarketplaceError) as caught:
         await call
-    assert "\n" not in str(caught.value)
+    assert "\n" not in sentence(caught.value)
     logged = "".join(traceback.format_exception(caught.value.with_traceback(None)))
     assert not [word for word in (TOKEN, CUSTOMER, repr(CUSTOMER.encode())[2:-1], PROXY_PASSWORD) if word in logged]
     return caught.value
@@ -283,7 +285,7 @@ async def test_a_certificate_that_proves_nothing(
     assert type(caught) is NotSent
     assert (caught.code, caught.reason) == ("tls_failed", reason)
     assert re.fullmatch(
-        r"issued by CN=.*; for .*; valid from .* to .* UTC; the date on this machine: 20.*", caught.detail
+        r"issued by CN=.*; for .*; valid from .* to .* UTC; the date on this machine: 20.*", sentence(caught.detail)
     )
     assert seen == []
 
@@ -796,7 +798,7 @@ async def test_a_failure_before_the_request_names_the_proxy(
     monkeypatch.setenv("HTTPS_PROXY", "http://user:geheim@127.0.0.1:1")
     caught = await error_of(put(make_wire("https://service.invalid")))
     assert caught.code == "connection_refused"
-    assert caught.detail.endswith("(proxy 127.0.0.1:1 from HTTPS_PROXY)")
+    assert sentence(caught.detail).endswith("(proxy 127.0.0.1:1 from HTTPS_PROXY)")
 
 
 async def test_what_fails_behind_a_proxy_may_have_left(
@@ -884,7 +886,7 @@ def test_an_authority_file_that_is_none(content: str | None, tmp_path: Path) -> 
     path = tmp_path / "ca.pem"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(ConfigError, match="ca_file"):
+    with pytest.raises(ConfigError, check=says("ca_file")):
         Wire(base_url="https://x", timeout_s=1, user_agent="x", ca_file=path)
 
 

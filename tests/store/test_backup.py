@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.wording import says
 
 from orderbridge.errors import StoreError
 from orderbridge.store import backup
@@ -88,7 +89,7 @@ def test_nothing_that_is_there_is_overwritten(there: str, tmp_path: Path, source
     elif there == "link":
         target.symlink_to(tmp_path / "nowhere")
     before = beside(target), target.lstat().st_ino
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, check=says("is there already")):
         backup.copy(tmp_path / "pos.db", target)
     assert (beside(target), target.lstat().st_ino) == before
 
@@ -101,7 +102,7 @@ def test_who_is_quicker_is_not_overwritten(tmp_path: Path, source, monkeypatch: 
         (tmp_path / "copy.db").write_text("mine")
 
     monkeypatch.setattr(backup, "_fill", fill_late)
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, check=says("is there already")):
         copied(tmp_path)
     assert (tmp_path / "copy.db").read_text() == "mine"
     assert beside(tmp_path / "copy.db") == ["copy.db"]
@@ -128,7 +129,7 @@ def test_a_damaged_file_is_told_and_no_copy_is_kept(tmp_path: Path, source) -> N
     with (tmp_path / "pos.db").open("r+b") as file:
         file.seek((root - 1) * size)
         file.write(b"\xa5" * size)
-    with pytest.raises(StoreError, match=r"pos\.db is damaged"):
+    with pytest.raises(StoreError, check=says(r"pos\.db is damaged")):
         copied(tmp_path)
     assert beside(tmp_path / "copy.db") == []
 
@@ -150,7 +151,7 @@ def test_of_a_killed_one_the_next_one_clears_up(tmp_path: Path, source) -> None:
 
 
 def test_of_two_to_one_name_the_second_is_told(tmp_path: Path, source) -> None:
-    with backup._ours(tmp_path / "copy.db.partial"), pytest.raises(StoreError, match="Another backup is writing"):
+    with backup._ours(tmp_path / "copy.db.partial"), pytest.raises(StoreError, check=says("Another backup is writing")):
         copied(tmp_path)
     assert amounts(copied(tmp_path)) == [1, -1]
 
@@ -172,12 +173,12 @@ def small(tmp_path: Path) -> Iterator[Path]:
 def test_on_a_full_disk_no_half_file_is_left(tmp_path: Path, source, small: Path) -> None:
     source.execute("CREATE TABLE ballast (bytes BLOB)")
     source.execute("INSERT INTO ballast VALUES (zeroblob(3000000))")
-    with pytest.raises(StoreError, match="Make room"):
+    with pytest.raises(StoreError, check=says("Make room")):
         backup.copy(tmp_path / "pos.db", small / "copy.db")
     assert list(small.iterdir()) == []
 
 
 def test_into_a_read_only_folder_it_says_so(tmp_path: Path, source, small: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", small], check=True)
-    with pytest.raises(StoreError, match="name a folder that this user may write to"):
+    with pytest.raises(StoreError, check=says("name a folder that this user may write to")):
         backup.copy(tmp_path / "pos.db", small / "copy.db")

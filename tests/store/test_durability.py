@@ -7,13 +7,14 @@ import pytest
 from sqlalchemy import Connection, event, make_url, text
 from tests.databases import MARIADB, POSTGRESQL, SQLITE, only
 
+from orderbridge.message import Message
 from orderbridge.store import inspection as module
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.mysql import BINLOG, FLUSH
 from orderbridge.store.dialects.postgresql import FSYNC
 from orderbridge.store.dialects.sqlite import WAL
 from orderbridge.store.inspection import Durability, failover
-from orderbridge.texts import say
+from orderbridge.texts import sentence
 
 
 def answering(dialect: str, *answers: Any) -> Any:
@@ -47,15 +48,15 @@ def test_each_database_of_the_tests_is_safe(database: Database, told: list[str])
     [
         (1, 0, 0, None),
         (1, 1, 1, None),
-        (1, 1, 0, say(BINLOG)),
-        (1, 1, 100, say(BINLOG)),
+        (1, 1, 0, Message(BINLOG)),
+        (1, 1, 100, Message(BINLOG)),
         (3, 1, 0, None),
-        (0, 0, 1, say(FLUSH)),
-        (2, 1, 1, say(FLUSH)),
+        (0, 0, 1, Message(FLUSH)),
+        (2, 1, 1, Message(FLUSH)),
     ],
 )
 def test_mariadb_is_safe_when_the_log_that_decides_is_flushed(
-    flush: int, log_bin: int, sync_binlog: int, remedy: str | None
+    flush: int, log_bin: int, sync_binlog: int, remedy: Message | None
 ):
     settings = (flush, log_bin, sync_binlog)
     assert Durability().judge(answering("mysql", settings)) == remedy
@@ -63,7 +64,7 @@ def test_mariadb_is_safe_when_the_log_that_decides_is_flushed(
 
 
 def test_a_postgresql_that_does_not_write_to_disk_is_accepted_by_no_name():
-    assert Durability(accept_unsafe=True).judge(answering("postgresql", ("off", "on", "on"))) == say(FSYNC)
+    assert Durability(accept_unsafe=True).judge(answering("postgresql", ("off", "on", "on"))) == Message(FSYNC)
 
 
 def test_both_edges_are_told_once(told: list[str]):
@@ -81,7 +82,7 @@ def test_both_edges_are_told_once(told: list[str]):
 def test_a_sqlite_connection_that_does_not_wait_for_the_disk_is_found(pragma: str, database: Database):
     database.engine.dispose()
     event.listen(database.engine, "connect", lambda connection, _: connection.execute(f"PRAGMA {pragma}"))
-    assert database.read_now(database.durability.judge) == say(WAL)
+    assert database.read_now(database.durability.judge) == Message(WAL)
 
 
 @only(pytest.param(POSTGRESQL, marks=pytest.mark.postgresql))
@@ -127,8 +128,8 @@ def test_standbys_of_a_postgresql(states: list[str | None], names: str, said: st
     engine = SimpleNamespace(url=make_url("postgresql+psycopg://u@h/d"))
     connection: Any = SimpleNamespace(dialect=dialect, engine=engine, exec_driver_sql=ask)
     found = failover(connection)
-    assert found is None if said is None else said in str(found)
-    assert found is None or found.is_safe is ("is acknowledged" in found.said)
+    assert found is None if said is None else said in sentence(found.said)
+    assert found is None or found.is_safe is ("is acknowledged" in sentence(found.said))
 
 
 @pytest.mark.parametrize(
@@ -146,4 +147,4 @@ def test_replicas_of_a_mariadb(settings: dict[str, str], said: str | None):
         dialect=SimpleNamespace(name=MARIADB), exec_driver_sql=lambda _: list(settings.items())
     )
     found = failover(connection)
-    assert found is None if said is None else said in str(found)
+    assert found is None if said is None else said in sentence(found.said)

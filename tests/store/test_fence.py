@@ -23,7 +23,7 @@ def orders(connection: Connection) -> list[str]:
 
 
 def closed(_: Connection) -> None:
-    raise Fenced("another one is there")
+    raise Fenced("fleet.fenced")
 
 
 async def test_the_fence_is_asked_in_the_transaction_before_anything_is_written(own: Database):
@@ -37,6 +37,6 @@ async def test_the_fence_is_asked_in_the_transaction_before_anything_is_written(
 
 async def test_what_is_fenced_is_not_written(own: Database, database: Database):
     own.fence = closed
-    with pytest.raises(Fenced, match="another one is there"):
+    with pytest.raises(Fenced, match=r"fleet\.fenced"):
         await own.run(insert)
     assert database.read_now(orders) == []

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import Connection, text
 from tests.databases import SQLITE, only
 from tests.store.samples import opened
+from tests.wording import says
 
 from orderbridge.errors import FileLost, Unusable
 from orderbridge.store.database import Database
@@ -55,7 +56,7 @@ def test_no_new_file_is_made_beside_a_wal_whose_file_is_away(path: Path, databas
     database.write_now(note)
     path.rename(beside(path, "-old"))
     kept = beside(path, "-wal").read_bytes()
-    with pytest.raises(Unusable, match="Put the file back beside it"):
+    with pytest.raises(Unusable, check=says("Put the file back beside it")):
         Database(f"sqlite:///{path}")
     assert not path.exists()
     assert beside(path, "-wal").read_bytes() == kept
@@ -70,7 +71,7 @@ def test_nothing_is_written_to_a_file_that_is_no_longer_at_its_path(how: str, pa
     database.write_now(forget)
     LOST[how](path)
     done: list[bool] = []
-    with pytest.raises(FileLost, match="Restore a file only while orderbridge and the POS are stopped"):
+    with pytest.raises(FileLost, check=says("Restore a file only while orderbridge and the POS are stopped")):
         database.write_now(lambda _: done.append(True))
     assert done == []
 

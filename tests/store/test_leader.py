@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 from tests import databases
+from tests.wording import says
 
 from orderbridge.errors import StoreError
 from orderbridge.store.database import Database
@@ -146,7 +147,7 @@ def refused(*_: object) -> NoReturn:
 def test_a_folder_that_cannot_be_written_to_is_said_so(path, daemon: Daemon):
     lock = daemon()
     path.with_name("pos.db-lock").mkdir()
-    with pytest.raises(StoreError, match="Let this user write"):
+    with pytest.raises(StoreError, check=says("Let this user write")):
         lock.take()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.wording import says
 
 from orderbridge import mounts
 from orderbridge.errors import Unusable
@@ -39,7 +40,7 @@ def test_a_file_on_a_network_file_system_is_refused_before_it_is_touched(
     kind: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     mounted(tmp_path, monkeypatch, ("/", "ext4"), (place, kind))
-    with pytest.raises(Unusable, match=rf"network file system \({kind}\).*local disk"):
+    with pytest.raises(Unusable, check=says(rf"network file system \({kind}\).*local disk")):
         open_database(f"sqlite:///{place}/pos.db", inline=True)
     assert list(place.iterdir()) == []
 
@@ -87,7 +88,7 @@ def fuse(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_real_one_is_refused(fuse: Path):
-    with pytest.raises(Unusable, match=r"fuse\.sshfs"):
+    with pytest.raises(Unusable, check=says(r"fuse\.sshfs")):
         open_database(f"sqlite:///{fuse}/pos.db", inline=True)
 
 
@@ -110,7 +111,7 @@ def alone(tmp_path: Path) -> Iterator[Path]:
 def test_a_file_that_is_mounted_alone_is_refused_at_both_places(alone: Path, tmp_path: Path):
     (tmp_path / "link.db").symlink_to(alone)
     for path in (alone, tmp_path / "source.db", tmp_path / "link.db"):
-        with pytest.raises(Unusable, match="mounted alone"):
+        with pytest.raises(Unusable, check=says("mounted alone")):
             Database(f"sqlite:///{path}", inline=True)
 
 
@@ -121,5 +122,5 @@ def test_a_file_with_two_names_is_refused_and_a_link_to_it_is_one_name(tmp_path:
         Database(f"sqlite:///{one}", inline=True).close()
     other.hardlink_to(path)
     for one in (path, link, other):
-        with pytest.raises(Unusable, match="hard link"):
+        with pytest.raises(Unusable, check=says("hard link")):
             Database(f"sqlite:///{one}", inline=True)

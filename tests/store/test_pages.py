@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.wording import says
 
 from orderbridge.errors import FileLost, Unusable
 from orderbridge.store.database import Database, open_database
@@ -76,13 +77,13 @@ def test_a_copy_over_the_file_is_a_lost_file(
     if how is by_cp and not is_copied_since:
         return  # the same bytes as are there: all that came later is in the -wal
     shutil.copyfile(copy, path)
-    with pytest.raises(FileLost, match="written over"):
+    with pytest.raises(FileLost, check=says("written over")):
         add(database)
     log = path.with_name("pos.db-wal").read_bytes()
     database.close()
     till.close()
     assert path.with_name("pos.db-wal").read_bytes() == log, "the newest orders are in it"
-    with pytest.raises(Unusable, match="move"):
+    with pytest.raises(Unusable, check=says("move")):
         refuse_overwritten(str(path))
     path.with_name("pos.db-wal").rename(path.with_name("away"))
     refuse_overwritten(str(path))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL, create_engine, make_url, text
 from tests import databases
+from tests.wording import says
 
 from orderbridge.errors import Unusable
 from orderbridge.store.database import Database, open_database
@@ -87,7 +88,7 @@ def member(url: str) -> Iterator[Membership]:
 def test_a_pooler_that_gives_sessions_away_is_refused(url: str, mode: str, least: int):
     with bouncer(url, mode, least) as behind, member(behind) as membership:
         for _ in range(3):
-            with pytest.raises(Unusable, match="pool_mode = session"):
+            with pytest.raises(Unusable, check=says("pool_mode = session")):
                 membership.take()
 
 
@@ -104,7 +105,7 @@ def test_it_is_refused_to_one_daemon(url: str, tmp_path: Path):
 
 
 def test_one_that_gives_them_away_after_each_statement_is_refused_to_everybody(url: str):
-    with bouncer(url, "statement") as behind, pytest.raises(Unusable, match="pool_mode = session"):
+    with bouncer(url, "statement") as behind, pytest.raises(Unusable, check=says("pool_mode = session")):
         open_database(behind)
 
 
@@ -136,7 +137,7 @@ def test_a_session_that_is_another_one_all_of_a_sudden_was_not_ours_alone(url: s
         assert first.take()
         first.beat()
         first._ours = -1
-        with pytest.raises(Unusable, match="pool_mode = session"):
+        with pytest.raises(Unusable, check=says("pool_mode = session")):
             first.beat()
 
 

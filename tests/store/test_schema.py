@@ -15,6 +15,7 @@ from sqlalchemy import inspect
 from sqlalchemy.exc import DBAPIError, OperationalError
 from tests.databases import MARIADB, POSTGRESQL, SERVERS, SQLITE, only, own_database
 from tests.store.samples import opened
+from tests.wording import says
 
 from orderbridge.errors import StoreError, Unusable
 from orderbridge.store import revisions, schema
@@ -135,7 +136,7 @@ def test_tables_that_are_unfinished_are_left_to_a_person(made, empty):
     with opened(file_of(empty)) as pos:
         pos.execute(f"CREATE TABLE {made} (version_num VARCHAR(32))")
     before = objects(file_of(empty))
-    with pytest.raises(Unusable, match=f"unfinished: {made} without a version"):
+    with pytest.raises(Unusable, check=says(f"unfinished: {made} without a version")):
         empty.write_now(schema.upgrade)
     assert objects(file_of(empty)) == before
 
@@ -203,14 +204,16 @@ def test_a_schema_of_a_newer_program_is_refused_and_nothing_is_changed(ask, path
     pos.execute("UPDATE delivery_schema_version SET version_num = '0099'")
     pos.execute("DROP TABLE delivery_tokens")  # what an older program would be tempted to mend
     before = objects(path)
-    with pytest.raises(StoreError, match=f"schema 0099, this program knows up to {revisions.HEAD}.*Install the newer"):
+    with pytest.raises(
+        StoreError, check=says(f"schema 0099, this program knows up to {revisions.HEAD}.*Install the newer")
+    ):
         database.write_now(ask)
     assert objects(path) == before
     assert versions(path) == ["0099"]
 
 
 def test_a_database_without_our_tables_names_the_command_that_makes_them(empty):
-    with pytest.raises(StoreError, match="orderbridge db upgrade"):
+    with pytest.raises(StoreError, check=says("orderbridge db upgrade")):
         empty.read_now(schema.check)
     assert objects(file_of(empty)) == {}
 
@@ -218,7 +221,7 @@ def test_a_database_without_our_tables_names_the_command_that_makes_them(empty):
 @only(SQLITE)
 def test_an_older_schema_names_the_command_that_upgrades_it(database, pos):
     pos.execute("UPDATE delivery_schema_version SET version_num = '0001'")
-    with pytest.raises(StoreError, match="orderbridge db upgrade"):
+    with pytest.raises(StoreError, check=says("orderbridge db upgrade")):
         database.read_now(schema.check)
 
 
@@ -226,7 +229,7 @@ def test_an_older_schema_names_the_command_that_upgrades_it(database, pos):
 def test_a_schema_of_before_the_first_release_is_refused_and_nothing_is_changed(path, database, pos):
     pos.execute("UPDATE delivery_schema_version SET version_num = '0008'")
     before = objects(path)
-    with pytest.raises(Unusable, match="schema 0008, which only programs from before the first release know"):
+    with pytest.raises(Unusable, check=says("schema 0008, which only programs from before the first release know")):
         database.write_now(schema.upgrade)
     assert objects(path) == before
 
@@ -341,7 +344,7 @@ def test_an_upgrade_that_never_gets_its_lock_says_so_and_changes_nothing(blank, 
     with blank.engine.connect() as other, schema._lock(other) as taken:
         assert taken
         assert blank.write_now(schema.try_upgrade) is False
-        with pytest.raises(StoreError, match="Another program has been changing the schema"):
+        with pytest.raises(StoreError, check=says("Another program has been changing the schema")):
             blank.write_now(schema.upgrade)
     assert described_names(blank) == []
     assert blank.write_now(schema.try_upgrade) is True

@@ -34,7 +34,7 @@ def check(context: Context, as_json: bool, settings: bool) -> None:
     try:
         checked = Checked(context, context.reload())
     except ConfigError as error:
-        report.add(bad("configuration", str(error)))
+        report.add(bad("configuration", error))
         code = CONFIGURATION
     else:
         code = _check(checked, report)
@@ -52,7 +52,7 @@ def _check(checked: Checked, report: Report) -> int:
         try:
             workers.run(report.ask(check_service.PROBES, checked))
         except ConfigError as error:  # its file of certificates
-            report.add(bad("certificates", str(error)))
+            report.add(bad("certificates", error))
             return CONFIGURATION
     if checked.is_unusable:
         return CONFIGURATION
@@ -77,7 +77,7 @@ def alarm_test(context: Context) -> None:
 
     chosen = context.settings.alarms
     if not chosen.command:
-        raise ConfigError(say("alarm.none"))
+        raise ConfigError("alarm.none")
     problem = Problem(Code.ALARM_FAILING, "", SystemClock().now(), Severity.SEVERE)
     document = document_of([Event(EventKind.BEGAN, problem)], context.settings.language)
     words = {"code": "test", "cause": say("alarm.cause"), "remedy": say("alarm.remedy")}

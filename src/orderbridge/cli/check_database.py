@@ -46,13 +46,13 @@ def _open(checked: Checked, report: Report) -> "Database | None":
     try:
         checked.database = checked.context.database()
     except NoFile as error:
-        report.add(warn("database", str(error)))
+        report.add(warn("database", error))
         report.probe(WEB, checked)
     except StoreError as error:
         if file is not None and _is_made_by_systemd(checked.settings, file.parent):
             report.add(warn("database", say("check.made_by_systemd", folder=file.parent)))
         else:
-            report.add(bad("database", str(error)))
+            report.add(bad("database", error))
             checked.is_unusable = isinstance(error, Unusable)
             report.probe([_holders], checked)
     return checked.database
@@ -64,7 +64,7 @@ def _probe(checked: Checked, report: Report) -> bool:
         report.probe(PROBES, checked)
     except StoreError as error:
         checked.may_write = False
-        report.add(bad("database", str(error)))
+        report.add(bad("database", error))
         checked.is_unusable = isinstance(error, Unusable)
         return False
     except DBAPIError as error:

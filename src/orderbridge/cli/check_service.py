@@ -14,7 +14,7 @@ from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFa
 from orderbridge.marketplace.answers import read_envelope
 from orderbridge.net.proxies import authorities
 from orderbridge.net.survey import survey
-from orderbridge.texts import say
+from orderbridge.texts import line_remedy, say
 
 if TYPE_CHECKING:
     from orderbridge.marketplace.client import Client
@@ -64,10 +64,10 @@ def _path(checked: Checked, answer: "Answer") -> Finding:
     except (Unauthorized, Refused, RateLimited):  # the service's own words
         pass
     except ServiceFailed as error:  # it may be this call alone
-        return warn("service", detail, error.remedy)
+        return warn("service", detail, line_remedy(error))
     except MarketplaceError as error:
         checked.is_reached = False
-        return bad("service", detail, (error.known_before() if checked.has_worked else error).remedy)
+        return bad("service", detail, line_remedy(error.known_before() if checked.has_worked else error))
     return good("service", detail)
 
 

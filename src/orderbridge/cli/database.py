@@ -48,6 +48,7 @@ def db_grants(context: Context, role: str) -> None:
     """Print the GRANT statements that let ROLE, the POS's own user, do its whole job and no more."""
     from sqlalchemy import make_url
 
+    from orderbridge.config.addresses import sqlite_file
     from orderbridge.store import write_guards
     from orderbridge.store.dialects import of
 
@@ -59,6 +60,8 @@ def db_grants(context: Context, role: str) -> None:
             place = database.read_now(lambda tx: tx.exec_driver_sql(query).scalar())
         finally:
             database.close()
+    if sqlite_file(context.settings.database.url):
+        click.echo("\n".join(f"-- {line}" for line in say("grants.without_roles").splitlines()))
     click.echo("\n".join(write_guards.grant_statements(url.get_backend_name(), role, place)))
 
 
@@ -74,9 +77,9 @@ def db_backup(context: Context, file: Path) -> None:
     from orderbridge.store import backup
 
     if file.is_dir():
-        raise StoreError(say("backup.is_folder", file=file))
+        raise StoreError("backup.is_folder", file=file)
     if not file.parent.is_dir():
-        raise StoreError(say("backup.no_folder", folder=file.parent))
+        raise StoreError("backup.no_folder", folder=file.parent)
     database = context.database()
     try:
         if database.file is None:
@@ -106,7 +109,7 @@ def db_restore(context: Context, file: Path) -> None:
     if target is None:
         _say_commands(context.settings.database.url, file)
     if target.exists() and target.samefile(file):
-        raise StoreError(say("restore.itself", file=file))
+        raise StoreError("restore.itself", file=file)
     schema.refuse_unknown(found := backup.revision(file))
     former = backup.restore(file, target.resolve())
     click.echo(say("restore.done", file=target))

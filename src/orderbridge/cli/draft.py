@@ -85,7 +85,7 @@ class Draft:
                 path.unlink()
             if isinstance(error, ConfigError):
                 raise
-            raise ConfigError(say("init.cannot_write", file=error.filename, reason=error.strerror or error)) from error
+            raise ConfigError("init.cannot_write", file=error.filename, reason=error.strerror or error) from error
 
     def text(self) -> str:
         """The file, with a comment on each key in the language that was chosen."""
@@ -138,6 +138,6 @@ def _make(path: Path, text: str, mode: int, owner: str | None) -> None:
         try:
             os.link(beside, path)
         except FileExistsError:
-            raise ConfigError(say("init.is_there", file=path)) from None
+            raise ConfigError("init.is_there", file=path) from None
     finally:
         beside.unlink()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orderbridge.cli.common import Context, as_json, confirm, show_json
-from orderbridge.texts import say
+from orderbridge.texts import say, sentence
 
 if TYPE_CHECKING:
     from orderbridge.store.database import Database
@@ -137,6 +137,7 @@ def _rewrite(database: "Database", wanted: bool | None) -> bool | None:
     """Whether the file was written anew; None: it is a server's, or nobody wants it."""
     import sqlite3
 
+    from orderbridge.errors import StoreError
     from orderbridge.store.erasing import scrub
 
     if not database.dialect.one_writer:
@@ -150,8 +151,8 @@ def _rewrite(database: "Database", wanted: bool | None) -> bool | None:
         return None
     try:
         scrub(database.engine)
-    except (sqlite3.Error, TimeoutError) as error:
-        click.echo(say("erase.rewrite_failed", error=error), err=True)
+    except (sqlite3.Error, StoreError) as error:
+        click.echo(say("erase.rewrite_failed", error=sentence(error)), err=True)
         return False
     return True
 

@@ -16,7 +16,7 @@ import click
 from orderbridge.cli.common import Context, confirm
 from orderbridge.cli.draft import STATE_FILE, Draft
 from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, OrderbridgeError
-from orderbridge.texts import LANGUAGES, language_of, say, speak
+from orderbridge.texts import LANGUAGES, language_of, line_remedy, say, sentence, speak
 
 SANDBOX = ("https://127.0.0.1:8443", "sandbox-data/ca.pem", "kadikoy")
 SANDBOX_SECRETS = {"app_secret_key": "sandbox-app-secret", "rest_secret_key": "sandbox-kadikoy-secret"}
@@ -84,9 +84,9 @@ def init(
 def _refuse_place(file: Path, owner: str | None) -> None:
     """Before anything is asked."""
     if os.path.lexists(file):
-        raise ConfigError(say("init.is_there", file=file))
+        raise ConfigError("init.is_there", file=file)
     if not file.parent.is_dir() or not os.access(file.parent, os.W_OK):
-        raise ConfigError(say("init.cannot_write", file=file, reason=say("init.folder", folder=file.parent)))
+        raise ConfigError("init.cannot_write", file=file, reason=say("init.folder", folder=file.parent))
     if owner is not None:
         try:
             pwd.getpwnam(owner)
@@ -103,7 +103,7 @@ def _read_secret(file: str) -> str:
     try:
         text = sys.stdin.readline() if file == "-" else Path(file).read_text("utf-8-sig")[:LONGEST_SECRET]
     except (OSError, ValueError) as error:
-        raise ConfigError(say("init.cannot_read", file=file, reason=error)) from None
+        raise ConfigError("init.cannot_read", file=file, reason=error) from None
     return text.removeprefix("\ufeff").strip()
 
 
@@ -143,7 +143,9 @@ class Asking:
             try:
                 attempt()
             except (OrderbridgeError, MarketplaceError) as error:
-                said = f"{error}. {error.remedy}" if isinstance(error, MarketplaceError) else str(error)
+                said = sentence(error)
+                if isinstance(error, MarketplaceError):
+                    said = f"{said}. {line_remedy(error)}"
                 if self._untested and not isinstance(error, ConfigError):
                     click.echo(say("init.goes_on", problem=said), err=True)
                     return
@@ -197,7 +199,7 @@ def _checked(draft: Draft, *, database: str = "sqlite:////nowhere", account: str
     try:
         context.take(trial.settings())
     except ValidationError as error:
-        raise ConfigError(in_words(error)) from None
+        raise ConfigError("config.invalid", problems=in_words(error)) from None
     return context
 
 

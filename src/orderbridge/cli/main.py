@@ -21,7 +21,7 @@ from orderbridge.cli.words import WordsContext, in_words, show
 from orderbridge.errors import Closed, ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
 from orderbridge.extension import installed
 from orderbridge.observe import systemd
-from orderbridge.texts import SENTENCES, language_of, say, speak, spoken
+from orderbridge.texts import SENTENCES, language_of, line_remedy, say, sentence, speak, spoken
 
 EXIT_FAILED = 1
 EXIT_UNREACHABLE = 69
@@ -252,6 +252,6 @@ def _end(error: Exception | str, code: int) -> None:
     if isinstance(error, Exception) and (said := _none_left(error)):
         error, code = said, EXIT_FAILED
     if isinstance(error, MarketplaceError):
-        error = f"{error}. {error.remedy}"
-    click.echo(systemd.with_priority(f"orderbridge: {error}", "error"), err=True)
+        error = f"{sentence(error)}. {line_remedy(error)}"
+    click.echo(systemd.with_priority(f"orderbridge: {sentence(error)}", "error"), err=True)
     sys.exit(code)

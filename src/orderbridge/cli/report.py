@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from orderbridge.cli.common import Context, show_json
-from orderbridge.errors import MarketplaceError
-from orderbridge.texts import say
+from orderbridge.errors import MarketplaceError, OrderbridgeError
+from orderbridge.message import Message
+from orderbridge.texts import line_remedy, say, sentence
 
 if TYPE_CHECKING:
     from orderbridge.config import Settings
     from orderbridge.store.database import Database
 
+Words = str | Message | OrderbridgeError
 OK, WARNING, FAILED = "ok", "warning", "failed"
 COLOURS = {OK: "green", WARNING: "yellow", FAILED: "red"}
 
@@ -28,19 +30,19 @@ class Finding(NamedTuple):
     subject: str
 
 
-def good(what: str, detail: str = "", *, subject: str = "") -> Finding:
+def good(what: str, detail: Words = "", *, subject: str = "") -> Finding:
     """All is well with it."""
-    return Finding(OK, what, detail, "", subject)
+    return Finding(OK, what, sentence(detail), "", subject)
 
 
-def warn(what: str, detail: str, remedy: str = "", *, subject: str = "") -> Finding:
+def warn(what: str, detail: Words, remedy: Words = "", *, subject: str = "") -> Finding:
     """It works, and needs attention."""
-    return Finding(WARNING, what, detail, remedy, subject)
+    return Finding(WARNING, what, sentence(detail), sentence(remedy), subject)
 
 
-def bad(what: str, detail: str, remedy: str = "", *, subject: str = "") -> Finding:
+def bad(what: str, detail: Words, remedy: Words = "", *, subject: str = "") -> Finding:
     """It does not work."""
-    return Finding(FAILED, what, detail, remedy, subject)
+    return Finding(FAILED, what, sentence(detail), sentence(remedy), subject)
 
 
 def failed(what: str, error: MarketplaceError, *, has_worked: bool, subject: str = "") -> Finding:
@@ -48,8 +50,9 @@ def failed(what: str, error: MarketplaceError, *, has_worked: bool, subject: str
     if has_worked:
         error.known_before()
     status = f"HTTP {error.http_status}" if error.http_status is not None else ""
-    facts = [error.reason, *([status] if status and status not in error.detail else []), error.detail]
-    return bad(what, ": ".join(filter(None, facts)), error.remedy, subject=subject)
+    detail = sentence(error.detail)
+    facts = [error.reason, status if status not in detail else "", detail]
+    return bad(what, ": ".join(filter(None, facts)), line_remedy(error), subject=subject)
 
 
 @dataclass(slots=True)

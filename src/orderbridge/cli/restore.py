@@ -9,7 +9,7 @@ import click
 
 from orderbridge.cli.common import Context, as_json, show_json, show_rows
 from orderbridge.errors import StoreError
-from orderbridge.texts import say
+from orderbridge.texts import say, sentence
 
 if TYPE_CHECKING:
     from orderbridge.jobs.replay import Found, Replayed
@@ -41,7 +41,7 @@ def replay_journal(context: Context) -> bool:
     try:
         paths = _files(context)
     except StoreError as error:
-        click.echo(str(error), err=True)
+        click.echo(sentence(error), err=True)
         paths = []
     return _replay(context, paths, None, whole=False, machine=False)
 
@@ -104,13 +104,13 @@ def _files(context: Context) -> list[Path]:
 
     folder = context.settings.journal
     if folder is None:
-        raise StoreError(say("replay.no_journal"))
+        raise StoreError("replay.no_journal")
     try:
         found = journal.files(folder)
     except OSError as error:
-        raise StoreError(say("replay.not_readable", file=folder, error=error.strerror)) from None
+        raise StoreError("replay.not_readable", file=folder, error=error.strerror) from None
     if not found:
-        raise StoreError(say("replay.no_files", folder=folder))
+        raise StoreError("replay.no_files", folder=folder)
     return found
 
 
@@ -126,7 +126,7 @@ def _find(paths: list[Path], since: datetime | None) -> "Found":
     try:
         return find(paths, since)
     except OSError as error:
-        raise StoreError(say("replay.not_readable", file=error.filename, error=error.strerror)) from None
+        raise StoreError("replay.not_readable", file=error.filename, error=error.strerror) from None
 
 
 def _show(found: "Found", done: "list[Replayed]", *, machine: bool) -> None:

@@ -26,7 +26,7 @@ def run(context: Context) -> None:
     from orderbridge.store import workers
 
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < LEAST_FILES:
-        raise ConfigError(say("daemon.few_files", least=LEAST_FILES))
+        raise ConfigError("daemon.few_files", least=LEAST_FILES)
 
     def load() -> Settings:
         settings = context.reload()
@@ -41,7 +41,7 @@ def run(context: Context) -> None:
     try:
         workers.run(work(load()))
     except Unusable as error:  # for systemd it is the configuration: starting again does not help
-        raise ConfigError(str(error)) from error
+        raise ConfigError(error.code, **error.facts) from error
     finally:
         workers.settle()
 

@@ -14,7 +14,7 @@ import click
 
 from orderbridge import __version__
 from orderbridge.cli.common import Context, ago, as_json, local, show_json, table
-from orderbridge.texts import say
+from orderbridge.texts import say, sentence
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -69,7 +69,7 @@ def _screen(
     try:
         facts = read()
     except (OrderbridgeError, DBAPIError) as error:
-        reason = str(getattr(error, "orig", error))
+        reason = sentence(getattr(error, "orig", error))
         return False, [click.style(f"{say('status.red')}: {reason}", fg="red")]
     return facts["healthy"], list(show(facts))
 
@@ -137,7 +137,7 @@ def _parts(
     database: "Database", settings: "Settings", clock: "Clock", hindrance: "TroubleKind | None" = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """By name; and why one could not be read, which is none then. It is now when it is read: a database may take long."""
-    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+    from sqlalchemy.exc import SQLAlchemyError
 
     from orderbridge.errors import Over, StoreError
     from orderbridge.jobs.findings import all_names
@@ -165,7 +165,7 @@ def _parts(
             raise
         except (StoreError, SQLAlchemyError) as error:
             parts[name] = None
-            unread[name] = " ".join(str(error.orig if isinstance(error, DBAPIError) else error).split())
+            unread[name] = " ".join(sentence(getattr(error, "orig", error)).split())
     whole = {"now": clock.now(), "problems": parts["problems"] or [], "accounts": parts["accounts"] or []}
     return parts | whole, unread
 

@@ -38,17 +38,17 @@ def read(file: Path) -> Tree:
     try:
         return tomllib.loads(file.read_bytes().decode("utf-8-sig"))  # editors on Windows write a BOM
     except FileNotFoundError:
-        raise ConfigError(say("config.no_file", file=file)) from None
+        raise ConfigError("config.no_file", file=file) from None
     except IsADirectoryError:
-        raise ConfigError(say("config.folder", file=file)) from None
+        raise ConfigError("config.folder", file=file) from None
     except OSError as error:
-        raise ConfigError(say("config.unreadable", file=file, reason=error.strerror)) from None
+        raise ConfigError("config.unreadable", file=file, reason=error.strerror) from None
     except UnicodeDecodeError:
-        raise ConfigError(say("config.not_utf8", file=file)) from None
+        raise ConfigError("config.not_utf8", file=file) from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(say("config.no_toml", file=file, reason=error, hint=_hint(str(error)))) from None
+        raise ConfigError("config.no_toml", file=file, reason=error, hint=_hint(str(error))) from None
     except RecursionError as error:
-        raise ConfigError(say("config.no_toml", file=file, reason=error, hint=_hint(""))) from None
+        raise ConfigError("config.no_toml", file=file, reason=error, hint=_hint("")) from None
 
 
 def _hint(reason: str) -> str:
@@ -64,7 +64,7 @@ def from_environ(environ: Mapping[str, str], found: Findings) -> Tree:
     try:
         tree = source()
     except SettingsError as error:
-        raise ConfigError(say("config.no_json", name=_culprit(error, ours))) from None
+        raise ConfigError("config.no_json", name=_culprit(error, ours)) from None
     for name in ours:
         place = tuple(name.removeprefix(PREFIX).lower().split("__"))
         found.claim(place, name)

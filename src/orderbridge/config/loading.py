@@ -22,7 +22,7 @@ from orderbridge.config.settings import Settings, Source
 from orderbridge.config.settling import MASTER_KEY, settle
 from orderbridge.config.tree import Place, Tree, at, dotted, leaves
 from orderbridge.errors import ConfigError
-from orderbridge.texts import LANGUAGES, say
+from orderbridge.texts import LANGUAGES
 
 SYSTEM_FILE = Path("/etc/orderbridge/config.toml")
 
@@ -45,7 +45,7 @@ def load(
     found.origins = dict.fromkeys((place for place, _ in leaves(in_file)), str(file))
     tree = merge(in_file, from_environ(environ, found))
     if file is None and not tree and not found.problems:
-        raise ConfigError(say("config.none_found"))
+        raise ConfigError("config.none_found")
     tree = as_lists(tree)
     language = tree.get("language", Settings.model_fields["language"].default)
     if language in LANGUAGES:
@@ -78,7 +78,7 @@ def _validate(tree: Tree, found: Findings) -> Settings:
     else:
         if not found.problems:
             return settings
-    raise ConfigError("\n".join([say("config.unusable"), *(f"  {line}" for line in found.lines())]))
+    raise ConfigError("config.unusable", problems="\n".join(f"  {line}" for line in found.lines()))
 
 
 def _owner(settings: Settings, place: Place) -> str:

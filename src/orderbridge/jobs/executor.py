@@ -47,6 +47,7 @@ from orderbridge.rules.queue import Queue
 from orderbridge.rules.retry import Decision, NextRequest, RetryAt, after_status, is_no_attempt, stands_after
 from orderbridge.rules.standing import Standing
 from orderbridge.store.columns import as_stored
+from orderbridge.texts import sentence
 
 QUICK_S = 0.25  # a request that took longer foretells no free slot
 AHEAD_S = 0.02  # a claim's way to the disk, where outcomes of others are written before it
@@ -202,7 +203,7 @@ async def _ask(claim: Claim) -> Result:
         shown = await claim.account.client.restaurant_status(claim.row.service_id or key_of(claim.row))
     except MarketplaceError as error:
         if is_no_attempt(error.outcome):
-            return Result(claim, Attempt(error.outcome, error.code, error.http_status, error.detail))
+            return Result(claim, Attempt(error.outcome, error.code, error.http_status, sentence(error.detail)))
     decision = after_status(claim.row.action, shown, claim.history) or claim.again
     return await _send(claim) if decision is None else Result(claim, None, decision)
 
@@ -214,7 +215,7 @@ async def _send(claim: Claim) -> Result:
         await claim.account.client.act(row.action, row.service_id or key_of(row), argument_of(row))
     except MarketplaceError as error:
         code = "login_refused" if isinstance(error, LoginRefused) else error.code
-        return Result(claim, Attempt(error.outcome, code, error.http_status, error.detail))
+        return Result(claim, Attempt(error.outcome, code, error.http_status, sentence(error.detail)))
     return Result(claim, Attempt(Outcome.OK, None, 200))
 
 

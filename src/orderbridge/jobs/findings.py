@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from orderbridge import config
 from orderbridge.clock import local_text
 from orderbridge.jobs.problem_table import of_the_daemon
+from orderbridge.message import Message
 from orderbridge.model import AccountState, ActionState
 from orderbridge.rules.health import (
     Facts,
@@ -27,7 +28,7 @@ from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
 from orderbridge.store import accounts, problem_queries, problems, quarantine, reference, starts
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
-from orderbridge.texts import problem_text
+from orderbridge.texts import problem_text, sentence
 from orderbridge_fleet import account_list
 
 _STATES: Mapping[str, AccountState] = {str(one): one for one in AccountState}
@@ -38,7 +39,7 @@ def open_problems(
     settings: config.Settings,
     now: datetime,
     *,
-    unsafe: str | None = None,
+    unsafe: Message | None = None,
     hindrance: Trouble | None = None,
     unattended: bool = False,
 ) -> list[Problem]:
@@ -66,7 +67,7 @@ def read_problems(
     connection: Connection,
     settings: config.Settings,
     now: datetime,
-    unsafe: str | None,
+    unsafe: Message | None,
     known: tuple[Problem, ...],
     names: Mapping[str, str],
     *,
@@ -105,7 +106,7 @@ def read_problems(
         refused=frozenset(key for key, _ in refused),
         quarantined=Pile(*quarantined),
         withheld=Pile(*withheld),
-        unsafe=unsafe,
+        unsafe=None if unsafe is None else sentence(unsafe),
         known=(*known, *_not_started(connection, settings, now), *closed),
         is_silent=is_silent,
         is_gone=is_gone,

@@ -35,6 +35,7 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.findings import configured, read_problems
 from orderbridge.jobs.ping import Ping
 from orderbridge.jobs.problem_table import ProblemTable
+from orderbridge.message import Message
 from orderbridge.rules.health import late_after
 from orderbridge.rules.notify import ALIKE_LIMIT, Event, EventKind, Key, OpenProblems, alike
 from orderbridge.rules.problems import BY_TIME_ALONE, NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
@@ -192,7 +193,7 @@ class Checkup:
         if self.ping is not None:
             await self.ping.close()
 
-    def _read(self, now: datetime, unsafe: str | None, connection: Connection) -> list[Problem]:
+    def _read(self, now: datetime, unsafe: Message | None, connection: Connection) -> list[Problem]:
         self.also(connection)
         if (monotonic := self._clock.monotonic()) >= self._next_views:
             self.known.broken_views = broken_views(connection)

@@ -33,6 +33,7 @@ from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.poll_state import PollState
+from orderbridge.message import Message
 from orderbridge.model import AccountState, Document, Outcome
 from orderbridge.observe.metrics import COUNTED, PART
 from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
@@ -40,7 +41,7 @@ from orderbridge.rules.list_request import ListRequest, came_in_part
 from orderbridge.rules.poll_ends import failure_of, listened, longest_listening
 from orderbridge.rules.shared_cooldown import Ended, names_of
 from orderbridge.store.accounts import Success
-from orderbridge.texts import say
+from orderbridge.texts import line_remedy, say, sentence
 
 _log = structlog.get_logger(__name__)
 
@@ -214,7 +215,11 @@ class Poller:
             next_poll = await self._cool_down(failure.ended)
         if failure.is_news:
             await self._note_state(
-                failure.state, failure.text, failure.logged, next_poll=next_poll, remedy=error.remedy
+                failure.state,
+                sentence(failure.text),
+                failure.logged,
+                next_poll=next_poll,
+                remedy=line_remedy(error),
             )
         elif next_poll is not None and failure.ended is None:
             await self._notes.failed(self._who, next_poll_utc=next_poll)
@@ -263,7 +268,13 @@ class Poller:
         await self._notes.succeeded(good)
 
     async def _note_state(
-        self, state: AccountState, said: str, logged: str, *, next_poll: datetime | None = None, remedy: str = ""
+        self,
+        state: AccountState,
+        said: str,
+        logged: str | Message,
+        *,
+        next_poll: datetime | None = None,
+        remedy: str = "",
     ) -> None:
         """How the account stands. `next_poll`: when the next one may leave; None: that was not noted, and is not."""
         if state != self._state:

@@ -27,10 +27,10 @@ from orderbridge.marketplace.reference import (
 )
 from orderbridge.marketplace.schema import read_listing
 from orderbridge.marketplace.session import Session
+from orderbridge.message import Message
 from orderbridge.model import Action, CancelReason, Document, Grant, Restaurant, Token, Variables
 from orderbridge.net.http import Answer, Wire
 from orderbridge.net.pace import Importance
-from orderbridge.texts import say
 
 SMALL_BODY = 64 * 1024  # bytes; taken apart in a millisecond or two, and most lists are empty
 LIST = "/orders/get-current"
@@ -90,7 +90,7 @@ class Client:
         """
         token = self._session.current
         if token is None:
-            raise NotSent("login_failed", say("net.login_waits"))
+            raise NotSent("login_failed", Message("net.login_waits"))
         params = None if status_id is None else {"status_id": str(status_id)}
         try:
             return await self._ask("GET", LIST, token, _listing, params=params)
@@ -222,7 +222,7 @@ async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:
     except (NotSent, Unauthorized):
         raise
     except MarketplaceError as error:
-        failed = NotSent("login_failed", f"login: {error}", reason=error.reason)
+        failed = NotSent("login_failed", Message("net.login_failed", error=error), reason=error.reason)
         raise failed from error
     except TimeoutError as error:
         raise NotSent("login_timeout") from error
@@ -258,5 +258,5 @@ def _data(answer: Answer) -> Any:
 def _in_path(key: str) -> str:
     """An id as one segment of the path, whatever it holds; a dot too, because `..` would climb."""
     if not key:
-        raise Refused("bad_url_id", say("net.no_id"))
+        raise Refused("bad_url_id", Message("net.no_id"))
     return quote(key, safe="", errors="replace").replace(".", "%2E")

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, TypeVar
 
-from orderbridge.texts import say
+from orderbridge.message import Message
 
 BROKEN: Final = object()
 """The value of a piece of text that is no JSON, or more than anybody means."""
@@ -55,6 +55,10 @@ Again = Callable[[bytes, int], tuple[T, int] | None]
 class BrokenText(ValueError):
     """The text is no JSON at a place that cannot be stepped over."""
 
+    def __init__(self, detail: str | Message) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
 
 def _int_or_text(digits: str) -> int | str:
     return int(digits) if len(digits) <= _INT_DIGITS else digits
@@ -80,20 +84,20 @@ def decode_at(text: str, start: int) -> tuple[Any, int]:
     except (ValueError, InvalidOperation):
         pass  # a number too long for int() or Decimal(): once more, with patience
     except RecursionError:
-        raise BrokenText(say("net.nested")) from None
+        raise BrokenText(Message("net.nested")) from None
     try:
         return _PATIENT.raw_decode(text, start)
     except (ValueError, RecursionError):
-        raise BrokenText(say("net.no_json")) from None
+        raise BrokenText(Message("net.no_json")) from None
 
 
 def decode(text: str) -> Any:
     """The one value that the whole text is, space around it aside. Raises BrokenText."""
     if _is_too_much(text, 0, len(text)):
-        raise BrokenText(say("net.too_much"))
+        raise BrokenText(Message("net.too_much"))
     value, end = decode_at(text, _skip_space(text, 0))
     if _skip_space(text, end) != len(text):
-        raise BrokenText(say("net.after_end"))
+        raise BrokenText(Message("net.after_end"))
     return value
 
 
@@ -121,7 +125,7 @@ def read_members(body: bytes, *, cut: str, take: Take[T], again: Again[T] = _nev
             at = _expect(text, at, ",")
         key, end = cutter.value(at)
         if not isinstance(key, str):
-            raise BrokenText(say("net.key_no_text"))
+            raise BrokenText(Message("net.key_no_text"))
         at = _expect(text, _skip_space(text, end), ":")
         elements = cutter.elements(at, take, again) if key == cut and text[at : at + 1] in _CLOSERS else None
         if elements is not None:
@@ -131,7 +135,7 @@ def read_members(body: bytes, *, cut: str, take: Take[T], again: Again[T] = _nev
             members[key] = value if value is BROKEN else decode(utf8(cutter.body[at:end]))
         at = _skip_space(text, end)
     if _skip_space(text, at + 1) != len(text):
-        raise BrokenText(say("net.after_end"))
+        raise BrokenText(Message("net.after_end"))
     return members
 
 
@@ -245,7 +249,7 @@ def end_of_value(text: str, start: int) -> int:
                 return begin + closed  # the next one closes what is around this value
         if not brackets:
             return end
-    raise BrokenText(say("net.no_end"))
+    raise BrokenText(Message("net.no_end"))
 
 
 class _Brackets:
@@ -298,14 +302,14 @@ def _runs(text: str, start: int) -> Iterator[tuple[str, int, int]]:
         begin, start = match.span(1)
         kind = text[begin]
         if kind == '"' and start - begin == 1:
-            raise BrokenText(say("net.no_string_end"))
+            raise BrokenText(Message("net.no_string_end"))
         yield kind, begin, start
 
 
 def _end_of_bare(text: str, start: int) -> int:
     match = _BARE_END.search(text, start)
     if match is None or match.start() == start:
-        raise BrokenText(say("net.no_value"))
+        raise BrokenText(Message("net.no_value"))
     return start + len(text[start : match.start()].rstrip(" \t\n\r"))
 
 
@@ -317,5 +321,5 @@ def _skip_space(text: str, at: int) -> int:
 def _expect(text: str, at: int, mark: str) -> int:
     """The place after `mark` and the space behind it. Raises BrokenText when something else is there."""
     if text[at : at + 1] != mark:
-        raise BrokenText(say("net.missing", what=mark))
+        raise BrokenText(Message("net.missing", what=mark))
     return _skip_space(text, at + 1)

@@ -22,8 +22,8 @@ from orderbridge.marketplace.payment import amount_due, payment_code
 from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_members, utf8
 from orderbridge.marketplace.seen import Seen
 from orderbridge.marketplace.sums import mismatches
+from orderbridge.message import Message
 from orderbridge.model import Differs, Document, Order
-from orderbridge.texts import say
 
 _BEGINNING = 1024  # bytes of a body that tell whether it begins an object
 _COUNTED = {"foods", "foods.option_groups", "foods.option_groups.options"}
@@ -39,17 +39,17 @@ def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]
     whose list cannot be taken apart: then nothing of it counts.
     """
     members: dict[str, Any] | None = None  # somebody else's page, or an error without the envelope
-    broken = ""
+    broken: str | Message = ""
     try:
         members = read_members(body, cut="data", take=_listed, again=_SEEN.again)
     except BrokenText as error:
-        broken = str(error)
+        broken = error.detail
     # Raised out here: an error that knew of the other one would keep the body, and all that was made of it.
     if broken and is_success(http_status) and utf8(body[:_BEGINNING]).lstrip()[:1] == "{":
         raise _malformed_list(broken, http_status)
     documents = judge(http_status, members)
     if not isinstance(documents, tuple):
-        raise _malformed_list(say("net.no_list"), http_status)
+        raise _malformed_list(Message("net.no_list"), http_status)
     return documents
 
 
@@ -81,7 +81,7 @@ def differs(order: Order, payload: str | None, *, payment_codes: Mapping[str, st
     return Differs.DETAILS if _printed(facts) == _printed(order.facts) else Differs.PRINT
 
 
-def _malformed_list(detail: str, http_status: int) -> UnknownOutcome:
+def _malformed_list(detail: str | Message, http_status: int) -> UnknownOutcome:
     return UnknownOutcome("malformed_list", detail, http_status=http_status)
 
 

@@ -39,8 +39,8 @@ import structlog
 from orderbridge.clock import Clock
 from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited, Refused, Unauthorized
 from orderbridge.marketplace.backoff import Backoff, Waits
+from orderbridge.message import Message
 from orderbridge.model import Outcome, Token
-from orderbridge.texts import say
 
 MOST_REFUSED_CALLS = 1000  # that are remembered
 MOST_DEATHS = 20  # that are remembered, of the last
@@ -185,7 +185,7 @@ class Session:
             raise (
                 self._refused_until_then()
                 if self._credentials_refused
-                else NotSent("login_failed", say("net.login_waits"))
+                else NotSent("login_failed", Message("net.login_waits"))
             )
         try:
             token = await self._obtain()
@@ -229,9 +229,8 @@ class Session:
             self._refusals += 1
             wait = min(self._waits.refused(self._refusals), most_s)
             self._login_at, self._credentials_refused = now + wait, True
-            said = LoginRefused("login_refused", until=self._clock.now()).remedy
             log = self._log.error if most_s == math.inf or self._refusals == 1 else self._log.debug
-            log("login.refused", code=code, refusals=self._refusals, wait_s=wait, remedy=said)
+            log("login.refused", code=code, refusals=self._refusals, wait_s=wait, remedy=Message("line.login_refused"))
         return self._refused_until_then()
 
     def _refused_until_then(self) -> LoginRefused:

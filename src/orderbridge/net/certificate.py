@@ -4,13 +4,13 @@ import ssl
 from typing import Final
 
 from orderbridge.clock import SystemClock
-from orderbridge.texts import say
+from orderbridge.message import Message
 
 _MOST_NAMES: Final = 5
 _LONGEST: Final = 100  # letters of a name that a stranger chose
 
 
-def shown_by(tls: ssl.SSLObject | None) -> str:
+def shown_by(tls: ssl.SSLObject | None) -> Message | str:
     """Who issued the certificate at the other end, for which names, and until when. Empty when it cannot be read."""
     document = None if tls is None else tls.getpeercert(binary_form=True)
     try:
@@ -19,7 +19,7 @@ def shown_by(tls: ssl.SSLObject | None) -> str:
         return ""
 
 
-def _described(document: bytes) -> str:
+def _described(document: bytes) -> Message:
     from cryptography import x509  # noqa: PLC0415 - it is asked for when something is wrong
 
     certificate = x509.load_der_x509_certificate(document)
@@ -28,7 +28,7 @@ def _described(document: bytes) -> str:
         names = [str(one.value) for one in alternatives]
     except x509.ExtensionNotFound:
         names = [certificate.subject.rfc4514_string()]
-    return say(
+    return Message(
         "check.certificate",
         issuer=_plain(certificate.issuer.rfc4514_string()),
         names=", ".join(map(_plain, names[:_MOST_NAMES])),

@@ -17,7 +17,7 @@ from typing import Final, cast
 import h11
 
 from orderbridge.errors import HELD_BACK, MarketplaceError, NotSent, UnknownOutcome, broken
-from orderbridge.texts import say
+from orderbridge.message import Message
 
 HEAD_LIMIT: Final = 100 * 1024  # bytes of an answer's status line and headers
 _AHEAD_LIMIT: Final = 128 * 1024  # bytes that came and were not read yet; more waits with the system
@@ -36,10 +36,10 @@ class Trail:
         self.left = left
         self.may_leave = may_leave
         self.began = False
-        self.proxy = ""
+        self.proxy: Message | None = None
         self.address = ("", 0)  # that is connected to: host and port, the proxy's where there is one
 
-    def ending(self, code_unsent: str, code_left: str, detail: str) -> MarketplaceError:
+    def ending(self, code_unsent: str, code_left: str, detail: str | Message) -> MarketplaceError:
         return UnknownOutcome(code_left, detail) if self.left else NotSent(code_unsent, detail)
 
 
@@ -102,9 +102,9 @@ class Connection(asyncio.Protocol):
         except h11.LocalProtocolError as error:  # without its text: that quotes a header
             raise NotSent("bad_request", type(error).__name__) from None
         if self._is_over or self.transport.is_closing():
-            raise NotSent("unreachable", say("net.closed_before"))
+            raise NotSent("unreachable", Message("net.closed_before"))
         if not trail.may_leave():
-            raise NotSent(HELD_BACK, say("net.held_back"))
+            raise NotSent(HELD_BACK, Message("net.held_back"))
         self._is_asking = trail.left = True
         self.transport.write(words)
         while True:

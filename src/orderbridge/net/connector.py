@@ -8,11 +8,11 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from orderbridge.errors import MarketplaceError, NotSent
+from orderbridge.message import Message
 from orderbridge.net import causes
 from orderbridge.net.certificate import shown_by
 from orderbridge.net.connection import Connection, Trail, describe
 from orderbridge.net.proxies import Proxy
-from orderbridge.texts import say
 
 _TUNNEL_MADE: Final = 2  # any 2xx
 _PROXY_ANSWERS: Final = dict.fromkeys((502, 503, 504), "proxy_cannot")
@@ -94,7 +94,7 @@ async def _secured(
     except (OSError, ValueError) as error:
         raise NotSent("tls_failed", describe(error), reason=causes.of_tls(error)) from None
     if transport is None:  # it was closed meanwhile
-        raise NotSent("tls_failed", say("net.closed_in_handshake"))
+        raise NotSent("tls_failed", Message("net.closed_in_handshake"))
     inner.connection_made(transport)
     return inner
 
@@ -107,7 +107,7 @@ async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> Non
     try:
         status, told = await between.ask("CONNECT", target.encode(), headers, b"", Trail())
     except MarketplaceError as error:
-        raise NotSent("unreachable", say("net.proxy_failed", detail=error.detail)) from None
+        raise NotSent("unreachable", Message("net.proxy_failed", detail=error.detail)) from None
     if status // 100 != _TUNNEL_MADE:
         reason = _PROXY_ANSWERS.get(status, "")
         if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
@@ -116,7 +116,7 @@ async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> Non
             ]
             reason = "proxy_wrong_password" if proxy.authorization else "proxy_password"
             reason = reason if b"basic" in schemes or not schemes else "proxy_scheme"
-        raise NotSent("proxy_refused", say("net.proxy_answered", status=status), reason=reason)
+        raise NotSent("proxy_refused", Message("net.proxy_answered", status=status), reason=reason)
 
 
 # ---- TCP
@@ -198,4 +198,4 @@ def _forget(task: asyncio.Task[socket.socket]) -> None:
 def _unreached(errors: list[BaseException]) -> NotSent:
     error, reason = causes.of_addresses(errors)
     code = reason if reason in {"connection_refused", "connect_timeout"} else "unreachable"
-    return NotSent(code, say("net.no_address") if error is None else describe(error), reason=reason)
+    return NotSent(code, Message("net.no_address") if error is None else describe(error), reason=reason)

@@ -19,12 +19,12 @@ from typing import Any, Final, cast
 import httpx
 
 from orderbridge.errors import CLOSED, HELD_BACK, MarketplaceError, NotSent, UnknownOutcome, reading
+from orderbridge.message import Message
 from orderbridge.net import causes
 from orderbridge.net.connection import Trail
 from orderbridge.net.connector import is_looking_up
 from orderbridge.net.pace import Importance, Pace
 from orderbridge.net.pool import Connections, tls_context
-from orderbridge.texts import say
 
 MOST_LOGINS: Final = 8
 MOST_EVEN_S: Final = 1.0  # a poll waits no longer than that for evenness alone
@@ -156,11 +156,11 @@ class Wire:
         """
         total_s = self.timeout_s if timeout_s is None else timeout_s
         if total_s <= 0:
-            raise NotSent("connect_timeout", say("net.no_time"))
+            raise NotSent("connect_timeout", Message("net.no_time"))
         if self._closed:
-            raise NotSent(CLOSED, say("net.stopping"))
+            raise NotSent(CLOSED, Message("net.stopping"))
         if not self.may_leave():
-            raise NotSent(HELD_BACK, say("net.held_back"))
+            raise NotSent(HELD_BACK, Message("net.held_back"))
         trail = Trail(left=True, may_leave=self.may_leave)  # unless our own connections say otherwise
         try:
             request = httpx.Request(
@@ -177,10 +177,12 @@ class Wire:
             async with asyncio.timeout(total_s) as self._under_way[trail]:
                 return await self._exchange(request, trail)
         except TimeoutError:
-            after = say("net.after", seconds=f"{total_s:.1f}")
+            after = Message("net.after", seconds=f"{total_s:.1f}")
             ending = trail.ending("connect_timeout", "timeout", after)
             if not trail.left and is_looking_up(*trail.address):
-                ending = NotSent("dns_failed", f"{trail.address[0]}: {after}", reason="dns_silent")
+                ending = NotSent(
+                    "dns_failed", Message("net.of_host", host=trail.address[0], detail=after), reason="dns_silent"
+                )
         except MarketplaceError as error:
             ending = error
         except _FAILURES as error:
@@ -190,7 +192,9 @@ class Wire:
         if trail.proxy and isinstance(ending, NotSent):
             is_ours = ending.reason.startswith("here_")
             reason = "proxy_unreachable" if ending.code in _UNREACHED and not is_ours else ending.reason
-            ending = NotSent(ending.code, f"{ending.detail} ({say('net.proxy', detail=trail.proxy)})", reason=reason)
+            ending = NotSent(
+                ending.code, Message("net.by_proxy", detail=ending.detail, proxy=trail.proxy), reason=reason
+            )
         ending.began = trail.began
         raise ending  # out here, without its cause: the texts of others quote headers, and tracebacks are logged
 
@@ -216,7 +220,7 @@ async def _read_body(response: httpx.Response) -> bytes:
     """The body, unpacked here and piece by piece: httpx would unpack a chunk whole, however large it becomes."""
     status, packed = response.status_code, response.headers.get("content-encoding", "").strip().lower()
     if packed not in ("gzip", "x-gzip", "identity", ""):
-        raise UnknownOutcome("broken_answer", say("net.packed"), http_status=status)
+        raise UnknownOutcome("broken_answer", Message("net.packed"), http_status=status)
     unpacker = zlib.decompressobj(wbits=_GZIP) if packed.endswith("gzip") else None
     body = bytearray()
     async for chunk in cast("httpx.AsyncByteStream", response.stream):
@@ -225,11 +229,11 @@ async def _read_body(response: httpx.Response) -> bytes:
             if len(piece) == _UNPACKED_PIECE:  # a packet may become a thousand times as large
                 await asyncio.sleep(0)
             if len(body) > _BODY_LIMIT:
-                raise UnknownOutcome("body_too_large", say("net.too_large"), http_status=status)
+                raise UnknownOutcome("body_too_large", Message("net.too_large"), http_status=status)
         if unpacker is not None and unpacker.unused_data:  # it would grow without a bound
-            raise UnknownOutcome("broken_answer", say("net.packed"), http_status=status)
+            raise UnknownOutcome("broken_answer", Message("net.packed"), http_status=status)
     if unpacker is not None and body and not unpacker.eof:
-        raise UnknownOutcome("broken_answer", say("net.cut_off"), http_status=status)
+        raise UnknownOutcome("broken_answer", Message("net.cut_off"), http_status=status)
     return bytes(body)
 
 

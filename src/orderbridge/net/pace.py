@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from orderbridge.errors import NotSent
-from orderbridge.texts import say
+from orderbridge.message import Message
 
 PACED: Final = "paced"  # the code of a request that has waited for its turn in vain
 AT_ONCE: Final = 0.1  # of a second's requests
@@ -84,7 +84,7 @@ class Pace:
             async with asyncio.timeout_at(until):
                 await turn
         except TimeoutError:
-            raise NotSent(PACED, say("net.paced")) from None
+            raise NotSent(PACED, Message("net.paced")) from None
 
     def let_go(self, importance: Importance) -> None:
         """Who waits with this importance goes now; it is for them to see that they are not wanted any more."""

@@ -11,11 +11,10 @@ from typing import Final
 
 import httpx
 
-from orderbridge.errors import ConfigError, NotSent
+from orderbridge.errors import ConfigError
 from orderbridge.net.connection import Connection, Trail, describe
 from orderbridge.net.connector import connect
 from orderbridge.net.proxies import HTTPS_PORT, proxy_for
-from orderbridge.texts import say
 
 # Servers close idle connections after 2, 5, 30 or 60 seconds. A request that crosses with that has an unknown outcome,
 # and a poll a lost slot: dearer than a handshake. So only what comes thick and fast shares connections.
@@ -56,11 +55,8 @@ class Connections(httpx.AsyncBaseTransport):
 
     async def _connect(self, url: httpx.URL, trail: Trail) -> Connection:
         host, port = url.raw_host.decode("ascii"), url.port or HTTPS_PORT
-        try:
-            proxy = proxy_for(host, port)
-        except ValueError as error:
-            raise NotSent("proxy_invalid", str(error)) from None
-        trail.proxy = "" if proxy is None else str(proxy)
+        proxy = proxy_for(host, port)
+        trail.proxy = None if proxy is None else proxy.name
         trail.address = (host, port) if proxy is None else (proxy.host, proxy.port)
         return await connect(host, port, tls=self._tls, proxy=proxy)
 
@@ -131,5 +127,5 @@ def tls_context(ca_file: Path | None) -> ssl.SSLContext:
         try:
             context.load_verify_locations(cafile=ca_file)
         except (OSError, ValueError) as error:
-            raise ConfigError(say("config.no_pem", file=ca_file, reason=describe(error))) from error
+            raise ConfigError("config.no_pem", file=ca_file, reason=describe(error)) from error
     return context

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from orderbridge.texts import say
+from orderbridge.errors import NotSent
+from orderbridge.message import Message
 
 _PROXIES = ("HTTPS_PROXY", "ALL_PROXY")
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -29,16 +30,17 @@ class Proxy:
     authorization: str = field(default="", repr=False)
     variable: str = ""
 
-    def __str__(self) -> str:
-        """What `check` and an error say."""
+    @property
+    def name(self) -> Message:
+        """Where it is, and which variable says so."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return say("net.proxy_from", proxy=f"{host}:{self.port}", variable=self.variable)
+        return Message("net.proxy_from", proxy=f"{host}:{self.port}", variable=self.variable)
 
 
 def proxy_for(host: str, port: int = HTTPS_PORT, *, environ: Mapping[str, str] = os.environ) -> Proxy | None:
     """The proxy between us and the service; None: there is none. `host` is without brackets.
 
-    ValueError when the environment names one that cannot be used; its text does not show the value.
+    NotSent when the environment names one that cannot be used; it does not show the value.
     """
     for name in _PROXIES:
         variable, value = _read(name, environ)
@@ -64,7 +66,7 @@ def _proxy(variable: str, value: str) -> Proxy:
     except ValueError:  # it would quote the value, which may hold a password
         host = port = None
     if not host or port is None or parts.scheme not in _PORTS:
-        raise ValueError(say("net.no_proxy", variable=variable))
+        raise NotSent("proxy_invalid", Message("net.no_proxy", variable=variable))
     return Proxy(host, port, parts.scheme == "https", _authorization(parts), variable)
 
 

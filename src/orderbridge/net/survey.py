@@ -7,11 +7,11 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from orderbridge.errors import MarketplaceError, NotSent
+from orderbridge.message import Message
 from orderbridge.net.certificate import shown_by
 from orderbridge.net.connector import connect, look_up
 from orderbridge.net.pool import tls_context
 from orderbridge.net.proxies import HTTPS_PORT, Proxy, proxy_for
-from orderbridge.texts import say
 
 MOST_ADDRESSES = 3
 
@@ -20,7 +20,7 @@ class Step(NamedTuple):
     """`what`: proxy, dns, tls. `error`: it ends here."""
 
     what: str
-    detail: str
+    detail: str | Message
     error: MarketplaceError | None = None
 
 
@@ -30,11 +30,11 @@ async def survey(base_url: str, *, ca_file: Path | None, timeout_s: float) -> As
     host, port = (parts.hostname or "").encode("idna").decode(), parts.port or HTTPS_PORT
     try:
         proxy = proxy_for(host, port)
-    except ValueError as error:
-        yield Step("proxy", "", NotSent("proxy_invalid", str(error)))
+    except NotSent as error:
+        yield Step("proxy", "", error)
         return
     if proxy is not None:
-        yield Step("proxy", str(proxy))
+        yield Step("proxy", proxy.name)
     first = (proxy.host, proxy.port) if proxy else (host, port)
     step = await _looked_up(*first, proxy, timeout_s)
     yield step
@@ -63,7 +63,7 @@ async def _connected(host: str, port: int, ca_file: Path | None, proxy: Proxy | 
     except NotSent as error:
         return Step("tls", "", _of(error, proxy))
     tls = connection.transport.get_extra_info("ssl_object")
-    said = f"{tls.version()}; {shown_by(tls)}"
+    said = Message("check.secured", version=tls.version(), certificate=shown_by(tls))
     connection.close()
     await connection.gone
     return Step("tls", said)
@@ -74,4 +74,6 @@ def _of(error: NotSent, proxy: Proxy | None) -> NotSent:
     unreached = {"dns_failed", "connection_refused", "connect_timeout", "unreachable"}
     if proxy is None or error.code not in unreached or error.reason.startswith("here_"):
         return error
-    return NotSent(error.code, f"{error.detail} ({say('net.proxy', detail=proxy)})", reason="proxy_unreachable")
+    return NotSent(
+        error.code, Message("net.by_proxy", detail=error.detail, proxy=proxy.name), reason="proxy_unreachable"
+    )

@@ -19,9 +19,11 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from orderbridge.errors import OrderbridgeError
 from orderbridge.hiding import HIDDEN, without_secrets
+from orderbridge.message import Message
 from orderbridge.observe.systemd import PRIORITIES, is_journal
-from orderbridge.texts import say
+from orderbridge.texts import say, sentence
 
 PRIVATE = re.compile(r"secret|token|password|authorization|phone|address|customer|note|payload", re.IGNORECASE)
 BREAKS_A_LINE = re.compile(
@@ -102,7 +104,7 @@ def _plain(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     error = _exception(event.pop("exc_info", None))
     line.update({f"{key}_" if key in line else key: value for key, value in event.items()})  # a fact is no level
     if error:
-        line["error"] = "".join(traceback.format_exception_only(error)).strip()
+        line["error"] = _in_words(error)
         line["traceback"] = "".join(traceback.format_exception(error)).strip()
     return line
 
@@ -120,6 +122,12 @@ def _exception(given: Any) -> BaseException | None:
             return sys.exception()
 
 
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, OrderbridgeError):
+        return f"{type(error).__module__}.{type(error).__qualname__}: {sentence(error)}"
+    return "".join(traceback.format_exception_only(error)).strip()
+
+
 def _redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return {key: _redacted(key, value) for key, value in event.items()}
 
@@ -134,7 +142,7 @@ def _redacted(key: object, value: object) -> object:
         return [_redacted(None, part) for part in value]
     if value is None or isinstance(value, int | float):
         return value
-    return without_secrets(str(value))
+    return without_secrets(sentence(value) if isinstance(value, Message | OrderbridgeError) else str(value))
 
 
 def _json(_: WrappedLogger, __: str, event: EventDict) -> str:

@@ -6,6 +6,7 @@ What it means for the cooldown, rules.cooldown and rules.shared_cooldown decide;
 from dataclasses import dataclass
 
 from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited
+from orderbridge.message import Message
 from orderbridge.model import AccountState
 from orderbridge.rules.health import FINER, LOGIN_FAILED, STRANGERS, TOKEN_OVER
 from orderbridge.rules.shared_cooldown import Ended
@@ -22,8 +23,8 @@ class Failure:
     """
 
     state: AccountState
-    text: str
-    logged: str
+    text: str | Message
+    logged: str | Message
     ended: Ended | None
     is_news: bool = True
 
@@ -33,7 +34,7 @@ def failure_of(error: MarketplaceError, *, is_token_over: bool = False) -> Failu
     code = error.reason if error.reason.startswith(FINER) else error.code
     if is_token_over:
         code = TOKEN_OVER
-    text = f"{code}: {error.detail}" if error.detail else code
+    text = Message("net.of_code", code=code, detail=error.detail) if error.detail else code
     is_login = error.code == LOGIN_FAILED  # whose detail is our own words
     logged = text if error.http_status is None or is_login else f"{error.code}: HTTP {error.http_status}"
     if isinstance(error, NotSent):

@@ -20,7 +20,6 @@ from urllib.parse import quote
 
 from orderbridge.errors import StoreError
 from orderbridge.store.dialects.sqlite_file import BESIDE, is_open, lock_beside
-from orderbridge.texts import say
 
 MODE = 0o600
 GROUP = 0o060  # reads and writes, as in the folder
@@ -30,8 +29,8 @@ WAIT_S = 30.0  # for a lock: only a till that holds the file exclusively can kee
 def copy(source: Path, target: Path) -> int:
     """Copy the file. Returns the size in bytes. Raises StoreError with the remedy; then nothing has that name."""
     if os.path.lexists(target):
-        raise StoreError(say("backup.exists", file=target))
-    return _copy(source.absolute().as_uri(), target, lambda found: say("backup.damaged", file=source, error=found))
+        raise StoreError("backup.exists", file=target)
+    return _copy(source.absolute().as_uri(), target, "backup.damaged", source)
 
 
 def restore(source: Path, target: Path) -> Path | None:
@@ -55,7 +54,7 @@ def restore(source: Path, target: Path) -> Path | None:
 
     with _alone(target):
         try:
-            _copy(_address(source), target, lambda found: _no_backup(source, found), make_way)
+            _copy(_address(source), target, "restore.no_backup", source, make_way)
         except BaseException:
             for one in moved:
                 (folder / one.name).rename(one)
@@ -71,12 +70,8 @@ def revision(source: Path) -> str:
         with closing(sqlite3.connect(_address(source), uri=True)) as copied:
             (found,) = copied.execute("SELECT version_num FROM delivery_schema_version").fetchone()
     except (sqlite3.Error, TypeError) as error:
-        raise StoreError(_no_backup(source, str(error))) from None
+        raise StoreError("restore.no_backup", file=source, error=error) from None
     return str(found)
-
-
-def _no_backup(source: Path, found: str) -> str:
-    return say("restore.no_backup", file=source, error=found)
 
 
 def _address(source: Path) -> str:
@@ -91,12 +86,12 @@ def _alone(target: Path) -> Iterator[None]:
     try:
         descriptor = lock_beside(str(target))
     except BlockingIOError:
-        raise StoreError(say("restore.daemon", file=target)) from None
+        raise StoreError("restore.daemon", file=target) from None
     except OSError as error:
-        raise StoreError(say("backup.not_written", file=target, error=error.strerror)) from None
+        raise StoreError("backup.not_written", file=target, error=error.strerror) from None
     try:
         if is_open(str(target)):
-            raise StoreError(say("restore.is_open", file=target))
+            raise StoreError("restore.is_open", file=target)
         yield
     finally:
         os.close(descriptor)
@@ -118,27 +113,28 @@ def _give_owner(descriptor: int, target: Path) -> None:
 def _copy(
     source: str,
     target: Path,
-    damaged: Callable[[str], str],
+    damaged: str,
+    named: Path,
     make_way: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """`source`: SQLite's address of it. `make_way`: called once the copy is whole and on disk, before it gets its name."""
+    """`source`: SQLite's address of the file `named`; `damaged`: the code where it is. `make_way`: called once the copy is whole and on disk, before it gets its name."""
     partial = target.with_name(f"{target.name}.partial")
     try:
         with _ours(partial) as descriptor:
             _fill(source, partial)
             if (damage := _damage(partial)) is not None:
-                raise StoreError(damaged(damage))
+                raise StoreError(damaged, file=named, error=damage)
             make_way(descriptor)
             os.fsync(descriptor)
             size = os.fstat(descriptor).st_size
             _give_name(partial, target)
             return size
     except FileExistsError:
-        raise StoreError(say("backup.exists", file=target)) from None
+        raise StoreError("backup.exists", file=target) from None
     except OSError as error:
-        raise StoreError(say("backup.not_written", file=target, error=error.strerror)) from None
+        raise StoreError("backup.not_written", file=target, error=error.strerror) from None
     except sqlite3.Error as error:
-        raise StoreError(say("backup.not_written", file=target, error=error)) from None
+        raise StoreError("backup.not_written", file=target, error=error) from None
 
 
 @contextmanager
@@ -166,7 +162,7 @@ def _lock(descriptor: int, partial: Path) -> None:
     except BlockingIOError:
         is_ours = False
     if not is_ours:
-        raise StoreError(say("backup.under_way", file=partial))
+        raise StoreError("backup.under_way", file=partial)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from orderbridge.config.addresses import DRIVERS, secrets_of, without_password
 from orderbridge.errors import Closed, StoreError, Unusable
+from orderbridge.message import Message
 from orderbridge.store.dialects import of
 from orderbridge.store.failures import is_busy, is_denied, is_ours, is_refusal, kind, remedy
 from orderbridge.store.inspection import Durability
@@ -24,7 +25,6 @@ from orderbridge.store.schema import set_sequences_right
 from orderbridge.store.tables import metadata
 from orderbridge.store.trouble import Trouble, TroubleKind
 from orderbridge.store.workers import Workers, detached
-from orderbridge.texts import say
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -175,7 +175,7 @@ class Database:
     def refuse_pooler(self) -> None:
         """Raise Unusable behind a pooler that gives a session to others: the right to work would go with it."""
         if self.dialect.pooled(self.engine.url, self.dialect.options(self.engine.url, 0.0)):
-            raise Unusable(say("database.pooled"))
+            raise Unusable("database.pooled")
 
     def refuse_closed(self) -> None:
         """Raise Closed where this user may read and not write, as beside another one's -shm. Nothing is written."""
@@ -187,9 +187,9 @@ class Database:
         except DBAPIError as error:
             if is_busy(error):  # somebody else writes to it, and has not let us find out
                 return
-            raise Closed(say("database.closed", path=closed, remedy=remedy(error))) from error
+            raise Closed("database.closed", path=closed, remedy=remedy(error)) from error
 
-    def check_durability(self) -> str | None:
+    def check_durability(self) -> Message | None:
         """None when a commit is on disk once it returns; else the sentence that says what to change (promise 1)."""
         return self.read_now(self.durability.judge)
 
@@ -222,14 +222,14 @@ def _engine(url: str, busy_timeout_s: float, **more: Any) -> Engine:
             **{**dialect.options(parsed, busy_timeout_s), **more},
         )
     except ArgumentError as error:
-        raise Unusable(say("database.no_url", reason=error)) from error
+        raise Unusable("database.no_url", reason=error) from error
     except ValueError:  # without its text: that quotes what may be a part of the password
-        raise Unusable(say("database.no_port")) from None
+        raise Unusable("database.no_port") from None
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         name = parsed.get_backend_name()
         if not dialect.extra:
-            raise Unusable(say("database.no_url", reason=name)) from error
-        raise Unusable(say("database.no_driver", name=name, scheme=DRIVERS[name])) from error
+            raise Unusable("database.no_url", reason=name) from error
+        raise Unusable("database.no_driver", name=name, scheme=DRIVERS[name]) from error
     dialect.prepare(engine, busy_timeout_s)
     return engine
 
@@ -263,7 +263,7 @@ def open_database(
         database.close()
         if "unexpected keyword argument" not in str(error):  # a fault of ours, and not the address's
             raise
-        raise Unusable(say("database.no_parameter", url=without_password(url))) from None
+        raise Unusable("database.no_parameter", url=without_password(url)) from None
     except DBAPIError as error:
         database.close()
         # A right or a password takes a person. A server or a database that is not there may still come by itself, when
@@ -273,7 +273,7 @@ def open_database(
         for secret in secrets_of(url):
             said = said.replace(secret, "***")
         said = " ".join(said.split()).rstrip(".?")
-        raise kind(say("database.no_answer", url=without_password(url), said=said, remedy=remedy(error))) from None
+        raise kind("database.no_answer", url=without_password(url), said=said, remedy=remedy(error)) from None
     return database
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, select, update
 
+from orderbridge.errors import StoreError
 from orderbridge.store.in_list import batches
 from orderbridge.store.locks import lock_orders
 from orderbridge.store.retention import blank_order
 from orderbridge.store.tables import orders, quarantine
-from orderbridge.texts import say
 
 SUBSCRIBER = 10  # digits that tell one subscriber from another
 LEAST = 7  # fewer digits would mean half a town
@@ -107,7 +107,7 @@ def blank_documents(connection: Connection, ids: Sequence[int], now: datetime) -
 def scrub(engine: Engine) -> None:
     """SQLite only: write the file anew, so that no free page and no WAL holds the old bytes.
 
-    Raises TimeoutError while somebody reads what is still in the WAL, and the driver's own errors.
+    Raises StoreError while somebody reads what is still in the WAL, and the driver's own errors.
     """
     pooled = engine.raw_connection()
     try:
@@ -115,6 +115,6 @@ def scrub(engine: Engine) -> None:
         cursor.execute("PRAGMA secure_delete = ON")
         cursor.execute("VACUUM")
         if cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-            raise TimeoutError(say("log.is_read"))
+            raise StoreError("log.is_read")
     finally:
         pooled.close()

@@ -8,12 +8,12 @@ from functools import cache
 from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, OperationalError
 
+from orderbridge.message import Message
 from orderbridge.net.causes import none_left
 from orderbridge.store.dialects import FAMILIES, of
 from orderbridge.store.dialects.face import Dialect, Signs
 from orderbridge.store.tables import metadata
 from orderbridge.store.trouble import TroubleKind
-from orderbridge.texts import say
 
 
 def is_busy(error: DBAPIError) -> bool:
@@ -93,22 +93,22 @@ def _codes(error: DBAPIError) -> set[object]:
     return {state, state[:2], *(original.args[:1] if original else ())}
 
 
-def remedy(error: DBAPIError) -> str:
+def remedy(error: DBAPIError) -> Message:
     """What a technician can do about trouble with the database."""
     if reason := none_left(error.orig):
-        return say(f"line.{reason}")
+        return Message(f"line.{reason}")
     remedies = [item for one in _all() for item in one.remedies.items()]
     for sign, sentence in remedies:
         if sign in _codes(error):
-            return say(sentence)
+            return Message(sentence)
     for judge, sentence in ((is_refusal, "refuses"), (is_ours, "own_key"), (is_busy, "busy")):
         if judge(error):
-            return say(f"database.{sentence}")
+            return Message(f"database.{sentence}")
     for sign, sentence in remedies:
         if isinstance(sign, str) and sign in str(error.orig):
-            return say(sentence)
+            return Message(sentence)
     if is_denied(error):
-        return say("database.denied")
+        return Message("database.denied")
     if is_broken(error):
-        return say("database.no_such_table")
-    return say("database.unreachable" if isinstance(error, OperationalError) else "database.unknown")
+        return Message("database.no_such_table")
+    return Message("database.unreachable" if isinstance(error, OperationalError) else "database.unknown")

@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy import Column, Connection, Table, text
 from sqlalchemy.exc import DBAPIError
 
+from orderbridge.message import Message
 from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Failover
 from orderbridge.store.failures import is_busy, is_denied
@@ -27,7 +28,7 @@ class Durability:
         self._accept_unsafe = accept_unsafe
         self._guard = threading.Lock()
         self._undone = False
-        self.remedy: str | None = None
+        self.remedy: Message | None = None
 
     def ask(self, connection: Connection) -> None:
         """Ask, remember, and tell what has changed."""
@@ -39,7 +40,7 @@ class Durability:
         elif remedy is None and before is not None:
             _log.info("database.safe_durability")
 
-    def judge(self, connection: Connection) -> str | None:
+    def judge(self, connection: Connection) -> Message | None:
         """What to change, or None. A PostgreSQL that does not write to disk is accepted by nobody's name."""
         dialect = of(connection.dialect.name)
         if self._accept_unsafe and not dialect.unsafe_is_refused:

@@ -12,6 +12,7 @@ Rules of this file:
 - What names a customer is overwritten where it stands, so that no copy of it is left and nobody who adds is disturbed.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -25,7 +26,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from orderbridge.model import Document
-from orderbridge.texts import say
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600  # customers' data
 AHEAD = timedelta(days=2)  # of the clock: further ahead no file is gone on with
@@ -136,7 +136,7 @@ def _locked(path: Path, how: int) -> Iterator[int]:
     descriptor = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise FileExistsError(17, say("log.no_plain_file"), str(path))
+            raise FileExistsError(errno.EEXIST, "special file", str(path))
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if is_new:
             _give_away(path)

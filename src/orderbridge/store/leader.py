@@ -13,7 +13,6 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import Unusable
 from orderbridge.store.database import Database
-from orderbridge.texts import say
 
 
 class LeaderLock:
@@ -99,6 +98,6 @@ class LeaderLock:
     def _take_file(self) -> bool:
         if self._file is None:
             path = self._engine.url.database or ""
-            raise Unusable(say("database.not_opened", path=path))
+            raise Unusable("database.not_opened", path=path)
         self._has_file = self._file.lock()
         return self._has_file

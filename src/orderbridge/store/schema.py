@@ -13,12 +13,12 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError, Unusable
+from orderbridge.message import Message
 from orderbridge.store.ddl import execute
 from orderbridge.store.dialects import of
 from orderbridge.store.revisions import HEAD, KNOWN, MIGRATIONS, UNRELEASED
 from orderbridge.store.tables import SCHEMA_VERSION_TABLE, metadata
 from orderbridge.store.write_guards import mend, on_version
-from orderbridge.texts import say
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -29,9 +29,9 @@ LOCK_ASK_S = 0.5
 _log = structlog.get_logger(__name__)
 
 
-def locked() -> str:
-    """What is said when it was waited for long enough."""
-    return say("schema.locked", seconds=f"{LOCK_WAIT_S:.0f}")
+def locked() -> StoreError:
+    """Another program has been changing the schema for `LOCK_WAIT_S`."""
+    return StoreError("schema.locked", seconds=f"{LOCK_WAIT_S:.0f}")
 
 
 def current(connection: Connection) -> str | None:
@@ -40,7 +40,7 @@ def current(connection: Connection) -> str | None:
         return None
     found = connection.execute(text(f"SELECT version_num FROM {SCHEMA_VERSION_TABLE}")).scalars().all()  # noqa: S608
     if len(found) > 1:
-        raise Unusable(say("schema.rows", table=SCHEMA_VERSION_TABLE, count=len(found)))
+        raise Unusable("schema.rows", table=SCHEMA_VERSION_TABLE, count=len(found))
     return found[0] if found else None
 
 
@@ -57,7 +57,7 @@ def _refuse_unfinished(connection: Connection) -> None:
     """Some of our tables without a version: they would be made once more, and that fails in the middle."""
     there = {SCHEMA_VERSION_TABLE, *metadata.tables} & set(inspect(connection).get_table_names())
     if there:
-        raise Unusable(say("schema.unfinished", tables=", ".join(sorted(there))))
+        raise Unusable("schema.unfinished", tables=", ".join(sorted(there)))
 
 
 def upgrade(connection: Connection) -> bool:
@@ -77,7 +77,7 @@ def upgrade(connection: Connection) -> bool:
             if taken:
                 return _upgrade(connection)
         if clock.monotonic() >= until:
-            raise StoreError(locked())
+            raise locked()
         threading.Event().wait(LOCK_ASK_S)
 
 
@@ -121,12 +121,16 @@ def _upgrade(connection: Connection) -> bool:
         _refuse_unfinished(connection)
         if (lacking := lacks(connection)) is not None:
             rights, statement = lacking
-            raise Unusable(f"{say('schema.lacks', rights=rights)} {say('schema.grant', statement=statement)}")
+            raise Unusable(
+                "schema.may_not_make",
+                lacks=Message("schema.lacks", rights=rights),
+                grant=Message("schema.grant", statement=statement),
+            )
         make(connection)
         return True
     refuse_unknown(found)
     if found in UNRELEASED:
-        raise Unusable(say("schema.too_old", found=found))
+        raise Unusable("schema.too_old", found=found)
     _log.info("schema.upgrading", found=found, to=HEAD)
     migrate(connection)
     return True
@@ -149,7 +153,7 @@ def lacks(connection: Connection) -> tuple[str, str] | None:
 def check(connection: Connection) -> None:
     """Refuse a database that this program cannot use as it stands."""
     if inspected(connection) != HEAD:
-        raise StoreError(say("schema.not_current"))
+        raise StoreError("schema.not_current")
 
 
 def check_known(connection: Connection) -> None:
@@ -184,7 +188,7 @@ def offline_sql(url: str) -> str:
 def refuse_unknown(found: str | None) -> None:
     """Raise Unusable for the schema of a newer program."""
     if found not in {None, *KNOWN, *UNRELEASED}:
-        raise Unusable(say("schema.unknown", found=found, known=HEAD))
+        raise Unusable("schema.unknown", found=found, known=HEAD)
 
 
 def _config() -> "Config":

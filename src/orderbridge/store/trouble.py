@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import structlog
 
-from orderbridge.texts import say
+from orderbridge.message import Message
 
 TELL_WAIT_S = 1.0  # a unit of work takes milliseconds; this one has waited for somebody
 TELL_AGAIN_S = 60.0  # a POS that makes us wait all day is told once a minute
@@ -31,7 +31,7 @@ class Trouble:
     """Hears how work ended. `doing`: reading, writing, or what of it; one may fail and not the other."""
 
     def __init__(self) -> None:
-        self._failing: dict[str, str] = {}  # what is failing, and what was said about it
+        self._failing: dict[str, Message] = {}  # what is failing, and what was said about it
         self._kinds: dict[str, TroubleKind] = {}
         self._failures = 0
         self._waited_until = 0.0
@@ -46,7 +46,7 @@ class Trouble:
         """What fails now; None: nothing does."""
         return self._kinds.get("write") or self._kinds.get("read") or next(iter(self._kinds.values()), None)
 
-    def failed(self, doing: str, error: str, remedy: str, kind: TroubleKind = TroubleKind.FAILING) -> None:
+    def failed(self, doing: str, error: str, remedy: Message, kind: TroubleKind = TroubleKind.FAILING) -> None:
         """A unit of work failed, and it was not to blame."""
         self._failures += 1
         if remedy not in self._failing.values():
@@ -69,4 +69,4 @@ class Trouble:
             self.slow.append((now, seconds))
         if seconds >= TELL_WAIT_S and now >= self._waited_until:
             self._waited_until = now + TELL_AGAIN_S
-            _log.warning("database.waited", seconds=round(seconds, 1), remedy=say("log.short_transactions"))
+            _log.warning("database.waited", seconds=round(seconds, 1), remedy=Message("log.short_transactions"))

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from orderbridge.clock import SystemClock
 from orderbridge.errors import Over
-from orderbridge.texts import say
 
 T = TypeVar("T")
 
@@ -36,7 +35,7 @@ class Workers:
     async def submit(self, call: Callable[[], T], *, urgent: bool) -> T:
         """What `call` returns or raises. Raises Over when nobody is left who would do it."""
         if self._is_closed:
-            raise Over(say("net.stopping"))
+            raise Over("net.stopping")
         future, job = _job(call, None)
         self._queue.put((0 if urgent else 1, next(self._order), job))
         return await future

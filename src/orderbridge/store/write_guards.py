@@ -23,7 +23,6 @@ from orderbridge.store.tables import (
     metadata,
     tokens,
 )
-from orderbridge.texts import say
 
 INSERTED = (*ASKED, "withdraw")
 ALL = (*sorted(metadata.tables), SCHEMA_VERSION_TABLE)  # tables and views
@@ -50,7 +49,6 @@ def grant_statements(dialect: str, role: str, place: str | None) -> tuple[str, .
 def _on_tables(who: str | None, where: str = "") -> tuple[str, ...]:
     if who is None:
         return (
-            *(f"-- {line}" for line in say("grants.without_roles").splitlines()),
             f"-- INSERT delivery_actions: {', '.join(INSERTED)}",
             *(f"-- UPDATE {table}: {', '.join(columns)}" for table, columns in UPDATED.items()),
         )

@@ -42,19 +42,19 @@ def lines(data: bytes) -> list[Line]:
     text = _text(data)
     first = text.lstrip()[:1]
     if not first:
-        raise ConfigError(say("import.empty"))
+        raise ConfigError("import.empty")
     if first == "[":
-        raise ConfigError(say("import.array"))
+        raise ConfigError("import.array")
     return list(_json_lines(text) if first == "{" else _csv(text))
 
 
 def _text(data: bytes) -> str:
     if data.startswith(UTF16):
-        raise ConfigError(say("import.utf16"))
+        raise ConfigError("import.utf16")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(say("import.not_utf8", line=data[: error.start].count(b"\n") + 1)) from None
+        raise ConfigError("import.not_utf8", line=data[: error.start].count(b"\n") + 1) from None
 
 
 def _json_lines(text: str) -> Iterator[Line]:
@@ -117,7 +117,7 @@ def _columns(cells: list[str], number: int) -> list[str]:
     missing = [key for key in NEEDED if key not in columns]
     unknown = [column for column in columns if column not in COLUMNS]
     if missing or unknown or len(set(columns)) != len(columns):
-        raise ConfigError(say("import.head", line=number, needed=", ".join(NEEDED), known=", ".join(COLUMNS[3:])))
+        raise ConfigError("import.head", line=number, needed=", ".join(NEEDED), known=", ".join(COLUMNS[3:]))
     return columns
 
 

@@ -10,7 +10,7 @@ import click
 
 from orderbridge.cli.common import Context, as_json, show_json
 from orderbridge.errors import ConfigError
-from orderbridge.texts import say
+from orderbridge.texts import say, sentence
 from orderbridge_fleet.cli.context import keys_of, made, pass_context, say_not_read
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _read(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise ConfigError(say("init.cannot_read", file=file, reason=error.strerror)) from None
+        raise ConfigError("init.cannot_read", file=file, reason=error.strerror) from None
 
 
 def _found(settings: "Settings", given: Sequence["Line"]) -> _Found:
@@ -92,7 +92,7 @@ def _found(settings: "Settings", given: Sequence["Line"]) -> _Found:
         try:
             account = made(settings, line.values)
         except ConfigError as error:
-            found.wrong[line.number] = _without(str(error), line.values)
+            found.wrong[line.number] = _without(sentence(error), line.values)
             continue
         moves = in_file.pop(account.name, None) == account.fingerprint  # out of the file, the very same
         why = names.get(account.name) or secrets.get(account.fingerprint)

@@ -65,7 +65,7 @@ def add(
     made(settings, {"name": name, **trial, **options})  # before anything is asked
     account = made(settings, {"name": name, **_secrets(app, rest), **options})
     if (why := clash(settings, account)) is not None:
-        raise ConfigError(why)
+        raise ConfigError(why.key, **why.facts)
     from orderbridge.clock import SystemClock
     from orderbridge_fleet import account_changes, account_list
 
@@ -106,7 +106,7 @@ def _secret(file: str) -> str:
         text = sys.stdin.readline() if file == "-" else Path(file).read_text("utf-8-sig")[:LONGEST_SECRET]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else say("config.reason_utf8")
-        raise ConfigError(say("init.cannot_read", file=file, reason=reason)) from None
+        raise ConfigError("init.cannot_read", file=file, reason=reason) from None
     return text.removeprefix("\ufeff").strip()
 
 

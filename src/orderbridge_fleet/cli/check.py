@@ -28,7 +28,7 @@ def sharing(checked: Checked) -> Iterator[Finding]:
         with closing(Membership(checked.opened, share)) as found:
             found.check()
     except StoreError as error:
-        yield bad("fleet", str(error))
+        yield bad("fleet", error)
     else:
         yield good("fleet", say("check.shared"))
 

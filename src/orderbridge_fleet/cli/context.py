@@ -7,6 +7,7 @@ import click
 
 from orderbridge.cli.common import Context
 from orderbridge.errors import ConfigError
+from orderbridge.message import Message
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def keys_of(settings: "Settings") -> "MasterKeys":
     from orderbridge_fleet.sealing import MasterKeys
 
     if not settings.fleet.master_keys or "" in settings.source.without_secrets:
-        raise ConfigError(say("accounts.no_key"))
+        raise ConfigError("accounts.no_key")
     return MasterKeys(settings.fleet.master_keys)
 
 
@@ -35,19 +36,19 @@ def made(settings: "Settings", values: dict[str, Any]) -> "Account":
     try:
         account = Account(**values)
     except ValidationError as error:
-        raise ConfigError(in_words(error)) from None
+        raise ConfigError("config.invalid", problems=in_words(error)) from None
     return account.at(settings.marketplace.base_url)
 
 
-def clash(settings: "Settings", account: "Account") -> str | None:
+def clash(settings: "Settings", account: "Account") -> Message | None:
     """Why it cannot stand beside the accounts of the file. The very same may: it moves, and the file counts till then."""
     for one in settings.accounts:
         if (one.name, one.fingerprint) == (account.name, account.fingerprint):
             return None
         if one.name == account.name:
-            return say("accounts.in_file", name=one.name)
+            return Message("accounts.in_file", name=one.name)
         if one.fingerprint == account.fingerprint:
-            return say("accounts.taken", name=account.name, other=one.name)
+            return Message("accounts.taken", name=account.name, other=one.name)
     return None
 
 

@@ -99,7 +99,7 @@ def cooldown(context: Context, as_json: bool) -> None:
     try:
         is_found = _find(context, report)
     except StoreError as error:
-        report.add(bad("cooldown", str(error)))
+        report.add(bad("cooldown", error))
         is_found = False
     report.show()
     raise SystemExit(not is_found)
@@ -114,7 +114,7 @@ def _find(context: Context, report: Report) -> bool:
     with closing(context.database()) as database, closing(LeaderLock(database)) as leader:
         database.read_now(schema.check)
         if not leader.take():
-            raise StoreError(say("check.cooldown_at_work"))
+            raise StoreError("check.cooldown_at_work")
         broken: dict[str, Fault] = {}
         asked = database.read_now(lambda tx: choose(_accounts(context.settings, tx, broken)))
         for finding in findings_of(broken, warn):
@@ -201,7 +201,7 @@ class _Asking:
             await self._accounts[name].session.token()
         await asyncio.sleep(max((until - self._clock.now()).total_seconds() + MARGIN_S, 0.0))
         if self._leader.is_lost():
-            raise StoreError(say("check.cooldown_at_work"))
+            raise StoreError("check.cooldown_at_work")
         if await self._is_limited(first):
             return None
         return [name for name in others if await self._is_limited(name)]

@@ -18,6 +18,7 @@ from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import Fenced
 from orderbridge.jobs import working
+from orderbridge.message import Message
 from orderbridge.model import CooldownScope
 from orderbridge.observe.metrics import POLLS, WRITES_FENCED, Metrics
 from orderbridge.rules import cooldown
@@ -263,7 +264,7 @@ class Shares:
 
     def fence(self, _: object) -> None:
         if self.is_over:
-            raise Fenced("another one is there")
+            raise Fenced("fleet.fenced")
 
     def beat(self, give: Collection[int], *, is_ending: bool = False) -> Beat:
         del is_ending
@@ -384,7 +385,7 @@ async def test_a_replica_that_was_replaced_sends_nothing_and_ends_and_the_next_d
         async with asyncio.timeout(SOON_S):
             with pytest.raises(Fenced):
                 await running
-    assert [line["reason"] for line in lines if line["event"] == "daemon.fenced"] == ["another one is there"]
+    assert [line["reason"] for line in lines if line["event"] == "daemon.fenced"] == [Message("fleet.fenced")]
     assert [line for line in lines if line["event"] == "job.crashed"] == []
     (counted,) = metrics.readings(WRITES_FENCED)
     told = town.new_daemon(metrics).health.known.problems()

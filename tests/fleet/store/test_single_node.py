@@ -3,6 +3,7 @@
 import pytest
 from tests import databases
 from tests.store.test_database import insert
+from tests.wording import says
 
 from orderbridge.errors import Unusable
 from orderbridge.store.database import Database
@@ -28,5 +29,5 @@ def test_a_file_has_one_who_has_everything(database: Database, url: str):
 @databases.only(databases.SERVERS[0])
 def test_a_driver_that_is_not_known_is_refused(database: Database, monkeypatch):
     monkeypatch.setattr(database.engine.dialect, "driver", "other")
-    with pytest.raises(Unusable, match="other"):
+    with pytest.raises(Unusable, check=says("other")):
         membership(database, share)

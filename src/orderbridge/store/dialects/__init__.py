@@ -7,7 +7,6 @@ from functools import cache
 
 from orderbridge.errors import Unusable
 from orderbridge.store.dialects.face import Dialect
-from orderbridge.texts import say
 
 FAMILIES = ("sqlite", "postgresql", "mysql")
 
@@ -29,4 +28,4 @@ def of(name: str) -> Dialect:
 
             return mysql.DIALECT
         case _:
-            raise Unusable(say("database.no_url", reason=name))
+            raise Unusable("database.no_url", reason=name)

@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, Engine, Numeric
 from sqlalchemy import Dialect as Driver
 from sqlalchemy.types import TypeEngine
 
+from orderbridge.message import Message
 from orderbridge.store.dialects.sqlite_file import SqliteFile
 from orderbridge.store.trouble import TroubleKind
 
@@ -33,15 +34,15 @@ READS: Mapping[str, Any] = {"orderbridge_read": True}
 class Durable(NamedTuple):
     """`remedy`: why a commit may be lost, and what to change. `undone`: what was wrong in our session and is set again."""
 
-    remedy: str | None
-    undone: str | None = None
+    remedy: Message | None
+    undone: Message | None = None
 
 
 class Failover(NamedTuple):
     """What one would do to acknowledged orders, and whether none is lost."""
 
     is_safe: bool
-    said: str
+    said: Message
 
 
 class Violated(NamedTuple):

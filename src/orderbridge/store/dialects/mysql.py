@@ -22,9 +22,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import StoreError
+from orderbridge.message import Message
 from orderbridge.store.dialects import mysql_errors, servers
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Granting, inserting
-from orderbridge.texts import say
 
 # The driver has no keepalive times; its reading has to outlast a change of the schema.
 LIMITS = {"connect_timeout": 5, "read_timeout": 75, "write_timeout": 20}
@@ -97,7 +97,7 @@ def cursor_class() -> Any:
         def execute(self, query: Any, args: Any = None) -> int:
             statement = self.mogrify(query, args)
             if len(statement) * _LONGEST_CHARACTER > self._limit and _bytes_of(statement) > self._limit:
-                raise DataError(mysql_errors.PACKET_TOO_LARGE, say("log.too_long"))
+                raise DataError(mysql_errors.PACKET_TOO_LARGE, "statement exceeds max_allowed_packet")
             return int(super().execute(statement))
 
     return Measured
@@ -113,8 +113,8 @@ def _bytes_of(statement: str | bytes | bytearray) -> int:
 def _durability(connection: Connection) -> Durable:
     flush, log_bin, sync = connection.exec_driver_sql(ASK).one()
     if flush not in {1, 3}:  # 3 is MariaDB's, and waits once more
-        return Durable(say(FLUSH))
-    return Durable(say(BINLOG) if flush == 1 and log_bin and sync != 1 else None)
+        return Durable(Message(FLUSH))
+    return Durable(Message(BINLOG) if flush == 1 and log_bin and sync != 1 else None)
 
 
 def _failover(connection: Connection) -> Failover | None:
@@ -124,16 +124,16 @@ def _failover(connection: Connection) -> Failover | None:
         for row in connection.exec_driver_sql(f"SHOW GLOBAL {question.replace('%', '%%')}")
     )
     if said.get("wsrep_on") == "ON":
-        return Failover(is_safe=True, said=say("failover.galera"))
+        return Failover(is_safe=True, said=Message("failover.galera"))
     waits = [
         name for name, value in said.items() if name.endswith(("master_status", "source_status")) and value == "ON"
     ]
     if waits:
-        return Failover(is_safe=True, said=say("failover.semi_synchronous"))
+        return Failover(is_safe=True, said=Message("failover.semi_synchronous"))
     replicas = int(said.get("Slaves_connected", 0))
     if not replicas:
         return None
-    return Failover(is_safe=False, said=say("failover.replicas", count=replicas))
+    return Failover(is_safe=False, said=Message("failover.replicas", count=replicas))
 
 
 # ---- together with others --------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def _schema_lock(connection: Connection, _: str) -> Iterator[bool]:
     name = func.concat("orderbridge schema ", func.sha1(func.database()))  # 64 characters at most
     taken = connection.scalar(select(func.get_lock(name, 0)))
     if taken is None:
-        raise StoreError(say("schema.no_lock"))
+        raise StoreError("schema.no_lock")
     if not taken:
         yield False
         return

@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, Numeric, String, UnicodeText, fu
 from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import Unusable
+from orderbridge.message import Message
 from orderbridge.store.dialects import (
     postgresql_pooler,
     postgresql_sessions,
@@ -26,7 +27,6 @@ from orderbridge.store.dialects.face import (
     Granting,
     Violated,
 )
-from orderbridge.texts import say
 
 WAITS = {"on", "remote_apply"}
 LEAD = int.from_bytes(b"orderbrg", "big")  # the number of the lock on the right to work, in each database
@@ -61,7 +61,7 @@ TRIGGER_RAISED = " at RAISE"  # in an error's context: whatever code a trigger g
 def _check(connection: Connection) -> None:
     encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     if encoding != "UTF8":
-        raise Unusable(say("database.encoding", encoding=encoding))
+        raise Unusable("database.encoding", encoding=encoding)
 
 
 def _lacks(connection: Connection) -> tuple[str, str] | None:
@@ -100,22 +100,24 @@ def _raised(error: Any) -> bool:
 
 def _durability(connection: Connection) -> Durable:
     fsync, waits, _ = connection.exec_driver_sql(ASK).one()
-    return Durable(say(FSYNC) if fsync == "off" else None, None if waits in WAITS else say(SESSION, value=waits))
+    return Durable(
+        Message(FSYNC) if fsync == "off" else None, None if waits in WAITS else Message(SESSION, value=waits)
+    )
 
 
 def _failover(connection: Connection) -> Failover | None:
     standbys = connection.exec_driver_sql("SELECT sync_state FROM pg_stat_replication").scalars().all()
     names = connection.exec_driver_sql("SHOW synchronous_standby_names").scalar()
     if None in standbys:  # the rows are there for everybody; what is in them for pg_monitor alone
-        return Failover(is_safe=False, said=say("failover.unseen", count=len(standbys), user=_user(connection)))
+        return Failover(is_safe=False, said=Message("failover.unseen", count=len(standbys), user=_user(connection)))
     if names and not {"async", "potential"}.issuperset(standbys):
-        return Failover(is_safe=True, said=say("failover.synchronous", names=names))
+        return Failover(is_safe=True, said=Message("failover.synchronous", names=names))
     if names:
-        return Failover(is_safe=False, said=say("failover.none_connected", names=names))
+        return Failover(is_safe=False, said=Message("failover.none_connected", names=names))
     if standbys:
-        return Failover(is_safe=False, said=say("failover.standbys", count=len(standbys)))
+        return Failover(is_safe=False, said=Message("failover.standbys", count=len(standbys)))
     return (
-        Failover(is_safe=False, said=say("failover.alone"))
+        Failover(is_safe=False, said=Message("failover.alone"))
         if postgresql_sessions.has_several(connection.engine.url)
         else None
     )

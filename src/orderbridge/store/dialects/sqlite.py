@@ -20,6 +20,7 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError
+from orderbridge.message import Message
 from orderbridge.store.dialects import sqlite_checks
 from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Violated, inserting, never
 from orderbridge.store.dialects.sqlite_guard import (
@@ -34,7 +35,6 @@ from orderbridge.store.dialects.sqlite_guard import (
     watch_commits,
 )
 from orderbridge.store.dialects.sqlite_watch import watch
-from orderbridge.texts import say
 
 LOOK_MS = 20  # SQLite looks after 1, 3 and 8 ms, and then we let it begin anew
 SYNCHRONOUS_FULL = 2
@@ -68,7 +68,7 @@ def _prepare_connection(connection: Any, _: Any) -> None:
     cursor.execute("PRAGMA schema_version").fetchone()
     cursor.close()
     if mode != "wal":
-        raise StoreError(say("database.no_wal", mode=mode))
+        raise StoreError("database.no_wal", mode=mode)
 
 
 def _begin(busy_timeout_s: float, connection: Connection) -> None:
@@ -108,7 +108,7 @@ SEQUENCE = (
 def _durability(connection: Connection) -> Durable:
     mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
     synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar()
-    return Durable(None if mode == "wal" and (synchronous or 0) >= SYNCHRONOUS_FULL else say(WAL))
+    return Durable(None if mode == "wal" and (synchronous or 0) >= SYNCHRONOUS_FULL else Message(WAL))
 
 
 def _worker(connection: Connection) -> str | None:

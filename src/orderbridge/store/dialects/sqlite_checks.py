@@ -16,7 +16,6 @@ from orderbridge.mounts import is_mounted_alone, network_kind
 from orderbridge.store.dialects.face import Read
 from orderbridge.store.dialects.sqlite_file import BESIDE, OVERWRITTEN, SqliteFile, salts
 from orderbridge.store.trouble import TroubleKind
-from orderbridge.texts import say
 
 LEAST_ROOM = 64 * 1024  # bytes: a transaction of a few orders
 CHECKED_BYTES = 512 * 1024 * 1024  # about a second of reading
@@ -32,24 +31,24 @@ def opened(engine: Engine, makes_file: bool) -> SqliteFile | None:
     if path in {"", ":memory:"} or path.startswith("file:"):
         return None
     if (kind := network_kind(path)) is not None:
-        raise Unusable(say("database.network", path=path, kind=kind))
+        raise Unusable("database.network", path=path, kind=kind)
     refuse_two_names(path)
     refuse_orphaned_wal(path)
     refuse_overwritten(path)
     if Path(path).is_dir():
-        raise Unusable(say("database.is_folder", path=path))
+        raise Unusable("database.is_folder", path=path)
     folder = Path(os.path.realpath(path)).parent  # of what a link points to
     if not folder.is_dir():  # its disk may be mounted a moment later: trying again helps
-        raise StoreError(say("database.no_folder", path=path, folder=folder))
+        raise StoreError("database.no_folder", path=path, folder=folder)
     if not makes_file and not Path(path).exists():
         if not os.access(Path(path).parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-            raise StoreError(say("database.folder_closed", path=path, folder=Path(path).parent))
-        raise NoFile(say("database.no_file", path=path))
+            raise StoreError("database.folder_closed", path=path, folder=Path(path).parent)
+        raise NoFile("database.no_file", path=path)
     try:
         file = SqliteFile(path)
     except OSError as error:
         if error.errno in {errno.EMFILE, errno.ENFILE}:
-            raise StoreError(say("database.too_many_files", path=path)) from error
+            raise StoreError("database.too_many_files", path=path) from error
         return None
     file.watch(engine)
     return file
@@ -61,9 +60,9 @@ def refuse_two_names(path: str) -> None:
     for one in (real, *(f"{real}{suffix}" for suffix in BESIDE)):
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             if is_mounted_alone(one):
-                raise Unusable(say("database.mounted_alone", path=one, folder=Path(real).parent))
+                raise Unusable("database.mounted_alone", path=one, folder=Path(real).parent)
             if Path(one).is_file() and Path(one).stat().st_nlink > 1:
-                raise Unusable(say("database.hard_link", path=one))
+                raise Unusable("database.hard_link", path=one)
 
 
 def refuse_orphaned_wal(path: str) -> None:
@@ -73,7 +72,7 @@ def refuse_orphaned_wal(path: str) -> None:
     """
     wal = Path(os.path.realpath(path) + "-wal")
     if not Path(path).exists() and wal.exists() and wal.stat().st_size:
-        raise Unusable(say("database.orphaned_wal", path=path))
+        raise Unusable("database.orphaned_wal", path=path)
 
 
 def refuse_overwritten(path: str) -> None:
@@ -85,7 +84,7 @@ def refuse_overwritten(path: str) -> None:
         if not Path(real + "-wal").exists() or noted != salts(real):
             marker.unlink()
             return
-        raise Unusable(say("database.file_overwritten", file=path))
+        raise Unusable("database.file_overwritten", file=path)
 
 
 def closed(engine: Engine) -> Path | None:
@@ -111,7 +110,7 @@ def check_intact(engine: Engine, tables: Collection[str], read: Read) -> None:
     except DatabaseError as error:
         found = str(error.orig)
     if found is not None:
-        raise Unusable(say("database.damaged", path=path, found=found))
+        raise Unusable("database.damaged", path=path, found=found)
 
 
 def _damage(tables: frozenset[str], connection: Connection) -> str | None:

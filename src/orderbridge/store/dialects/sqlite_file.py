@@ -22,8 +22,8 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from orderbridge.errors import FileLost, StoreError, Unusable
+from orderbridge.message import Message
 from orderbridge.store.dialects.sqlite_pages import Pages
-from orderbridge.texts import say
 
 Identity = tuple[int, int]  # device and inode
 
@@ -101,7 +101,7 @@ class SqliteFile:
                 if self._is_overwritten:
                     self._keep_wal()
         if self._is_overwritten:
-            raise FileLost(say("database.file_overwritten", file=self._named))
+            raise FileLost("database.file_overwritten", file=self._named)
 
     def _find_shm(self) -> int | None:
         """None where SQLite has not opened it yet, or the system does not say which files are open."""
@@ -128,7 +128,7 @@ class SqliteFile:
     def _expect(self, suffix: str, expected: Identity | None, found: Identity | None) -> None:
         if found != expected:
             key = "database.file_removed" if found is None else "database.file_replaced"
-            raise FileLost(f"{say(key, file=f'{self._named}{suffix}')} {say('database.file_lost')}")
+            raise FileLost("database.file_lost", event=Message(key, file=f"{self._named}{suffix}"))
 
     def lock(self) -> bool:
         """Take the lock on the file itself, which its holder's death ends. False: another daemon has it."""
@@ -141,7 +141,7 @@ class SqliteFile:
             pass
         except OSError as error:
             kind = Unusable if isinstance(error, PermissionError) else StoreError
-            raise kind(say("database.lock_file", file=beside, reason=error.strerror)) from error
+            raise kind("database.lock_file", file=beside, reason=error.strerror) from error
         finally:
             if not taken:
                 self._leave_beside()
@@ -158,7 +158,7 @@ class SqliteFile:
             except BlockingIOError:
                 return False
             except OSError as error:
-                raise StoreError(say("database.no_locks", path=self.path, reason=error.strerror)) from error
+                raise StoreError("database.no_locks", path=self.path, reason=error.strerror) from error
             file.holder = self
             file.users += 1  # the lock outlives its Database over a reload
             return True
