@@ -12,7 +12,6 @@ from orderbridge.texts import say
 if TYPE_CHECKING:
     from orderbridge import config
     from orderbridge.jobs.account import Account
-    from orderbridge.jobs.context import Context as JobContext
     from orderbridge.marketplace.client import Client
     from orderbridge.net.http import Wire
     from orderbridge.store.database import Database
@@ -74,6 +73,7 @@ def account_of(context: Context, wire: "Wire", database: "Database", chosen: "co
     """An account, to be started."""
     from orderbridge.clock import SystemClock
     from orderbridge.jobs.account import Account
+    from orderbridge.jobs.context import Context as JobContext
 
     return Account(chosen, JobContext.of(context.settings, database, SystemClock()), wire)
 
