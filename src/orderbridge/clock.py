@@ -2,10 +2,9 @@
 
 import re
 import time
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
-CLOCK_PLAY_S = 0.02  # by which two measurements of another clock may differ
 YEARS = range(2000, 3000)  # a date beyond is nobody's, and near the ends of the calendar no day is before or after it
 DATE = "____-__-__"  # how the service's local times begin, any character at each _; as a LIKE has it, too
 
@@ -37,26 +36,6 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
-
-
-class SharedClock:
-    """The machine's clock, set by a database server's: replicas on several machines go by one time."""
-
-    def __init__(self, machine: Clock) -> None:
-        self.machine = machine
-        self._behind = timedelta()  # of the server's
-
-    def follow(self, there: datetime, took_s: float) -> None:
-        """So late it was at the server during a question that has just taken so many seconds."""
-        behind = there - self.machine.now() + timedelta(seconds=took_s / 2)
-        if abs(behind - self._behind) > timedelta(seconds=took_s / 2 + CLOCK_PLAY_S):
-            self._behind = behind
-
-    def now(self) -> datetime:
-        return self.machine.now() + self._behind
-
-    def monotonic(self) -> float:
-        return self.machine.monotonic()
 
 
 def local_moment(text: str | None, zone: tzinfo) -> datetime | None:

@@ -22,10 +22,8 @@ from orderbridge.parts import Parts
 from orderbridge.rules.problems import Problem
 from orderbridge.store import schema
 from orderbridge.store.database import Database
+from orderbridge.store.leader import end_replicas
 from orderbridge.texts import say
-from orderbridge_fleet import replicas
-from orderbridge_fleet.membership import Membership
-from orderbridge_fleet.single_node import Alone
 
 START_S = 900.0  # for a large database to be checked and upgraded; then it hangs
 ANSWER_S = 10.0  # and the busy timeout: for the threads that work on the database
@@ -73,7 +71,7 @@ class Daemon(Parts):
             await asyncio.wait([stopping, starting], return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 background += [asyncio.create_task(task) for task in starting.result()]
-                fleet += [] if self.fleet is None else [asyncio.create_task(task) for task in self.fleet.tasks()]
+                fleet += [asyncio.create_task(task) for task in self.roster.tasks()]
                 # None of them ends by itself. If one does, it has failed: stop in order, and let systemd start anew.
                 await asyncio.wait([stopping, *background, *fleet], return_when=asyncio.FIRST_COMPLETED)
             failed = next((task for task in (*background, *fleet) if task.done()), None)
@@ -102,12 +100,6 @@ class Daemon(Parts):
         self._stopping.set()
         self.pulse.end()
 
-    def join(self, membership: Membership | Alone) -> None:
-        """Before `run`: work beside the other replicas of the database, for what is ours."""
-        if self.fleet is not None:
-            self.fleet.membership, self.database.fence = membership, self.fleet.fence
-            self.replica.name = membership.name if isinstance(membership, Membership) else None
-
     def for_extensions(self) -> RunningDaemon:
         """What they may use."""
         return RunningDaemon(
@@ -131,14 +123,11 @@ class Daemon(Parts):
     async def _start(self) -> list[Coroutine[Any, Any, None]]:
         await asyncio.to_thread(self.database.check_intact)
         await self._upgrade()
-        if self.fleet is None:
-            await self.database.run(replicas.end_all)
+        if not self._settings.fleet.from_database:
+            await self.database.run(end_replicas)
         await self.database.read(self.database.durability.ask)
         self.cooldowns.hold(self._clock.monotonic() + await self.restore_check.start())
-        if self.fleet is None:
-            await self.working.begin(self._settings.accounts)
-        else:
-            await self.fleet.start()
+        await self.roster.begin(self)
         await self.outbox.recover()  # before anything is decided about the accounts' rows
         self.health.be_unsure(self.working.starts_for_s)
         self.report.checked(())  # the database has answered; the first check says what is wrong
@@ -217,9 +206,9 @@ class Daemon(Parts):
 
     async def _drain(self, tasks: list[asyncio.Task[None]]) -> None:
         """Of a replica that ends, others have each bucket as soon as it is idle."""
-        if self.fleet is None or not tasks or not self._is_ending or self._is_fenced:
+        if not tasks or not self._is_ending or self._is_fenced:
             return
-        draining = asyncio.create_task(self.fleet.drain())
+        draining = asyncio.create_task(self.roster.drain())
         await asyncio.wait({draining, *tasks}, timeout=DRAIN_S, return_when=asyncio.FIRST_COMPLETED)
         draining.cancel()
         await asyncio.gather(draining, return_exceptions=True)
@@ -228,8 +217,7 @@ class Daemon(Parts):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self.fleet is not None:
-            await self.fleet.close()
+        await self.roster.close()
 
     async def _note_rest(self) -> None:
         """What polls could not note before. A database that says nothing is not waited for."""

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 from orderbridge.errors import ConfigError
 
 if TYPE_CHECKING:  # a command loads no daemon
+    from orderbridge.config import Settings
     from orderbridge.daemon import RunningDaemon
+    from orderbridge.jobs.roster import Roster
     from orderbridge.web.watched import Pages
 
 
@@ -21,6 +23,7 @@ class Extension:
     """What a package adds. Each method does nothing unless the package overrides it."""
 
     commands: ClassVar[Mapping[str, str]] = {}  # by name: the module whose COMMANDS has it
+    options: ClassVar[Mapping[str, str]] = {}  # by a command of the core: the module whose OPTIONS it has, too
     probes: ClassVar[str | None] = None  # the module whose PROBES `check` runs on an open database
 
     def begin(self, daemon: "RunningDaemon") -> None:
@@ -28,6 +31,10 @@ class Extension:
 
     def end(self) -> None:
         """It has ended."""
+
+    def roster(self, settings: "Settings") -> "Roster":
+        """Which accounts are ours, and the fence of a transaction. Asked of the fleet, where it is configured."""
+        raise NotImplementedError
 
     def pages(self) -> "Pages | None":
         """What it serves at `[web] listen`. Called in a thread, because it loads libraries."""

@@ -2,8 +2,12 @@
 
 from random import Random
 
+from sqlalchemy import Connection
+
 from orderbridge import __version__, config
-from orderbridge.clock import Clock, SharedClock, SystemClock
+from orderbridge.clock import Clock, SystemClock
+from orderbridge.errors import Fenced
+from orderbridge.extension import named
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.health import Checkup
@@ -16,7 +20,6 @@ from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.self_report import SelfReport
 from orderbridge.jobs.timetable import Timetable
-from orderbridge.jobs.upkeep import JOBS as UPKEEP
 from orderbridge.jobs.upkeep import Upkeep
 from orderbridge.jobs.working import Working, is_many
 from orderbridge.net.http import Wire
@@ -24,8 +27,6 @@ from orderbridge.observe.liveness import Pulse
 from orderbridge.observe.metrics import Metrics
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.store.database import Database, open_database
-from orderbridge_fleet.fleet import Fleet
-from orderbridge_fleet.replica_problems import ReplicaProblems
 
 POLL_RUNS_S = 300.0  # and ten times the timeout: a login, a list, what is written, the acknowledgements
 # Of many accounts: who leaves at one moment finds the connections that the moment before has used. Of TLS each is worth
@@ -50,13 +51,15 @@ class Parts:
         """`cooldowns`: of the daemon before this one in the same process; a clock that was set cannot shorten them."""
         self._settings = settings
         self._machine = clock or SystemClock()
-        self._clock = self._machine if not settings.fleet.from_database else SharedClock(self._machine)
+        self.roster = _roster(settings)
+        self._clock = self.roster.clock(self._machine)
         self._wire = wire or _wire(settings)
+        self._wire.may_leave = self.roster.may_send
         self.database = database or _database(settings.database)
+        self.database.fence = self._fence
         self.cooldowns = cooldowns or Cooldowns()
         self._context = Context.of(settings, self.database, self._clock, random=random, metrics=metrics)
         self._metrics = self._context.metrics
-        self.roster = Roster(settings.accounts)
         self.outbox = Outbox(self._context, self.roster)
         self.outbox.executor.on_restaurant = self._restaurant_set
         self.journal = journal_of(settings, self._clock, inline=self.database.inline)
@@ -76,8 +79,7 @@ class Parts:
             settings, self.database, self._clock, self.health.known, self.roster.known.keys()
         )
         self.health.also = self.restore_check.read
-        self.replica = ReplicaProblems(self.database)
-        self.health.others = self.replica.others
+        self.health.others = self.roster.problems_elsewhere
         self.report = self._self_report()
         self.working = Working(
             self._context,
@@ -94,11 +96,16 @@ class Parts:
             health=self.health,
             restore_check=self.restore_check,
             report=self.report,
-            replica=self.replica,
             journal=self.journal,
             begun=self.working.begun,
         )
-        self.fleet = self._fleet()
+
+    def _fence(self, connection: Connection) -> None:
+        try:
+            self.roster.fence(connection)
+        except Fenced:
+            self._metrics.fenced(self._clock.now())
+            raise
 
     def _self_report(self) -> SelfReport:
         if (
@@ -132,24 +139,6 @@ class Parts:
 
         return Timetable(self._machine, self.database, self.pulse, longest_s=longest_s, metrics=self._metrics)
 
-    def _fleet(self) -> Fleet | None:
-        if not isinstance(self._clock, SharedClock):
-            return None
-        fleet = Fleet(
-            self._settings,
-            self.roster,
-            self.working,
-            database=self.database,
-            clock=self._clock,
-            known=self.health.known,
-            metrics=self._metrics,
-        )
-        fleet.on_lead = self.health.begin_anew
-        self.working.on_many = self.health.be_unsure
-        fleet.lead_runs = lambda: self.timetable.runs_of(UPKEEP)
-        self._wire.may_leave = fleet.may_leave
-        return fleet
-
     def _recurring_of(self, account: Account) -> Recurring:
         return Recurring(
             account,
@@ -171,6 +160,11 @@ class Parts:
     def _restaurant_set(self, account: str, restaurant: str) -> None:
         if (jobs := self.working.recurring(account)) is not None:
             jobs.read_status(restaurant)
+
+
+def _roster(settings: config.Settings) -> Roster:
+    """Raises ConfigError where accounts are in the database and the fleet's package is not installed."""
+    return named("fleet")().roster(settings) if settings.fleet.from_database else Roster(settings.accounts)
 
 
 def _wire(settings: config.Settings) -> Wire:

@@ -33,16 +33,11 @@ from orderbridge.rules.problems import Code, Severity
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.failures import remedy
 from orderbridge.store.high_water import HighWater
-from orderbridge.store.leader import LeaderLock
+from orderbridge.store.leader import RightToWork
 from orderbridge.store.workers import detached
 from orderbridge.texts import read_ahead, say, sentence
 from orderbridge.web.listening import Listening
 from orderbridge.web.watched import Pages
-from orderbridge_fleet import account_settings
-from orderbridge_fleet.buckets import share
-from orderbridge_fleet.membership import Membership
-from orderbridge_fleet.sealing import MasterKeys
-from orderbridge_fleet.single_node import Alone, membership
 
 ASK_S = 1.0  # between two tries to become the one that works
 GUARD_S = 5.0  # between two questions whether we still are
@@ -64,7 +59,7 @@ class Service:
         self.extensions: dict[str, Extension] = {}  # by name, once a configuration needs them
         self._daemon: Daemon | None = None  # the one at work
         self._next: Daemon | None = None  # made ready by a reload
-        self._leader: LeaderLock | Membership | None = None
+        self._leader: RightToWork | None = None
         self._begun = asyncio.Event()  # the first polls are under way, or somebody else makes them
         self._called = asyncio.Event()  # by a reload: the one that waits or works has to give way
         self._ending = False
@@ -187,10 +182,12 @@ class Service:
                 self.extensions[name] = (await detached(partial(named, name)))()
         database = await detached(partial(_open, settings), unwanted=Database.close)
         try:
-            return Daemon(settings, database=database, cooldowns=self._cooldowns, metrics=self._metrics)
+            daemon = Daemon(settings, database=database, cooldowns=self._cooldowns, metrics=self._metrics)
+            await detached(partial(daemon.roster.check, database))
         except BaseException:
             database.close()
             raise
+        return daemon
 
     async def _show(self) -> None:
         """Orders come first: what listens takes a tenth of a second of a core to load, and the first poll waits for none."""
@@ -200,21 +197,20 @@ class Service:
                 await asyncio.sleep(POLLED_S)
         await self._listening.run()
 
-    async def _leader_of(self, daemon: Daemon) -> LeaderLock | Membership:
+    async def _leader_of(self, daemon: Daemon) -> RightToWork:
         """It is kept over a reload: one that waits must not come in between."""
-        database = daemon.database
-        is_fleet = type(self._leader) is not LeaderLock
-        if self._leader is None or is_fleet != (daemon.fleet is not None) or not self._leader.serves(database):
+        leader = daemon.roster.right_to_work(daemon.database, self._leader)
+        if leader is not self._leader:
             await self._drop_leader()
-            self._leader = LeaderLock(database) if daemon.fleet is None else membership(database, share)
-        return self._leader
+            self._leader = leader
+        return leader
 
     async def _drop_leader(self) -> None:
         leader, self._leader = self._leader, None
         if leader is not None:
             await detached(leader.close)
 
-    async def _may_work(self, leader: LeaderLock | Membership) -> bool:
+    async def _may_work(self, leader: RightToWork) -> bool:
         """Wait for the right to work, also while the server is away. False: a reload came first."""
         waiting = False
         while not self._called.is_set():
@@ -240,8 +236,6 @@ class Service:
         daemon.health.known.page = lambda: self._listening.page
         daemon.health.known.name_holder = lambda: self._name_holder
         leader = await self._leader_of(daemon)
-        if isinstance(leader, Membership | Alone):  # each beat says what is ours
-            daemon.join(leader)
         guard = asyncio.create_task(self._watch(daemon, leader))
         seen = daemon.for_extensions()
         extensions = [self.extensions[name] for name in seen.settings.extensions]
@@ -256,16 +250,10 @@ class Service:
             guard.cancel()
             await asyncio.gather(guard, return_exceptions=True)
 
-    async def _watch(self, daemon: Daemon, leader: LeaderLock | Membership) -> None:
-        """Stop in order when another daemon has taken our place while the server was away.
-
-        Of a replica its beat says so. But after a reload the next daemon begins to beat when it has started, and the
-        server ends a session that says nothing for some seconds.
-        """
+    async def _watch(self, daemon: Daemon, leader: RightToWork) -> None:
+        """Stop in order when another daemon has taken our place while the server was away."""
         while not await detached(leader.is_lost):  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(GUARD_S)
-        if isinstance(leader, Membership):
-            return
         _log.error("daemon.replaced", reason=say("log.replaced"))
         daemon.stop()
 
@@ -331,8 +319,6 @@ def _open(settings: config.Settings) -> Database:
         database.refuse_closed()
         database.refuse_pooler()
         unsafe = database.check_durability()
-        if settings.fleet.from_database:
-            _refuse_strange_key(database, settings)
     except BaseException:
         database.close()
         raise
@@ -340,9 +326,3 @@ def _open(settings: config.Settings) -> Database:
         database.close()
         raise StoreError(unsafe.key, **unsafe.facts)
     return database
-
-
-def _refuse_strange_key(database: Database, settings: config.Settings) -> None:
-    keys = MasterKeys(settings.fleet.master_keys)
-    with contextlib.suppress(DBAPIError):  # there are no tables yet; a server that is away is told where it is used
-        database.read_now(lambda connection: account_settings.refuse_strange(connection, keys))

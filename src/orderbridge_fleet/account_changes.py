@@ -1,7 +1,7 @@
 """Changes of the accounts in the database: added, altered, enabled, disabled, removed, sealed anew.
 
 Rules of this file:
-- Each change takes the row of delivery_fleet first and keeps it to its commit, so that changes come one after another.
+- Each change locks the version first (store.account_rows).
 - What is as it should be is not written: the version stays.
 """
 
@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, select
 
 from orderbridge.config import Account
+from orderbridge.store.account_rows import CHANGE, ROWS, lock_version, write
 from orderbridge.store.in_list import batches, in_list
-from orderbridge.store.own_tables import DISABLED, ENABLED, HELD, account_settings, fleet
+from orderbridge.store.own_tables import DISABLED, ENABLED, account_settings
 from orderbridge_fleet.account_settings import opened, plain_of, sealed
 from orderbridge_fleet.sealing import Fault, MasterKeys
 
 RESEALED_AT_ONCE = 500
-_ROWS = select(account_settings)
-_NAMED = _ROWS.where(in_list(account_settings.c.name))
-_CHANGE = update(account_settings).where(account_settings.c.name == bindparam("mine"))
+_NAMED = ROWS.where(in_list(account_settings.c.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +36,10 @@ class Put:
 
 def put(connection: Connection, keys: MasterKeys, accounts: Collection[Account], now: datetime) -> Put:
     """Have these accounts be as they are here: new ones and removed ones enabled, others as enabled as they were."""
-    version = _take_turn(connection) + 1
+    version = lock_version(connection) + 1
     if users := taken(connection, accounts):
         return Put(taken=users)
-    rows = {row.name: row for row in connection.execute(_ROWS)}
+    rows = {row.name: row for row in connection.execute(ROWS)}
     wanted = [one for one in accounts if not _is_there(keys, rows.get(one.name), one)]
     new, changed = [], []
     for account in wanted:
@@ -52,7 +51,7 @@ def put(connection: Connection, keys: MasterKeys, accounts: Collection[Account],
             new.append({"name": account.name, **values})
         else:
             changed.append({"mine": account.name, **values})
-    _write(connection, version, new, changed)
+    write(connection, version, new, changed)
     before = {name for name, row in rows.items() if row.sealed is not None}
     touched = {one.name for one in wanted}
     return Put(
@@ -64,7 +63,7 @@ def put(connection: Connection, keys: MasterKeys, accounts: Collection[Account],
 
 def taken(connection: Connection, accounts: Collection[Account]) -> dict[str, str]:
     """Those whose secrets are another one's, and whose. Nobody changes that until this transaction is over."""
-    _take_turn(connection)
+    lock_version(connection)
     users = _users(connection, [one.fingerprint for one in accounts])
     return {one.name: user for one in accounts if (user := users.get(one.fingerprint, one.name)) != one.name}
 
@@ -78,47 +77,22 @@ def _is_there(keys: MasterKeys, row: Any, account: Account) -> bool:
 
 def enable(connection: Connection, names: Sequence[str], now: datetime, *, enabled: bool) -> list[str]:
     """Those of these whose state has changed. A name that is not there, or was removed, is passed over."""
-    version = _take_turn(connection) + 1
+    version = lock_version(connection) + 1
     rows = _named(connection, names)
     state = ENABLED if enabled else DISABLED
     wanted = [row.name for row in rows if row.sealed is not None and row.enabled != state]
     values = {"enabled": state, "version": version, "changed_utc": now}
-    _write(connection, version, [], [{"mine": name, **values} for name in wanted])
+    write(connection, version, [], [{"mine": name, **values} for name in wanted])
     return wanted
 
 
 def remove(connection: Connection, names: Sequence[str], now: datetime) -> list[str]:
     """Those of these that were there: their secrets are gone, their names stay for who reads only changes."""
-    version = _take_turn(connection) + 1
+    version = lock_version(connection) + 1
     there = [row.name for row in _named(connection, names) if row.sealed is not None]
     values = {"sealed": None, "key_id": None, "enabled": DISABLED, "version": version, "changed_utc": now}
-    _write(connection, version, [], [{"mine": name, "fingerprint": _nobodys(name), **values} for name in there])
+    write(connection, version, [], [{"mine": name, "fingerprint": _nobodys(name), **values} for name in there])
     return there
-
-
-def hold(connection: Connection, mark: Mapping[str, int], above: int, now: datetime) -> tuple[str, ...]:
-    """The tables are an older copy: enabled accounts that the mark knows otherwise are not polled until `release`."""
-    version = max(_take_turn(connection), above) + 1
-    rows = {row.name: row.version for row in connection.execute(_ROWS.where(account_settings.c.enabled == ENABLED))}
-    names = sorted(name for name, there in rows.items() if mark.get(name) != there)
-    values = {"enabled": HELD, "version": version, "changed_utc": now}
-    _write(connection, version, [], [{"mine": name, **values} for name in names])
-    return tuple(names)
-
-
-def held(connection: Connection) -> tuple[str, ...]:
-    """The accounts that wait for `release`."""
-    found = select(account_settings.c.name).where(account_settings.c.enabled == HELD).order_by(account_settings.c.name)
-    return tuple(connection.execute(found).scalars())
-
-
-def release(connection: Connection, now: datetime) -> tuple[str, ...]:
-    """A person has compared them: they are polled again."""
-    version = _take_turn(connection) + 1
-    names = held(connection)
-    values = {"enabled": ENABLED, "version": version, "changed_utc": now}
-    _write(connection, version, [], [{"mine": name, **values} for name in names])
-    return names
 
 
 def _nobodys(name: str) -> str:
@@ -141,8 +115,8 @@ def reseal(connection: Connection, keys: MasterKeys, base_url: str, after: str =
 
     The accounts stay what they are, so the version does: who has read them need not do so again.
     """
-    _take_turn(connection)
-    page = _ROWS.where(account_settings.c.name > after).order_by(account_settings.c.name).limit(RESEALED_AT_ONCE)
+    lock_version(connection)
+    page = ROWS.where(account_settings.c.name > after).order_by(account_settings.c.name).limit(RESEALED_AT_ONCE)
     rows = connection.execute(page).all()
     found = {row.name: opened(keys, row.name, row.sealed, row.key_id) for row in rows if row.sealed is not None}
     broken = {name: account for name, account in found.items() if isinstance(account, Fault)}
@@ -162,7 +136,7 @@ def reseal(connection: Connection, keys: MasterKeys, base_url: str, after: str =
             text, by = sealed(keys, account)
             changed.append({"mine": row.name, "sealed": text, "key_id": by, "fingerprint": account.fingerprint})
     if changed:
-        connection.execute(_CHANGE, changed)
+        connection.execute(CHANGE, changed)
     last = rows[-1].name if len(rows) == RESEALED_AT_ONCE else None
     return Resealed(last, len(changed), already, broken)
 
@@ -178,21 +152,3 @@ def _users(connection: Connection, fingerprints: Iterable[str]) -> dict[str, str
 
 def _named(connection: Connection, names: Iterable[str]) -> list[Any]:
     return [row for some in batches(names) for row in connection.execute(_NAMED, {"wanted": some})]
-
-
-def _take_turn(connection: Connection) -> int:
-    """The version; nobody else changes an account until this transaction is over."""
-    found = connection.execute(select(fleet.c.accounts_version).with_for_update()).scalar()
-    if found is None:  # somebody has emptied the table
-        connection.execute(insert(fleet).values(id=1))
-    return found or 0
-
-
-def _write(connection: Connection, version: int, new: Sequence[Any], changed: Sequence[Any]) -> None:
-    if not new and not changed:
-        return
-    if changed:
-        connection.execute(_CHANGE, changed)
-    if new:
-        connection.execute(insert(account_settings), new)
-    connection.execute(update(fleet).values(accounts_version=version))

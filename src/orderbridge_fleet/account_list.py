@@ -49,11 +49,6 @@ def listed(connection: Connection) -> list[dict[str, Any]]:
     return [dict(row) for row in connection.execute(_SETTINGS).mappings()]
 
 
-def enabled(connection: Connection) -> dict[str, str]:
-    """The names of those that are to be polled, by fingerprint."""
-    return {row.fingerprint: row.name for row in connection.execute(_ENABLED)}
-
-
 def sealed(connection: Connection, names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
     """What is sealed of these, and by which key; none of those that are not there, or were removed."""
     query = select(account_settings.c.name, account_settings.c.sealed, account_settings.c.key_id).where(

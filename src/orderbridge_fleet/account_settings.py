@@ -52,12 +52,6 @@ def version(connection: Connection) -> int:
     return connection.execute(select(fleet.c.accounts_version)).scalar() or 0
 
 
-def versions(connection: Connection) -> dict[str, int]:
-    """With which version each account was changed last, by name, removed ones too."""
-    rows = connection.execute(select(account_settings.c.name, account_settings.c.version))
-    return {row.name: row.version for row in rows}
-
-
 def refuse_strange(connection: Connection, keys: MasterKeys) -> None:
     """Raise Unusable where these open no account at all: such a replica would keep its share from all others."""
     used = set(connection.scalars(_USED))

@@ -29,11 +29,12 @@ from orderbridge.store.database import Database
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal
 from orderbridge_fleet import advisory_locks, replicas
 from orderbridge_fleet.advisory_locks import BUCKET, COUNT, OURSELVES, REPLICA
+from orderbridge_fleet.buckets import share
 from orderbridge_fleet.lock_session import SETTINGS, LockSession
 
 FORGET_S = 60.0  # after which a replica that vanished, and has no bucket left, is taken out of the table
 
-Rule = Callable[[Seen, str, Mapping[int, float]], Share]  # rules.buckets.share
+Rule = Callable[[Seen, str, Mapping[int, float]], Share]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class Beat:
 
 
 class Membership:
-    """The same face as LeaderLock's, and a beat: to be called every second."""
+    """The right to work beside other replicas, and a beat: to be called every second."""
 
-    def __init__(self, database: Database, rule: Rule) -> None:
+    def __init__(self, database: Database, rule: Rule = share) -> None:
         """Raises Unusable where replicas cannot share such a database."""
         self._engine = database.engine
         self._worker = database.dialect.worker
@@ -71,7 +72,6 @@ class Membership:
         self._count = 0
         self._is_over = False
         self._is_absent = False  # its session has said that it no longer counts
-        self._is_closed = False
         self._refused: DBAPIError | None = None  # in this beat
         self._held: frozenset[int] = frozenset()
         self._unheld: dict[int, float] = {}  # since when a bucket is seen without a holder, by our clock
@@ -89,14 +89,17 @@ class Membership:
             self._open()
             self._drop()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether another replica may have what was ours."""
+        return self._is_over
+
     def is_lost(self) -> bool:
-        """Whether this replica is over. A server that was away is asked again, until it is back."""
-        if self._is_closed:
-            return False
+        """Never said here: the next beat raises Fenced. Keeps the session while no beat comes, as over a reload."""
         with contextlib.suppress(DBAPIError, Fenced), self._asking():
             if not self._is_over:
                 self._renewed()
-        return self._is_over
+        return False
 
     def holder(self) -> str | None:
         """Who works there, as far as that is known: host and process."""
@@ -147,7 +150,7 @@ class Membership:
 
     def close(self) -> None:
         """Give everything back, at once; nothing is written any more."""
-        self._is_over = self._is_closed = True
+        self._is_over = True
         with contextlib.suppress(DBAPIError, Fenced), self._asking():
             if self._connection is not None and self._epoch is not None:
                 replicas.leave(self._connection, self.name)

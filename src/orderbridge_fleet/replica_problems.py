@@ -23,27 +23,28 @@ UNKNOWN = ""  # before the first look: a reload keeps the name, and what the dae
 class ReplicaProblems:
     """Of one daemon."""
 
-    def __init__(self, database: Database) -> None:
-        self.name: str | None = None  # by which the other replicas know us; None: there is no other
+    def __init__(self, database: Database, name: str | None) -> None:
+        """`name`: by which the other replicas know us; None: there is no other."""
+        self._name = name
         self._database = database
         self._noted: str | None = UNKNOWN
 
     async def note(self, found: Sequence[Problem]) -> None:
         """This is so here. Written only when it has changed; what fails is tried with the next look."""
         text = json.dumps([_plain(one) for one in found], ensure_ascii=False) if found else None
-        if self.name is None or text == self._noted:
+        if self._name is None or text == self._noted:
             return
         try:
-            await self._database.run(partial(replicas.tell, replica=self.name, problems=text))
+            await self._database.run(partial(replicas.tell, replica=self._name, problems=text))
         except DBAPIError:
             return
         self._noted = text
 
     def others(self, connection: Connection) -> Iterator[Problem]:
         """What the other replicas have written down."""
-        if self.name is None:
+        if self._name is None:
             return
-        for replica, text in replicas.told(connection, self.name):
+        for replica, text in replicas.told(connection, self._name):
             for row in json.loads(text):
                 if row["code"] in set(Code):
                     one = _problem(row)

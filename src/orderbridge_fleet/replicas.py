@@ -72,12 +72,6 @@ def leave(connection: Connection, replica: str) -> None:
         connection.execute(delete(replicas).where(replicas.c.replica == replica))
 
 
-def end_all(connection: Connection) -> None:
-    """A daemon works alone from now on: what a replica that has not heard of it wants to write is refused."""
-    connection.execute(update(buckets).values(replica=None).where(buckets.c.replica.is_not(None)))
-    connection.execute(delete(replicas))
-
-
 def forget(connection: Connection, replica: str) -> None:
     """One that vanished, and whose buckets have all been taken."""
     has_some = select(literal_column("1")).where(buckets.c.replica == replica).exists()

@@ -44,7 +44,6 @@ from orderbridge.service import Service
 from orderbridge.web import listening
 from orderbridge.web.server import Server
 from orderbridge.web.watched import Watched
-from orderbridge_fleet.membership import Membership
 from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.provocations import Line
 from orderbridge_sandbox.scenery import KADIKOY
@@ -375,27 +374,3 @@ async def test_without_a_database_it_is_not_ready(sandbox: Sandbox, till: Till, 
             daemon.report.checked([Problem(code, "", None, Severity.SEVERE)])
             readiness = daemon.report.readiness()
             assert (readiness.is_ready, readiness.database_answers, readiness.is_polled) == (False, False, True)
-
-
-class Spoken(Membership):
-    """One whose server is spoken to, as often as it says."""
-
-    def __init__(self, *lost: bool) -> None:
-        self.lost = list(lost)
-
-    def is_lost(self) -> bool:
-        return self.lost.pop(0)
-
-
-async def test_a_replicas_server_is_spoken_to_also_while_nothing_beats(
-    configuration: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Between two daemons of a reload. That it is over, the beat says, and not the guard."""
-    monkeypatch.setattr(service, "GUARD_S", 0.01)
-    settings = config.load(configuration)
-    leader = Spoken(False, False, True)
-    stopped = Daemon(settings)
-    await Service(settings, lambda: settings)._watch(stopped, leader)
-    assert leader.lost == []
-    assert not stopped._stopping.is_set()
-    stopped.database.close()

@@ -47,9 +47,9 @@ def refuse_unknown(context: Context, name: str) -> None:
     if name in {account.name for account in settings.accounts}:
         return
     if settings.fleet.from_database:
-        from orderbridge_fleet import account_list
+        from orderbridge.store import account_rows
 
-        if context.read(lambda tx: account_list.sealed(tx, [name])):
+        if context.read(lambda tx: account_rows.is_there(tx, name)):
             return
         raise click.UsageError(say("accounts.unknown", names=name))  # there may be thousands
     names = ", ".join(account.name for account in settings.accounts)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -57,11 +57,17 @@ class Guarded:
         return getattr(self._stream, name)
 
 
+View = tuple[
+    Callable[["Context"], dict[str, Any]], Callable[[dict[str, Any]], Iterator[str]]
+]  # what is read, its lines
+
+
 class Context:
     """The program's own options, and what is made of them when a command asks."""
 
     def __init__(self) -> None:
         self.config_file: str | None = None
+        self.view: View | None = None  # what an extension's option has `status` show in place of its own
         self._settings: Settings | None = None
 
     @property

@@ -51,6 +51,11 @@ def _of_extensions() -> dict[str, str]:
     return {name: module for one in installed().values() for name, module in one.load().commands.items()}
 
 
+def _options_of(command: str) -> list[click.Parameter]:
+    modules = [one.load().options.get(command) for one in installed().values()]
+    return [option for module in filter(None, modules) for option in import_module(module).OPTIONS]
+
+
 class _Program(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
         return sorted([*_OWN, *_of_extensions()])
@@ -63,6 +68,7 @@ class _Program(click.Group):
         module = _OWN.get(name) or _of_extensions().get(name)
         if module is not None and name not in self.commands:
             for command in import_module(module).COMMANDS:
+                command.params += _options_of(command.name)
                 _offer_config(command)
                 self.add_command(command)
         found = super().get_command(context, name)

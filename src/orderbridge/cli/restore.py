@@ -52,8 +52,7 @@ def _replay(context: Context, paths: list[Path], since: datetime | None, *, whol
     from orderbridge.jobs.reimport import Reimport
     from orderbridge.jobs.replay import replay as replayed
     from orderbridge.rules.reimport import UNFINISHED
-    from orderbridge.store import high_water, schema
-    from orderbridge_fleet import account_changes
+    from orderbridge.store import account_rows, high_water, schema
 
     database = context.database()
     try:
@@ -63,7 +62,7 @@ def _replay(context: Context, paths: list[Path], since: datetime | None, *, whol
         found = _find(paths, _border(since, seen.last_known if seen and not whole else None))
         done = list(replayed(Reimport(database, context.settings, SystemClock().now()), found))
         left = [one for one in done if one.fate in UNFINISHED]
-        held = database.read_now(account_changes.held)
+        held = database.read_now(account_rows.held)
         settled = bool(paths) and not left and not held and database.write_now(high_water.settle)
     finally:
         database.close()
@@ -162,11 +161,10 @@ def confirm_restore(context: Context) -> None:
     Accounts of the database that were changed after the copy was made are polled again, as they stand in it now.
     """
     from orderbridge.clock import SystemClock
-    from orderbridge.store import high_water
-    from orderbridge_fleet import account_changes
+    from orderbridge.store import account_rows, high_water
 
     now = SystemClock().now()
-    settled, names = context.write(lambda tx: (high_water.settle(tx), account_changes.release(tx, now)))
+    settled, names = context.write(lambda tx: (high_water.settle(tx), account_rows.release(tx, now)))
     click.echo(say("replay.settled" if settled else "replay.nothing_to_settle"))
     for name in names:
         click.echo(say("listing.account_is_enabled", name=name))

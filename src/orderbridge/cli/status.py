@@ -6,7 +6,6 @@ be read is named, and is a problem by itself.
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -36,15 +35,11 @@ LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
 
 @click.command()
 @click.option("--watch", is_flag=True, help="Show it again every 2 seconds, until Ctrl-C.")
-@click.option("--branches", is_flag=True, help="One line for each account that is not well, the worst first.")
-@click.option("--all", "everything", is_flag=True, help="With --branches: the well ones, too.")
 @as_json
 @pass_context
-def status(context: Context, watch: bool, branches: bool, everything: bool, as_json: bool) -> None:
+def status(context: Context, watch: bool, as_json: bool) -> None:
     """How it stands: problems, accounts, orders, outbox. Exit code 1 when something is wrong."""
-    from orderbridge_fleet.cli import branches as view
-
-    read, show = (partial(view.look, everything=everything), view.lines) if branches or everything else (look, lines)
+    read, show = context.view or (look, lines)
     if watch and not as_json:
         from orderbridge.cli.watching import watch as keep_watching
 

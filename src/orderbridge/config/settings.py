@@ -90,7 +90,8 @@ class Settings(BaseSettings):
     @property
     def extensions(self) -> tuple[str, ...]:
         """The packages beside the core that it needs, by the names of their entry points."""
-        return ("board",) if self.web.board != "off" else ()
+        needed = {"board": self.web.board != "off", "fleet": self.fleet.from_database}
+        return tuple(name for name, is_needed in needed.items() if is_needed)
 
     @property
     def default_account(self) -> Account | None:

@@ -64,7 +64,7 @@ class OutboxReader:
         self._reach: dict[str, list[str]] = {}
         self._complete = False
         self._version = roster.version
-        self._followed, self._was_lead = frozenset(roster.at_work), roster.is_lead
+        self._followed, self._was_lead = frozenset(roster.at_work), roster.owns(None)
         self._scan: _Scan | None = None
         self._frontier: int | None = 0  # None: there is no gap
         queue.direct(self.directory())
@@ -112,7 +112,7 @@ class OutboxReader:
         if not self.is_behind:
             return
         self._version = self._roster.version
-        self._followed, self._was_lead = frozenset(self._roster.at_work), self._roster.is_lead
+        self._followed, self._was_lead = frozenset(self._roster.at_work), self._roster.owns(None)
         self._complete, self._untold = False, None
         self._queue.direct(self.directory())
         self._queue.let_go()
@@ -243,7 +243,7 @@ class OutboxReader:
                     entry.seen = self._number
             else:
                 new |= self._queue.put(row, self._number)
-        if self._roster.is_lead:  # whose they are, nobody can say
+        if self._roster.owns(None):  # whose they are, nobody can say
             self.unreadable.update(found.unreadable)
         self._top = max(self._top, found.highest or 0)
         return found, new
@@ -284,7 +284,7 @@ class OutboxReader:
         if account in self._followed:
             return account in self._roster.at_work
         if not account:
-            return self._was_lead and self._roster.is_lead
+            return self._was_lead and self._roster.owns(None)
         return account not in self._roster.known and self._roster.owns(account)
 
     def directory(self) -> Directory:

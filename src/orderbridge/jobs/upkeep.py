@@ -16,7 +16,6 @@ from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
 from orderbridge.store import starts
 from orderbridge.store.group_commit import write_batch
-from orderbridge_fleet.replica_problems import ReplicaProblems
 
 SWEEP_S = 60.0
 HEALTH_S = 5.0
@@ -37,7 +36,6 @@ class Upkeep:
         health: Checkup,
         restore_check: RestoreCheck,
         report: SelfReport,
-        replica: ReplicaProblems,
         journal: Journal | None,
         begun: Callable[[], tuple[int, int]],
     ) -> None:
@@ -50,7 +48,6 @@ class Upkeep:
         self._health = health
         self._restore_check = restore_check
         self._report = report
-        self._replica = replica
         self._journal = journal
         self._begun = begun
         self._progress = StartProgress(context.clock, context.settings.language)
@@ -64,7 +61,7 @@ class Upkeep:
 
     async def sweep(self) -> float:
         """What only time brings about. Returns the seconds until the next one."""
-        if self._roster.is_lead:
+        if self._roster.owns(None):
             late = await today(self._database, self._settings, self._clock, self._health.known.service_now())
             await sweep(self._database, self._settings, self._clock, late)
             if self._journal is not None:
@@ -73,7 +70,7 @@ class Upkeep:
 
     async def follow_starts(self) -> float:
         """When to begin with scheduled orders, and the moment itself. Returns the seconds until the next look."""
-        if self._roster.is_lead:
+        if self._roster.owns(None):
             now = self._clock.now()
             found = await self._database.read(lambda tx: starts.due(tx, now, self._zone, self._minutes_of))
             raises = self._settings.alarms.not_started_minutes > 0
@@ -94,13 +91,12 @@ class Upkeep:
         if self._journal is not None:
             self._journal.report(self._health.known)
         self._restore_check.check_file()
-        if self._roster.is_lead:
-            await self._replica.note(())  # told with all the others'
+        if self._roster.owns(None):
             found = await self._health.check()
             await self._restore_check.follow()
         else:
             found = [one for one in self._health.known.problems() if one.behind is None]
-            await self._replica.note(found)
+        await self._roster.share_problems(found)
         self._report.checked(found)
         status = headline(found, len(self._roster.at_work), self._zone, self._settings.language)
         status = " ".join(filter(None, (self._progress.text(*self._begun()), status)))

@@ -5,7 +5,7 @@ databases        dialects
 the tables       tables own_tables columns ddl revisions schema write_guards inspection
 orders           orders starts quarantine inactivity reference story day
 the outbox       actions unfinished
-accounts         accounts
+accounts         accounts account_rows
 what is wrong    problems problem_queries overview
 what is kept     retention erasing backup high_water journal sidecar
 several daemons  leader

@@ -17,12 +17,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, or_, select, update
 
 from orderbridge.model import ActionState
+from orderbridge.store import account_rows
 from orderbridge.store.in_list import batches
 from orderbridge.store.own_tables import books, devices, fleet, pairing
 from orderbridge.store.sidecar import read_document
 from orderbridge.store.tables import accounts, actions, events, orders, quarantine, unfinished
-from orderbridge_fleet import account_changes
-from orderbridge_fleet.account_settings import versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def reach(connection: Connection, now: datetime, before: HighWater | None) -> tu
         order_number=_order_number(connection, event, last),
         next_poll=row.next_poll,
         accounts_version=version,
-        accounts=last.accounts if last and last.accounts_version == version else versions(connection),
+        accounts=last.accounts if last and last.accounts_version == version else account_rows.versions(connection),
         paired=row.paired,
         revoked=row.revoked,
         devices=last.devices if last and has_devices else tuple(connection.execute(_DEVICES).scalars()),
@@ -170,7 +169,7 @@ def older(connection: Connection) -> Older | None:
 def _older(connection: Connection, row: Row[Any]) -> Older | None:
     if row.older_since_utc is None:
         return None
-    held = account_changes.held(connection)
+    held = account_rows.held(connection)
     return Older(row.older_since_utc, row.last_known_utc, row.missing, row.missing_numbers, held)
 
 
@@ -193,7 +192,7 @@ def withhold(
     revoked = 0
     if found.database == mark.database:
         if found.accounts_version < mark.accounts_version:
-            names = account_changes.hold(connection, mark.accounts, mark.accounts_version, seen.since)
+            names = account_rows.hold(connection, mark.accounts, mark.accounts_version, seen.since)
         revoked = _revoke_others(connection, mark.devices, seen.since)
     if found.event < mark.event or found.database != mark.database or seen.missing or rows or names or revoked:
         values = {"missing": seen.missing, "missing_numbers": seen.numbers, "last_known_utc": seen.last_known}

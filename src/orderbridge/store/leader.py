@@ -7,12 +7,30 @@ hangs on a connection. Another kind of server grants it to all.
 """
 
 import threading
+from typing import Protocol
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, delete, text, update
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import Unusable
 from orderbridge.store.database import Database
+from orderbridge.store.own_tables import buckets, replicas
+
+
+class RightToWork(Protocol):
+    """What a daemon must hold to work on a database."""
+
+    def take(self) -> bool:
+        """Whether it is ours now. Raises DBAPIError when the server does not answer."""
+
+    def is_lost(self) -> bool:
+        """Whether somebody else has it."""
+
+    def holder(self) -> str | None:
+        """Who has it, as far as that is known: host and process."""
+
+    def close(self) -> None:
+        """Give it back."""
 
 
 class LeaderLock:
@@ -101,3 +119,9 @@ class LeaderLock:
             raise Unusable("database.not_opened", path=path)
         self._has_file = self._file.lock()
         return self._has_file
+
+
+def end_replicas(connection: Connection) -> None:
+    """A daemon works alone from now on. A replica that is still there is fenced by its missing row."""
+    connection.execute(update(buckets).values(replica=None).where(buckets.c.replica.is_not(None)))
+    connection.execute(delete(replicas))

@@ -4,6 +4,7 @@ It reads what the daemons have written, so any process can say it, whichever rep
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -58,6 +59,32 @@ def lines(facts: dict[str, Any]) -> Iterator[str]:
         mark = click.style(lamps[one["lamp"]].ljust(wide), fg=COLOURS[one["lamp"]])
         yield f"{mark}  {one['account'].ljust(width)}  {when}  {why}"
     yield say("status.well", well=_number(facts["well"]), count=_number(facts["accounts"]))
+
+
+def _choose(context: click.Context, option: click.Parameter, is_given: bool) -> None:
+    if is_given:
+        everything = option.name == "everything"
+        shared = context.ensure_object(Context)
+        if everything or shared.view is None:
+            shared.view = (partial(look, everything=everything), lines)
+
+
+OPTIONS = (
+    click.Option(
+        ["--branches"],
+        is_flag=True,
+        expose_value=False,
+        callback=_choose,
+        help="One line for each account that is not well, the worst first.",
+    ),
+    click.Option(
+        ["--all", "everything"],
+        is_flag=True,
+        expose_value=False,
+        callback=_choose,
+        help="With --branches: the well ones, too.",
+    ),
+)
 
 
 def _number(count: int) -> str:

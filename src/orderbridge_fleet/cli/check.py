@@ -10,7 +10,6 @@ from orderbridge.store.own_tables import ENABLED
 from orderbridge.texts import say
 from orderbridge_fleet import account_list, replicas
 from orderbridge_fleet.account_settings import read
-from orderbridge_fleet.buckets import share
 from orderbridge_fleet.membership import Membership
 from orderbridge_fleet.sealing import Fault, MasterKeys
 
@@ -25,7 +24,7 @@ def sharing(checked: Checked) -> Iterator[Finding]:
         yield good("fleet", say("check.alone"))
         return
     try:
-        with closing(Membership(checked.opened, share)) as found:
+        with closing(Membership(checked.opened)) as found:
             found.check()
     except StoreError as error:
         yield bad("fleet", error)

@@ -233,13 +233,13 @@ class _Asking:
 
 def _clock_of(settings: "config.Settings", database: "Database") -> "Clock":
     """The one by which polls are noted: of replicas it is the database server's."""
-    from orderbridge.clock import SharedClock, SystemClock
-    from orderbridge_fleet.fleet import follow_server
+    from orderbridge.clock import SystemClock
+    from orderbridge_fleet.shared_clock import SharedClock
 
     if not settings.fleet.from_database:
         return SystemClock()
     clock = SharedClock(SystemClock())
-    database.read_now(partial(follow_server, clock))
+    database.read_now(clock.follow)
     return clock
 
 

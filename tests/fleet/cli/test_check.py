@@ -18,11 +18,11 @@ from orderbridge.clock import SystemClock
 from orderbridge.config.master_keys import new_key, parsed
 from orderbridge.store import accounts, schema
 from orderbridge.store.database import Database
+from orderbridge.store.leader import LeaderLock
 from orderbridge.store.own_tables import account_settings
 from orderbridge_fleet import account_changes
-from orderbridge_fleet.buckets import share
+from orderbridge_fleet.membership import Membership
 from orderbridge_fleet.sealing import MasterKeys
-from orderbridge_fleet.single_node import membership
 from orderbridge_sandbox import Options, Sandbox, World
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
@@ -107,6 +107,11 @@ def asked(world: World) -> list[str]:
     return [call.account for call in world.calls("get_current")]
 
 
+def right_to_work(database: Database) -> LeaderLock | Membership:
+    """As a daemon of the fleet asks for it."""
+    return LeaderLock(database) if database.file is not None else Membership(database)
+
+
 def test_accounts_of_the_database_are_asked(run: Run, play, database: Database):
     world = play(*NAMES)
     assert found(run("accounts", "cooldown", "--json")) == SHARED
@@ -117,7 +122,7 @@ def test_accounts_of_the_database_are_asked(run: Run, play, database: Database):
 
 def test_a_replica_that_starts_meanwhile_waits_until_it_is_over(run: Run, play, database: Database):
     world = play(*NAMES)
-    with closing(membership(database, share)) as replica, ThreadPoolExecutor(1) as beside:
+    with closing(right_to_work(database)) as replica, ThreadPoolExecutor(1) as beside:
         checked = beside.submit(run, "accounts", "cooldown", "--json")
         assert world.wait_for(lambda: bool(world.calls("get_current")), timeout=WITHIN_S)
         assert not replica.take()
@@ -128,7 +133,7 @@ def test_a_replica_that_starts_meanwhile_waits_until_it_is_over(run: Run, play, 
 
 def test_beside_a_replica_it_refuses(run: Run, play, database: Database):
     world = play(*NAMES)
-    with closing(membership(database, share)) as replica:
+    with closing(right_to_work(database)) as replica:
         assert replica.take()
         ended = run("accounts", "cooldown", "--json")
     assert found(ended) == (1, [("cooldown", "failed")])
@@ -212,7 +217,7 @@ def test_a_first_poll_that_was_planned_is_no_cooldown(run: Run, play, world: San
 @databases.only(databases.SERVERS[0])
 def test_each_replica_is_named_with_its_share(run: Run, play, database: Database):
     play(*NAMES)
-    with closing(membership(database, share)) as one, closing(membership(database, share)) as other:
+    with closing(right_to_work(database)) as one, closing(right_to_work(database)) as other:
         assert one.take()
         assert other.take()
         one.beat()

@@ -28,7 +28,7 @@ from orderbridge.store.own_tables import account_settings as table
 from orderbridge.store.own_tables import fleet as counter
 from orderbridge.store.own_tables import replicas
 from orderbridge.store.tables import accounts
-from orderbridge_fleet import account_settings, fleet
+from orderbridge_fleet import account_settings, replica
 from orderbridge_fleet.buckets import bucket_of
 from orderbridge_fleet.membership import Beat
 from orderbridge_fleet.replica_problems import ReplicaProblems
@@ -108,7 +108,7 @@ def on_virtual_time(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     async def at_once(call: Callable[[], Any]) -> Any:
         return call()
 
-    monkeypatch.setattr(fleet, "detached", at_once)
+    monkeypatch.setattr(replica, "detached", at_once)
 
 
 @pytest.fixture
@@ -257,6 +257,8 @@ async def test_accounts_that_were_noted_at_another_address_are_told_once(town: T
 class Shares:
     """What the server says of our buckets, as a test has it."""
 
+    name = "a"
+
     def __init__(self, *mine: int) -> None:
         self.mine, self.excess = set(mine), set[int]()
         self.given: list[int] = []
@@ -282,7 +284,7 @@ def buckets(*names: str) -> list[int]:
 async def test_only_accounts_of_its_own_buckets_are_polled(town: Town):
     for name in NAMES:
         town.put(name)
-    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    town.daemon.roster.membership = shares = Shares(*buckets("chain"))
     async with running(town.daemon):
         await asyncio.sleep(40.0)
         assert town.at_work == {"chain"}
@@ -295,7 +297,7 @@ async def test_only_accounts_of_its_own_buckets_are_polled(town: Town):
 async def test_a_bucket_is_given_back_when_nothing_of_it_is_in_flight(town: Town):
     town.put("chain")
     town.put("kadikoy")
-    town.daemon.fleet.membership = shares = Shares(*buckets("chain", "kadikoy"))
+    town.daemon.roster.membership = shares = Shares(*buckets("chain", "kadikoy"))
     answered = asyncio.Event()
     async with running(town.daemon):
         await asyncio.sleep(35.0)
@@ -313,7 +315,7 @@ async def test_a_bucket_is_given_back_when_nothing_of_it_is_in_flight(town: Town
 
 async def test_a_bucket_that_comes_back_can_be_given_again(town: Town):
     town.put("chain")
-    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    town.daemon.roster.membership = shares = Shares(*buckets("chain"))
     async with running(town.daemon):
         for times in (1, 2):
             await asyncio.sleep(5.0)
@@ -326,7 +328,7 @@ async def test_a_bucket_that_comes_back_can_be_given_again(town: Town):
 async def test_rows_of_other_replicas_accounts_are_left_to_them(town: Town):
     for name in ("chain", "kadikoy"):
         town.put(name)
-    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    town.daemon.roster.membership = shares = Shares(*buckets("chain"))
     shop = town.shop
     async with running(town.daemon):
         await asyncio.sleep(40.0)
@@ -342,7 +344,7 @@ async def test_rows_of_other_replicas_accounts_are_left_to_them(town: Town):
 
 async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town):
     town.put("chain")
-    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    town.daemon.roster.membership = shares = Shares(*buckets("chain"))
     async with running(town.daemon):
         await asyncio.sleep(35.0)
         heard = town.polls("chain")
@@ -351,8 +353,8 @@ async def test_nothing_leaves_when_the_server_was_not_heard_for_long(town: Town)
             raise OperationalError("SELECT", None, Exception("no answer"))
 
         shares.beat, beat = silent, shares.beat  # type: ignore[method-assign]
-        await asyncio.sleep(fleet.LEASE_S + 1.0)
-        assert not town.daemon.fleet.may_leave()
+        await asyncio.sleep(replica.LEASE_S + 1.0)
+        assert not town.daemon.roster.may_send()
         assert town.daemon.database.trouble, "it is told, although all that is read and written goes well"
         await asyncio.sleep(40.0)
         assert town.polls("chain") == heard
@@ -373,15 +375,14 @@ async def test_a_replica_that_was_replaced_sends_nothing_and_ends_and_the_next_d
     town.put("chain")
     metrics = Metrics()
     daemon = town.new_daemon(metrics)
-    daemon.fleet.membership = shares = Shares(*buckets("chain"))
-    daemon.database.fence = daemon.fleet.fence
+    daemon.roster.membership = shares = Shares(*buckets("chain"))
     with capture_logs() as lines:
         running = asyncio.create_task(daemon.run())
         await asyncio.sleep(35.0)
         shares.is_over = True
         with pytest.raises(Fenced):
             await daemon.database.run(bool)
-        assert not daemon.fleet.may_leave()
+        assert not daemon.roster.may_send()
         async with asyncio.timeout(SOON_S):
             with pytest.raises(Fenced):
                 await running
@@ -396,14 +397,14 @@ async def test_a_replica_that_was_replaced_sends_nothing_and_ends_and_the_next_d
 
 
 async def test_what_only_one_replica_knows_the_lead_tells(town: Town):
-    for replica in ("one 11", "two 22"):
-        values = {"replica": replica, "number": 1, "started_utc": town.shop.clock.now()}
+    for name in ("one 11", "two 22"):
+        values = {"replica": name, "number": 1, "started_utc": town.shop.clock.now()}
         town.shop.database.write_now(lambda tx, values=values: tx.execute(insert(replicas).values(**values)))
     for name in ("chain", "kadikoy"):
         town.put(name)
     lead, other = town.daemon, town.new_daemon()
-    lead.replica.name, other.replica.name = "one 11", "two 22"
-    lead.fleet.membership, other.fleet.membership = Shares(0, *buckets("chain")), Shares(*buckets("kadikoy"))
+    lead.roster.membership, other.roster.membership = Shares(0, *buckets("chain")), Shares(*buckets("kadikoy"))
+    lead.roster.membership.name, other.roster.membership.name = "one 11", "two 22"
     async with running(lead), running(other):
         other.health.known.begin(Code.CREDENTIALS_SHARED, "kadikoy", account="kadikoy", count=3)
         other.health.known.begin(Code.CLOCK_WRONG, offset="+90")
@@ -419,10 +420,9 @@ async def test_what_only_one_replica_knows_the_lead_tells(town: Town):
 async def test_what_a_reload_has_mended_the_lead_tells_no_more(town: Town):
     """The next daemon of a replica has its name, and not its memory."""
     database, now = town.shop.database, town.shop.clock.now()
-    lead, before, after = (ReplicaProblems(database) for _ in range(3))
-    lead.name, before.name, after.name = "one 11", "two 22", "two 22"
-    for replica in ("one 11", "two 22"):
-        row = insert(replicas).values(replica=replica, number=1, started_utc=now)
+    lead, before, after = (ReplicaProblems(database, name) for name in ("one 11", "two 22", "two 22"))
+    for name in ("one 11", "two 22"):
+        row = insert(replicas).values(replica=name, number=1, started_utc=now)
         database.write_now(lambda tx, row=row: tx.execute(row))
     await before.note([Problem(Code.ACCOUNT_UNREADABLE, "kadikoy", now, Severity.SEVERE, account="kadikoy")])
     assert [one.code for one in database.read_now(lambda tx: [*lead.others(tx)])] == [Code.ACCOUNT_UNREADABLE]
@@ -431,7 +431,7 @@ async def test_what_a_reload_has_mended_the_lead_tells_no_more(town: Town):
 
 
 async def test_the_lead_gives_its_place_when_what_it_looks_at_is_written(town: Town, monkeypatch: pytest.MonkeyPatch):
-    town.daemon.fleet.membership = shares = Shares(0)
+    town.daemon.roster.membership = shares = Shares(0)
     looked, look = asyncio.Event(), town.daemon.health.check
 
     async def slowly() -> Any:
@@ -452,7 +452,7 @@ async def test_the_lead_gives_its_place_when_what_it_looks_at_is_written(town: T
 
 async def test_what_another_replica_had_on_the_wire_is_recovered_before_anything_is_decided_about_it(town: Town):
     town.put("chain")
-    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    town.daemon.roster.membership = shares = Shares(*buckets("chain"))
     shop = town.shop
     order = shop.place(restaurant_id=USKUDAR)
     async with running(town.daemon):
@@ -480,7 +480,7 @@ async def test_a_bucket_waits_for_what_an_account_that_is_being_changed_has_on_t
 ):
     """The next replica would take the accept for one of unknown outcome, and the till's cancel would overtake it."""
     town.put("chain")
-    town.daemon.fleet.membership = shares = Shares(*buckets("chain"))
+    town.daemon.roster.membership = shares = Shares(*buckets("chain"))
     shop, answered = town.shop, asyncio.Event()
     order = shop.place(restaurant_id=USKUDAR)
     async with running(town.daemon):

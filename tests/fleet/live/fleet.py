@@ -29,7 +29,7 @@ from orderbridge_fleet.buckets import bucket_of
 from orderbridge_fleet.sealing import MasterKeys
 from orderbridge_sandbox.tls import make_certificates
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMAND = Path(sys.executable).with_name("orderbridge")
 WITHIN_S = 90.0
 APP_SECRET = "fleet-app-secret"

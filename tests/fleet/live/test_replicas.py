@@ -22,7 +22,7 @@ from orderbridge.store.database import Database
 from orderbridge_fleet.buckets import GRACE_S
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ALL = 64
 
 

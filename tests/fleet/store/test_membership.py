@@ -14,8 +14,8 @@ from tests.store.test_fence import orders
 
 from orderbridge.errors import Fenced
 from orderbridge.store.database import Database
-from orderbridge.store.leader import LeaderLock
-from orderbridge_fleet import advisory_locks, replicas
+from orderbridge.store.leader import LeaderLock, end_replicas
+from orderbridge_fleet import advisory_locks
 from orderbridge_fleet.buckets import GRACE_S, share
 from orderbridge_fleet.membership import Beat, Membership
 
@@ -182,7 +182,8 @@ def test_a_session_that_was_ended_is_made_anew_and_nothing_has_happened(replica,
     settle(first, second)
     held = first.beat()
     kill(database, first)
-    assert not first.membership.is_lost()
+    first.membership.is_lost()
+    assert not first.membership.is_over
     assert second.beat() == ALL - held
     kill(database, first)
     assert second.beat() == ALL - held
@@ -218,8 +219,8 @@ def test_a_bucket_whose_holder_vanished_is_taken_after_a_grace_and_that_one_is_o
         first.write("a")
     with pytest.raises(Fenced):
         first.beat()
-    assert first.membership.is_lost()
-    assert not second.membership.is_lost()
+    assert first.membership.is_over
+    assert not second.membership.is_over
     second.write("b")
     assert database.read_now(orders) == ["b"]
 
@@ -255,10 +256,11 @@ def test_a_daemon_that_works_alone_was_quicker_than_a_replica_that_lost_its_sess
     kill(database, first)
     alone = LeaderLock(Database(url, inline=True))
     assert alone.take()
-    database.write_now(replicas.end_all)  # as the daemon does that works alone
+    database.write_now(end_replicas)  # as the daemon does that works alone
     with pytest.raises(Fenced):
         first.write("a")
-    assert first.membership.is_lost()
+    first.membership.is_lost()
+    assert first.membership.is_over
     with pytest.raises(Fenced):
         first.beat()
     with pytest.raises(Fenced):
