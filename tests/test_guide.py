@@ -18,7 +18,6 @@ from orderbridge.model import ActionState
 from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES
 from orderbridge.store import schema, tables
 from orderbridge.store.database import Database
-from orderbridge_board.words import words
 
 GUIDES = {code: path.read_text("utf-8") for code, path in build.GUIDES.items()}
 REFERENCES = {code: path.read_text("utf-8") for code, path in build.REFERENCES.items()}
@@ -74,14 +73,6 @@ def test_every_column_is_described_and_the_columns_of_the_pos_are_there(table):
 )
 def test_every_name_and_code_is_explained(section: str, codes: list[str]):
     assert sorted(build.WORDS[section]) == sorted(codes)
-
-
-def test_the_boards_words_stand_in_both_languages_and_name_every_problem_of_an_order():
-    found = words()
-    assert {key for key, said in found.items() if set(said) != {"tr", "en"} or not all(said.values())} == set()
-    facts = {key: {frozenset(re.findall(r"{(\w+)}", one)) for one in said.values()} for key, said in found.items()}
-    assert [key for key, named in facts.items() if len(named) > 1] == []
-    assert {f"problem_{code}" for code in build.problem_codes()} - found.keys() == set()
 
 
 def pairs(words: object) -> Iterator[list[str]]:

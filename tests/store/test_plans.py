@@ -30,7 +30,6 @@ from orderbridge.store import (
 )
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.mysql import LOOK
-from orderbridge_board import queries as board
 
 NUMBER = 8000
 BIG = {
@@ -151,12 +150,6 @@ WORK: dict[str, Work] = {
     **{f"health: {kind}": partial(problem_queries.rows, kind=kind, times=TIMES) for kind in problem_queries.QUERIES},
     "health: quarantine": quarantine.counted,
     "orders of an account that has left": lambda tx: accounts.adopt_orphans(tx, ["besiktas"]),
-    "board: whether something is different": board.version,
-    "board: its orders": lambda tx: board.orders_shown(tx, NOW),
-    "board: their rows": lambda tx: board.rows_of(tx, SOME),
-    "board: whether nothing is open": board.is_closed,
-    "board: what was switched": lambda tx: board.newest_toggles(tx, NOW),
-    "board: what is sold": lambda tx: board.foods(tx, NOW),
     "new orders": ask("SELECT * FROM delivery_new_orders ORDER BY received_utc"),
     "changed orders": ask("SELECT * FROM delivery_changed_orders ORDER BY changed_utc"),
     "open orders": ask("SELECT * FROM delivery_open_orders ORDER BY changed_utc"),
@@ -234,7 +227,6 @@ EXPLAIN = {SQLITE: explain_sqlite, POSTGRESQL: explain_postgresql, "mysql": expl
 @pytest.mark.parametrize("name", WORK)
 def test_no_big_table_is_read_from_end_to_end(name, years, monkeypatch):
     monkeypatch.setattr(retention, "SWEEP", 20)  # of these few rows, 200 are worth a scan
-    monkeypatch.setattr(board, "MOST_ORDERS", 20)
     with plans(years) as found, years.engine.connect() as connection, connection.begin() as transaction:
         WORK[name](connection)
         transaction.rollback()

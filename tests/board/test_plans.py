@@ -1,0 +1,27 @@
+"""What the board asks several times a second reads no big table from end to end."""
+
+import pytest
+from tests.store.samples import NOW
+from tests.store.test_plans import SOME, Work, plans, years
+
+from orderbridge_board import queries
+
+__all__ = ["years"]
+
+WORK: dict[str, Work] = {
+    "whether something is different": queries.version,
+    "its orders": lambda tx: queries.orders_shown(tx, NOW),
+    "their rows": lambda tx: queries.rows_of(tx, SOME),
+    "whether nothing is open": queries.is_closed,
+    "what was switched": lambda tx: queries.newest_toggles(tx, NOW),
+    "what is sold": lambda tx: queries.foods(tx, NOW),
+}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_no_big_table_is_read_from_end_to_end(name, years, monkeypatch):
+    monkeypatch.setattr(queries, "MOST_ORDERS", 20)  # of these few rows, 2,000 are worth a scan
+    with plans(years) as found:
+        years.read_now(WORK[name])
+    assert found
+    assert [(statement, scans) for statement, scans in found if scans] == []
