@@ -180,10 +180,14 @@ class PollsAreNoted(Invariant):
     def _longest_s(self, account: str) -> float:
         """From the end of a poll to the next one: the acknowledgements have 15 s, and then it is its turn.
 
-        Accounts that share a cooldown wait for their turn. A poll is noted before it leaves, so that it waits for what
-        others write on a slow disk.
+        Accounts that share a cooldown wait for their turn, in which each of the others may meet a timeout; and for one
+        turn more while it is found out. A poll is noted before it leaves, so that it waits for what others write on a
+        slow disk.
         """
-        return COOLDOWN_S * self.sim.plan.in_turn + WITHIN_S + 15.0 + self.sim.disk_took - self._disk_took[account]
+        plan = self.sim.plan
+        turns = plan.in_turn + (plan.in_turn > 1 and plan.configured_scope == "auto")
+        waits = COOLDOWN_S * turns + TIMEOUT_S * (plan.in_turn - 1)
+        return waits + WITHIN_S + 15.0 + self.sim.disk_took - self._disk_took[account]
 
     def ended(self, call: Call) -> None:
         if call.operation == "get_current":

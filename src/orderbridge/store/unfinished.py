@@ -45,7 +45,7 @@ _LAST_OUTCOME = (
 )
 _RESTAURANT_AS_SENT = case(
     (
-        actions.c.food_id.is_(None),
+        actions.c.restaurant_id.is_not(None) & actions.c.food_id.is_(None),
         select(func.max(restaurants.c.service_id)).where(restaurants.c.id == actions.c.restaurant_id).scalar_subquery(),
     )
 )
