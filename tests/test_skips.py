@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-BROWSER = Path(__file__).parent / "browser"
+BROWSER = Path(__file__).parent / "board" / "browser"
 
 
 def test_one_place_alone_imports_what_drives_a_browser():

@@ -121,7 +121,7 @@ def test_one_that_a_trigger_leaves_out_is_noticed_among_many(database, pos, kind
     for statement in LEFT_OUT[kind]:
         pos.execute(statement)
     try:
-        with pytest.raises(IntegrityError, match="left a row out"):
+        with pytest.raises(IntegrityError, match="row left out"):
             insert(database, many())
         assert one(pos, "SELECT count(*) AS n FROM delivery_orders")["n"] == 0
     finally:
