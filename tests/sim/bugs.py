@@ -337,7 +337,7 @@ def the_poll_does_not_wait_for_its_acknowledgements(plant: Planting) -> None:
 
 @bug("5", corner="rows_are_written_while_an_accept_waits")
 def the_newest_row_goes_first(plant: Planting) -> None:
-    plant.method(Queue, "_line_up", lambda true: lambda self, oldest: true(self, oldest[::-1]))
+    plant.method(Queue, "_review", lambda true: lambda self, waiting, made: true(self, waiting[::-1], made))
 
 
 # ---- promise 6: nothing is sent again after a definite answer --------------------------------------------------------
