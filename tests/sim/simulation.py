@@ -381,7 +381,7 @@ class Sim:
     def load(self) -> config.Settings:
         """What the configuration says now."""
         if self._reloads == "bad":
-            raise ConfigError("language is 7.")
+            raise ConfigError("config.no_extension", name="7")
         self.disturb("")
         if self._reloads == "other":
             places = 2 if self.settings.actions.max_in_flight > 2 else 32
