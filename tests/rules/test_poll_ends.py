@@ -1,5 +1,6 @@
 """What the end of a poll says of its account."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -18,6 +19,7 @@ from orderbridge.errors import (
 from orderbridge.rules.health import LOGIN_FAILED
 from orderbridge.rules.poll_ends import Failure, failure_of, listened, longest_listening
 from orderbridge.rules.shared_cooldown import Ended
+from orderbridge.texts import sentence
 
 REFUSED = LoginRefused("login_refused", "no", until=datetime(2026, 3, 1, tzinfo=UTC), http_status=401)
 FAILED = Ended.FAILED
@@ -50,7 +52,8 @@ FAILED = Ended.FAILED
     ids=lambda value: value.text if isinstance(value, Failure) else "",
 )  # fmt: skip
 def test_a_failed_poll(error: MarketplaceError, failure: Failure) -> None:
-    assert failure_of(error) == failure
+    made = failure_of(error)
+    assert replace(made, text=sentence(made.text), logged=sentence(made.logged)) == failure
 
 
 @pytest.mark.parametrize("reason", [CLOSED, HELD_BACK, LOGIN_FAILED])
