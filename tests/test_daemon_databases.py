@@ -34,6 +34,7 @@ from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import mysql
 from orderbridge.store.leader import LeaderLock
+from orderbridge.texts import sentence
 from orderbridge_sandbox import Fault, Options, Sandbox, When, World
 from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
 from orderbridge_sandbox.state import Order
@@ -327,7 +328,11 @@ async def test_a_document_larger_than_the_servers_packet_harms_only_itself_and_i
     assert one(pos, "SELECT problem FROM delivery_orders WHERE payment_key = ?", known.key)["problem"] == (
         "contents_outdated"
     )
-    told = [(line["event"], line["payment_key"]) for line in logs if "max_allowed_packet" in line.get("remedy", "")]
+    told = [
+        (line["event"], line["payment_key"])
+        for line in logs
+        if "max_allowed_packet" in sentence(line.get("remedy", ""))
+    ]
     assert sorted(told) == [
         ("order.database_refused", large.key),
         ("order.lost_sight_of", large.key),
