@@ -14,6 +14,7 @@ from orderbridge.config.addresses import DRIVERS
 from orderbridge.store.dialects import FAMILIES, of, postgresql_sessions
 from orderbridge.store.dialects.face import Dialect
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal, remedy
+from orderbridge.texts import sentence
 
 STORE = Path(orderbridge.store.__file__).parent
 NAMED = re.compile(r"(?<![\w./])(sqlite|postgresql|mysql|mariadb)(?!\w|://)")
@@ -82,7 +83,7 @@ class Refused(Exception):
 )
 def test_what_a_server_lacks_is_said_and_is_no_refusal_of_the_work(code: object, text: str, words: str):
     error = OperationalError("INSERT", {}, Refused(code, text))
-    assert words in remedy(error)
+    assert words in sentence(remedy(error))
     assert not any(means(error) for means in (is_refusal, is_busy, is_denied, is_broken))
 
 
@@ -96,7 +97,7 @@ def test_what_a_server_lacks_is_said_and_is_no_refusal_of_the_work(code: object,
     ],
 )
 def test_what_is_not_there_is_told_from_a_server_that_is_away(code: object, text: str, words: str):
-    assert words in remedy(OperationalError("SELECT", {}, Refused(code, text)))
+    assert words in sentence(remedy(OperationalError("SELECT", {}, Refused(code, text))))
 
 
 @pytest.mark.parametrize(
