@@ -30,6 +30,7 @@ from orderbridge.marketplace.schema import read_listing, read_order
 from orderbridge.model import Action, Document, Order, Token
 from orderbridge.net.http import Answer
 from orderbridge.rules.tokens import VALIDITY, expires
+from orderbridge.texts import sentence
 
 ENDS = {errors.RateLimited, errors.Refused, errors.ServiceFailed, errors.Unauthorized, errors.UnknownOutcome}
 REASONS = {None, "not_json", "not_an_object", "payment_key_missing", "payment_key_invalid"}
@@ -49,8 +50,9 @@ def said(error: MarketplaceError) -> None:
     """An error can be logged and stored, whatever was in the answer."""
     assert type(error) in ENDS
     assert re.fullmatch("[a-z_]+", error.code)
-    assert len(error.detail) <= 200
-    assert error.detail.isprintable()
+    detail = sentence(error.detail)
+    assert len(detail) <= 200
+    assert detail.isprintable()
 
 
 def can_be_stored(order: Order) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from orderbridge.texts import say, speak
+from orderbridge.message import Message
+from orderbridge.texts import say, sentence, speak
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -143,6 +144,8 @@ def plain(value: Any) -> Any:
         from orderbridge.store.columns import time_text
 
         return time_text(value)
+    if isinstance(value, Message):
+        return sentence(value)
     return str(value) if isinstance(value, Decimal) else value
 
 

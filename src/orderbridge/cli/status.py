@@ -219,7 +219,7 @@ def lines(facts: dict[str, Any]) -> Iterator[str]:
     if len(facts["closed"]) > MOST_LINES:
         yield "… " + say("status.more", code="restaurant_closed", count=len(facts["closed"]) - MOST_LINES)
     if (standby := facts["failover"]) is not None:
-        line = f"{say('label.failover')}: {standby['said']}"
+        line = f"{say('label.failover')}: {sentence(standby['said'])}"
         yield line if standby["is_safe"] else click.style(line, fg="yellow")
 
 
