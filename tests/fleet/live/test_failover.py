@@ -23,12 +23,13 @@ from tests.databases import Pair, on
 from tests.test_daemon import COMMAND, ended, process, told, until
 
 from orderbridge.config.addresses import database_address
+from orderbridge.message import Message
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import servers
 from orderbridge.store.failures import remedy
 from orderbridge.store.inspection import failover
-from orderbridge.texts import say
+from orderbridge.texts import say, sentence
 from orderbridge_fleet.buckets import share
 from orderbridge_fleet.membership import Beat, Membership
 from orderbridge_sandbox import World
@@ -229,8 +230,8 @@ def test_an_asynchronous_standby_is_named_as_one_and_what_may_not_be_seen_is_sai
         url = database_address(pair.url).replace("postgres@", f"{user}@")
         with contextlib.closing(Database(url, inline=True)) as database:
             found[user] = database.read_now(failover)
-    assert found["postgres"] == (False, say("failover.standbys", count=1))
-    assert found["pos"] == (False, say("failover.unseen", count=1, user="pos"))
+    assert found["postgres"] == (False, Message("failover.standbys", count=1))
+    assert found["pos"] == (False, Message("failover.unseen", count=1, user="pos"))
 
 
 def test_a_replica_has_its_locks_on_the_promoted_server_although_the_first_of_the_address_says_nothing(pair: Pair):
@@ -265,7 +266,7 @@ def test_a_commit_whose_wait_for_the_standby_somebody_ended_has_failed(pair: Pai
         with pytest.raises(DBAPIError) as caught:
             database.write_now(lambda tx: tx.exec_driver_sql("INSERT INTO t VALUES (1)"))
         watching.join()
-        assert remedy(caught.value) == say("database.unconfirmed")
+        assert sentence(remedy(caught.value)) == say("database.unconfirmed")
         assert database.read_now(lambda tx: tx.exec_driver_sql("SELECT a FROM t").scalar()) == 1
 
 
