@@ -284,7 +284,7 @@ class Service:
             except OrderbridgeError as error:
                 _log.error("config.reload_failed", error=sentence(error))
             except DBAPIError as error:
-                _log.error("config.reload_failed", error=f"{type(error.orig).__name__}: {remedy(error)}")
+                _log.error("config.reload_failed", error=f"{type(error.orig).__name__}: {sentence(remedy(error))}")
             except TimeoutError:
                 said = say("log.not_reloaded", seconds=f"{OPEN_WITHIN_S:.0f}")
                 _log.error("config.reload_failed", error=said)
