@@ -1,6 +1,5 @@
 """The words of the field as values: orders, actions, outcomes. No behaviour, no I/O."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -329,28 +328,3 @@ class OutboxRow:
     service_id: str | None = None  # of its order or restaurant, as sent, where that is not in lower case
     last_outcome: Outcome | None = None  # of its last finished request, while it is `sending`
     waits_for: str | None = field(default=None, compare=False)  # its error_code: for words, no decision hangs on it
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """One share of the accounts. `noted`: the replica whose it is by the table; `holder`: the living one with its lock."""
-
-    noted: str | None = None
-    holder: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """All buckets at one moment. `alive`: the replicas that have a session; `known`: the epoch of each of the table."""
-
-    buckets: Mapping[int, Bucket]
-    alive: frozenset[str]
-    known: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a replica does next. `take`: by whom each is noted now, None for one that was given back."""
-
-    take: Mapping[int, str | None] = field(default_factory=dict)
-    excess: frozenset[int] = frozenset()

@@ -5,11 +5,35 @@ free buckets without meeting. Two that do not are kept apart by the server's loc
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from zlib import crc32
 
-from orderbridge.model import Seen, Share
-
 GRACE_S = 5.0  # the holder of a bucket that nobody gave back may be on its way back to a server that was restarted
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One share of the accounts. `noted`: the replica whose it is by the table; `holder`: the living one with its lock."""
+
+    noted: str | None = None
+    holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All buckets at one moment. `alive`: the replicas that have a session; `known`: the epoch of each of the table."""
+
+    buckets: Mapping[int, Bucket]
+    alive: frozenset[str]
+    known: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a replica does next. `take`: by whom each is noted now, None for one that was given back."""
+
+    take: Mapping[int, str | None] = field(default_factory=dict)
+    excess: frozenset[int] = frozenset()
 
 
 def bucket_of(name: str, buckets: int) -> int:

@@ -23,13 +23,12 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import SystemClock
 from orderbridge.errors import Fenced, Unusable
-from orderbridge.model import Bucket, Seen, Share
 from orderbridge.store import own_tables
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal
 from orderbridge_fleet import advisory_locks, replicas
 from orderbridge_fleet.advisory_locks import BUCKET, COUNT, OURSELVES, REPLICA
-from orderbridge_fleet.buckets import share
+from orderbridge_fleet.buckets import Bucket, Seen, Share, share
 from orderbridge_fleet.lock_session import SETTINGS, LockSession
 
 FORGET_S = 60.0  # after which a replica that vanished, and has no bucket left, is taken out of the table

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orderbridge.model import Bucket, Seen, Share
-from orderbridge_fleet.buckets import GRACE_S, bucket_of, quotas, share
+from orderbridge_fleet.buckets import GRACE_S, Bucket, Seen, Share, bucket_of, quotas, share
 
 COUNTS = st.sampled_from([1, 2, 8, 64])
 NAMES = "abcdef"
