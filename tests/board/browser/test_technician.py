@@ -25,6 +25,7 @@ from tests.test_daemon import (  # one name after another: they are fixtures
 )
 
 from orderbridge.jobs import upkeep
+from orderbridge_board import watch
 from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.scenery import APP_SECRET
 
@@ -63,12 +64,12 @@ async def test_it_says_what_status_and_day_say(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(upkeep, "HEALTH_S", 0.2)
+    monkeypatch.setattr(watch, "COUNT_S", 0.2)
     accounts = settings_for(sandbox, till, *ACCOUNTS).accounts
     async with opened(sandbox, till, chromium, accounts=accounts) as counter:
         await plant(counter, till, world)
         await until(lambda: counter.problems() >= PLANTED)
         await counter.daemon.database.run(lambda tx: None)  # what is being written is
-        await counter.service._daemon.upkeep._board.note()  # as every minute
         tablet = await counter.tablet()
         await tablet.open("status")
         path = configured(sandbox, till, tmp_path)
