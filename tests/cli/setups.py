@@ -29,7 +29,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.config import load
 from orderbridge.errors import ConfigError
 from orderbridge.store.database import open_database
-from orderbridge_sandbox import Sandbox
+from orderbridge_sandbox import Fault, Sandbox
 
 LANGUAGES = ("en", "tr")
 
@@ -490,6 +490,18 @@ def _(place: Place) -> None:
     place.market["base_url"] = f"{place.sandbox.base_url}/v2"
 
 
+@setup(
+    "a sign-in page stands in front of the service",
+    "platformun önünde bir oturum açma sayfası var",
+    "front_redirects",
+    "in a browser in this network",
+)
+def _(place: Place) -> None:
+    faults = place.sandbox.world.faults
+    place.stack.callback(faults.clear)
+    faults.add(Fault.redirect("login", "https://login.example.com/", 302, times=None))
+
+
 @setup("the clock is wrong by an hour", "saat bir saat yanlış", "+360", "timedatectl", log=None)
 def _(place: Place) -> None:
     real = SystemClock.now
@@ -723,6 +735,16 @@ def _(place: Place) -> None:
     usage = shutil.disk_usage
     full = usage(place.folder)._replace(free=0)
     place.patch.setattr(shutil, "disk_usage", lambda _: full)
+
+
+@setup("no inode is left on the disk", "diskte inode kalmadı", "free inodes: 0", "df -i", log=None)
+def _(place: Place) -> None:
+    real = os.statvfs
+
+    def full(path: str | Path) -> os.statvfs_result:
+        return os.statvfs_result([*real(path)[:7], 0, *real(path)[8:]])
+
+    place.patch.setattr(os, "statvfs", full)
 
 
 @setup(
