@@ -1,0 +1,16 @@
+"""How many files and functions one order, one action and one login go through (tests/walk.py shows which)."""
+
+import pytest
+from tests.walk import files_of, steps_of
+
+# A few more than were counted: what the SQLite file is asked differs a little from run to run.
+MOST = {"order": (64, 280), "action": (56, 290), "token": (37, 135)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("walk", MOST)
+def test_a_walk_does_not_grow(walk: str):
+    steps = steps_of(walk)
+    most_files, most_functions = MOST[walk]
+    assert len(files_of(steps)) <= most_files
+    assert len(steps) <= most_functions

@@ -1,0 +1,161 @@
+"""./run walk order|action|token: through which files and functions one order, one action, one login goes.
+
+A daemon and the sandbox run in this process, over HTTPS on a SQLite file, and `sys.setprofile` records each function of
+`src/orderbridge` that is called for the one thing. What else goes on is left out: a context variable follows the work
+through tasks, timers and the database's threads. It is here and not in benchmarks/ because test_walk.py holds the
+number of files and functions down.
+
+    order     from the first byte of the list that brings it to its noted acknowledgement
+    action    from the outbox's wake to the verdict on disk
+    token     from the poll that lacks one to the token that is kept
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import sqlite3
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from tests.soak import CONFIGURATION
+
+from orderbridge import config
+from orderbridge.daemon import Daemon
+from orderbridge.jobs.intake import Intake
+from orderbridge.jobs.outbox import Outbox
+from orderbridge.jobs.poll import Poller
+from orderbridge.jobs.row_writer import RowWriter
+from orderbridge.marketplace.session import Session
+from orderbridge.model import CONFIRMED
+from orderbridge.net.connection import Connection
+from orderbridge.observe import logs
+from orderbridge.store import workers
+from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.scenery import APP_SECRET, KADIKOY
+
+say = functools.partial(print, flush=True)
+
+COOLDOWN_S = 0.5
+SOURCE = str(Path(logs.__file__).parents[1])
+# The coroutine that does it, what begins the record where that is later, and the coroutine whose return ends it.
+WALKS: dict[str, tuple[Any, Any, Any]] = {
+    "order": (Poller.tick, Connection.data_received, Intake.take_in),
+    "action": (Outbox.run, None, RowWriter.write),
+    "token": (Session.token_for_poll, None, Session.token_for_poll),
+}
+_is_walked: contextvars.ContextVar[bool] = contextvars.ContextVar("is_walked", default=False)
+
+
+class Walk:
+    """Records one walk: from `ready` on, where it begins, until it ends."""
+
+    def __init__(self, name: str) -> None:
+        self.does, self._begins, self.ends = WALKS[name]
+        self.ready, self.over = threading.Event(), asyncio.Event()
+        self._is_on = False
+        self.steps: dict[CodeType, int] = {}
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(SOURCE) and self.ready.is_set() and _is_walked.get():
+            self._is_on |= self._begins is None or code is self._begins.__code__
+            # Where a coroutine goes on, it is on a later line.
+            is_call = frame.f_lineno == code.co_firstlineno and not code.co_name.startswith("<")
+            if self._is_on and is_call and not self.over.is_set():
+                self.steps[code] = self.steps.get(code, 0) + 1
+
+    def follow(self, method: Any) -> Any:
+        @functools.wraps(method)
+        async def followed(*args: Any, **named: Any) -> Any:
+            if method is self.does:
+                _is_walked.set(True)
+            result = await method(*args, **named)
+            if method is self.ends and self._is_on:
+                self.over.set()
+            return result
+
+        return followed
+
+
+@contextlib.contextmanager
+def recorded(walk: Walk) -> Iterator[None]:
+    """While `walk` records: its coroutines are followed, and a database's thread works in its caller's context."""
+    followed = {method: method.__qualname__.split(".") for method in {walk.does, walk.ends}}
+    make_job = workers._job
+    for method, (owner, name) in followed.items():
+        setattr(sys.modules[method.__module__].__dict__[owner], name, walk.follow(method))
+    workers._job = lambda call, unwanted: make_job(functools.partial(contextvars.copy_context().run, call), unwanted)
+    threading.setprofile(walk)
+    sys.setprofile(walk)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+        workers._job = make_job
+        for method, (owner, name) in followed.items():
+            setattr(sys.modules[method.__module__].__dict__[owner], name, method)
+
+
+async def walked(name: str, folder: Path, world: World, sandbox: Sandbox) -> dict[CodeType, int]:
+    """The functions of that walk in the order of their first calls, and how often each was called."""
+    file, values = folder / "orderbridge.toml", {"base_url": sandbox.base_url, "ca_file": str(sandbox.ca_file)}
+    values |= {"database": f"sqlite:///{folder}/pos.db", "app_secret": APP_SECRET}
+    file.write_text(CONFIGURATION.format(cooldown=COOLDOWN_S, **{key: f'"{value}"' for key, value in values.items()}))
+    walk = Walk(name)
+    with recorded(walk):
+        daemon = Daemon(config.load(file, environ={}))
+        running = asyncio.create_task(daemon.run())
+        if name == "token":
+            walk.ready.set()
+        else:  # the first ones fill caches
+            key = world.place_order(restaurant_id=KADIKOY).key
+            await asyncio.to_thread(world.wait_for, lambda: world.orders[key].acknowledged, timeout=30)
+            _act(folder, "accept", key)
+            await asyncio.to_thread(world.wait_for, lambda: world.orders[key].status_id == CONFIRMED, timeout=30)
+            await asyncio.sleep(3 * COOLDOWN_S)
+            walk.ready.set()
+            world.place_order(restaurant_id=KADIKOY) if name == "order" else _act(folder, "on_the_way", key)
+        await asyncio.wait_for(walk.over.wait(), 30)
+        daemon.stop()
+        await running
+    return walk.steps
+
+
+def _act(folder: Path, action: str, key: str) -> None:
+    with contextlib.closing(sqlite3.connect(folder / "pos.db", isolation_level=None, timeout=10)) as connection:
+        row = action, key, 20 if action == "accept" else None
+        connection.execute("INSERT INTO delivery_actions (action, payment_key, preparing_time) VALUES (?, ?, ?)", row)
+
+
+def steps_of(name: str) -> dict[CodeType, int]:
+    """The same, with a sandbox and a folder of its own."""
+    world = World.default(options=Options(cooldown_seconds=COOLDOWN_S), tell=lambda line: None)
+    with tempfile.TemporaryDirectory() as folder, Sandbox(world, directory=Path(folder)) as sandbox:
+        return asyncio.run(walked(name, Path(folder), world, sandbox))
+
+
+def files_of(steps: dict[CodeType, int]) -> dict[str, list[CodeType]]:
+    """The functions by their file."""
+    files: dict[str, list[CodeType]] = {}
+    for code in steps:
+        files.setdefault(code.co_filename.removeprefix(SOURCE + "/"), []).append(code)
+    return files
+
+
+def main() -> None:
+    steps = steps_of(sys.argv[1])
+    files = files_of(steps)
+    for file, functions in files.items():
+        say(file, *(f"{code.co_qualname} {steps[code]}" for code in functions), sep="  ")
+    say(f"{len(files)} files, {len(steps)} functions, {sum(steps.values())} calls")
+
+
+if __name__ == "__main__":
+    main()
