@@ -5,7 +5,7 @@ A daemon and the sandbox run in this process, over HTTPS on a SQLite file, and `
 through tasks, timers and the database's threads. It is here and not in benchmarks/ because test_walk.py holds the
 number of files and functions down.
 
-    order     from the first byte of the list that brings it to its noted acknowledgement
+    order     from the first bytes read of its list to its noted acknowledgement
     action    from the outbox's wake to the verdict on disk
     token     from the poll that lacks one to the token that is kept
 """
@@ -45,11 +45,11 @@ COOLDOWN_S = 0.5
 SOURCE = str(Path(logs.__file__).parents[1])
 # The coroutine that does it, what begins the record where that is later, and the coroutine whose return ends it.
 WALKS: dict[str, tuple[Any, Any, Any]] = {
-    "order": (Poller.tick, Connection.data_received, Intake.take_in),
+    "order": (Poller.tick, Connection.read, Intake.take_in),
     "action": (Outbox.run, None, RowWriter.write),
     "token": (Session.token_for_poll, None, Session.token_for_poll),
 }
-_is_walked: contextvars.ContextVar[bool] = contextvars.ContextVar("is_walked", default=False)
+_work: contextvars.ContextVar[object] = contextvars.ContextVar("work", default=None)
 
 
 class Walk:
@@ -58,12 +58,17 @@ class Walk:
     def __init__(self, name: str) -> None:
         self.does, self._begins, self.ends = WALKS[name]
         self.ready, self.over = threading.Event(), asyncio.Event()
-        self._is_on = False
+        self._is_on, self._work = False, object()
         self.steps: dict[CodeType, int] = {}
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(SOURCE) and self.ready.is_set() and _is_walked.get():
+        if (
+            event == "call"
+            and code.co_filename.startswith(SOURCE)
+            and self.ready.is_set()
+            and _work.get() is self._work
+        ):
             self._is_on |= self._begins is None or code is self._begins.__code__
             # Where a coroutine goes on, it is on a later line.
             is_call = frame.f_lineno == code.co_firstlineno and not code.co_name.startswith("<")
@@ -73,8 +78,9 @@ class Walk:
     def follow(self, method: Any) -> Any:
         @functools.wraps(method)
         async def followed(*args: Any, **named: Any) -> Any:
-            if method is self.does:
-                _is_walked.set(True)
+            if method is self.does:  # timers that it starts keep it; what they begin later is no part of the next one
+                self._work = object()
+                _work.set(self._work)
             result = await method(*args, **named)
             if method is self.ends and self._is_on:
                 self.over.set()
