@@ -8,20 +8,17 @@ from orderbridge import __version__, config
 from orderbridge.clock import Clock, SystemClock
 from orderbridge.errors import Fenced
 from orderbridge.extension import named
-from orderbridge.jobs.account import Account
+from orderbridge.jobs.accounts_at_work import AccountsAtWork, is_many
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import journal_of
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.pollers import Pollers
-from orderbridge.jobs.recurring import Recurring
-from orderbridge.jobs.reference import Common
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.self_report import SelfReport
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.jobs.upkeep import Upkeep
-from orderbridge.jobs.working import Working, is_many
 from orderbridge.net.http import Wire
 from orderbridge.observe.liveness import Pulse
 from orderbridge.observe.metrics import Metrics
@@ -61,7 +58,6 @@ class Parts:
         self._context = Context.of(settings, self.database, self._clock, random=random, metrics=metrics)
         self._metrics = self._context.metrics
         self.outbox = Outbox(self._context, self.roster)
-        self.outbox.executor.on_restaurant = self._restaurant_set
         self.journal = journal_of(settings, self._clock, inline=self.database.inline)
         self.health = self._checkup()
         self._pollers = Pollers(
@@ -72,7 +68,6 @@ class Parts:
             journal=self.journal,
             known=self.health.known,
         )
-        self._common = Common(self._clock)
         self.pulse = Pulse()
         self.timetable = self._timetable()
         self.restore_check = RestoreCheck(
@@ -81,14 +76,14 @@ class Parts:
         self.health.also = self.restore_check.read
         self.health.others = self.roster.problems_elsewhere
         self.report = self._self_report()
-        self.working = Working(
+        self.working = AccountsAtWork(
             self._context,
             self.roster,
             wire=self._wire,
-            recurring=self._recurring_of,
             pollers=self._pollers,
             outbox=self.outbox,
-            cooldowns=self.cooldowns,
+            timetable=self.timetable,
+            health=self.health,
         )
         self.upkeep = Upkeep(
             self._context,
@@ -138,28 +133,6 @@ class Parts:
             return POLL_RUNS_S + 10 * market.timeout_seconds + logins_s
 
         return Timetable(self._machine, self.database, self.pulse, longest_s=longest_s, metrics=self._metrics)
-
-    def _recurring_of(self, account: Account) -> Recurring:
-        return Recurring(
-            account,
-            self._pollers.poller(account),
-            self._context,
-            self.timetable,
-            configured=self.roster.known.keys(),
-            common=self._common,
-            polled=self._polled,
-        )
-
-    def _polled(self, account: str, delivered: int, *, ok: bool = False) -> None:
-        """Lanes are free again, polls have shown what they can: it concerns an account's own rows."""
-        if ok and self.health.ping is not None:
-            self.health.ping.polled()
-        if delivered or self.outbox.queue.size(account):
-            self.outbox.wake()
-
-    def _restaurant_set(self, account: str, restaurant: str) -> None:
-        if (jobs := self.working.recurring(account)) is not None:
-            jobs.read_status(restaurant)
 
 
 def _roster(settings: config.Settings) -> Roster:

@@ -143,7 +143,6 @@ class Replica(Roster):
         """Know the buckets and the accounts. Raises Fenced or DBAPIError."""
         self._daemon = daemon
         self._problems = ReplicaProblems(daemon.database, None if self.membership is None else self.membership.name)
-        daemon.working.on_many = daemon.health.be_unsure
         await self._beat_once()  # first: the session that a reload left has not spoken for a while
         await self._read()
 

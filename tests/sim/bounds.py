@@ -8,9 +8,9 @@ must not change its judge.
 from tests.jobs.shop import COOLDOWN_S, TIMEOUT_S
 
 from orderbridge.config.keys import Alarms
+from orderbridge.jobs.accounts_at_work import LISTS_AGAIN_S, STATUSES_S
 from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S as SENT_WITHIN_S
 from orderbridge.jobs.postponed import REFUSED_S
-from orderbridge.jobs.recurring import LISTS_AGAIN_S, STATUSES_S
 from orderbridge.rules.health import FIRST_STEPS, SCHEDULED_STEPS, late_after
 from orderbridge.rules.poll_ends import longest_listening
 

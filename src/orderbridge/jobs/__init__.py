@@ -6,7 +6,7 @@ a cycle of the outbox and the sweep count, the tests and the log do.
 orders come in   poll pollers poll_state answer intake deliveries acknowledge journal reconciler
 actions go out   outbox outbox_reader executor row_writer outcome_writer verdicts lanes
                  held_accounts postponed
-accounts         context account roster working recurring timetable reference
+accounts         context account roster accounts_at_work timetable reference
 what is wrong    health findings daemon_problems problem_table self_report
 who is told      alarms ping
 now and then     upkeep sweep restore_check release replay reimport

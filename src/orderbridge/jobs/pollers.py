@@ -42,7 +42,7 @@ class Pollers:
         market = context.settings.marketplace
         self._context = context
         self._configured = configured
-        self._cooldowns = cooldowns
+        self.cooldowns = cooldowns
         self._not_written = not_written
         self._journal = journal
         self._known = known
@@ -90,7 +90,7 @@ class Pollers:
             self._context,
             intake=intake,
             notes=self._notes,
-            cooldowns=self._cooldowns,
+            cooldowns=self.cooldowns,
             places=self._places,
             not_written=self._not_written,
         )

@@ -17,7 +17,7 @@ from tests.jobs.test_watchdog import _OnTheSpot, never
 from orderbridge import config
 from orderbridge.daemon import Daemon
 from orderbridge.errors import Fenced
-from orderbridge.jobs import working
+from orderbridge.jobs import accounts_at_work
 from orderbridge.message import Message
 from orderbridge.model import CooldownScope
 from orderbridge.observe.metrics import POLLS, WRITES_FENCED, Metrics
@@ -176,7 +176,7 @@ async def test_of_many_that_come_at_once_the_lists_are_read_one_after_another(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ):
     """What thousands of them would ask for at once would make their polls late."""
-    monkeypatch.setattr(working, "LISTS_PER_S", 1 / 60)
+    monkeypatch.setattr(accounts_at_work, "LISTS_PER_S", 1 / 60)
     for name in NAMES:
         town.put(name)
     async with running(town.daemon):
@@ -559,13 +559,13 @@ async def test_secrets_that_an_account_of_the_file_has_are_refused_to_another(to
 
 async def test_a_change_while_an_account_comes_is_not_lost(town: Town, monkeypatch: pytest.MonkeyPatch):
     town.put("chain", "not-this-one")
-    take_up = working.take_up
+    take_up = accounts_at_work.take_up
 
     async def slowly(*given: Any) -> None:
         await take_up(*given)
         await asyncio.sleep(10.0)
 
-    monkeypatch.setattr(working, "take_up", slowly)
+    monkeypatch.setattr(accounts_at_work, "take_up", slowly)
     async with running(town.daemon):
         town.put("chain")
         await asyncio.sleep(100.0)

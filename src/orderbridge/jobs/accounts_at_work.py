@@ -1,27 +1,37 @@
-"""The accounts at work: they come, are polled and served, and leave. All of them at a start, some at any time.
+"""The accounts at work: they come, are polled and served, and leave. All come at a start, some at any time.
 
-come     made known to the database, their kept tokens taken up, their jobs put onto the timetable
-leave    nothing of them begins any more; what is in flight comes to its end and is written; then another may have them
+come     made known to the database, their kept tokens taken up, their jobs planned: the polls, the lists, the
+         restaurants' status, the token's renewal
+leave    none of their jobs begins any more; what is in flight ends and is written; then another process may have them
 
-Of one that comes the database may know when its next poll may leave: whoever polled it before has noted that.
+The database may know when the next poll of an account may leave: whoever polled it before has noted that. A stop of the
+daemon waits for polls alone: everything else is read again at the next start.
 """
 
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from orderbridge import config
 from orderbridge.jobs.account import Account, make_known, take_up, token_writer
+from orderbridge.jobs.answer import Polled
 from orderbridge.jobs.context import Context
+from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.outbox import Outbox
+from orderbridge.jobs.poll import Poller
 from orderbridge.jobs.pollers import Pollers
-from orderbridge.jobs.recurring import Recurring
+from orderbridge.jobs.reference import Common, read_lists, read_statuses
 from orderbridge.jobs.roster import Roster
+from orderbridge.jobs.timetable import Timetable
+from orderbridge.model import Token
 from orderbridge.net.http import Wire
-from orderbridge.rules.cooldown import Cooldowns, first_wait, phases
+from orderbridge.rules.cooldown import first_wait, phases
 from orderbridge.rules.shared_cooldown import Member, names_of
+from orderbridge.rules.tokens import RENEW_AGAIN_S
 from orderbridge.store.accounts import Entry
 
 # Accounts: to look through what they are made of for what is unused, again and again, is a fifth of all work.
@@ -29,14 +39,22 @@ FROZEN_FROM = 1000
 SWITCH_S = 0.001  # many: so long a thread that reads health for all of them may hold up an answer; Python's own is 5 ms
 MANY_FROM = 200  # accounts: what comes at about the same moment is written together
 TOKENS_S = 0.1  # many: for so long a token waits for others that are kept with it
-AT_ONCE = 100  # accounts that are made before somebody else gets his turn
+AT_ONCE = 100  # accounts that are made before other tasks get their turn
 LISTS_PER_S = 25  # accounts whose restaurants and menus are read: thousands that come at once have late polls
-LOOK_S = 0.05  # between two looks whether one that leaves is idle
-LEAVE_S = 30.0  # for what is in flight; then it is ended where it is, and whoever is next finds its note
+IDLE_AGAIN_S = 0.05  # between two checks whether one that leaves is idle
+LEAVE_S = 30.0  # for what is in flight; then it is cancelled, and whoever has the account next finds its note
+
+JOBS = ("poll", "lists", "statuses", "renew")
+LISTS_S = 24 * 3600.0
+LISTS_AGAIN_S = 60.0  # after a failure
+STATUSES_S = 300.0
+STATUS_AGAIN_S = 1.0  # after a restaurant was opened or closed
+LISTS_LATER_S, STATUSES_LATER_S = 0.5, 2.0  # than the first poll: the orders come first
+RENEW_LEAST_S = 1.0
 
 
-class Working:
-    """Has accounts come and leave."""
+class AccountsAtWork:
+    """Has accounts come and leave, and runs their jobs."""
 
     def __init__(
         self,
@@ -44,38 +62,35 @@ class Working:
         roster: Roster,
         *,
         wire: Wire,
-        recurring: Callable[[Account], Recurring],
         pollers: Pollers,
         outbox: Outbox,
-        cooldowns: Cooldowns,
+        timetable: Timetable,
+        health: Checkup,
     ) -> None:
-        """`recurring` makes an account's jobs."""
-        market, in_rhythm = context.settings.marketplace, context.settings.fleet.from_database
+        market = context.settings.marketplace
         self._context = context
         self._roster = roster
         self._wire = wire
-        self._token_group = token_writer(context.database, TOKENS_S if is_many(context.settings) else 0.0)
-        self._recurring_of = recurring
         self._pollers = pollers
         self._outbox = outbox
-        self._cooldowns = cooldowns
-        cooldowns.configure(market.cooldown_scope)
+        self._timetable = timetable
+        self._health = health
+        self._token_group = token_writer(context.database, TOKENS_S if is_many(context.settings) else 0.0)
+        self._cooldowns = pollers.cooldowns
+        self._cooldowns.configure(market.cooldown_scope)
         self._cooldown_s = market.cooldown_seconds
         self._timeout_s = market.timeout_seconds
         self._logins_per_second = market.logins_per_second
-        self._in_rhythm = in_rhythm  # another process may just have polled an account that comes
+        self._in_rhythm = context.settings.fleet.from_database  # another process may just have polled one that comes
         self._database = context.database
         self._clock = context.clock
         self._metrics = context.metrics
-        self._recurring: dict[str, Recurring] = {}
-        # Many have come: the last one's first poll is so far away.
-        self.on_many: Callable[[float], None] = lambda _: None
+        self._common = Common(context.clock)
+        self._asked: defaultdict[str, set[str]] = defaultdict(set)  # an account's jobs about one restaurant each
+        self._begun: set[str] = set()  # whose first poll was made, or tried
         self.leaving: set[str] = set()  # fingerprints of those of which something may still be in flight
         self.starts_for_s = 0.0  # from when the last ones came to the last one's first poll
-
-    def recurring(self, account: str) -> Recurring | None:
-        """The jobs of an account that is at work."""
-        return self._recurring.get(account)
+        outbox.executor.on_restaurant = self._read_status
 
     async def begin(self, chosen: Sequence[config.Account]) -> None:
         """These are the first; what is known of other accounts' cooldowns, from before a reload, is forgotten."""
@@ -113,14 +128,13 @@ class Working:
         self._metrics.know(self._roster.at_work)
         self._roster.changed()
         for place, (account, wait) in enumerate(zip(made, late, strict=True)):
-            jobs = self._recurring[account.name] = self._recurring_of(account)
-            jobs.begin(wait, max(wait, place / LISTS_PER_S))
+            self._plan(account, wait, max(wait, place / LISTS_PER_S))
         if len(made) >= FROZEN_FROM:
             sys.setswitchinterval(SWITCH_S)
             gc.unfreeze()  # those that have left since are garbage now
             gc.collect()
             gc.freeze()
-            self.on_many(self.starts_for_s)
+            self._health.be_unsure(self.starts_for_s)
         self._outbox.wake()
 
     def _spread(self, made: Sequence[Account], new: Collection[str]) -> list[float]:
@@ -147,7 +161,7 @@ class Working:
 
     def begun(self) -> tuple[int, int]:
         """How many have been polled, or tried to be, since they came; of how many."""
-        return sum(one.has_begun for one in self._recurring.values()), len(self._recurring)
+        return len(self._begun), len(self._roster.at_work)
 
     def _wait(self, noted: datetime | None, late_s: float) -> float:
         longest_s = self._timeout_s + self._cooldown_s
@@ -174,27 +188,88 @@ class Working:
 
     async def _end(self, leaving: Mapping[str, Account]) -> None:
         self._roster.changed()
-        jobs = [self._recurring.pop(name) for name in leaving if name in self._recurring]
-        for one in jobs:
-            one.end()
+        for name, account in leaving.items():
+            account.on_token = lambda _: None
+            for job in self._jobs(name):
+                self._timetable.leave(job)
+        self._begun -= leaving.keys()
         self._outbox.wake()
-        await self._idle(jobs, leaving)
-        for one in jobs:
-            one.cut()
+        await self._idle(leaving)
+        for name in leaving:
+            for job in self._jobs(name):
+                self._timetable.cut(job)
+            self._asked.pop(name, None)
         self._outbox.let_go(leaving)
         for name, account in leaving.items():
             await self._pollers.forget(name)
             await account.close()
 
-    async def _idle(self, jobs: Sequence[Recurring], leaving: Collection[str]) -> None:
+    async def _idle(self, leaving: Collection[str]) -> None:
         """Until nothing of them is in flight; what takes too long is left."""
         until = self._clock.monotonic() + LEAVE_S
-        busy, acting = list(jobs), set(leaving)
-        while (busy or acting) and self._clock.monotonic() < until:
-            busy = [one for one in busy if one.is_busy()]
-            acting = {name for name in acting if self._outbox.executor.has_in_hand(name)}
-            if busy or acting:
-                await asyncio.sleep(LOOK_S)
+        busy = set(leaving)
+        while busy and self._clock.monotonic() < until:
+            busy = {name for name in busy if self._is_busy(name)}
+            if busy:
+                await asyncio.sleep(IDLE_AGAIN_S)
+
+    def _is_busy(self, name: str) -> bool:
+        return self._outbox.executor.has_in_hand(name) or any(map(self._timetable.runs, self._jobs(name)))
+
+    # ---- the jobs of one account -------------------------------------------------------------------------------------
+
+    def _plan(self, account: Account, late_s: float, lists_late_s: float) -> None:
+        """The first poll leaves in `late_s`; the lists wait for their turn."""
+        name, plan = account.name, self._timetable.plan
+        account.on_token = partial(self._plan_renewal, account)
+        if (token := account.session.current) is not None:
+            self._plan_renewal(account, token)
+        plan(f"poll {name}", late_s, partial(self._poll, account, self._pollers.poller(account)), vital=True)
+        plan(f"lists {name}", lists_late_s + LISTS_LATER_S, partial(self._read_lists, account))
+        plan(f"statuses {name}", lists_late_s + STATUSES_LATER_S, partial(self._read_statuses, account))
+
+    def _jobs(self, name: str) -> list[str]:
+        """The names of all that is called for an account."""
+        return [*(f"{what} {name}" for what in JOBS), *self._asked.get(name, ())]
+
+    def _plan_renewal(self, account: Account, _: Token) -> None:
+        wait = max(account.renew_in() or 0.0, RENEW_LEAST_S)
+        self._timetable.plan(f"renew {account.name}", wait, partial(self._renew, account))
+
+    def _read_status(self, name: str, restaurant: str) -> None:
+        """Soon, and once: what the service itself says after it was told to open or close."""
+        if (account := self._roster.at_work.get(name)) is not None:
+            job = f"status {name} {restaurant}"
+            self._asked[name].add(job)
+            self._timetable.plan(job, STATUS_AGAIN_S, partial(self._read_statuses, account, only=restaurant))
+
+    async def _poll(self, account: Account, poller: Poller) -> float:
+        counts = Polled()
+        try:
+            counts = await poller.tick()
+            return counts.again_in
+        finally:
+            if self._roster.at_work.get(account.name) is account:
+                self._begun.add(account.name)
+            if counts.ok and self._health.ping is not None:
+                self._health.ping.polled()
+            # Lanes are free again, and the poll has shown what it can: that concerns the account's own rows.
+            if counts.delivered - counts.quarantined or self._outbox.queue.size(account.name):
+                self._outbox.wake()
+
+    async def _read_lists(self, account: Account) -> float:
+        came = await read_lists(account, self._database, self._roster.known, self._common)
+        return LISTS_S if came else LISTS_AGAIN_S
+
+    async def _read_statuses(self, account: Account, *, only: str | None = None) -> float | None:
+        await read_statuses(account, self._database, self._clock, only=only)
+        return STATUSES_S if only is None else None
+
+    async def _renew(self, account: Account) -> float | None:
+        if (wait := account.renew_in()) is not None and wait <= 0:
+            await account.renew()
+            wait = account.renew_in()
+        return None if wait is None else max(wait, RENEW_AGAIN_S if wait <= 0 else 0.0)
 
 
 def is_many(settings: config.Settings) -> bool:
