@@ -558,6 +558,7 @@ async def test_a_sighup_that_comes_while_the_program_starts_is_heard(
         os.write(pipe, b"no longer right")
         os.close(pipe)
         await until(lambda: order.acknowledged or daemon.returncode is not None)
+        assert daemon.returncode is None, log_of(configuration)
         assert await ended(daemon, signal.SIGTERM) == 0
 
 
