@@ -23,12 +23,11 @@ from sqlalchemy import Connection, create_engine, make_url
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
-from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.intake import Intake
 from orderbridge.marketplace import schema as listing
-from orderbridge.marketplace.schema import read_listing
-from orderbridge.marketplace.seen import Seen
+from orderbridge.marketplace.schema import Seen, read_listing
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 

@@ -8,7 +8,7 @@ Who knows what an action is asks this table, and nobody else knows anything of a
     store.actions       which of them end an order
     store.problem_queries  which rows are an answer to a customer, and which cancel an order
     rules.outbox        whose row it is, its lane, its arguments, how long it is worth sending, what supersedes it
-    rules.account_queues         which goes first
+    rules.queue                  which goes first
     rules.lifecycle     to which status it takes an order, whether it may be sent at all
     rules.retry         what clears the doubt after a lost answer, and what a poll proves
     rules.outbox        whether its end is an alarm

@@ -13,7 +13,7 @@ from orderbridge.jobs.context import Context
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import journal_of
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.jobs.pollers import Pollers
+from orderbridge.jobs.poll import Pollers
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.self_report import SelfReport

@@ -35,7 +35,7 @@ from orderbridge import daemon as module
 from orderbridge import parts
 from orderbridge.cli.common import Context
 from orderbridge.daemon import Daemon
-from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.poll import Poller
 from orderbridge.observe import liveness
 from orderbridge.observe.liveness import MOST_ANSWER, STRANGER, Peer, Pulse, answer, ask, daemons, name_of

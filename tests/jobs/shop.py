@@ -20,14 +20,13 @@ from sqlalchemy.exc import OperationalError
 
 from orderbridge import config
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.outbox import CycleResult, Outbox
-from orderbridge.jobs.pollers import Pollers
+from orderbridge.jobs.poll import Pollers
 from orderbridge.jobs.roster import Roster
 from orderbridge.net.http import Wire
-from orderbridge.rules.cooldown import Cooldowns
-from orderbridge.rules.shared_cooldown import Member
+from orderbridge.rules.cooldown import Cooldowns, Member
 from orderbridge.store import schema
 from orderbridge.store.database import Database
 from orderbridge_sandbox import Fault, World, create_app, wire

@@ -14,7 +14,7 @@ from tests.store.samples import hold_open
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
-from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.intake import CHUNK, Intake
 from orderbridge.marketplace.schema import read_listing

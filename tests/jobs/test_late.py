@@ -9,7 +9,7 @@ from tests.jobs.conftest import OpenShop
 from tests.jobs.shop import Shop
 
 from orderbridge.jobs.daemon_problems import DaemonProblems
-from orderbridge.jobs.pollers import Pollers
+from orderbridge.jobs.poll import Pollers
 from orderbridge.rules.problems import Code
 
 ISTANBUL = ZoneInfo("Europe/Istanbul")

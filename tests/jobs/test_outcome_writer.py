@@ -7,7 +7,7 @@ from tests.jobs.shop import Shop
 
 from orderbridge.jobs.outcome_writer import Changed, Claim, Claimed
 from orderbridge.model import ActionState, Verdict
-from orderbridge.rules.account_queues import Entry
+from orderbridge.rules.queue import Entry
 from orderbridge.rules.retry import NextRequest
 from orderbridge.store import unfinished
 

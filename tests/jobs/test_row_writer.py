@@ -14,7 +14,7 @@ from orderbridge.errors import FileLost, Over
 from orderbridge.jobs.outcome_writer import Claim, Result, Unwritten
 from orderbridge.jobs.row_writer import RowWriter
 from orderbridge.model import Action, Attempt, Outcome
-from orderbridge.rules.account_queues import Entry
+from orderbridge.rules.queue import Entry
 from orderbridge.rules.retry import NextRequest
 from orderbridge.store.database import Database
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.test_daemon import UNTIL_CLEARED_S, Till, ended, log_of, process, until
 
-from orderbridge.jobs.answer import PARALLEL_ACKNOWLEDGEMENTS
+from orderbridge.jobs.acknowledge import PARALLEL_ACKNOWLEDGEMENTS
 from orderbridge_sandbox import Fault, World
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.state import Order

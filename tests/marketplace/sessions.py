@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from orderbridge.clock import SystemClock
-from orderbridge.marketplace.backoff import Waits
-from orderbridge.marketplace.session import Session
+from orderbridge.marketplace.session import Session, Waits
 from orderbridge.model import Token
 
 AT_ONCE = Waits(refused=lambda times: 0.0, failed=lambda times, answered: 0.0, unsent=lambda times: 0.0, limited_s=0.0)

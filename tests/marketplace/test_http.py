@@ -22,8 +22,7 @@ from tests.wording import says
 
 from orderbridge.errors import ConfigError, MarketplaceError, NotSent, UnknownOutcome
 from orderbridge.net.connection import _AT_ONCE
-from orderbridge.net.http import Answer, Wire
-from orderbridge.net.pool import Connections
+from orderbridge.net.http import Answer, Connections, Wire
 from orderbridge.texts import sentence
 
 OK = b'{"status": true, "data": "OK"}'

@@ -9,8 +9,7 @@ from tests.marketplace.samples import KEY, OTHER_KEY, listing, order, text
 
 from orderbridge.errors import MarketplaceError
 from orderbridge.marketplace import schema
-from orderbridge.marketplace.schema import read_listing
-from orderbridge.marketplace.seen import Seen
+from orderbridge.marketplace.schema import Seen, read_listing
 from orderbridge.model import Document
 
 GOOD, OTHER = text(order()), text(order(payment_key=OTHER_KEY, note="🌯 ]}"))

@@ -17,7 +17,7 @@ from tests.fuzz.grammar import TIMES
 from tests.marketplace.servers import PATIENCE_S, Certificates, Line, http_answer, serving
 
 from orderbridge.errors import MarketplaceError, NotSent, UnknownOutcome
-from orderbridge.net import connector, pool
+from orderbridge.net import connector, http
 from orderbridge.net.connection import HEAD_LIMIT, Trail
 from orderbridge.net.connector import connect
 from orderbridge.net.http import Answer, Wire
@@ -67,7 +67,7 @@ class Talk:
 
     @property
     def tls(self) -> ssl.SSLContext:
-        assert isinstance(self.wire._transport, pool.Connections)
+        assert isinstance(self.wire._transport, http.Connections)
         return self.wire._transport._tls
 
     async def serve(self, line: Line) -> None:
@@ -195,7 +195,7 @@ async def test_a_connection_that_closed_before_it_was_asked_sent_nothing(talk: T
 
 
 async def test_an_idle_connection_is_closed_when_its_time_is_over(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "KEEP_ALIVE_S", 0.01)
+    monkeypatch.setattr(http, "KEEP_ALIVE_S", 0.01)
     await talk.all_is_well("first")
     async with asyncio.timeout(60):
         await talk.hung_up.wait()

@@ -39,7 +39,7 @@ from orderbridge.jobs import (
     verdicts,
 )
 from orderbridge.jobs import outbox as jobs_outbox
-from orderbridge.jobs.answer import Answer, Polled
+from orderbridge.jobs.acknowledge import Answer, Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orderbridge.model import CooldownScope
-from orderbridge.rules.cooldown import MARGIN_S, TOGETHER_S, Cooldowns, phases
-from orderbridge.rules.shared_cooldown import Ended, Member
+from orderbridge.rules.cooldown import MARGIN_S, TOGETHER_S, Cooldowns, Ended, Member, phases
 
 COOLDOWN_S = 30.0
 

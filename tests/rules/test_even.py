@@ -8,8 +8,7 @@ from random import Random
 
 import pytest
 
-from orderbridge.rules.cooldown import Cooldowns, phases, together_s
-from orderbridge.rules.shared_cooldown import Ended, Member
+from orderbridge.rules.cooldown import Cooldowns, Ended, Member, phases, together_s
 
 COOLDOWN_S = 30.0
 Answer = Callable[[float, str], tuple[float, Ended]]  # when, and who; seconds until the answer, and what it is

@@ -9,6 +9,7 @@ import pytest
 
 from orderbridge.model import ActionState
 from orderbridge.rules.account_status import Lamp, account_statuses
+from orderbridge.rules.cooldown import Member, names_of
 from orderbridge.rules.health import (
     Facts,
     Found,
@@ -21,7 +22,6 @@ from orderbridge.rules.health import (
     late_after,
 )
 from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
-from orderbridge.rules.shared_cooldown import Member, names_of
 from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

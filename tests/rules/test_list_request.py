@@ -3,7 +3,7 @@
 import pytest
 
 from orderbridge.errors import MarketplaceError, NotSent, RateLimited, ServiceFailed, Unauthorized, UnknownOutcome
-from orderbridge.rules.list_request import ListRequest
+from orderbridge.rules.poll_ends import ListRequest
 from orderbridge.rules.statuses import Statuses
 
 

@@ -16,9 +16,9 @@ from orderbridge.errors import (
     Unauthorized,
     UnknownOutcome,
 )
+from orderbridge.rules.cooldown import Ended
 from orderbridge.rules.health import LOGIN_FAILED
 from orderbridge.rules.poll_ends import Failure, failure_of, listened, longest_listening
-from orderbridge.rules.shared_cooldown import Ended
 from orderbridge.texts import sentence
 
 REFUSED = LoginRefused("login_refused", "no", until=datetime(2026, 3, 1, tzinfo=UTC), http_status=401)

@@ -42,15 +42,14 @@ from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.jobs.row_writer import Ends
-from orderbridge.marketplace import answers, payment
+from orderbridge.marketplace import amounts, answers
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
 from orderbridge.model import Action, ActionState, Differs, KnownBy, LastChange, Outcome, Verdict
 from orderbridge.net.http import Answer, Wire
 from orderbridge.rules import intake, lifecycle, outbox, retry, tokens
-from orderbridge.rules.account_queues import AccountQueues
 from orderbridge.rules.cooldown import Cooldowns
-from orderbridge.rules.queue import Queue
+from orderbridge.rules.queue import AccountQueues, Queue
 from orderbridge.rules.statuses import Statuses
 from orderbridge.store import (
     accounts,
@@ -724,12 +723,12 @@ def the_lines_stay_as_they_were(plant: Planting) -> None:
 
 @bug("contract", corner="the_clock_is_set_back_while_a_row_waits")
 def prepaid_orders_are_collected_again(plant: Planting) -> None:
-    plant.instead(payment.amount_due, lambda _: lambda total, code: total if code else None)
+    plant.instead(amounts.amount_due, lambda _: lambda total, code: total if code else None)
 
 
 @bug("contract", seed=1018)
 def any_remark_of_a_payment_is_dropped(plant: Planting) -> None:
-    plant.instead(payment.payment_code, lambda true: lambda name, codes: true(name and name.split("(")[0], codes))
+    plant.instead(amounts.payment_code, lambda true: lambda name, codes: true(name and name.split("(")[0], codes))
 
 
 @bug("contract")

@@ -13,7 +13,7 @@ from tests.sim.machine import simulate
 from tests.sim.plan import KINDS, briefer, plan_for
 from tests.sim.simulation import Sim
 
-from orderbridge.rules import shared_cooldown
+from orderbridge.rules import cooldown
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,7 +64,7 @@ def test_nobody_starves_where_five_accounts_share_a_cooldown(play, seed: int):
 def test_a_cooldown_that_is_not_found_to_be_shared_is_found_by_the_invariant(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr(shared_cooldown, "LIMITED_IN_A_ROW", 1_000_000)
+    monkeypatch.setattr(cooldown, "LIMITED_IN_A_ROW", 1_000_000)
     plan = plan_for(1, "crowd")
     sim = simulate(plan, tmp_path, invariants_of(plan))
     assert any("has not been polled" in violation for violation in sim.violations)

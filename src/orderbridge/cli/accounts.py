@@ -82,9 +82,8 @@ def _client(wire: "Wire", chosen: "config.Account") -> "Client":
     """Of an account that nothing is kept of: its login is made anew, and forgotten."""
     from orderbridge.clock import SystemClock
     from orderbridge.hiding import hide
-    from orderbridge.marketplace.backoff import Waits
     from orderbridge.marketplace.client import Client, login
-    from orderbridge.marketplace.session import Session
+    from orderbridge.marketplace.session import Session, Waits
     from orderbridge.model import Token
     from orderbridge.rules import tokens
 

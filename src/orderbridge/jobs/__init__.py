@@ -1,11 +1,10 @@
 """The work, one tick at a time: read, decide, write.
 
-A tick that is called again says when. What a poll has done is counted in `answer.Polled`, which the metrics read; what
+A tick that is called again says when. What a poll has done is counted in `acknowledge.Polled`, which the metrics read; what
 a cycle of the outbox and the sweep count, the tests and the log do.
 
-orders come in   poll pollers poll_state answer intake deliveries acknowledge journal reconciler
-actions go out   outbox outbox_reader executor row_writer outcome_writer verdicts lanes
-                 held_accounts postponed
+orders come in   poll poll_state intake deliveries acknowledge journal reconciler
+actions go out   outbox outbox_reader executor row_writer outcome_writer verdicts lanes postponed
 accounts         context account roster accounts_at_work timetable reference
 what is wrong    health findings daemon_problems problem_table self_report
 who is told      alarms ping

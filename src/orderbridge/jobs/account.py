@@ -17,9 +17,8 @@ from orderbridge import config
 from orderbridge.errors import HELD_BACK, MarketplaceError
 from orderbridge.hiding import hide
 from orderbridge.jobs.context import Context
-from orderbridge.marketplace.backoff import Waits
 from orderbridge.marketplace.client import Client, login
-from orderbridge.marketplace.session import Session
+from orderbridge.marketplace.session import Session, Waits
 from orderbridge.model import Outcome, Token
 from orderbridge.net.http import Wire
 from orderbridge.observe.metrics import LOGINS, REQUESTS

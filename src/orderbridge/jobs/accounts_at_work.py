@@ -18,19 +18,17 @@ from functools import partial
 
 from orderbridge import config
 from orderbridge.jobs.account import Account, make_known, take_up, token_writer
-from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.outbox import Outbox
-from orderbridge.jobs.poll import Poller
-from orderbridge.jobs.pollers import Pollers
+from orderbridge.jobs.poll import Poller, Pollers
 from orderbridge.jobs.reference import Common, read_lists, read_statuses
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.model import Token
 from orderbridge.net.http import Wire
-from orderbridge.rules.cooldown import first_wait, phases
-from orderbridge.rules.shared_cooldown import Member, names_of
+from orderbridge.rules.cooldown import Member, first_wait, names_of, phases
 from orderbridge.rules.tokens import RENEW_AGAIN_S
 from orderbridge.store.accounts import Entry
 

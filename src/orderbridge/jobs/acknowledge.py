@@ -11,6 +11,7 @@ its order is noted before.
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -19,14 +20,61 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import MarketplaceError
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.answer import Answer
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.journal import Journal
 from orderbridge.marketplace.client import ACKNOWLEDGE_TIMEOUT_S
+from orderbridge.model import Document
+from orderbridge.observe.metrics import NOT_TAKEN_IN
 from orderbridge.rules.outbox import order_lane
 from orderbridge.store import locks, orders
 from orderbridge.store.failures import is_refusal
 from orderbridge.store.group_commit import Failed, GroupCommit, LeftOut, write_group
+
+PARALLEL_ACKNOWLEDGEMENTS = 8
+
+
+@dataclass(slots=True)
+class Polled:
+    """What one tick did. `again_in`: seconds until the next one may be made. `ok`: a whole list was taken in.
+
+    `result`: how the poll ended (observe.metrics). `stuck`: documents that cannot be acknowledged; `is_full`: they may hide
+    others.
+    """
+
+    again_in: float = 0.0
+    ok: bool = False
+    result: str = NOT_TAKEN_IN
+    delivered: int = 0
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    withheld: int = 0
+    foreign: int = 0
+    quarantined: int = 0
+    not_stored: int = 0
+    acknowledged: int = 0
+    dropped: int = 0
+    stuck: int = 0
+    is_full: bool = False
+
+
+@dataclass(slots=True)
+class Answer:
+    """`good`: its orders by payment_key. `held`: whose lanes are ours. `deadline`: of acknowledgements, monotonic.
+
+    `unanswered`: acknowledgements under way; `is_stored`: none will follow.
+    """
+
+    good: dict[str, Document]
+    began: int
+    deadline: float
+    counts: Polled
+    held: set[str] = field(default_factory=set)
+    acknowledging: list[asyncio.Task[None]] = field(default_factory=list)
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PARALLEL_ACKNOWLEDGEMENTS))
+    unanswered: int = 0
+    is_stored: bool = False
+
 
 # Of having read the answer; later ones are dropped, the next poll delivers the order again. With the reading before and
 # the handshake after it stays below the 10 s that are promised.

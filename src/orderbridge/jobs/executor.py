@@ -16,8 +16,8 @@ of its order grows old.
 This is the bound of actions. Everything that goes on the wire has one, each where it is needed:
 
     actions            `actions.max_in_flight` at once (here); of one account among several half of them (jobs.outbox)
-    polls              64 at once, of more than 512 accounts an eighth (jobs.pollers; jobs.poll.PollPlaces)
-    acknowledgements   8 at once of each answer (jobs.answer)
+    polls              64 at once, of more than 512 accounts an eighth (jobs.poll; jobs.poll_state.PollPlaces)
+    acknowledgements   8 at once of each answer (jobs.acknowledge)
     logins             8 at once (net.http), `marketplace.logins_per_second`
     lists              of restaurants and menus: the first ones of 25 accounts a second (jobs.accounts_at_work)
     all of them        `marketplace.requests_per_second`, what a customer waits for first (net.pace); polls have a rate
@@ -35,15 +35,13 @@ import structlog
 from orderbridge.actions import argument_of, key_of
 from orderbridge.clock import Clock
 from orderbridge.errors import LoginRefused, MarketplaceError
-from orderbridge.jobs.held_accounts import HeldAccounts
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox_reader import OutboxReader
 from orderbridge.jobs.outcome_writer import Changed, Claim, Claimed, OutcomeWriter, Result, Unwritten, shows_restaurant
-from orderbridge.jobs.postponed import Postponed, is_refused
+from orderbridge.jobs.postponed import HeldAccounts, Postponed, is_refused
 from orderbridge.jobs.row_writer import RowWriter
 from orderbridge.model import Attempt, Outcome, Verdict
-from orderbridge.rules.account_queues import Entry
-from orderbridge.rules.queue import Queue
+from orderbridge.rules.queue import Entry, Queue
 from orderbridge.rules.retry import Decision, NextRequest, RetryAt, after_status, is_no_attempt, stands_after
 from orderbridge.rules.standing import Standing
 from orderbridge.store.columns import as_stored

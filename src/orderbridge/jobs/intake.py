@@ -25,8 +25,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S, Acknowledger
-from orderbridge.jobs.answer import Answer, Polled
+from orderbridge.jobs.acknowledge import ACKNOWLEDGE_WITHIN_S, Acknowledger, Answer, Polled
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.deliveries import Deliveries

@@ -23,7 +23,7 @@ order by itself (rules.queue), and an acknowledgement may go first.
 What may overtake. Of the rows of a lane nothing may: not a row that waits for its retry, not one whose outcome is
 unknown. A cancel ends an earlier accept or on_the_way that is not on the wire, and the newest of several toggles the
 others (rules.outbox): that is superseding, the older row does not leave at all. An acknowledgement goes before every
-row that waits. Between lanes, orders go before restaurants and foods (rules.account_queues).
+row that waits. Between lanes, orders go before restaurants and foods (rules.queue).
 
 A list is older than its arrival. What an action did after the list was made, the list cannot show; so a poll's word
 about an order counts only if no action of it was on the wire, or unresolved, at any moment since the poll began. Moments

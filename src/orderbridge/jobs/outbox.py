@@ -22,14 +22,12 @@ from sqlalchemy.exc import DBAPIError
 from orderbridge.errors import Over
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.executor import Executor, Slots
-from orderbridge.jobs.held_accounts import HeldAccounts
 from orderbridge.jobs.outbox_reader import FLOOR_S, OutboxReader, view_of
 from orderbridge.jobs.outcome_writer import OutcomeWriter
-from orderbridge.jobs.postponed import Postponed
+from orderbridge.jobs.postponed import HeldAccounts, Postponed
 from orderbridge.jobs.roster import Roster
 from orderbridge.jobs.row_writer import Ends, Recovery, RowWriter
-from orderbridge.rules.account_queues import Entry
-from orderbridge.rules.queue import Queue
+from orderbridge.rules.queue import Entry, Queue
 from orderbridge.rules.retry import RetryPolicy, may_be_seen
 from orderbridge.store.failures import remedy
 

@@ -29,8 +29,8 @@ from orderbridge.jobs.account import Account
 from orderbridge.jobs.verdicts import Posting, Verdicts, about, best_effort
 from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Verdict
 from orderbridge.observe.metrics import ACTION_WAIT_SECONDS
-from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.outbox import Lane, has_changed, with_reason
+from orderbridge.rules.queue import Entry
 from orderbridge.rules.retry import Decision, NextRequest, RetryAt, RetryPolicy, decide, next_request, resend_at
 from orderbridge.store import actions, orders, reference, unfinished
 from orderbridge.store.unfinished import Found, ServerClock

@@ -11,8 +11,7 @@ promise:
               leaves: a program that is killed in between finds it at its next start (jobs.poll_state)
     request   once, whatever its answer: a repetition would come inside the cooldown
     cooldown  from the answer on, within one run by the monotonic clock, which nobody can set (rules.cooldown;
-              rules.shared_cooldown knows the accounts that are polled in turn). It is noted at once where taking in takes its
-              time
+              it knows the accounts that are polled in turn, too). It is noted at once where taking in takes its time
     take in   jobs.intake stores what was delivered and acknowledges it
     success   is noted last: health and the silence of orders go by it, so all that was delivered is on disk by then
 
@@ -20,8 +19,7 @@ A failed poll has used up its slot, unless its request certainly never left (rul
 up, too: without an end of its cooldown the accounts that are polled in turn with this one would wait for ever.
 """
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -29,42 +27,28 @@ import structlog
 
 from orderbridge.errors import MarketplaceError, NotSent, Unauthorized
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.answer import Polled
+from orderbridge.jobs.acknowledge import Acknowledger, Polled
 from orderbridge.jobs.context import Context
+from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.intake import Intake
-from orderbridge.jobs.poll_state import PollState
+from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.poll_state import PollPlaces, PollState, Shared
+from orderbridge.jobs.reconciler import read_unresolved
 from orderbridge.message import Message
 from orderbridge.model import AccountState, Document, Outcome
 from orderbridge.observe.metrics import COUNTED, PART
-from orderbridge.rules.cooldown import MARGIN_S, Cooldowns
-from orderbridge.rules.list_request import ListRequest, came_in_part
-from orderbridge.rules.poll_ends import failure_of, listened, longest_listening
-from orderbridge.rules.shared_cooldown import Ended, names_of
+from orderbridge.rules.cooldown import MARGIN_S, Cooldowns, Ended, names_of, together_s
+from orderbridge.rules.poll_ends import ListRequest, came_in_part, failure_of, listened, longest_listening
 from orderbridge.store.accounts import Success
 from orderbridge.texts import line_remedy, say, sentence
 
+# Requests for orders that may be under way at a time; of many accounts a share, so that no round of all of them takes
+# longer than so many timeouts. Beyond it each would only open one more connection of TLS, and make all the others late.
+MOST_POLLS = 64
+ROUND_TIMEOUTS = 8
+READ_S = 0.01  # many accounts: a reading for all of them waits so long for the answers of the same moment
+
 _log = structlog.get_logger(__name__)
-
-
-class PollPlaces(asyncio.Semaphore):
-    """How many requests for orders may be under way. Who waits for a place stands in line."""
-
-    is_closed = False
-
-    def __init__(self, most: int) -> None:
-        super().__init__(most)
-        self._most = most
-
-    def widen(self, most: int) -> None:
-        """There are at least so many."""
-        for _ in range(most - self._most):
-            self.release()
-        self._most = max(self._most, most)
-
-    def close(self) -> None:
-        """Who waits now gets a place at once, one after another, and sees that it is for nothing."""
-        self.is_closed = True
-        self.release()
 
 
 class Poller:
@@ -296,6 +280,77 @@ class Poller:
             acknowledged=counts.acknowledged,
             dropped=counts.dropped,
             ms=took,
+        )
+
+
+class Pollers:
+    """Makes the pollers of one daemon's accounts."""
+
+    def __init__(
+        self,
+        context: Context,
+        configured: Collection[str],
+        cooldowns: Cooldowns,
+        *,
+        not_written: Callable[[], int],
+        journal: Journal | None = None,
+        known: DaemonProblems | None = None,
+    ) -> None:
+        """`configured`: the names of all accounts, looked at when it matters. `not_written`: outbox rows that the database refuses."""
+        market = context.settings.marketplace
+        self._context = context
+        self._configured = configured
+        self.cooldowns = cooldowns
+        self._not_written = not_written
+        self._journal = journal
+        self._known = known
+        self._cooldown_s = market.cooldown_seconds
+        many = together_s(len(configured), self._cooldown_s) > 0
+        longest = timedelta(seconds=market.timeout_seconds + self._cooldown_s + MARGIN_S)
+        self._notes = PollState(context.database, context.clock, longest=longest, many=many)
+        self._acknowledgers: dict[str, Acknowledger] = {}
+        self._places = PollPlaces(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))
+        self._unresolved = Shared(lambda: context.database.read(read_unresolved), READ_S if many else 0.0)
+
+    def grow(self, accounts: int) -> None:
+        """So many are at work: the requests under way are at least their share."""
+        self._places.widen(max(MOST_POLLS, accounts // ROUND_TIMEOUTS))
+        if together_s(accounts, self._cooldown_s) > 0:
+            self._notes.are_many, self._unresolved.wait_s = True, READ_S
+
+    def close(self) -> None:
+        """What is under way goes on to its end, and nothing else leaves."""
+        self._places.close()
+
+    async def note_rest(self) -> None:
+        """OKs that a till has kept from being noted; the service does not deliver these orders again. Nothing else runs."""
+        for acknowledger in self._acknowledgers.values():
+            await acknowledger.mark_late()
+
+    async def forget(self, account: str) -> None:
+        """It has left."""
+        if (acknowledger := self._acknowledgers.pop(account, None)) is not None:
+            await acknowledger.mark_late()
+
+    def poller(self, account: Account) -> Poller:
+        """One for each account."""
+        intake = Intake(
+            account,
+            self._context,
+            self._configured,
+            known=self._known,
+            unresolved=self._unresolved,
+            journal=self._journal,
+        )
+        self._acknowledgers[account.name] = intake.acknowledger
+        return Poller(
+            account,
+            self._context,
+            intake=intake,
+            notes=self._notes,
+            cooldowns=self.cooldowns,
+            places=self._places,
+            not_written=self._not_written,
         )
 
 

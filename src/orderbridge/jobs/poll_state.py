@@ -1,4 +1,6 @@
-"""Writes each account's poll state by group commit: one COMMIT for all accounts whose polls are due together.
+"""What the polls of all accounts share: their places on the wire, a reading for all, and the notes of how each stands.
+
+A poll state is written by group commit, one COMMIT for all accounts whose polls are due together:
 
 before a request   no other poll may leave until this one is answered and cooled down. `reserve` returns when that is on
                    disk, and not before: whatever stops this program then, the next one finds it.
@@ -8,11 +10,12 @@ With many accounts it is worth a wait to write more of them together: before a r
 be called, after an answer until the next group goes anyway. With few accounts nothing waits.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -29,6 +32,9 @@ AFTER_S = 0.4  # many accounts: a result does
 LATE_S = 1.0  # a reservation that takes longer to be on disk is made anew
 
 _log = structlog.get_logger(__name__)
+
+
+T = TypeVar("T")
 
 
 class _NotAllDue(Exception):
@@ -125,3 +131,43 @@ class PollState:
             return {}
         (one,) = leaving
         return {one.who: accounts.reserve_poll(connection, one.who, now=now, until=until, longest=self._longest)}
+
+
+class PollPlaces(asyncio.Semaphore):
+    """How many requests for orders may be under way. Who waits for a place stands in line."""
+
+    is_closed = False
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self._most = most
+
+    def widen(self, most: int) -> None:
+        """There are at least so many."""
+        for _ in range(most - self._most):
+            self.release()
+        self._most = max(self._most, most)
+
+    def close(self) -> None:
+        """Who waits now gets a place at once, one after another, and sees that it is for nothing."""
+        self.is_closed = True
+        self.release()
+
+
+class Shared(Generic[T]):
+    """One reading for everybody who asks before it begins; who asks later gets the next one."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]], wait_s: float) -> None:
+        self._read = read
+        self.wait_s = wait_s
+        self._next: asyncio.Task[T] | None = None
+
+    async def __call__(self) -> T:
+        if self._next is None:
+            self._next = asyncio.create_task(self._run())
+        return await asyncio.shield(self._next)
+
+    async def _run(self) -> T:
+        await asyncio.sleep(self.wait_s)
+        self._next = None
+        return await self._read()

@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import Connection
 
 from orderbridge.actions import key_of
-from orderbridge.jobs.answer import Answer
+from orderbridge.jobs.acknowledge import Answer
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.verdicts import Posting
 from orderbridge.model import Document, OutboxRow, Verdict

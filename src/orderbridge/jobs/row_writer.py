@@ -29,9 +29,8 @@ from orderbridge.jobs.outcome_writer import Changed, Claimed, End, OutcomeWriter
 from orderbridge.jobs.postponed import STUCK_S, Postponed
 from orderbridge.jobs.verdicts import Verdicts
 from orderbridge.model import ActionState, OutboxRow, Verdict
-from orderbridge.rules.account_queues import Entry
 from orderbridge.rules.outbox import Lane, order_lane
-from orderbridge.rules.queue import Queue
+from orderbridge.rules.queue import Entry, Queue
 from orderbridge.rules.retry import Decision
 from orderbridge.store import unfinished
 from orderbridge.store.database import Database

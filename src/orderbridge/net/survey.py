@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 from orderbridge.errors import MarketplaceError, NotSent
 from orderbridge.message import Message
-from orderbridge.net.certificate import shown_by
-from orderbridge.net.connector import connect, look_up
-from orderbridge.net.pool import tls_context
+from orderbridge.net.connector import connect, look_up, shown_by
+from orderbridge.net.http import tls_context
 from orderbridge.net.proxies import HTTPS_PORT, Proxy, proxy_for
 
 MOST_ADDRESSES = 3

@@ -1,7 +1,7 @@
 """Pure decisions: no I/O, no clock of their own. What they return is carried out elsewhere.
 
-orders come in   cooldown shared_cooldown poll_ends list_request tokens intake statuses lifecycle reimport
-actions go out   queue account_queues standing outbox retry
+orders come in   cooldown poll_ends tokens intake statuses lifecycle reimport
+actions go out   queue standing outbox retry
 what is wrong    problems health page causes notify account_status restore
 people           day
 """

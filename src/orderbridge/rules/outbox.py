@@ -4,7 +4,7 @@ Rules of this file:
 - What may end a row without a request hangs on where it stands: rules.standing.
 - What supersedes an action, how long it is worth sending, what it needs: orderbridge.actions.
 
-Of a lane rules.queue decides which row is next, among lanes rules.account_queues.
+Which row of a lane is next, and which lane, rules.queue decides.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
