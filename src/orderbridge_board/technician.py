@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from datetime import datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,7 +12,6 @@ from orderbridge import config
 from orderbridge.rules import day as rules
 from orderbridge.rules.problems import Problem
 from orderbridge.store import accounts, overview
-from orderbridge.store import day as store_day
 from orderbridge_board import poll_history
 from orderbridge_board.snapshot import amount, closed, moment, problem_shown
 
@@ -32,7 +30,7 @@ def technician(
     outbox = overview.outbox(connection, now)
     zone = ZoneInfo(settings.marketplace.timezone)
     begin, end = rules.bounds(rules.present(now, zone, CUT), zone, CUT)
-    received = list(store_day.moments(connection, min(begin, now - STRIP), end))
+    received = overview.received(connection, min(begin, now - STRIP), end)
     return {
         "now": moment(now),
         "timezone": settings.marketplace.timezone,
@@ -45,7 +43,7 @@ def technician(
         "pos_seen": moment(overview.pos_seen(connection)),
         "slots": [_slot(row) for row in poll_history.since(connection, now - STRIP)],
         "orders": _by_slot(received, poll_history.slot_of(now - STRIP)),
-        "day": _day(connection, begin, end, [at for _, at in received if at >= begin]),
+        "day": _day(begin, end, [one for one in received if one.received_utc >= begin]),
     }
 
 
@@ -58,19 +56,19 @@ def _slot(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"slot_utc": moment(row["slot_utc"])}
 
 
-def _by_slot(received: Iterable[tuple[str, datetime]], since: datetime) -> list[dict[str, Any]]:
+def _by_slot(received: Iterable[Any], since: datetime) -> list[dict[str, Any]]:
     """How many orders each account got in each ten minutes."""
-    counts = Counter((account, poll_history.slot_of(at)) for account, at in received if at >= since)
-    return [{"account": name, "slot_utc": moment(slot), "count": count} for (name, slot), count in counts.items()]
+    slots = ((one.account, poll_history.slot_of(one.received_utc)) for one in received if one.received_utc >= since)
+    return [
+        {"account": name, "slot_utc": moment(slot), "count": count} for (name, slot), count in Counter(slots).items()
+    ]
 
 
-def _day(connection: Connection, begin: datetime, end: datetime, received: Iterable[datetime]) -> dict[str, Any]:
+def _day(begin: datetime, end: datetime, received: Sequence[Any]) -> dict[str, Any]:
     """The figures of `orderbridge day`, and how many orders came in each hour of it."""
-    found = rules.counted(rules.Sold(*row) for row in store_day.received(connection, begin, end))
-    figures = {
-        name: amount(value) if not isinstance(value, int) else value for name, value in asdict(found.total).items()
-    }
+    sums = rules.sums_of(received)
+    figures = {name: figure if isinstance(figure, int) else amount(figure) for name, figure in sums.items()}
     hours = [0] * round((end - begin) / timedelta(hours=1))
-    for at in received:
-        hours[min(int((at - begin) / timedelta(hours=1)), len(hours) - 1)] += 1
+    for one in received:
+        hours[min(int((one.received_utc - begin) / timedelta(hours=1)), len(hours) - 1)] += 1
     return {"begin": moment(begin), "figures": figures, "hours": hours}

@@ -16,7 +16,7 @@ def sold(pos):
     moda = at | {"restaurant_id": "r2", "restaurant_name": "Moda"}
     for number, columns in enumerate(
         [
-            at | CASH | DONE | {"pos_total": "100.10", "order_tip": "5", "discount": "7.25"},
+            at | CASH | DONE | {"pos_total": "100.10", "order_tip": "5", "discount": "7.25", "restaurant_name": None},
             at | CASH | DONE | {"pos_total": "90.10", "order_number": 100234, "pos_reference": "A-7"},
             at | CARD | DONE,
             moda | CASH | {"status": "CANCELED", "ended_utc": "2026-03-01 20:00:00.000", "pos_revision": 0},
@@ -68,6 +68,7 @@ def test_a_day_for_programs(run, sold):
     )
     assert (told["total"]["cash"], told["total"]["orders"]) == ("300.3000", 6)
     assert sum(float(one["cash"]) for one in told["restaurants"]) == pytest.approx(300.30)
+    assert [one["restaurant_name"] for one in told["restaurants"]] == ["Kadıköy Şubesi", "Moda"]
     assert [one["difference"] for one in told["differences"]] == ["-10.00"]
 
 

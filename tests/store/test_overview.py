@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from tests.store.samples import LATER_TEXT, NOW, NOW_TEXT, key, put, put_action, put_order
 
-from orderbridge.rules.day import Sold, counted
-from orderbridge.store import day, overview, story
+from orderbridge.rules.day import sums_of
+from orderbridge.store import overview, story
 
 OVER = {"status": "COMPLETE_WITH_PAYMENT", "ended_utc": LATER_TEXT}
 CASH = {"payment_code": "CASH", "amount_due": "0.10", "total": "0.10", "pos_total": "0.20"}
@@ -15,10 +15,9 @@ def test_a_days_orders_are_read_open_and_ended_with_exact_amounts(database, pos)
     for number in range(30):
         put_order(pos, key(number), **CASH, **(OVER if number else {}))
     put_order(pos, key(99), received_utc=LATER_TEXT, **OVER)
-    rows = database.read_now(lambda tx: list(day.received(tx, NOW, NOW + timedelta(minutes=1))))
-    total = counted(Sold(*row) for row in rows).total
-    assert (total.orders, str(total.cash), str(total.cash_unfinished)) == (30, "2.9000", "0.1000")
-    assert str(total.difference) == "3.00"
+    total = sums_of(database.read_now(lambda tx: overview.received(tx, NOW, NOW + timedelta(minutes=1))))
+    assert (total["orders"], str(total["cash"]), str(total["cash_unfinished"])) == (30, "2.9000", "0.1000")
+    assert str(total["difference"]) == "3.00"
 
 
 def test_what_the_status_counts(database, pos):

@@ -1,10 +1,9 @@
-"""The day's figures: `orderbridge day`. What counts for which sum, rules.day decides."""
+"""`orderbridge day`: a business day in figures. rules.day decides what counts for which sum."""
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,15 +11,10 @@ from orderbridge.cli.common import Context, as_json, show_json, table
 from orderbridge.clock import YEARS
 from orderbridge.texts import say, spoken
 
-if TYPE_CHECKING:
-    from orderbridge.rules.day import Day, Sold, Sums
-
-pass_context = click.make_pass_decorator(Context)
-
-MOST_LINES = 20  # of restaurants, and of differences, on the screen; --json has them all
 IF_ANY = ("payment_unknown", "cash_unfinished", "prepaid_unfinished", "without_amount")
-_COUNTS = ("orders", "completed", "unfinished", "cancelled", "never_taken_over")
-SHOWN = (*_COUNTS, "cash", "prepaid", "payment_unknown", "discount", "tips", *IF_ANY[1:])
+COUNTS = ("orders", "completed", "unfinished", "cancelled", "never_taken_over")
+SHOWN = (*COUNTS, "cash", "prepaid", "payment_unknown", "discount", "tips", *IF_ANY[1:])
+DIFFERENCE = ("order_number", "pos_reference", "account", "status", "pos_total")
 
 
 @click.command("day")
@@ -34,7 +28,7 @@ SHOWN = (*_COUNTS, "cash", "prepaid", "payment_unknown", "discount", "tips", *IF
     help="When a business day begins, local time.",
 )
 @as_json
-@pass_context
+@click.make_pass_decorator(Context)
 def day_command(context: Context, day: datetime | None, cut: datetime, as_json: bool) -> None:
     """The day's orders, cash to hand in, prepaid, discounts, tips, cancelled, differences. DATE: 2026-03-01; else today.
 
@@ -44,101 +38,78 @@ def day_command(context: Context, day: datetime | None, cut: datetime, as_json: 
 
     from orderbridge.clock import SystemClock
     from orderbridge.rules import day as rules
-    from orderbridge.store import day as store
+    from orderbridge.store import overview
 
     zone = ZoneInfo(context.settings.marketplace.timezone)
     chosen = rules.present(SystemClock().now(), zone, cut.time()) if day is None else day.date()
     if chosen.year not in YEARS:
         raise click.BadParameter(say("day.no_year", date=chosen))
     begin, end = rules.bounds(chosen, zone, cut.time())
-    found = context.read(lambda tx: rules.counted(rules.Sold(*row) for row in store.received(tx, begin, end)))
+    facts = _facts(context.read(lambda tx: overview.received(tx, begin, end)))
     if as_json:
-        show_json(_facts(found) | {"date": f"{chosen}", "begin_utc": begin, "end_utc": end})
+        show_json(facts | {"date": f"{chosen}", "begin_utc": begin, "end_utc": end})
     else:
         title = say("day.title", date=f"{chosen}", cut=f"{cut:%H:%M}", zone=zone.key)
-        click.echo("\n".join([title, "", *_lines(found)]))
+        click.echo("\n".join([title, "", *_lines(**facts)]))
 
 
-def _facts(found: "Day") -> dict[str, Any]:
+def _facts(orders: list[Any]) -> dict[str, Any]:
+    from orderbridge.rules.day import difference, expected, sums_of
+
+    places: dict[tuple[str, str], list[Any]] = {}
+    for one in orders:
+        places.setdefault((one.account, one.restaurant_id or ""), []).append(one)
     return {
-        "total": asdict(found.total),
+        "total": sums_of(orders),
         "restaurants": [
-            {"account": account, "restaurant_id": place, "restaurant_name": name, **asdict(sums)}
-            for (account, place), (name, sums) in found.restaurants.items()
+            {"account": account, "restaurant_id": place, "restaurant_name": _name(theirs), **sums_of(theirs)}
+            for (account, place), theirs in places.items()
         ],
-        "differences": [_difference(order) for order in found.differing],
+        "differences": [
+            {name: getattr(one, name) for name in DIFFERENCE} | {"expected": expected(one), "difference": beyond}
+            for one in orders
+            if (beyond := difference(one))
+        ],
     }
 
 
-def _difference(order: "Sold") -> dict[str, Any]:
-    from orderbridge.rules.day import difference, expected
-
-    return {
-        "order_number": order.order_number,
-        "pos_reference": order.pos_reference,
-        "account": order.account,
-        "status": order.status,
-        "expected": expected(order),
-        "pos_total": order.pos_total,
-        "difference": difference(order),
-    }
+def _name(orders: list[Any]) -> str:
+    return next((one.restaurant_name for one in orders if one.restaurant_name), "")
 
 
-def money(amount: Decimal | None) -> str:
-    """An amount for people: 1.234,50 in Turkish, 1,234.50 in English."""
-    if amount is None:
-        return "-"
-    text = f"{amount:,.2f}"
-    return text.translate(str.maketrans(",.", ".,")) if spoken() == "tr" else text
-
-
-def _lines(found: "Day") -> Iterator[str]:
-    yield from _sums(found.total)
-    if len(found.restaurants) > 1:
-        yield ""
-        yield from _restaurants(found)
-    if found.differing:
-        yield ""
-        yield say("day.differences", count=len(found.differing), amount=money(found.total.difference))
-        for order in found.differing[:MOST_LINES]:
-            one = _difference(order)
-            amounts = {name: money(one[name]) for name in ("expected", "pos_total", "difference")}
-            yield "  " + say("day.difference", number=_named(order), **amounts)
-        if len(found.differing) > MOST_LINES:
-            yield "  " + say("day.more", count=len(found.differing) - MOST_LINES)
-    yield ""
-    yield say("day.counted")
-
-
-def _named(order: "Sold") -> str:
-    return " ".join(str(part) for part in (order.order_number, order.pos_reference) if part is not None) or "?"
-
-
-def _sums(total: "Sums") -> Iterator[str]:
-    shown = {name: cell for name in SHOWN if (cell := getattr(total, name)) or name not in IF_ANY}
-    rows = [(say(f"day.{name}"), f"{cell}" if isinstance(cell, int) else money(cell)) for name, cell in shown.items()]
+def _lines(
+    total: Mapping[str, Any], restaurants: list[dict[str, Any]], differences: list[dict[str, Any]]
+) -> Iterator[str]:
+    rows = [(say(f"day.{name}"), _shown(total[name])) for name in SHOWN if total[name] or name not in IF_ANY]
     wide, right = (max(map(len, column)) for column in zip(*rows, strict=True))
-    for label, value in rows:
-        yield f"{label.ljust(wide)}  {value.rjust(right)}"
+    yield from (f"{label.ljust(wide)}  {value.rjust(right)}" for label, value in rows)
+    if len(restaurants) > 1:
+        yield from ("", *table([_restaurant(one) for one in sorted(restaurants, key=lambda one: -one["orders"])]))
+    if differences:
+        yield from ("", say("day.differences", count=len(differences), amount=_shown(total["difference"])))
+    for one in differences:
+        number = " ".join(str(part) for part in (one["order_number"], one["pos_reference"]) if part is not None)
+        amounts = {name: _shown(one[name]) for name in ("expected", "pos_total", "difference")}
+        yield "  " + say("day.difference", number=number or "?", **amounts)
+    yield from ("", say("day.counted"))
 
 
-def _restaurants(found: "Day") -> Iterator[str]:
-    """Those that sold most, first."""
-    by_size = sorted(found.restaurants.items(), key=lambda one: -one[1][1].orders)
-    yield from table(
-        [
-            {
-                say("day.restaurant"): f"{name or place or '-'} ({account})"[:32],
-                say("day.orders"): sums.orders,
-                say("day.short_cash"): money(sums.cash),
-                say("day.short_prepaid"): money(sums.prepaid),
-                say("day.cancelled"): sums.cancelled,
-            }
-            for (account, place), (name, sums) in by_size[:MOST_LINES]
-        ]
-    )
-    if len(by_size) > MOST_LINES:
-        yield say("day.more", count=len(by_size) - MOST_LINES)
+def _restaurant(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        say("day.restaurant"): f"{one['restaurant_name'] or one['restaurant_id'] or '-'} ({one['account']})"[:32],
+        say("day.orders"): one["orders"],
+        say("day.short_cash"): _shown(one["cash"]),
+        say("day.short_prepaid"): _shown(one["prepaid"]),
+        say("day.cancelled"): one["cancelled"],
+    }
+
+
+def _shown(figure: Decimal | int) -> str:
+    """A count as it is; an amount as 1.234,50 in Turkish, 1,234.50 in English."""
+    if isinstance(figure, int):
+        return str(figure)
+    text = f"{figure:,.2f}"
+    return text.translate(str.maketrans(",.", ".,")) if spoken() == "tr" else text
 
 
 COMMANDS = (day_command,)

@@ -1,4 +1,4 @@
-"""What `orderbridge status` counts, each question by an index: it is asked in a database of years, and every two seconds."""
+"""What `status`, `day` and the board count, each question by an index: the database may hold years of orders."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +11,9 @@ from orderbridge.store.tables import ENDED, FAILED, OPEN, UNRESOLVED, actions, o
 NEWEST = 200  # rows and orders in which a till's hand is looked for
 FAILED_WITHIN = timedelta(days=1)
 OURS = "command line"
+SET_BACK = timedelta(days=7)  # by no more was the clock set back between an order's reception and its end
+SOLD = """account restaurant_id restaurant_name order_number pos_reference status payment_code amount_due total discount
+    order_tip pos_revision pos_total received_utc""".split()  # noqa: SIM905 - one a line would fill the screen
 _NO_TILL = (AUTO_MARK, BOARD_MARK)  # where the board is the till, it reads what comes in, and that shows
 
 
@@ -61,3 +64,12 @@ def pos_seen(connection: Connection) -> datetime | None:
         if row.pos_revision
     ]
     return max((moment for moment in (*asked, *read) if moment is not None), default=None)
+
+
+def received(connection: Connection, begin: datetime, end: datetime) -> list[Any]:
+    """The columns SOLD of the orders received from `begin` until before `end`; the ended ones first."""
+    query = select(*(orders.c[name] for name in SOLD)).order_by(orders.c.received_utc)
+    query = query.where(orders.c.received_utc >= begin, orders.c.received_utc < end)
+    not_before = orders.c.ended_utc >= begin - SET_BACK  # what MariaDB's index begins with
+    ended, still_open = query.where(literal_column(ENDED), not_before), query.where(literal_column(OPEN))
+    return [*connection.execute(ended), *connection.execute(still_open)]
