@@ -15,15 +15,15 @@ from pathlib import Path
 import click
 
 from orderbridge.texts import SENTENCES
-from orderbridge_sandbox.advice import ADVICE
 from orderbridge_sandbox.cli import sandbox as command
 from orderbridge_sandbox.command import PREFIX, Part
 from orderbridge_sandbox.commands import COMMANDS
-from orderbridge_sandbox.faults import FIELDS, Fault
+from orderbridge_sandbox.faults import Fault
 from orderbridge_sandbox.options import GROUPS, SWITCHES
 from orderbridge_sandbox.presets import PRESETS
 from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 from orderbridge_sandbox.switches import switches_of
+from orderbridge_sandbox.words import words
 
 HERE = Path(__file__).parent
 PAGES = {"en": HERE / "sandbox.md", "tr": HERE / "deneme-platformu.md"}
@@ -109,10 +109,10 @@ def make_presets(language: Language) -> Iterator[str]:
         [
             [
                 f"`{name}`",
-                one.about[language.code],
-                ", ".join(f"`{key}={_plain(value)}`" for key, value in one.settings.items()),
+                words()["presets"][name][language.code],
+                ", ".join(f"`{key}={_plain(value)}`" for key, value in settings.items()),
             ]
-            for name, one in PRESETS.items()
+            for name, settings in PRESETS.items()
         ],
     )
 
@@ -128,7 +128,7 @@ def make_switches(language: Language) -> Iterator[str]:
         yield from _table(
             language(_HEADS["switches"]),
             [
-                [f"`{one.name}`", _told(one.told, one.values, language), _value(one.default), one.about[language.code]]
+                [f"`{one.name}`", _told(one.kind, one.values, language), _value(one.default), one.about[language.code]]
                 for one in lines
             ],
         )
@@ -142,15 +142,14 @@ def _told(told: str, values: list[str], language: Language) -> str:
 
 def make_commands(language: Language) -> Iterator[str]:
     for one in COMMANDS:
-        yield f"- `{one.method} {PREFIX}{one.path}`: {one.tr if language.code == 'tr' else one.en}"
-        for name, part in (one.body or {}).items():
-            yield f"  - `{name}` ({_part(part, language)}): {part.tr if language.code == 'tr' else part.en}"
-        for name, part in one.query.items():
-            yield f"  - `?{name}=` ({_part(part, language)}): {part.tr if language.code == 'tr' else part.en}"
+        yield f"- `{one.method} {PREFIX}{one.path}`: {one.words[language.code]}"
+        for name, part in (one.parts or {}).items():
+            shown = f"?{name}=" if one.method == "GET" else name
+            yield f"  - `{shown}` ({_part(part, language)}): {one.words[name][language.code]}"
 
 
 def _part(part: Part, language: Language) -> str:
-    return language.kind(part.kind.value) + (f", {language(_HEADS['needed'])}" if part.needed else "")
+    return language.kind(part.kind) + (f", {language(_HEADS['needed'])}" if part.is_needed else "")
 
 
 def make_faults(language: Language) -> Iterator[str]:
@@ -158,8 +157,8 @@ def make_faults(language: Language) -> Iterator[str]:
     yield from _table(
         language(_HEADS["fields"]),
         [
-            [f"`{name}`", _value(defaults[name]) if defaults[name] != "" else "", language(said)]
-            for name, said in FIELDS.items()
+            [f"`{name}`", _value(defaults[name]) if defaults[name] != "" else "", said[language.code]]
+            for name, said in words()["faults"].items()
         ],
     )
 
@@ -167,7 +166,7 @@ def make_faults(language: Language) -> Iterator[str]:
 def make_advice(language: Language) -> Iterator[str]:
     yield from _table(
         language(_HEADS["advice"]),
-        [[f"`{code}`", re.sub(r"\{\w+\}", "…", language(said))] for code, said in ADVICE.items()],
+        [[f"`{code}`", re.sub(r"\{\w+\}", "…", said[language.code])] for code, said in words()["advice"].items()],
     )
 
 

@@ -5,122 +5,14 @@ from typing import Any, Final
 
 from . import rules
 from .checks import UNKNOWN, Call, cooldown_left, meant, target_of
-from .options import Language
 from .rules import ENDPOINTS, Operation
 from .state import Advice, CallRecord, Order
+from .words import words
 from .world import World
 
 EARLY_SECONDS: Final = 3600.0
 """A login is no waste when the token has less time left."""
 _DONT_REPEAT: Final = frozenset({400, 403, 404})
-
-ADVICE: Final[Mapping[str, tuple[str, str]]] = {
-    "unknown_path": (
-        "The service has no such path.",
-        "Platformda böyle bir yol yok.",
-    ),
-    "unknown_method": (
-        "This path is called with {method}.",
-        "Bu yol {method} ile çağrılır.",
-    ),
-    "no_token": (
-        "The header Access-Token is missing.",
-        "Access-Token başlığı yok.",
-    ),
-    "unknown_token": (
-        "The token was never handed out, or it has been ended: log in once and use the new one.",
-        "Bu anahtar hiç verilmemiş ya da geçersiz kılınmış: bir kez giriş yapıp yenisini kullanın.",
-    ),
-    "expired_token": (
-        "The token had expired: log in again before its expiration_date, about an hour ahead.",
-        "Anahtarın süresi dolmuş: expiration_date gelmeden, yaklaşık bir saat önce yeniden giriş yapın.",
-    ),
-    "wrong_credentials": (
-        "No credential has these two secrets.",
-        "Bu iki gizli anahtara uyan bir hesap yok.",
-    ),
-    "login_too_soon": (
-        "A token of this credential is valid for {minutes} more minutes: keep it instead of logging in for each call.",
-        "Bu hesabın anahtarı {minutes} dakika daha geçerli: her istekte giriş yapmak yerine onu saklayın.",
-    ),
-    "body_not_json": (
-        "The body was not read: send it with Content-Type: application/json.",
-        "Gövde okunmadı: Content-Type: application/json başlığıyla gönderin.",
-    ),
-    "body_no_object": (
-        "The body is no JSON object.",
-        "Gövde bir JSON nesnesi değil.",
-    ),
-    "body_not_asked_for": (
-        "This call takes no body.",
-        "Bu istek gövde almaz.",
-    ),
-    "missing_field": (
-        "{field} is missing.",
-        "{field} alanı eksik.",
-    ),
-    "unknown_field": (
-        "{field} is no field of this call.",
-        "{field} bu isteğin alanı değil.",
-    ),
-    "wrong_value": (
-        "{field} is {value}; it takes {wanted}.",
-        "{field} değeri {value}; beklenen: {wanted}.",
-    ),
-    "number_for_key": (
-        "The path takes the order's payment_key; its id is a number for people.",
-        "Yolda siparişin payment_key değeri yer alır; id insanlar için bir numaradır.",
-    ),
-    "not_a_uuid": (
-        "The id in the path is no UUID.",
-        "Yoldaki kimlik bir UUID değil.",
-    ),
-    "unknown_order": (
-        "There is no order with this payment_key.",
-        "Bu payment_key ile bir sipariş yok.",
-    ),
-    "foreign_order": (
-        "The order belongs to a restaurant that this credential does not reach.",
-        "Sipariş, bu hesabın erişemediği bir restoranın.",
-    ),
-    "foreign_restaurant": (
-        "This credential does not reach this restaurant.",
-        "Bu hesap bu restorana erişemez.",
-    ),
-    "never_delivered": (
-        "{operation} before a list had shown the order.",
-        "Sipariş hiçbir listede görünmeden {operation}.",
-    ),
-    "not_acknowledged": (
-        "{operation} before the order was acknowledged: store it, acknowledge it, then go on.",
-        "Sipariş onaylanmadan (orders/success) {operation}: önce kaydedin, onaylayın, sonra devam edin.",
-    ),
-    "acknowledged_again": (
-        "The order had been acknowledged in this status.",
-        "Sipariş bu durumuyla zaten onaylanmıştı.",
-    ),
-    "acknowledged_unseen": (
-        "The order's status is {status} by now; the last list showed {shown}. The acknowledgement holds for what was not seen.",
-        "Siparişin durumu artık {status}; son listede {shown} görünüyordu. Onay, görülmemiş durum için sayıldı.",
-    ),
-    "wrong_status": (
-        "{operation} does not fit status {status}.",
-        "{operation} {status} durumuna uymaz.",
-    ),
-    "not_own_courier": (
-        "Only an order with the restaurant's own courier is marked on the way; this one has {courier}.",
-        "Yalnızca restoranın kendi kuryesiyle giden sipariş yola çıktı yapılır; bununki {courier}.",
-    ),
-    "too_soon": (
-        "{seconds} seconds too early: wait out the cooldown.",
-        "{seconds} saniye erken: bekleme süresinin dolmasını bekleyin.",
-    ),
-    "repeated_refusal": (
-        "The same call was answered {status} before: it is not to be repeated.",
-        "Aynı istek daha önce {status} almıştı: yinelenmemeli.",
-    ),
-}
-"""Each code with its sentence in English and Turkish."""
 
 _FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     Operation.LOGIN: {"app_secret_key": "a text", "rest_secret_key": "a text"},
@@ -146,13 +38,13 @@ Found = tuple[str, dict[str, Any]]
 
 def advice_on(world: World, call: Call) -> Iterator[Advice]:
     """Say what is wrong with the call, before it is carried out. To be called under the lock."""
-    index = list(Language).index(world.options.language)
     for code, facts in _found(world, call):
-        yield Advice(code, ADVICE[code][index].format(operation=call.operation, **facts))
+        text = words()["advice"][code][world.options.language]
+        yield Advice(code, text.format(operation=call.operation, **facts))
 
 
-def told(world: World, record: CallRecord) -> str:
-    """The terminal's line about a call that is over."""
+def terminal_line(world: World, record: CallRecord) -> str:
+    """Return the terminal's line about a call that is over."""
     order = world.orders.get(record.argument.lower())
     facts = {
         "account": record.account or "-",

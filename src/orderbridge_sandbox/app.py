@@ -13,17 +13,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import service, wire
-from .advice import advice_on, told
-from .bodies import TOO_LONG, read_body
+from .advice import advice_on, terminal_line
 from .checks import UNKNOWN, Answer, Call, caller_of
 from .command import PREFIX
 from .control import control_routes
 from .faults import Fault, FaultKind, When
-from .replies import DROPPED, ConnectionDropped, reply_to, spoiled, substitute
+from .pace import latency_of, trouble_of
+from .replies import DROPPED, TOO_LONG, ConnectionDropped, read_body, reply_to, spoiled, substitute
 from .rules import ENDPOINTS, Operation
 from .state import CallRecord
 from .tls import LOCAL_NAMES
-from .trouble import latency_of, trouble_of
 from .world import World
 
 
@@ -128,7 +127,7 @@ class Endpoint:
                 record.error, record.message = answer.error, answer.message
             record.answered_at = None if status is None else self._world.now()
             self._world.lock.notify_all()
-        self._world.tell(told(self._world, record))
+        self._world.tell(terminal_line(self._world, record))
 
     async def _to_the_end(self, work: Coroutine[Any, Any, ASGIApp]) -> ASGIApp:
         """Finish the work even if the client gives up meanwhile: a real service does not notice."""

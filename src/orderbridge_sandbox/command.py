@@ -1,59 +1,62 @@
-"""What a command of the control interface is, and how what came with a call is checked by it."""
+"""The commands of the control interface: functions whose signatures say what each takes, and how a call is checked by it.
 
+Routes, refusals by name, the help and docs/sandbox.md are made of COMMANDS; the sentences are in words.toml.
+"""
+
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from decimal import Decimal
-from enum import Enum
-from typing import Any, Final
+from functools import wraps
+from types import UnionType
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, get_args, get_origin
 
+from .faults import EVERY_OPERATION, Fault, FaultKind
+from .options import SWITCHES
+from .presets import PRESETS
+from .rules import Operation
 from .switches import unknown
+from .words import words
 from .world import World
 
 PREFIX: Final = "/_sandbox"
+P = ParamSpec("P")
+R = TypeVar("R")
+_KINDS: Final[Mapping[type, str]] = {
+    str: "text",
+    int: "whole number",
+    Decimal: "number",
+    bool: "true or false",
+    dict: "object",
+    list: "list of texts",
+}
 
 
 class BadRequest(Exception):
     """A body that the control interface cannot use."""
 
 
-class FieldKind(Enum):
-    """What a field takes, in words."""
-
-    TEXT = "text"
-    WHOLE = "whole number"
-    NUMBER = "number"
-    FLAG = "true or false"
-    OBJECT = "object"
-    TEXTS = "list of texts"
-
-
-_TYPES: Final[Mapping[FieldKind, Any]] = {
-    FieldKind.TEXT: str,
-    FieldKind.WHOLE: int,
-    FieldKind.NUMBER: int | Decimal,
-    FieldKind.FLAG: bool,
-    FieldKind.OBJECT: dict,
-    FieldKind.TEXTS: list,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """A field of a body or a query."""
 
-    kind: FieldKind
-    en: str
-    tr: str
-    needed: bool = False
+    type: type
+    is_needed: bool
 
+    @property
+    def kind(self) -> str:
+        """What it takes, in words."""
+        return _KINDS[self.type]
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What came with a call."""
-
-    body: Mapping[str, Any]
-    path: Mapping[str, str]
-    query: Mapping[str, str]
+    def checked(self, name: str, value: Any) -> Any:
+        """Return the value as the function takes it; raises BadRequest."""
+        if self.type is Decimal and type(value) is int:
+            return Decimal(value)
+        # A bool is an int to Python.
+        right = isinstance(value, self.type) and (self.type is bool or not isinstance(value, bool))
+        if not right or (self.type is list and not all(isinstance(one, str) for one in value)):
+            raise BadRequest(f"{name}: {value!r} is not: {self.kind}")
+        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,27 +65,65 @@ class Command:
 
     method: str
     path: str
-    act: Callable[[World, Given], Any]
-    en: str
-    tr: str
-    body: Mapping[str, Part] | None = field(default_factory=dict)
-    """None: the handler knows its fields itself (switches, faults)."""
-    query: Mapping[str, Part] = field(default_factory=dict)
+    act: Callable[..., Any]
+    parts: Mapping[str, Part] | None
+    """The fields of the body, of a GET those of the query; None: the function checks them itself (switches, faults)."""
 
+    @property
+    def words(self) -> Mapping[str, Any]:
+        """Its sentence by language, and those of its parts by name."""
+        found: Mapping[str, Any] = words()["commands"][f"{self.method} {self.path}"]
+        return found
 
-def given_to(command: Command, given: Given) -> Given:
-    """Return what came, checked by the table; raises BadRequest by name. null counts as not given."""
-    check_names("query parameter", given.query, command.query)
-    if command.body is None:
+    def arguments(self, body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what came, checked by the table; raises BadRequest by name. null counts as not given."""
+        is_get, parts = self.method == "GET", self.parts or {}
+        check_names("query parameter", query, parts if is_get else ())
+        if self.parts is None:
+            return dict(body)
+        check_names("field", body, () if is_get else parts)
+        given = {name: value for name, value in {**body, **query}.items() if value is not None}
+        for name, part in parts.items():
+            if name in given:
+                given[name] = part.checked(name, given[name])
+            elif part.is_needed:
+                raise BadRequest(f"{name} is missing: {part.kind}")
         return given
-    check_names("field", given.body, command.body)
-    body = {name: value for name, value in given.body.items() if value is not None}
-    for name, part in command.body.items():
-        if name in body:
-            _check(name, body[name], part.kind)
-        elif part.needed:
-            raise BadRequest(f"{name} is missing: {part.kind.value}")
-    return Given(body, given.path, given.query)
+
+
+COMMANDS: Final[list[Command]] = []
+
+
+def command(
+    method: str, path: str
+) -> Callable[[Callable[Concatenate[World, P], R]], Callable[Concatenate[World, P], R]]:
+    """Enter a function into the table: it acts under the lock, and whoever waits for a change looks again after it."""
+
+    def enter(act: Callable[Concatenate[World, P], R]) -> Callable[Concatenate[World, P], R]:
+        @wraps(act)
+        def locked(world: World, /, *args: P.args, **given: P.kwargs) -> R:
+            with world.lock:
+                result = act(world, *args, **given)
+                world.lock.notify_all()
+                return result
+
+        COMMANDS.append(Command(method=method, path=path, act=locked, parts=_parts(act, path)))
+        return locked
+
+    return enter
+
+
+def _parts(act: Callable[..., Any], path: str) -> dict[str, Part] | None:
+    """What the function takes, apart from the world and what stands in the path."""
+    _, *parameters = inspect.signature(act).parameters.values()
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters):
+        return None
+    found = {}
+    for one in parameters:
+        if f"{{{one.name}}}" not in path:
+            kind = get_args(one.annotation)[0] if isinstance(one.annotation, UnionType) else one.annotation
+            found[one.name] = Part(get_origin(kind) or kind, is_needed=one.default is inspect.Parameter.empty)
+    return found
 
 
 def check_names(what: str, given: Iterable[str], known: Collection[str]) -> None:
@@ -92,7 +133,22 @@ def check_names(what: str, given: Iterable[str], known: Collection[str]) -> None
         raise BadRequest(unknown(what, missing, list(known) or ["none"]))
 
 
-def _check(name: str, value: Any, kind: FieldKind) -> None:
-    right = isinstance(value, _TYPES[kind]) and (kind is FieldKind.FLAG or not isinstance(value, bool))
-    if not right or (kind is FieldKind.TEXTS and not all(isinstance(one, str) for one in value)):
-        raise BadRequest(f"{name}: {value!r} is not: {kind.value}")
+@command("GET", "/")
+def show_help(world: World) -> Any:
+    """Return everything that can be asked for, in the language of the switch."""
+    language = world.options.language
+    return {
+        "about": "Control of the sandbox; not part of the service's interface. docs/sandbox.md has all of it.",
+        "commands": [f"{one.method} {PREFIX}{one.path}: {one.words[language]}{_fields(one)}" for one in COMMANDS],
+        "operations": [EVERY_OPERATION, *Operation],
+        "fault_kinds": list(FaultKind),
+        "fault_fields": [one.name for one in fields(Fault)],
+        "options": world.options.as_json(),
+        "switches": {name: f"{one.about[language]} ({one.kind})" for name, one in SWITCHES.items()},
+        "presets": {name: words()["presets"][name][language] for name in PRESETS},
+    }
+
+
+def _fields(one: Command) -> str:
+    names = [f"?{name}" if one.method == "GET" else name for name in one.parts or {}]
+    return f" {{{', '.join(names)}}}" if names else ""

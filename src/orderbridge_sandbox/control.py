@@ -15,11 +15,11 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from . import wire
-from .bodies import read_body
-from .command import PREFIX, BadRequest, Command, Given, given_to
+from .command import PREFIX, BadRequest, Command
 from .commands import COMMANDS
 from .faults import BadFault
 from .panel import Taken, Unknown
+from .replies import read_body
 from .switches import BadOption
 from .tls import LOCAL_NAMES
 from .world import CannotOrder, NotAllowed, UnknownOrder, World
@@ -59,8 +59,8 @@ def _endpoint(
                 return _json(command(request), 200)
             body = await _body(request, world.options.body_limit_bytes)
             with world.lock:
-                given = given_to(command, Given(body, dict(request.path_params), dict(request.query_params)))
-                return _json(command.act(world, given), 200)
+                given = command.arguments(body, request.query_params)
+                return _json(command.act(world, **request.path_params, **given), 200)
         except Stranger as error:
             return _json({"error": str(error)}, 403)
         except NotJson as error:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from . import rules
-from .provocations import Courier
+from .options import Courier
 from .state import Document, Food, Restaurant
 
 CENT: Final = Decimal("0.01")

@@ -1,20 +1,26 @@
-"""A script of faults: what goes wrong with which of the next calls.
+"""A script of faults: what goes wrong with which of the next calls. words.toml says what each field of a fault does.
 
 A fault says which calls it meets, how often, whether the service still does what was asked before things go wrong
 (`when`), and what the client sees. A call meets one fault at most: the first in the script that fits.
 """
 
+import asyncio
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from enum import StrEnum
+from random import Random
+from threading import RLock
 from typing import Any, Final
 
 from . import rules, wire
+from .state import Clock, system_clock
 
 EVERY_OPERATION: Final = "*"
+ALL_PERCENT: Final = 100.0
 HTML: Final = "text/html; charset=utf-8"
 JSON: Final = "application/json"
 DEFAULT_PAGE: Final = "<html><body><h1>Bad Gateway</h1></body></html>"
@@ -41,43 +47,6 @@ class When(StrEnum):
 
 
 _HIDES_ANSWER: Final = frozenset({FaultKind.ANSWER, FaultKind.DROP, FaultKind.HANG})
-
-
-FIELDS: Final[Mapping[str, tuple[str, str]]] = {
-    "operation": ("Which operation it meets; `*`: every one.", "Hangi işlem; `*`: hepsi."),
-    "kind": (
-        "What the client sees: `answer` (another answer), `drop` (the connection closes), `hang` (no answer), `delay`, `drip` (the true answer in pieces), `truncate` (cut off), `content_type`, `gzip`.",
-        "İstemcinin gördüğü: `answer` (başka yanıt), `drop` (bağlantı kapanır), `hang` (yanıt gelmez), `delay` (geç gelir), `drip` (parça parça gelir), `truncate` (kesilir), `content_type`, `gzip`.",
-    ),
-    "when": (
-        "`before`: the service does nothing. `after`: it does what was asked, only the answer suffers.",
-        "`before`: platform bir şey yapmaz. `after`: istenen yapılır, yalnızca yanıt bozulur.",
-    ),
-    "times": ("How many calls it meets; none: until it is cleared.", "Kaç istek; none: temizlenene kadar."),
-    "skip": ("How many fitting calls pass first.", "Önce kaç uygun istek sorunsuz geçer."),
-    "every": ("After those, every n-th call that fits.", "Ondan sonra her kaçıncı uygun istek."),
-    "percent": ("So many of a hundred of those, by chance.", "Bunların yüzde kaçı, rastgele."),
-    "after_seconds": ("It begins so many seconds after it was added.", "Eklendikten kaç saniye sonra başlar."),
-    "for_seconds": ("For how long from then on; none: without end.", "O andan sonra ne kadar sürer; none: süresiz."),
-    "account": ("Only calls of this account.", "Yalnızca bu hesabın istekleri."),
-    "argument": ("Only calls with this id in the path.", "Yalnızca yolunda bu kimlik olan istekler."),
-    "status": ("The HTTP status of `answer`.", "`answer` için HTTP kodu."),
-    "body": (
-        "The body of `answer`: an object is sent as JSON, a text as HTML; `body_base64` for any bytes.",
-        "`answer` gövdesi: nesne JSON, metin HTML olarak gider; her türlü bayt için `body_base64`.",
-    ),
-    "headers": ("Further headers of the answer.", "Yanıtın ek başlıkları."),
-    "content_type": ("Under which type the body goes.", "Gövdenin türü."),
-    "seconds": (
-        "How long to wait before the answer; for `drip` between two pieces.",
-        "Yanıttan önceki bekleme; `drip` için iki parça arası.",
-    ),
-    "size": (
-        "How many bytes a piece of `drip` has, or `truncate` lets through.",
-        "`drip` parçasının ya da `truncate` ile geçen baytların sayısı.",
-    ),
-}
-"""Each field with its sentence in English and Turkish."""
 
 
 class BadFault(ValueError):
@@ -241,3 +210,97 @@ def _body_from_json(body: object, encoded: str | None, given: Mapping[str, Any])
     if isinstance(body, str):
         return {"body": body.encode(), "content_type": given.get("content_type", HTML)}
     return {"body": wire.encode(body)}
+
+
+# ---- the script -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Line:
+    fault: Fault
+    added: datetime | None
+    """None where its time does not matter: a fault can be added where there is no clock yet."""
+    skipped: int = 0
+    passed: int = 0
+    met: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.fault.times is None or self.met < self.fault.times
+
+    def is_on(self, clock: Clock) -> bool:
+        """Whether its time has come and is not over."""
+        if self.added is None:
+            return True
+        since = (clock() - self.added).total_seconds() - self.fault.after_seconds
+        return since >= 0 and (self.fault.for_seconds is None or since < self.fault.for_seconds)
+
+    def meets(self, chance: Callable[[], float]) -> bool:
+        """Count a call that it fits, and return whether it meets it."""
+        if self.skipped < self.fault.skip:
+            self.skipped += 1
+            return False
+        self.passed += 1
+        if self.passed % self.fault.every or (
+            self.fault.percent < ALL_PERCENT and chance() * ALL_PERCENT >= self.fault.percent
+        ):
+            return False
+        self.met += 1
+        return True
+
+
+def _is_timed(fault: Fault) -> bool:
+    return fault.after_seconds > 0 or fault.for_seconds is not None
+
+
+class FaultScript:
+    """The faults that are still to come; any thread may add some."""
+
+    def __init__(self, clock: Clock = system_clock) -> None:
+        """Start without any."""
+        self._clock = clock
+        self._random = Random("faults")  # noqa: S311 - reproducible on purpose
+        self._lock = RLock()
+        self._lines: list[_Line] = []
+        self._pauses: set[asyncio.Future[None]] = set()
+
+    def add(self, *faults: Fault) -> None:
+        """Append faults."""
+        with self._lock:
+            self._lines += [_Line(fault, self._clock() if _is_timed(fault) else None) for fault in faults]
+
+    def clear(self) -> None:
+        """Forget all faults, and let what is being delayed go on."""
+        with self._lock:
+            self._lines = []
+            self._random = Random("faults")  # noqa: S311
+            for pause in self._pauses:
+                pause.get_loop().call_soon_threadsafe(pause.cancel)
+
+    async def pause(self, fault: Fault) -> None:
+        """Wait as long as the fault says, or until the script is cleared, by whichever thread."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if not any(line.fault is fault for line in self._lines):
+                return  # cleared since the call was taken
+            self._pauses.add(over)
+        try:
+            await asyncio.wait([over], timeout=fault.seconds)
+        finally:
+            with self._lock:
+                self._pauses.discard(over)
+
+    def pending(self) -> list[Fault]:
+        """Return the faults that can still meet a call."""
+        with self._lock:
+            return [line.fault for line in self._lines if line.is_open]
+
+    def take(self, operation: str, account: str, argument: str) -> Fault | None:
+        """Return the fault for this call and count it."""
+        with self._lock:
+            for line in self._lines:
+                if not (line.is_open and line.fault.fits(operation, account, argument) and line.is_on(self._clock)):
+                    continue
+                if line.meets(self._random.random):
+                    return line.fault
+        return None

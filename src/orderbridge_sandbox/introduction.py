@@ -3,56 +3,21 @@
 import socket
 from collections.abc import Iterable
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from .options import Language, Options
+from .options import Options
 from .state import Account
 from .tls import LOCAL_NAMES
+from .words import words
 from .world import World
+
+if TYPE_CHECKING:
+    from .server import Sandbox
 
 EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 DEFAULTS: Final = Options().as_json()
 _SOMEWHERE: Final = ("192.0.2.1", 9)
 """An address of nobody: a socket that is pointed there says by which address this machine speaks; nothing is sent."""
-
-_BEYOND: Final = {
-    Language.ENGLISH: (
-        (
-            "CAREFUL: it listens beyond this machine and has no password. Whoever reaches {address} reads every order and"
-            " changes everything. Use it only in a network that you trust."
-        ),
-        "The certificate is for {names}. For another name start it with --name NAME.",
-    ),
-    Language.TURKISH: (
-        (
-            "DİKKAT: yalnızca bu bilgisayardan değil, ağdan da erişilir ve şifresi yoktur. {address} adresine ulaşan herkes"
-            " bütün siparişleri okur, her şeyi değiştirir. Yalnızca güvendiğiniz bir ağda kullanın."
-        ),
-        "Sertifika şu adlar içindir: {names}. Başka bir ad için --name AD ile başlatın.",
-    ),
-}
-
-
-class Running(Protocol):
-    """What is to be known of a sandbox."""
-
-    world: World
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def origin(self) -> str: ...
-    @property
-    def base_url(self) -> str: ...
-    @property
-    def control_url(self) -> str: ...
-    @property
-    def ca_file(self) -> Path: ...
 
 
 def is_beyond(host: str) -> bool:
@@ -91,7 +56,7 @@ def _of_this_machine() -> tuple[str, ...]:
     return tuple(found)
 
 
-def introduction(sandbox: Running) -> list[str]:
+def introduction(sandbox: "Sandbox") -> list[str]:
     """Return what a developer needs to know, line by line."""
     accounts = list(sandbox.world.accounts.values())
     first = accounts[0]
@@ -114,8 +79,8 @@ def _restaurants(world: World, account: Account) -> str:
     return ", ".join(world.restaurants[key].name for key in account.restaurant_ids)
 
 
-def _warning(sandbox: Running) -> list[str]:
+def _warning(sandbox: "Sandbox") -> list[str]:
     if not is_beyond(sandbox.host):
         return []
-    said = _BEYOND[sandbox.world.options.language]
-    return [line.format(address=f"{sandbox.host}:{sandbox.port}", names=", ".join(sandbox.names)) for line in said]
+    facts = {"address": f"{sandbox.host}:{sandbox.port}", "names": ", ".join(sandbox.names)}
+    return [line[sandbox.world.options.language].format(**facts) for line in words()["terminal"].values()]

@@ -17,7 +17,7 @@ import h11
 from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .provocations import Line
+from .options import Line
 from .world import World
 
 _NO_LINGER: Final = struct.pack("ii", 1, 0)

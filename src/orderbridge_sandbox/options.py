@@ -1,50 +1,241 @@
-"""All switches together: the open points of docs/interface.md, and what a tester wants to provoke."""
+"""All switches: what docs/interface.md leaves open, and what a tester wants to provoke.
+
+The defaults are one plausible service. A client that is right must work with every setting of Limits, Lists and
+Operations. Times are seconds; the sentence about each switch is in words.toml.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from . import rules
-from .faults import EVERY_OPERATION
-from .open_points import (
-    Check,
-    Completable,
-    CooldownScope,
-    Coverage,
-    Disallowed,
-    Life,
-    Limits,
-    ListOrder,
-    Lists,
-    MenuShape,
-    Operations,
-    RetryAfter,
-    TokenMessage,
-)
-from .provocations import Connections, Courier, Language, Line, Pace, Trouble, Where
+from .faults import EVERY_OPERATION, FaultKind, When
 from .switches import BadOption, Switch, switches_of, unknown
 
-__all__ = [
-    "SWITCHES",
-    "BadOption",
-    "Check",
-    "Completable",
-    "CooldownScope",
-    "Courier",
-    "Coverage",
-    "Disallowed",
-    "Language",
-    "Life",
-    "Line",
-    "ListOrder",
-    "MenuShape",
-    "Options",
-    "RetryAfter",
-    "TokenMessage",
-    "Where",
-]
+# ---- what docs/interface.md leaves open ("Open") ---------------------------------------------------------------------
+
+
+class Disallowed(StrEnum):
+    """What an operation answers in a status that does not allow it ("Order transitions", last line)."""
+
+    REFUSED = "refused"  # disallowed_status and disallowed_error
+    NOT_FOUND = "not_found"  # 404 "sipariş bulunamadı"
+    OK = "ok"  # 200 "OK", without effect
+
+
+class Coverage(StrEnum):
+    """Which restaurants one get-current list covers (endpoint 6, last line)."""
+
+    ALL = "all"  # every restaurant of the credential
+    FIRST = "first"  # the credential's first one only
+
+
+class CooldownScope(StrEnum):
+    """Whose a cooldown is ("Limits"): who calls inside it gets 429."""
+
+    CREDENTIAL = "credential"
+    APPLICATION = "application"  # all credentials with one app_secret_key
+    ADDRESS = "address"  # all that call from one network address
+    RESTAURANT = "restaurant"  # all credentials that reach one restaurant
+
+
+class RetryAfter(StrEnum):
+    """Whether a 429 says when to come back."""
+
+    NONE = "none"
+    SECONDS = "seconds"
+    DATE = "date"
+
+
+class ListOrder(StrEnum):
+    """The order of the orders in get-current (endpoint 6)."""
+
+    OLDEST_FIRST = "oldest_first"
+    NEWEST_FIRST = "newest_first"
+    SHUFFLED = "shuffled"
+
+
+class MenuShape(StrEnum):
+    """The shape of `data` in the menu listing."""
+
+    FLAT = "flat"  # a list of foods
+    BY_CATEGORY = "by_category"  # a list of categories, each with its foods
+    WRAPPED = "wrapped"  # an object with a list `foods`
+
+
+class TokenMessage(StrEnum):
+    """The message of a 401 ("Authentication" 4), where the endpoint itself does not fix it."""
+
+    EXPIRED_OR_INVALID = rules.EXPIRED_OR_INVALID
+    INVALID_OR_EXPIRED = rules.INVALID_OR_EXPIRED
+
+
+class Completable(StrEnum):
+    """Which orders can be completed from CONFIRMED; the table has only IN_DELIVERY."""
+
+    NONE = "none"
+    WITHOUT_OWN_COURIER = "without_own_courier"  # pickup and the platform's couriers: ontheway is not for them
+    ALL = "all"
+
+
+class Life(StrEnum):
+    """Who moves an order on that the restaurant's own courier does not bring."""
+
+    POS = "pos"  # only the POS's calls
+    PLATFORM = "platform"  # the platform itself, step by step
+
+
+class Check(StrEnum):
+    """What a call is checked for."""
+
+    TOKEN = "token"  # noqa: S105 - 401
+    URL = "url"  # 403: the id in the path is no UUID
+    BODY = "body"  # 422
+    EXISTS = "exists"  # 404
+    STATUS = "status"  # the order's status does not allow it
+    LIMIT = "limit"  # 429
+
+
+# ---- what a tester provokes --------------------------------------------------------------------------------------------
+
+
+class Where(StrEnum):
+    """In which restaurants orders are placed by themselves."""
+
+    ANYWHERE = "anywhere"
+    LOGGED_IN = "logged_in"  # where somebody with a valid token can see them
+
+
+class Courier(StrEnum):
+    """Who brings the orders that are placed by themselves, and those that say nothing else."""
+
+    ANY = "any"
+    RESTAURANT = "restaurant"
+    COME_GET = "come_get"
+    PLATFORM_COURIER = "platform_courier"
+
+
+class Line(StrEnum):
+    """What is wrong with the line before a call is read."""
+
+    GOOD = "good"
+    REFUSED = "refused"  # nobody listens
+    RESET = "reset"  # the connection is taken and torn down
+    SILENT = "silent"  # it is taken, and TLS is never answered
+    GARBAGE = "garbage"  # it is answered in plain text
+    EXPIRED = "expired"  # a certificate that has ended
+    NOT_YET_VALID = "not_yet_valid"
+    WRONG_NAME = "wrong_name"
+    UNTRUSTED = "untrusted"  # one of another authority
+
+
+class Language(StrEnum):
+    """The language of advice."""
+
+    ENGLISH = "en"
+    TURKISH = "tr"
+
+
+# ---- the switches, in the order of docs/sandbox.md --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """Orders that are placed by themselves, and the clock."""
+
+    orders_per_minute: float = 0.0
+    max_orders: int | None = None
+    orders_where: Where = Where.ANYWHERE
+    orders_courier: Courier = Courier.ANY
+    clock_offset_seconds: float = 0.0
+    language: Language = Language.ENGLISH
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits: of the list, of tokens and logins. docs/interface.md gives the first two; shorter ones make tests quick."""
+
+    cooldown_seconds: float = 30.0
+    token_seconds: float = 86400.0
+    cooldown_scope: CooldownScope = CooldownScope.CREDENTIAL
+    cooldown_restarts_on_429: bool = False
+    retry_after: RetryAfter = RetryAfter.NONE
+    retry_after_seconds: float | None = None
+    login_limit: int | None = None
+    login_window_seconds: float = 60.0
+    tokens_at_once: int | None = None
+    menu_cooldown_seconds: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lists:
+    """What the lists hold."""
+
+    cancelled_are_delivered: bool = True
+    changed_are_listed_again: bool = False
+    list_covers: Coverage = Coverage.ALL
+    list_order: ListOrder = ListOrder.OLDEST_FIRST
+    list_limit: int | None = None
+    ids_in_capitals: bool = False
+    menu_shape: MenuShape = MenuShape.FLAT
+    timezone: str = "Europe/Istanbul"
+    expiration_timezone: str = "Europe/Istanbul"
+    prepaid_suffix: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operations:
+    """What the operations answer."""
+
+    needs_payment_status_id: int = 7
+    disallowed: Disallowed = Disallowed.REFUSED
+    disallowed_status: int = 422
+    disallowed_error: str = "sipariş durumu uygun değil"
+    complete_from_confirmed: Completable = Completable.NONE
+    pickup_life: Life = Life.POS
+    platform_courier_life: Life = Life.POS
+    life_seconds: float = 60.0
+    cancel_unanswered_seconds: float | None = None
+    error_order: str = " ".join(Check)
+    longest_preparing_time: int | None = None
+    complete_error_status: int | None = None
+    restaurant_error_status: int | None = None
+    food_error_status: int | None = None
+    token_errors_stay_401: bool = True
+    new_login_ends_old_token: bool = False
+    token_message: TokenMessage = TokenMessage.EXPIRED_OR_INVALID
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """What goes wrong with calls, again and again; a single fault is added by POST /_sandbox/faults."""
+
+    latency_seconds: float = 0.0
+    latency_jitter_seconds: float = 0.0
+    trouble_percent: float = 0.0
+    trouble_every: int = 0
+    outage_every_seconds: float = 0.0
+    outage_seconds: float = 60.0
+    trouble_operation: str = EVERY_OPERATION
+    trouble_kind: FaultKind = FaultKind.ANSWER
+    trouble_status: int = 503
+    trouble_when: When = When.BEFORE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connections:
+    """The line and its bounds. They hold for the control interface, too: it is at the same address."""
+
+    line: Line = Line.GOOD
+    line_seconds: float = 30.0
+    keep_alive_seconds: float = 5.0
+    reading_seconds: float = 30.0
+    header_limit_bytes: int = 65_536
+    body_limit_bytes: int = 1_048_576
+
 
 GROUPS: Final = (Pace, Limits, Lists, Operations, Trouble, Connections)
 """In the order of docs/sandbox.md."""
@@ -83,7 +274,7 @@ class Options(Pace, Limits, Lists, Operations, Trouble, Connections):
         return replace(self, **values)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the options as JSON values."""
+        """Return the options by name, in the order of the table."""
         return {name: getattr(self, name) for name in SWITCHES}
 
 

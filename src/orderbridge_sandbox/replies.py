@@ -1,10 +1,12 @@
-"""The answers as bytes on the line, whole or broken by a fault."""
+"""Bytes on the line: the bodies of requests up to a limit, and answers whole or broken by a fault."""
 
 import asyncio
 import gzip
 from collections.abc import Mapping
 from typing import Final
 
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -12,6 +14,7 @@ from . import wire
 from .checks import Answer
 from .faults import JSON, Fault, FaultKind
 
+TOO_LONG: Final = 413
 DROPPED: Final = "orderbridge_sandbox.dropped"
 """Set in the scope by a reply that ends without a complete answer; app.py then drops the connection."""
 
@@ -22,6 +25,16 @@ class ConnectionDropped(ConnectionResetError):
     Over a transport that calls the application directly, this is what the client's side gets to see; the server
     closes the socket instead.
     """
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """Return the body; raises 413 for a longer one."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limit:
+            raise HTTPException(TOO_LONG, "Content Too Large")
+    return body
 
 
 def reply_to(answer: Answer) -> Response:

@@ -1,6 +1,6 @@
 """docs/interface.md's tables: statuses, transitions, reference lists, error texts.
 
-Nothing here is computed and nothing here can be switched; what docs/interface.md leaves open is in open_points.py.
+Nothing here is computed and nothing here can be switched; what docs/interface.md leaves open is in options.py.
 """
 
 import re

@@ -20,7 +20,7 @@ from .app import create_app
 from .command import PREFIX
 from .introduction import introduction, names_of, shown_name
 from .line import TOO_LONG, Door, Hands, LineWork, head_length, protocol_of
-from .provocations import Line
+from .options import Line
 from .replies import ConnectionDropped
 from .tls import LOCAL_NAMES, make_certificates
 from .world import World

@@ -30,9 +30,9 @@ from .checks import (
     wanted_status,
 )
 from .options import Check, Coverage, ListOrder, MenuShape
+from .pace import retry_after
 from .rules import Operation
 from .state import Account, CallRecord, Food, Order
-from .trouble import retry_after
 from .world import World
 
 OK: Final = "OK"

@@ -1,15 +1,15 @@
-"""What a switch is: one line with its name, kind, default and a sentence in each language.
+"""What a switch is: a field of a dataclass in options.py, with its kind, default and a sentence in each language.
 
 `--set`, PATCH /_sandbox/options, the refusal of what does not exist and docs/sandbox.md are made of these lines.
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from types import NoneType, UnionType
-from typing import Any, Final, TypeVar, get_args
+from types import NoneType
+from typing import Any, Final, get_args
 
-Value = TypeVar("Value")
+from .words import words
 
 NOTHING: Final = ("none", "")
 """How a text says that a switch has no value."""
@@ -21,35 +21,21 @@ class BadOption(ValueError):
     """An option that does not exist, or a value that it cannot take."""
 
 
-def switch(default: Value, *, en: str, tr: str) -> Value:
-    """Return the field of a dataclass that is a switch."""
-    return field(default=default, metadata={"en": en, "tr": tr})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
     """One line of the table."""
 
     name: str
-    kind: Any
-    """bool, int, float, str, a StrEnum, or one of them and None."""
+    type: Any
+    """bool, int, float, str or a StrEnum."""
+    may_be_none: bool
     default: Any
-    about: Mapping[str, str]
-    """What it does, by language."""
 
     @property
-    def type(self) -> Any:
-        """Its kind without None."""
-        return next(one for one in self._types if one is not NoneType)
-
-    @property
-    def may_be_none(self) -> bool:
-        """Whether it can be without a value."""
-        return NoneType in self._types
-
-    @property
-    def _types(self) -> tuple[Any, ...]:
-        return get_args(self.kind) if isinstance(self.kind, UnionType) else (self.kind,)
+    def about(self) -> Mapping[str, str]:
+        """What it does, by language."""
+        about: Mapping[str, str] = words()["switches"][self.name]
+        return about
 
     @property
     def values(self) -> list[str]:
@@ -57,8 +43,8 @@ class Switch:
         return list(self.type) if issubclass(self.type, StrEnum) else []
 
     @property
-    def told(self) -> str:
-        """Its kind in words."""
+    def kind(self) -> str:
+        """What it takes, in words."""
         kind = ", ".join(self.values) or _KINDS[self.type]
         return f"{kind}, or none" if self.may_be_none else kind
 
@@ -72,7 +58,7 @@ class Switch:
             return float(value)
         # A bool is an int to Python, but never a sensible number of seconds.
         if self.values or not isinstance(value, self.type) or (isinstance(value, bool) and self.type is not bool):
-            raise BadOption(f"{self.name}: {value!r} is not: {self.told}")
+            raise BadOption(f"{self.name}: {value!r} is not: {self.kind}")
         return value
 
     def parsed(self, text: str) -> Any:
@@ -80,21 +66,18 @@ class Switch:
         if self.may_be_none and text.lower() in NOTHING:
             return None
         try:
-            if self.type is bool:
-                return _TRUE[text.lower()]
-            return self.of(self.type(text))
+            return self.of(_TRUE[text.lower()] if self.type is bool else self.type(text))
         except (KeyError, ValueError) as error:
-            raise BadOption(f"{self.name}: {text!r} is not: {self.told}") from error
+            raise BadOption(f"{self.name}: {text!r} is not: {self.kind}") from error
 
 
 def switches_of(table: Any) -> dict[str, Switch]:
     """Return the switches of a dataclass, by name."""
-    return {line.name: _switch_of(line) for line in fields(table)}
-
-
-def _switch_of(line: Field[Any]) -> Switch:
-    default = None if line.default is MISSING else line.default
-    return Switch(name=line.name, kind=line.type, default=default, about=line.metadata)
+    found = {}
+    for line in fields(table):
+        kinds = get_args(line.type) or (line.type,)
+        found[line.name] = Switch(name=line.name, type=kinds[0], may_be_none=NoneType in kinds, default=line.default)
+    return found
 
 
 def unknown(what: str, names: list[str], known: list[str]) -> str:

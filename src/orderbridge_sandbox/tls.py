@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from .clock import Clock, system_clock
-from .provocations import Line
+from .options import Line
+from .state import Clock, system_clock
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 LOOPBACK: Final = ipaddress.IPv4Network("127.0.0.0/8")

@@ -1,8 +1,10 @@
 """JSON as the service writes it: UTF-8, nothing ASCII-escaped, amounts as numbers with two decimals."""
 
 import json
+from dataclasses import fields, is_dataclass
+from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 # The standard encoder is quick and cannot write a Decimal as a number with its decimals. So an amount goes through it
 # as a text between two marks, which come out with their quotation marks after it. No text of anybody holds one: they
@@ -11,14 +13,30 @@ _BEFORE: Final = "\udfff\udffe\udfff"
 _BEHIND: Final = "\udffe\udffe\udffe"
 
 
-def _marked(value: object) -> str:
-    if isinstance(value, Decimal):
-        return f"{_BEFORE}{value:f}{_BEHIND}"
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+@runtime_checkable
+class HasJson(Protocol):
+    """What is shown in another way than by its fields."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is shown."""
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Decimal():
+            return f"{_BEFORE}{value:f}{_BEHIND}"
+        case datetime():
+            return value.isoformat()
+        case HasJson():
+            return value.as_json()
+        case _ if is_dataclass(value):
+            return {one.name: getattr(value, one.name) for one in fields(value)}
+        case _:
+            raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 _encode = json.JSONEncoder(
-    ensure_ascii=False, check_circular=False, separators=(",", ":"), default=_marked
+    ensure_ascii=False, check_circular=False, separators=(",", ":"), default=_plain
 ).encode  # made once: json.dumps would make one for each answer
 
 

@@ -15,12 +15,23 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from . import pace, rules
-from .clock import Clock, system_clock
 from .documents import Occasion, altered, draft_order, random_uuid
+from .faults import FaultScript
 from .options import Options
 from .scenery import DEFAULT_SCENERY
-from .script import FaultScript
-from .state import Account, Acknowledgement, CallRecord, Food, Order, Restaurant, Scenery, StatusChange, Token
+from .state import (
+    Account,
+    Acknowledgement,
+    CallRecord,
+    Clock,
+    Food,
+    Order,
+    Restaurant,
+    Scenery,
+    StatusChange,
+    Token,
+    system_clock,
+)
 
 LEDGER_SIZE: Final = 100_000
 """Calls that the ledger remembers; older ones fall out."""

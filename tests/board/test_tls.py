@@ -21,7 +21,7 @@ from orderbridge.config import Settings, Web
 from orderbridge.rules.page import problems
 from orderbridge.web.listening import Listening
 from orderbridge_board import devices
-from orderbridge_sandbox.provocations import Line
+from orderbridge_sandbox.options import Line
 from orderbridge_sandbox.tls import Certificates, make_certificates
 
 

@@ -17,8 +17,7 @@ from tests.jobs.shop import Shop
 
 from orderbridge.jobs.reference import Common, read_lists
 from orderbridge_sandbox import Fault, Options, When, World
-from orderbridge_sandbox.options import Coverage
-from orderbridge_sandbox.provocations import Connections, Pace, Trouble
+from orderbridge_sandbox.options import Connections, Coverage, Pace, Trouble
 from orderbridge_sandbox.rules import ORDER_NOT_FOUND
 from orderbridge_sandbox.scenery import ATASEHIR, USKUDAR
 from orderbridge_sandbox.state import Order

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orderbridge_sandbox.advice import ADVICE
 from orderbridge_sandbox.scenery import BESIKTAS, KADIKOY
+from orderbridge_sandbox.words import words
 
 NOBODY = "99999999-9999-4999-8999-999999999999"
 LOGIN = "/auth/login"
@@ -206,4 +206,6 @@ async def test_advice_is_in_the_language_of_the_switch_and_on_the_control_interf
 
 
 def test_every_advice_is_in_both_languages():
-    assert [code for code, said in ADVICE.items() if len(said) != 2 or said[0] == said[1]] == []
+    assert [
+        code for code, said in words()["advice"].items() if said.keys() != {"en", "tr"} or said["en"] == said["tr"]
+    ] == []

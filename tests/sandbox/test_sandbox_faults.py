@@ -8,9 +8,8 @@ from datetime import datetime
 import pytest
 
 from orderbridge_sandbox import ConnectionDropped, Fault, FaultKind, When
-from orderbridge_sandbox.faults import BadFault
+from orderbridge_sandbox.faults import BadFault, FaultScript
 from orderbridge_sandbox.scenery import KADIKOY
-from orderbridge_sandbox.script import FaultScript
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from dataclasses import fields
 import pytest
 from docs import build_sandbox as build
 
-from orderbridge_sandbox.faults import FIELDS, Fault
+from orderbridge_sandbox.faults import Fault
 from orderbridge_sandbox.options import SWITCHES
+from orderbridge_sandbox.words import words
 
 TEXTS = {code: path.read_text("utf-8") for code, path in build.PAGES.items()}
 each_page = pytest.mark.parametrize("code", TEXTS)
@@ -36,4 +37,4 @@ def test_both_pages_show_the_same_commands():
 
 
 def test_each_field_of_a_fault_has_its_sentence():
-    assert FIELDS.keys() == {one.name for one in fields(Fault)}
+    assert words()["faults"].keys() == {one.name for one in fields(Fault)}

@@ -97,9 +97,10 @@ async def test_a_field_that_no_order_has_is_kept_when_it_is_wanted(http):
 
 
 def test_every_command_is_told_in_both_languages():
-    parts = [part for command in COMMANDS for part in [*(command.body or {}).values(), *command.query.values()]]
-    assert [one for one in [*COMMANDS, *parts] if not one.en or not one.tr] == []
-    assert [command.path for command in COMMANDS if command.en == command.tr] == []
+    parts = [command.words[name] for command in COMMANDS for name in command.parts or {}]
+    texts = [(one["en"], one["tr"]) for one in [*(command.words for command in COMMANDS), *parts]]
+    assert [pair for pair in texts if not all(pair)] == []
+    assert [command.path for command in COMMANDS if command.words["en"] == command.words["tr"]] == []
 
 
 async def test_it_tells_its_commands_in_the_language_of_the_switch(world, http):

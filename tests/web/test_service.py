@@ -45,7 +45,7 @@ from orderbridge.web import listening
 from orderbridge.web.server import Server
 from orderbridge.web.watched import Watched
 from orderbridge_sandbox import Fault, Sandbox, World
-from orderbridge_sandbox.provocations import Line
+from orderbridge_sandbox.options import Line
 from orderbridge_sandbox.scenery import KADIKOY
 from orderbridge_sandbox.tls import make_certificates
 
