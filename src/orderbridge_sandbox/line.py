@@ -1,7 +1,7 @@
 """The line before a call is read: the listener, what bounds a connection, and what a tester makes wrong with them.
 
-What concerns a connection is looked at when it comes (`options.line`), a certificate and a closed door by `Line.look`,
-which the server calls a few times each second.
+What concerns a connection is decided when it comes (`options.line`). Certificates and a closed door are the server's: it
+compares `options.line` with what it plays a few times each second.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import h11
@@ -132,49 +131,3 @@ class _Bounded(H11Protocol):
 def head_length(scope: Scope) -> int:
     """Return about how many bytes the head of a request has."""
     return len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(k) + len(v) + 4 for k, v in scope["headers"])
-
-
-@dataclass(frozen=True, slots=True)
-class Hands:
-    """What the server can do with its line."""
-
-    shut: Callable[[], None]
-    """Listen no more."""
-    let_in: Callable[[], bool]
-    """Listen again; False when the address is taken."""
-    show: Callable[[Line], None]
-    """Have the next handshakes show the certificate that belongs to the line."""
-    hang_up: Callable[[], None]
-    """End the connections that idle, so that the next call meets the new line."""
-
-
-class LineWork:
-    """Brings the server to what `options.line` says, and the line back to good when its time is over."""
-
-    def __init__(self, world: World, hands: Hands) -> None:
-        """Begin with a good line."""
-        self.now = Line.GOOD
-        """What is played at the moment."""
-        self._world, self._hands = world, hands
-        self._ends: float | None = None
-
-    def look(self, monotonic: float) -> None:
-        """Do what has changed since the last look."""
-        if self._ends is not None and monotonic >= self._ends:
-            self._ends = None
-            self._world.set_options(line=Line.GOOD)
-        wanted = self._world.options.line
-        if wanted is self.now or (self.now is Line.REFUSED and not self._hands.let_in()):
-            return
-        if self.now in BAD_CERTIFICATES or wanted in BAD_CERTIFICATES:
-            self._hands.show(wanted)
-        if wanted is Line.REFUSED:
-            self._hands.shut()
-        seconds = self._world.options.line_seconds
-        self._ends = monotonic + seconds if wanted is not Line.GOOD and seconds > 0 else None
-        if wanted is not Line.GOOD:
-            self._hands.hang_up()
-        with self._world.lock:
-            self.now = wanted
-            self._world.tell(f"line.changed line={wanted}")
-            self._world.lock.notify_all()

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .app import create_app
 from .command import PREFIX
 from .introduction import introduction, names_of, shown_name
-from .line import TOO_LONG, Door, Hands, LineWork, head_length, protocol_of
+from .line import BAD_CERTIFICATES, TOO_LONG, Door, head_length, protocol_of
 from .options import Line
 from .replies import ConnectionDropped
 from .tls import LOCAL_NAMES, make_certificates
@@ -53,13 +53,11 @@ class Sandbox:
         expired: bool = False,
     ) -> None:
         """Port 0 takes a free one; prefix is the path of base_url; names and expired shape the certificate."""
-        self.world = world
-        self._directory, self._certificate_names = directory, names
+        self.world, self.host, self.port = world, host, port
+        self.names = names
+        """The names and addresses that its certificate is for."""
+        self._directory, self._prefix = directory, prefix
         self._certificates = make_certificates(directory, names=names, line=Line.EXPIRED if expired else Line.GOOD)
-        self._address = (host, port)
-        self._shown = shown_name(host, names)
-        self._prefix = prefix
-        self._names = tuple(dict.fromkeys((*names, host)))
         self._failure: BaseException | None = None
 
     @property
@@ -68,30 +66,15 @@ class Sandbox:
         return self._certificates.ca_file
 
     @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        return self._address[1]
-
-    @property
-    def host(self) -> str:
-        """The address that it listens on."""
-        return self._address[0]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names and addresses that its certificate is for."""
-        return self._certificate_names
-
-    @property
     def line(self) -> Line:
         """What is wrong with the line at this moment."""
-        return self._server.line.now
+        return self._server.line
 
     @property
     def origin(self) -> str:
         """Scheme, host and port, under a name that the certificate is for when there is one."""
-        name = f"[{self._shown}]" if ":" in self._shown else self._shown
-        return f"https://{name}:{self.port}"
+        name = shown_name(self.host, self.names)
+        return f"https://{f'[{name}]' if ':' in name else name}:{self.port}"
 
     @property
     def base_url(self) -> str:
@@ -116,11 +99,10 @@ class Sandbox:
 
     def start(self) -> None:
         """Listen, and return when calls are answered; raises CannotListen."""
-        door = self._door()
-        self._address = (self.host, door.getsockname()[1])
-        app = create_app(self.world, prefix=self._prefix, names=self._names)
-        config = _config(app, self.world, self._certificates.server_file)
-        self._server = _Server(config, self.world, self._door, self._certify)
+        door = self.door()
+        self.port = door.getsockname()[1]
+        app = create_app(self.world, prefix=self._prefix, names=tuple(dict.fromkeys((*self.names, self.host))))
+        self._server = _Server(_config(app, self.world, self._certificates.server_file), self)
         self._thread = threading.Thread(target=self._run, args=(door,), name="sandbox", daemon=True)
         self._thread.start()
         if not self._server.up.wait(START_SECONDS) or self._failure:
@@ -131,11 +113,13 @@ class Sandbox:
         self._server.should_exit = True
         self._thread.join()
 
-    def _door(self) -> Door:
-        return Door(_listen(*self._address), self.world)
+    def door(self) -> Door:
+        """Listen; raises CannotListen."""
+        return Door(_listen(self.host, self.port), self.world)
 
-    def _certify(self, line: Line) -> Path:
-        return make_certificates(self._directory, names=self._certificate_names, line=line).server_file
+    def certificate(self, line: Line) -> Path:
+        """Make the server's key and certificate that belong to the line."""
+        return make_certificates(self._directory, names=self.names, line=line).server_file
 
     def _run(self, door: Door) -> None:
         try:
@@ -200,13 +184,12 @@ _too_long = PlainTextResponse("Request Header Fields Too Large", TOO_LONG, {"Con
 class _Server(uvicorn.Server):
     """uvicorn, telling when it is up and leaving at once; its line can be made bad and good again."""
 
-    def __init__(
-        self, config: uvicorn.Config, world: World, door: Callable[[], Door], certify: Callable[[Line], Path]
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, sandbox: Sandbox) -> None:
         super().__init__(config)
         self.up = threading.Event()
-        self.line = LineWork(world, Hands(self._shut, self._let_in, self._show, self._hang_up))
-        self._world, self._open_door, self._certify = world, door, certify
+        self.line = Line.GOOD  # what is played at the moment
+        self._line_ends: float | None = None
+        self._sandbox, self._world = sandbox, sandbox.world
 
     async def work(self, door: Door) -> None:
         """Serve, and turn the world, until should_exit."""
@@ -221,22 +204,37 @@ class _Server(uvicorn.Server):
         while True:
             self._world.tick()
             if self.started:
-                self.line.look(loop.time())
+                self._play_line(loop.time())
             await asyncio.sleep(TICK_SECONDS)
 
-    def _shut(self) -> None:
-        for server in self.servers:
-            server.close()
-
-    def _hang_up(self) -> None:
-        """End the connections that idle; a call under way is answered first."""
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
+    def _play_line(self, monotonic: float) -> None:
+        """Bring the line to what `options.line` asks for, and back to good when its time is over."""
+        if self._line_ends is not None and monotonic >= self._line_ends:
+            self._line_ends = None
+            self._world.set_options(line=Line.GOOD)
+        wanted, seconds = self._world.options.line, self._world.options.line_seconds
+        if wanted is self.line or (self.line is Line.REFUSED and not self._let_in()):
+            return
+        if self.line in BAD_CERTIFICATES or wanted in BAD_CERTIFICATES:
+            assert self.config.ssl is not None  # noqa: S101 - it has a certificate
+            self.config.ssl.load_cert_chain(self._sandbox.certificate(wanted))
+        if wanted is Line.REFUSED:
+            for server in self.servers:
+                server.close()
+        self._line_ends = monotonic + seconds if wanted is not Line.GOOD and seconds > 0 else None
+        if wanted is not Line.GOOD:  # the next call meets the new line; a call under way is answered first
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+        with self._world.lock:
+            self.line = wanted
+            self._world.tell(f"line.changed line={wanted}")
+            self._world.lock.notify_all()
 
     def _let_in(self) -> bool:
+        """Listen again; False when another program has taken the address."""
         try:
-            door = self._open_door()
-        except CannotListen:  # somebody took the address meanwhile
+            door = self._sandbox.door()
+        except CannotListen:
             return False
         self._opening = asyncio.create_task(self._serve_at(door))
         return True
@@ -252,11 +250,6 @@ class _Server(uvicorn.Server):
                 ssl=config.ssl,
             )
         )
-
-    def _show(self, line: Line) -> None:
-        """Have the next handshakes show the certificate that belongs to the line."""
-        assert self.config.ssl is not None  # noqa: S101 - it has a certificate
-        self.config.ssl.load_cert_chain(self._certify(line))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -6,6 +6,7 @@ status of the order.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -36,6 +37,15 @@ from .state import Account, CallRecord, Food, Order
 from .world import World
 
 OK: Final = "OK"
+_OPEN_STATUSES: Final = {
+    Operation.COMPLETE: "complete_error_status",
+    Operation.GET_RESTAURANT_STATUS: "restaurant_error_status",
+    Operation.OPEN_RESTAURANT: "restaurant_error_status",
+    Operation.CLOSE_RESTAURANT: "restaurant_error_status",
+    Operation.DEACTIVATE_FOOD: "food_error_status",
+    Operation.ACTIVATE_FOOD: "food_error_status",
+}
+"""The switch for the HTTP status of an operation's errors."""
 
 
 def perform(world: World, call: Call, record: CallRecord) -> Answer:
@@ -56,15 +66,7 @@ def perform(world: World, call: Call, record: CallRecord) -> Answer:
 
 def _with_open_status(world: World, operation: Operation, answer: Answer) -> Answer:
     """Apply the statuses that docs/interface.md does not give ("Errors": complete, restaurant and food endpoints)."""
-    match operation:
-        case Operation.COMPLETE:
-            status = world.options.complete_error_status
-        case Operation.GET_RESTAURANT_STATUS | Operation.OPEN_RESTAURANT | Operation.CLOSE_RESTAURANT:
-            status = world.options.restaurant_error_status
-        case Operation.DEACTIVATE_FOOD | Operation.ACTIVATE_FOOD:
-            status = world.options.food_error_status
-        case _:
-            return answer
+    status = getattr(world.options, _OPEN_STATUSES.get(operation, ""), None)
     if status is None or (answer.error == rules.UNAUTHORIZED and world.options.token_errors_stay_401):
         return answer
     return replace(answer, status=status)
@@ -99,17 +101,10 @@ def _get_restaurant_status(world: World, call: Call, _record: CallRecord) -> str
     return "Open" if restaurant_of(world, call) in world.open_restaurants else "Closed"
 
 
-def _open_restaurant(world: World, call: Call, record: CallRecord) -> str:
+def _turn_restaurant(world: World, call: Call, record: CallRecord, *, is_open: bool) -> str:
     restaurant_id = restaurant_of(world, call)
-    record.effect = restaurant_id not in world.open_restaurants
-    world.open_restaurant(restaurant_id)
-    return OK
-
-
-def _close_restaurant(world: World, call: Call, record: CallRecord) -> str:
-    restaurant_id = restaurant_of(world, call)
-    record.effect = restaurant_id in world.open_restaurants
-    world.close_restaurant(restaurant_id)
+    record.effect = is_open != (restaurant_id in world.open_restaurants)
+    (world.open_restaurant if is_open else world.close_restaurant)(restaurant_id)
     return OK
 
 
@@ -190,12 +185,7 @@ def _accept(world: World, call: Call, record: CallRecord) -> str:
     return OK
 
 
-def _on_the_way(world: World, call: Call, record: CallRecord) -> str:
-    _moved(world, call, record)
-    return OK
-
-
-def _complete(world: World, call: Call, record: CallRecord) -> str:
+def _move(world: World, call: Call, record: CallRecord) -> str:
     _moved(world, call, record)
     return OK
 
@@ -276,17 +266,11 @@ def _get_variables(world: World, call: Call, _record: CallRecord) -> dict[str, l
 # 14, 15 and the menu listing.
 
 
-def _deactivate_food(world: World, call: Call, record: CallRecord) -> str:
+def _turn_food(world: World, call: Call, record: CallRecord, *, is_active: bool) -> str:
     keys = set(foods_of(world, call))
-    record.effect = not keys <= world.inactive_foods
-    world.inactive_foods |= keys
-    return OK
-
-
-def _activate_food(world: World, call: Call, record: CallRecord) -> str:
-    keys = set(foods_of(world, call))
-    record.effect = bool(keys & world.inactive_foods)
-    world.inactive_foods -= keys
+    before = world.inactive_foods
+    world.inactive_foods = before - keys if is_active else before | keys
+    record.effect = world.inactive_foods != before
     return OK
 
 
@@ -314,17 +298,17 @@ _OPERATIONS: Final[dict[Operation, Callable[[World, Call, CallRecord], Any]]] = 
     Operation.LOGIN: _login,
     Operation.GET_RESTAURANTS: _get_restaurants,
     Operation.GET_RESTAURANT_STATUS: _get_restaurant_status,
-    Operation.OPEN_RESTAURANT: _open_restaurant,
-    Operation.CLOSE_RESTAURANT: _close_restaurant,
+    Operation.OPEN_RESTAURANT: partial(_turn_restaurant, is_open=True),
+    Operation.CLOSE_RESTAURANT: partial(_turn_restaurant, is_open=False),
     Operation.GET_CURRENT: _get_current,
     Operation.ACKNOWLEDGE: _acknowledge,
     Operation.ACCEPT: _accept,
-    Operation.ON_THE_WAY: _on_the_way,
-    Operation.COMPLETE: _complete,
+    Operation.ON_THE_WAY: _move,
+    Operation.COMPLETE: _move,
     Operation.CANCEL: _cancel,
     Operation.GET_CANCEL_REASONS: _get_cancel_reasons,
     Operation.GET_VARIABLES: _get_variables,
-    Operation.DEACTIVATE_FOOD: _deactivate_food,
-    Operation.ACTIVATE_FOOD: _activate_food,
+    Operation.DEACTIVATE_FOOD: partial(_turn_food, is_active=False),
+    Operation.ACTIVATE_FOOD: partial(_turn_food, is_active=True),
     Operation.GET_FOODS: _get_foods,
 }
