@@ -192,7 +192,11 @@ class Fleet:
 
     def await_shares(self, *wanted: int) -> None:
         """Until the replicas hold so many buckets, in whatever order, and no one else any."""
-        until(lambda: sorted(filter(None, self.shares().values())) == sorted(wanted))
+        try:
+            until(lambda: sorted(filter(None, self.shares().values())) == sorted(wanted))
+        except TimeoutError:
+            logs = "\n".join(f"{number}:\n{self.log(number)[-4000:]}" for number in self.replicas)
+            raise AssertionError(f"{self.shares()} and not {wanted}\n{logs}") from None
 
     def await_polls(self, names: list[str], since: float, within_s: float = WITHIN_S) -> None:
         """Until each of these accounts was polled after that; or the time is up, and the record shows it."""
