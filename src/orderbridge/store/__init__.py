@@ -3,7 +3,7 @@
 the seam         database group_commit workers failures trouble locks in_list rows
 databases        dialects
 the tables       tables own_tables columns ddl revisions schema write_guards inspection
-orders           orders starts quarantine inactivity reference story day
+orders           orders starts quarantine inactivity reference story
 the outbox       actions unfinished
 accounts         accounts account_rows
 what is wrong    problems problem_queries overview
