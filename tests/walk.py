@@ -27,10 +27,10 @@ from tests.soak import CONFIGURATION
 
 from orderbridge import config
 from orderbridge.daemon import Daemon
+from orderbridge.jobs.executor import RowWriter
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.poll import Poller
-from orderbridge.jobs.row_writer import RowWriter
 from orderbridge.marketplace.session import Session
 from orderbridge.model import CONFIRMED
 from orderbridge.net.connection import Connection

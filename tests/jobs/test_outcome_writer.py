@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.jobs.shop import Shop
 
-from orderbridge.jobs.outcome_writer import Changed, Claim, Claimed
+from orderbridge.jobs.outcome_writer import Claim, Fresh
 from orderbridge.model import ActionState, Verdict
 from orderbridge.rules.queue import Entry
 from orderbridge.rules.retry import NextRequest
@@ -23,12 +23,12 @@ async def read(shop: Shop, row_id: int) -> Entry:
     return entry
 
 
-async def claimed(shop: Shop, entry: Entry) -> Claimed:
+async def claimed(shop: Shop, entry: Entry) -> Claim | Fresh:
     ((_, answer),) = await shop.database.run(lambda tx: shop.outbox.writer.claim(tx, [entry]))
     return answer
 
 
-async def ended(shop: Shop, entry: Entry) -> Verdict | Changed | None:
+async def ended(shop: Shop, entry: Entry) -> Verdict | Fresh:
     ((_, answer),) = await shop.database.run(lambda tx: shop.outbox.writer.end(tx, [(entry.row, OVER)]))
     return answer
 
@@ -61,8 +61,8 @@ async def test_a_row_that_has_changed_since_is_decided_again(shop: Shop, change:
     entry = await an_accept(shop)
     await shop.database.run(lambda tx: tx.exec_driver_sql(change))
     for answer in (await claimed(shop, entry), await ended(shop, entry)):
-        assert isinstance(answer, Changed)
-        (row,) = answer.rows
+        assert isinstance(answer, tuple)
+        (row,) = answer
         assert (row.id, row) != (entry.row.id, entry.row)
     assert shop.calls("accept") == []
 
@@ -77,7 +77,7 @@ async def test_what_of_an_order_decides_nothing_is_no_change(shop: Shop):
 async def test_a_row_that_is_gone_is_forgotten(shop: Shop):
     entry = await an_accept(shop)
     await shop.database.run(lambda tx: tx.exec_driver_sql("DELETE FROM delivery_actions"))
-    assert (await claimed(shop, entry), await ended(shop, entry)) == (Changed(), Changed())
+    assert (await claimed(shop, entry), await ended(shop, entry)) == ((), ())
 
 
 async def test_a_row_that_another_session_has_locked_is_left(shop: Shop, monkeypatch: pytest.MonkeyPatch):
@@ -98,13 +98,13 @@ async def test_which_row_of_an_order_goes_first_is_decided_when_all_are_known(sh
     entry = await read(shop, shop.act("accept", order))
     cancel = shop.act("cancel", order)
     answer = await claimed(shop, entry)
-    assert isinstance(answer, Changed)
-    assert [row.id for row in answer.rows] == [entry.row.id, cancel]
+    assert isinstance(answer, tuple)
+    assert [row.id for row in answer] == [entry.row.id, cancel]
     assert await ended(shop, entry) == OVER
 
 
 async def test_a_row_whose_account_has_left_is_not_claimed(shop: Shop):
     entry = await an_accept(shop)
     entry.account = "besiktas"
-    assert await claimed(shop, entry) == Changed()
+    assert await claimed(shop, entry) == ()
     assert shop.row(entry.row.id)["state"] == "pending"

@@ -1,7 +1,7 @@
 """One order, its service, the daemon and the till as a machine of small steps.
 
 What decides is the daemon itself: rules.lifecycle, rules.outbox and rules.retry, and of the jobs everything that runs
-within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, OutboxReader, Queue, Claims, Ends,
+within one transaction or between two awaits (Intake._resolve, _sort, _store, _acknowledge, OutboxReader, Queue, Ends,
 OutcomeWriter.post, Recovery.run, Verdicts, Lanes). They work on `Books` in place of a database. Only the order of
 these pieces is written down here, each piece being one step, so that anything else can happen between any two.
 
@@ -35,7 +35,6 @@ from orderbridge.jobs import (
     outbox_reader,
     outcome_writer,
     reconciler,
-    row_writer,
     verdicts,
 )
 from orderbridge.jobs import outbox as jobs_outbox
@@ -274,7 +273,6 @@ class Daemon:
             reconciler,
             jobs_outbox,
             outcome_writer,
-            row_writer,
             verdicts,
         ):
             doubles = {
@@ -285,7 +283,6 @@ class Daemon:
                 "quarantine": books.QUARANTINE,
                 "locks": books.LOCKS,
                 "_log": silent,
-                "tell_verdict": books.nothing,
                 "Metrics": lambda: uncounted,
             }
             for name, double in doubles.items():

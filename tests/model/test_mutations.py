@@ -11,7 +11,7 @@ from tests.model.explore import STUCK, explore
 from tests.model.machine import Machine, Scene
 
 from orderbridge.actions import ACTIONS
-from orderbridge.jobs import outcome_writer, row_writer
+from orderbridge.jobs import outcome_writer
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.model import IN_DELIVERY, Action, Attempt, Outcome, Verdict
 from orderbridge.rules import lifecycle, outbox, queue, retry, standing
@@ -110,7 +110,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @planted("a crash while sending is forgotten", Scene(rows=1, faults=0), STUCK)
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_writer.Recovery, "_lost", lambda *_: [])
+    monkeypatch.setattr(outcome_writer.Recovery, "_lost", lambda *_: [])
 
 
 @planted("a crash while sending is no doubt", Scene(rows=1, faults=0), "and it was done")

@@ -40,8 +40,8 @@ from orderbridge.jobs.acknowledge import Acknowledger
 from orderbridge.jobs.intake import Intake
 from orderbridge.jobs.lanes import Lanes
 from orderbridge.jobs.outbox import Outbox
+from orderbridge.jobs.outcome_writer import Ends
 from orderbridge.jobs.reconciler import Reconciler
-from orderbridge.jobs.row_writer import Ends
 from orderbridge.marketplace import amounts, answers
 from orderbridge.marketplace.client import Client
 from orderbridge.marketplace.session import Session
@@ -228,7 +228,7 @@ def a_row_given_up_by_its_expiry_leaves_its_lane_untouched(plant: Planting) -> N
         def with_lanes(self: Ends, ends: Any) -> Any:
             free, lanes = true(self, ends)
             for lane in lanes:
-                self._lanes.free(lane)
+                self.context.lanes.free(lane)
             return free, []
 
         return with_lanes

@@ -1,12 +1,17 @@
 """Executes claimed rows, each in a coroutine of its own.
 
     claim     its note that it leaves is on disk before it does, many in one COMMIT: after a crash in between its outcome
-              is unknown, and it is seen (jobs.row_writer)
+              is unknown, and it is seen (jobs.outcome_writer.Recovery)
     request   one slot on the wire is its own
     decision  what is decided about the answer is on disk, too
     free      the lane of its order is, and the queue knows where the row stands
 
 A row that is not claimed goes back to the queue.
+
+Claims and outcomes are written by group commit (`RowWriter`). Of one transaction, outcomes are written first, then
+claims, so that a lane which an outcome frees is judged by what is known now. A claim that cannot be written says so, and
+the row does not leave. An outcome is never lost while the program runs: what a POS holds or a trigger refuses is put
+off, and written again until it succeeds.
 
 So many requests are on the wire at once, and rows are claimed for the slots that are about to be free: a claim takes a
 COMMIT, and a free slot stays empty for so long. As many are claimed ahead as slots became free in as long a time before.
@@ -26,25 +31,30 @@ This is the bound of actions. Everything that goes on the wire has one, each whe
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import structlog
+from sqlalchemy import Connection
 
 from orderbridge.actions import argument_of, key_of
 from orderbridge.clock import Clock
-from orderbridge.errors import LoginRefused, MarketplaceError
-from orderbridge.jobs.lanes import Lanes
+from orderbridge.errors import LoginRefused, MarketplaceError, Over
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.outbox_reader import OutboxReader
-from orderbridge.jobs.outcome_writer import Changed, Claim, Claimed, OutcomeWriter, Result, Unwritten, shows_restaurant
+from orderbridge.jobs.outcome_writer import Claim, Fresh, OutcomeWriter, Result, shows_restaurant
 from orderbridge.jobs.postponed import HeldAccounts, Postponed, is_refused
-from orderbridge.jobs.row_writer import RowWriter
+from orderbridge.jobs.verdicts import about
 from orderbridge.model import Attempt, Outcome, Verdict
+from orderbridge.observe.metrics import ACTION_WAIT_SECONDS
 from orderbridge.rules.queue import Entry, Queue
 from orderbridge.rules.retry import Decision, NextRequest, RetryAt, after_status, is_no_attempt, stands_after
 from orderbridge.rules.standing import Standing
 from orderbridge.store.columns import as_stored
+from orderbridge.store.database import Database
+from orderbridge.store.group_commit import GroupCommit, LeftOut, write_group
 from orderbridge.texts import sentence
 
 QUICK_S = 0.25  # a request that took longer foretells no free slot
@@ -53,75 +63,134 @@ WAIT_S = 1.0  # for a slot; then the claim is given back
 
 _log = structlog.get_logger(__name__)
 
+_Note = Entry | Result
+
+
+class RowWriter:
+    """Writes claims and outcomes. `moved` is called after each time that it had something to write."""
+
+    def __init__(
+        self, database: Database, clock: Clock, postponed: Postponed, writer: OutcomeWriter, moved: Callable[[], None]
+    ) -> None:
+        self._clock = clock
+        self._postponed = postponed
+        self._writer = writer
+        self._group: GroupCommit[_Note, Any] = GroupCommit(
+            partial(write_group, database, self._write, urgent=True), put_off=self._put_off, on_idle=moved
+        )
+        self._late: set[int] = set()  # rows whose outcomes are put off
+        self.is_closed = False  # the callers are about to be cancelled: the next start finds these rows as they are
+        self.failed: Over | None = None  # it ends the daemon: nothing can be written any more
+
+    async def claim(self, entry: Entry) -> Claim | Fresh | Exception:
+        """A Claim: the row is ours to send, and that is on disk. An error: it was not written, as far as is known."""
+        try:
+            answer: Claim | Fresh = await self._group.add(entry)
+        except Exception as error:  # noqa: BLE001 - the row stays where it is, whatever the reason
+            self.failed = error if isinstance(error, Over) else self.failed
+            return error
+        return answer
+
+    async def write(self, result: Result) -> Decision:
+        """Decide what becomes of the row, and return when that is on disk."""
+        row_id = result.claim.row.id
+        try:
+            decision: Decision = await self._group.add(result)
+        except Over as error:  # the next start finds the row's claim
+            self.failed = error
+            raise asyncio.CancelledError from error
+        finally:
+            self._late.discard(row_id)
+            if not self.is_closed:
+                self._postponed.forget(row_id)
+        return decision
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether anything is being written, or is about to be."""
+        return self._group.is_writing
+
+    def is_busy(self) -> bool:
+        """Whether it is worth waiting: what the database refuses is not waited for at the end."""
+        return self.failed is None and (self.is_writing or not self._late <= self._postponed.refused)
+
+    def _write(self, connection: Connection, notes: Sequence[_Note]) -> list[tuple[_Note, object]]:
+        outcomes = self._writer.post(connection, [note for note in notes if isinstance(note, Result)])
+        return [*outcomes, *self._writer.claim(connection, [note for note in notes if isinstance(note, Entry)])]
+
+    def _put_off(self, failed: Sequence[tuple[_Note, Exception]]) -> list[float | None]:
+        """Outcomes are written again, for ever; a claim is not."""
+        late = {note: error for note, error in failed if isinstance(note, Result) and not isinstance(error, Over)}
+        causes = {note.claim.row.id: None if isinstance(error, LeftOut) else error for note, error in late.items()}
+        self._late |= causes.keys()
+        times = self._postponed.put_off(causes, {note.claim.row.id: note.claim.row for note in late}) if late else {}
+        now = self._clock.monotonic()
+        return [max(times[note.claim.row.id] - now, 0.0) if note in late else None for note, _ in failed]
+
 
 class Executor:
     """Executes the rows that are taken. `moved` is called when one of them has come on."""
 
     def __init__(
         self,
+        context: Context,
         queue: Queue,
         reader: OutboxReader,
-        lanes: Lanes,
         postponed: Postponed,
         *,
-        rows: RowWriter,
         writer: OutcomeWriter,
         held_accounts: HeldAccounts,
-        slots: "Slots",
-        clock: Clock,
         moved: Callable[[], None],
     ) -> None:
-        self._queue, self._reader, self._clock, self._lanes, self._postponed = queue, reader, clock, lanes, postponed
-        self._rows, self._writer = rows, writer
-        self._held_accounts, self._slots, self._moved = held_accounts, slots, moved
+        self._context, self._clock, self._lanes = context, context.clock, context.lanes
+        self._queue, self._reader, self._postponed = queue, reader, postponed
+        self._held_accounts, self._moved = held_accounts, moved
+        self.rows = RowWriter(context.database, context.clock, postponed, writer, moved)
+        self.slots = Slots(context.settings.actions.max_in_flight, context.clock)
         self.on_restaurant: Callable[[str, str], None] = lambda _account, _restaurant: None  # opened or closed
         self.under_way: Counter[str] = Counter()  # rows of each account that are claimed, or asked for on the wire
         self.is_stopping = False  # what has not left does not leave any more
         self.in_doubt = False  # a claim was not written, as far as is known: a commit that failed may have come through
+        self.settled = 0  # rows whose outcome was written since this was set to 0
         self._tasks: dict[asyncio.Task[None], str] = {}  # with their accounts
-        self._settled = 0
 
     def begin(self, entry: Entry) -> "asyncio.Future[bool]":
-        """Set a row on its way. Returns whether it was claimed, once that is known."""
+        """Start to execute a row. Returns whether it was claimed, once that is known."""
         claimed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        way = asyncio.create_task(self._go(entry, claimed))
-        self._tasks[way] = entry.account or ""
-        way.add_done_callback(partial(self._over, entry, claimed))
+        task = asyncio.create_task(self._go(entry, claimed))
+        self._tasks[task] = entry.account or ""
+        task.add_done_callback(partial(self._over, entry, claimed))
         return claimed
 
-    def take_settled(self) -> int:
-        """How many rows have come to the end of their way since this was asked."""
-        settled, self._settled = self._settled, 0
-        return settled
-
     def has_in_hand(self, account: str) -> bool:
-        """Whether a row of the account is on its way: claimed, on the wire, or its outcome not yet on disk."""
+        """Whether a row of the account is being executed: claimed, on the wire, or its outcome not yet on disk."""
         return account in self._tasks.values()
 
     def let_go(self, accounts: Collection[str]) -> None:
-        """Another process answers for these accounts: their rows' ways end where they are."""
-        for way, account in list(self._tasks.items()):
+        """Another process answers for these accounts: their rows are left where they are."""
+        for task, account in list(self._tasks.items()):
             if account in accounts:
-                way.cancel()
+                task.cancel()
 
     def abandon(self) -> "set[asyncio.Task[None]]":
-        """End every row's way where it is: the next start finds its note. Returns what is ending."""
-        for way in self._tasks:
-            way.cancel()
+        """Leave every row where it is: the next start finds its note. Returns what is ending."""
+        self.rows.is_closed = True
+        for task in self._tasks:
+            task.cancel()
         return set(self._tasks)
 
-    def _over(self, entry: Entry, claimed: "asyncio.Future[bool]", way: asyncio.Task[None]) -> None:
-        """Of one that was ended where it was, too, the lane is free, and who waits for its claim goes on."""
-        del self._tasks[way]
+    def _over(self, entry: Entry, claimed: "asyncio.Future[bool]", task: asyncio.Task[None]) -> None:
+        """Of a cancelled one, too, the lane is free, and who waits for its claim goes on."""
+        del self._tasks[task]
         if not claimed.done():
             claimed.set_result(False)
             self.under_way[entry.account or ""] -= 1
-        if way.cancelled():  # what it has done, no poll that began before knows
+        if task.cancelled():  # what it has done, no poll that began before knows
             self._lanes.free_after_action(entry.lane)
             self._moved()
 
     async def _go(self, entry: Entry, claimed: "asyncio.Future[bool]") -> None:
-        claim = await self._rows.claim(entry)
+        claim = await self.rows.claim(entry)
         if not claimed.done():
             claimed.set_result(isinstance(claim, Claim))
         if not isinstance(claim, Claim):
@@ -131,20 +200,25 @@ class Executor:
             self._moved()  # there may be something to write, to read or to wait for
             return
         self._postponed.forget(entry.row.id)
-        self._writer.count_wait(claim)
+        self._count_wait(claim)
         result = await self._send(claim, entry.account or "")
-        decision = await self._rows.write(result)
+        decision = await self.rows.write(result)
         self._lanes.free_after_action(entry.lane)
         self._goes_on(result, decision)
-        self._writer.log(result, decision)
         if claim.row.restaurant_id and shows_restaurant(claim.row, decision):
             self.on_restaurant(claim.account.name, claim.row.restaurant_id)
-        self._settled += 1
+        self.settled += 1
         self._moved()
+
+    def _count_wait(self, claim: Claim) -> None:
+        """Measure the time from the insert to now, when its first request leaves."""
+        if claim.number == 1 and claim.row.created_utc is not None:
+            waited = (self._clock.now() - claim.row.created_utc).total_seconds()
+            self._context.metrics.observe(ACTION_WAIT_SECONDS, max(waited, 0.0))
 
     async def _send(self, claim: Claim, account: str) -> Result:
         try:
-            async with self._slots.one() as place:
+            async with self.slots.one() as place:
                 result = await send(claim) if place and not self.is_stopping else None
         finally:
             self.under_way[account] -= 1
@@ -154,35 +228,44 @@ class Executor:
             self._held_accounts.record_outcome(account, result.attempt.outcome)
         return result
 
-    def not_claimed(self, entry: Entry, why: Claimed | Unwritten) -> None:
+    def not_claimed(self, entry: Entry, why: Fresh | Exception) -> None:
         """A row that was taken does not leave."""
-        match why:
-            case Changed(rows=rows):
-                self._postponed.forget(entry.row.id)
-                self._reader.replace(entry.row.id, rows)  # it may leave as it is now
-            case Unwritten(error=error):
-                self.in_doubt = True  # a commit that failed may have come through
-                if error is not None and is_refused(error):
-                    self._postponed.put_aside([(entry.row, error)])
-                else:
-                    self._postponed.leave(entry.row.id)  # whatever it is, at once it would be met again
-            case _:  # another session has locked it
-                self._postponed.leave(entry.row.id)
+        row = entry.row
+        if isinstance(why, tuple):
+            self._postponed.forget(row.id)
+            self._reader.replace(row.id, why)  # it may leave as it is now
+            return
+        self.in_doubt |= why is not None  # a commit that failed may have come through
+        if why is not None and is_refused(why):
+            self._postponed.put_aside([(row, why)])
+        else:  # whatever it is, another session's lock too: at once it would be met again
+            self._postponed.leave(row.id)
 
     def _goes_on(self, result: Result, decision: Decision) -> None:
-        """What the queue knows of a row after its verdict."""
-        row_id = result.claim.row.id
+        """What the queue knows of a row after its outcome is written, and the log."""
+        row, attempts = result.claim.row, result.history
         if isinstance(decision, Verdict):
-            self._queue.drop(row_id)
+            self._queue.drop(row.id)
+            self._context.verdicts.tell(row, decision)
             return
-        attempts = result.history
         at = as_stored(decision.at) if isinstance(decision, RetryAt) else None
         standing = stands_after(decision, attempts)
         last = None
         if standing is Standing.UNRESOLVED:  # as it is read: an attempt that was not sent leaves no trace
             last = next((one.outcome for one in reversed(attempts) if one.outcome != Outcome.NOT_SENT), None)
         state, tried = standing.state, bool(attempts)
-        self._queue.give_back(row_id, state=state, next_attempt_utc=at, tried=tried, last_outcome=last)
+        self._queue.give_back(row.id, state=state, next_attempt_utc=at, tried=tried, last_outcome=last)
+        _log_wait(result, decision)
+
+
+def _log_wait(result: Result, decision: Decision) -> None:
+    """What keeps a whole account waiting is logged once for the account, and a wait once for each cause."""
+    row, attempt = result.claim.row, result.attempt
+    before = {one.code for one in result.claim.history}
+    again = attempt is None or attempt.outcome == Outcome.NOT_SENT or attempt.code in before
+    log = _log.debug if again else _log.info
+    at = decision.at.isoformat() if isinstance(decision, RetryAt) else "next_poll"
+    log("action.waits", id=row.id, action=row.action, code=decision.code, again=at, **about(row))
 
 
 async def send(claim: Claim) -> Result:
@@ -247,10 +330,8 @@ class Slots:
                 self._freed.append(now)
 
     async def _take(self) -> bool:
-        if not self._free.locked():  # no timer for what need not wait
-            return await self._free.acquire()
-        try:
-            async with asyncio.timeout(WAIT_S):
+        try:  # no timer for what need not wait
+            async with asyncio.timeout(WAIT_S if self._free.locked() else None):
                 return await self._free.acquire()
         except TimeoutError:
             return False

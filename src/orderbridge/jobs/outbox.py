@@ -1,13 +1,13 @@
 """The outbox at work: what the POS has written is sent, and its verdict is written.
 
-One turn of the outbox:
+One cycle of the outbox:
 
     read      jobs.outbox_reader puts into the queue what is new in the table
-    end       jobs.row_writer writes what ends unsent (expired, withdrawn, superseded, refused here), in groups
-    take      the rows whose turn it is leave the queue's lines, each on a way of its own
+    end       jobs.outcome_writer writes what ends unsent (expired, withdrawn, superseded, refused here), in groups
+    take      the rows whose turn it is leave the queue, each executed by a coroutine of its own
     explain   rows that an account's line or login holds up say so
 
-What a row does from there on is jobs.executor. Which rows go and which end is decided in rules.queue and rules.outbox, what
+What becomes of a row from there on is in jobs.executor. Which rows go and which end is decided in rules.queue and rules.outbox, what
 an answer makes of a row in rules.retry, in whose hands a row is stands in rules.standing.
 """
 
@@ -21,14 +21,13 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.errors import Over
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.executor import Executor, Slots
+from orderbridge.jobs.executor import Executor
 from orderbridge.jobs.outbox_reader import FLOOR_S, OutboxReader, view_of
-from orderbridge.jobs.outcome_writer import OutcomeWriter
+from orderbridge.jobs.outcome_writer import Ends, OutcomeWriter, Recovery
 from orderbridge.jobs.postponed import HeldAccounts, Postponed
 from orderbridge.jobs.roster import Roster
-from orderbridge.jobs.row_writer import Ends, Recovery, RowWriter
 from orderbridge.rules.queue import Entry, Queue
-from orderbridge.rules.retry import RetryPolicy, may_be_seen
+from orderbridge.rules.retry import may_be_seen
 from orderbridge.store.failures import remedy
 
 CLOCK_JUMP_S = 0.5
@@ -49,44 +48,27 @@ class Outbox:
     """Carries out what the POS writes, for all accounts of this process."""
 
     def __init__(self, context: Context, roster: Roster) -> None:
-        settings, database, clock = context.settings, context.database, context.clock
-        lanes, verdicts = context.lanes, context.verdicts
-        self._roster, self._accounts, self._settings = roster, roster.at_work, settings
-        self._database, self._lanes, self._clock, self._random = database, lanes, clock, context.random
-        self.queue = Queue(view_of(settings))
-        self.reader = OutboxReader(self.queue, roster, settings, database, clock)
-        self._postponed = Postponed(self.queue, clock)
-        self.writer = OutcomeWriter(
-            self._accounts, clock, self.reader.server, self._policy, self.reader.knows, verdicts
-        )
-        self._row_writer = RowWriter(database, clock, self._postponed, self.writer, moved=self._go_on)
-        self.ends = Ends(
-            self.queue,
-            self.reader,
-            self.writer,
-            database=database,
-            lanes=lanes,
-            verdicts=verdicts,
-            postponed=self._postponed,
-        )
-        self._recovery = Recovery(database, clock, self.writer, self._postponed, self.reader.is_ours)
-        self._held_accounts = HeldAccounts(self.queue, self._accounts, database, clock, verdicts, self._postponed)
-        self._slots = Slots(settings.actions.max_in_flight, clock)
+        self._roster, self._accounts = roster, roster.at_work
+        self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
+        self.queue = Queue(view_of(context.settings))
+        self.reader = OutboxReader(self.queue, roster, context)
+        self._postponed = Postponed(self.queue, context.clock)
+        self.writer = OutcomeWriter(context, self._accounts, self.reader)
+        self.ends = Ends(context, self.queue, self.reader, self.writer, self._postponed)
+        self._recovery = Recovery(context, self.reader, self.writer, self._postponed)
+        self._held_accounts = HeldAccounts(context, self.queue, self._accounts, self._postponed)
         self.executor = Executor(
+            context,
             self.queue,
             self.reader,
-            lanes,
             self._postponed,
-            rows=self._row_writer,
             writer=self.writer,
             held_accounts=self._held_accounts,
-            slots=self._slots,
-            clock=clock,
             moved=self._go_on,
         )
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
         self._news = True
-        self._needs_recovery = False  # the last turn failed: what was begun may be half done
+        self._needs_recovery = False  # the last cycle failed: what was begun may be half done
         self._ahead: float | None = None  # of the monotonic clock
 
     def wake(self) -> None:
@@ -115,18 +97,14 @@ class Outbox:
     async def run(self) -> None:
         """Until `stop`: a turn at each wake and at each due time."""
         try:
-            while self._has_work():
+            while not self.executor.is_stopping or self.is_busy():
                 self._woken.clear()
                 done = await self.safe_cycle()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(done.again_in):
                         await self._woken.wait()
         finally:
-            self._row_writer.close()
             self.executor.abandon()
-
-    def _has_work(self) -> bool:
-        return not self.executor.is_stopping or self.is_busy()
 
     def refused(self) -> int:
         """How many rows the database itself does not let us write."""
@@ -140,11 +118,11 @@ class Outbox:
 
     def is_busy(self) -> bool:
         """Whether a request is under way, or an outcome is to be written."""
-        return bool(self.executor.under_way.total() or self._row_writer.is_busy())
+        return bool(self.executor.under_way.total() or self.executor.rows.is_busy())
 
     def is_moving(self) -> bool:
         """Whether a request is under way, or anything is being written. What was put off is not."""
-        return bool(self.executor.under_way.total() or self._row_writer.is_writing)
+        return bool(self.executor.under_way.total() or self.executor.rows.is_writing)
 
     async def quiet(self) -> None:
         """Until no request is under way, and what is known is written or put off."""
@@ -211,7 +189,8 @@ class Outbox:
 
     async def act(self) -> CycleResult:
         """End what ends unsent, and send what may leave."""
-        done = CycleResult(settled=self.executor.take_settled())
+        done = CycleResult(settled=self.executor.settled)
+        self.executor.settled = 0
         if self.executor.is_stopping:
             return done
         self.set_now()
@@ -230,16 +209,16 @@ class Outbox:
 
     async def _take(self) -> int:
         """Set the rows on their way whose turn it is. Returns how many of them are claimed, once that is known."""
-        room = self._slots.room(self.executor.under_way.total())
+        room = self.executor.slots.room(self.executor.under_way.total())
         # One account whose service hangs must not take all slots.
-        most = 2 * self._slots.most if len(self._roster.known) == 1 else max(1, self._slots.most // 2)
+        most = 2 * self.executor.slots.most if len(self._roster.known) == 1 else max(1, self.executor.slots.most // 2)
         claims = [
             self.executor.begin(entry)
             for entry in self.queue.accounts.take(room, self.executor.under_way, most, self._is_open, self._may_leave)
         ]
         claimed = [await claim for claim in claims]
-        if self._row_writer.failed is not None:
-            raise self._row_writer.failed
+        if self.executor.rows.failed is not None:
+            raise self.executor.rows.failed
         return sum(claimed)
 
     def _is_open(self, account: str) -> bool:
@@ -266,7 +245,3 @@ class Outbox:
         if (retry_in := self._held_accounts.retry_in()) is not None:
             waits.append(max(retry_in, 0.01))
         return min(waits)
-
-    def _policy(self) -> RetryPolicy:
-        waits = self._settings.actions.retry_waits_seconds
-        return RetryPolicy(waits, self._settings.marketplace.cooldown_seconds, self._random.random())

@@ -12,19 +12,17 @@ that none overtakes an older one of its lane. An order's row does not: its claim
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 from sqlalchemy import Connection
 
 from orderbridge import config
-from orderbridge.clock import Clock
+from orderbridge.jobs.context import Context
 from orderbridge.jobs.roster import Roster
 from orderbridge.model import OutboxRow
 from orderbridge.rules.outbox import Directory, View, is_ours, name_of
 from orderbridge.rules.queue import Queue
 from orderbridge.rules.retry import longest_wait
 from orderbridge.store import reference, unfinished
-from orderbridge.store.database import Database
 from orderbridge.store.unfinished import FIRST_PAGE, PAGE, SMALL_PAGE, Found, ServerClock
 
 FLOOR_S = 2.0  # all is read this often, or so seldom that it takes a thirtieth of the time
@@ -51,15 +49,13 @@ class _Scan:
 class OutboxReader:
     """Reads the outbox into the queue."""
 
-    def __init__(
-        self, queue: Queue, roster: Roster, settings: config.Settings, database: Database, clock: Clock
-    ) -> None:
+    def __init__(self, queue: Queue, roster: Roster, context: Context) -> None:
         self._queue = queue
         self._roster = roster
         self._untold: set[str] | None = None  # accounts of which it is not known which restaurants they reach
-        self._database = database
-        self._clock = clock
-        default = settings.default_account
+        self._database = context.database
+        self._clock = context.clock
+        default = context.settings.default_account
         self._default = default.name if default else None
         self._reach: dict[str, list[str]] = {}
         self._complete = False
@@ -151,7 +147,7 @@ class OutboxReader:
         if scan is None or (busy and began < scan.next_page):
             return False
         page = SMALL_PAGE if busy or scan.above == 0 else PAGE  # the first rows leave before the others are read
-        found, _ = await self._put(partial(self._above, scan.above, page))
+        found, _ = await self._put(lambda tx: unfinished.above(tx, scan.above, self.server, self._clock.now(), page))
         cost = self._clock.monotonic() - began
         scan.cost += cost
         scan.next_page = self._clock.monotonic() + (BUSY_SHARE * cost if busy else 0.0)
@@ -187,13 +183,13 @@ class OutboxReader:
         """What the POS has written, and what a look has made of unresolved rows."""
         began = self._clock.monotonic()
         again = set(sorted(self._queue.unresolved)[:MOST_AGAIN])
-        found, brought = await self._put(self._newest, newest=True)
+        found, brought = await self._put(lambda tx: unfinished.newest(tx, self.server, self._clock.now()), newest=True)
         if len(found) < FIRST_PAGE:  # these are all that wait: who is not among them has ended, or is gone
             seen = {row.id for row in found.rows}
             if len(self._queue) < PAGE:
                 again |= {entry.row.id for entry in self._queue if entry.row.id not in seen}
         else:
-            brought |= (await self._put(self._asked_back))[1]
+            brought |= (await self._put(lambda tx: unfinished.asked_back(tx, self.server, self._clock.now())))[1]
         again = {row_id for row_id in again if (entry := self._queue.get(row_id)) is not None and entry.is_free}
         if again:
             brought |= await self._read_again(sorted(again)[:MOST_AGAIN])
@@ -207,15 +203,6 @@ class OutboxReader:
             if row_id not in there:
                 self._queue.drop(row_id)
         return new
-
-    def _newest(self, connection: Connection) -> Found:
-        return unfinished.newest(connection, self.server, self._clock.now())
-
-    def _above(self, row_id: int, page: int, connection: Connection) -> Found:
-        return unfinished.above(connection, row_id, self.server, self._clock.now(), page)
-
-    def _asked_back(self, connection: Connection) -> Found:
-        return unfinished.asked_back(connection, self.server, self._clock.now())
 
     async def _put(self, query: Query, *, newest: bool = False) -> tuple[Found, bool]:
         """Read, and put what was found into the queue. Also whether any of it is news."""

@@ -6,34 +6,47 @@
     post      outcomes of requests: the attempt, and what is decided by it (rules.retry)
     end       rows that the queue ends unsent, read again in the same way: without that a row would end by what it was a
               moment ago, though a poll, a POS or a person has changed it since
+    lose      a row that is marked as on the wire and is not (the program stopped, or the database lost a COMMIT) has an
+              unknown outcome
 
       the table says                                         claim               end
       as the queue has it, and no other row of its order     noted, and sent     written
-      something else, or another row of its order            Changed             Changed (other rows do not matter)
-      nothing: the row ended or is gone                      Changed, no rows    Changed, no rows
+      something else, or another row of its order            these rows          these rows (others do not matter)
+      nothing: the row ended or is gone                      no rows             no rows
       locked by another session                              None                None (also where its order is)
 
-Each function is one transaction's work, for many rows. What a decision changes is written by jobs.verdicts.
+Each method of OutcomeWriter is one transaction's work, for many rows. What a decision changes is written by
+jobs.verdicts. Claims and outcomes come by jobs.executor; `Ends` and `Recovery` have the rest written.
+
+A row that ends unsent (expired, withdrawn, superseded, refused here) is ENDING from its decision until its end is on
+disk: it keeps its lane, so that nothing behind it overtakes an end that may yet fail.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import structlog
 from sqlalchemy import Connection
 
 from orderbridge.actions import ACTIONS, key_of
-from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.verdicts import Posting, Verdicts, about, best_effort
+from orderbridge.jobs.context import Context
+from orderbridge.jobs.outbox_reader import OutboxReader
+from orderbridge.jobs.postponed import STUCK_S, Postponed
+from orderbridge.jobs.verdicts import Posting, best_effort
 from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Verdict
-from orderbridge.observe.metrics import ACTION_WAIT_SECONDS
-from orderbridge.rules.outbox import Lane, has_changed, with_reason
-from orderbridge.rules.queue import Entry
+from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE
+from orderbridge.rules.outbox import Lane, has_changed, order_lane, with_reason
+from orderbridge.rules.queue import Entry, Queue
 from orderbridge.rules.retry import Decision, NextRequest, RetryAt, RetryPolicy, decide, next_request, resend_at
 from orderbridge.store import actions, orders, reference, unfinished
-from orderbridge.store.unfinished import Found, ServerClock
+from orderbridge.store.group_commit import write_batch
+from orderbridge.store.unfinished import Found
+
+MOST_ENDS = 200  # rows that end unsent in one transaction: a POS on the same file waits for it
 
 _log = structlog.get_logger(__name__)
 
@@ -52,20 +65,6 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """The table has these rows in place of the one that the queue has."""
-
-    rows: tuple[OutboxRow, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Unwritten:
-    """The claim was not written, or it is not known whether it was."""
-
-    error: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Result:
     """How a claim's request ended. `decision`: the restaurant's own status decided it, and nothing was sent."""
 
@@ -79,119 +78,94 @@ class Result:
         return self.claim.history if self.attempt is None else (*self.claim.history, self.attempt)
 
 
-Claimed = Claim | Changed | None  # None: another session has locked the row
+Fresh = tuple[OutboxRow, ...] | None  # what the table has in place of a row of the queue; None: it is locked
 End = tuple[OutboxRow, Verdict]
 
 
 class OutcomeWriter:
     """Writes for all accounts of this process. What another session has locked is left out."""
 
-    def __init__(
-        self,
-        accounts: Mapping[str, Account],
-        clock: Clock,
-        server: ServerClock,
-        policy: Callable[[], RetryPolicy],
-        is_known: Callable[[int], bool],
-        verdicts: Verdicts,
-    ) -> None:
-        """`is_known`: whether the queue has a row."""
+    def __init__(self, context: Context, accounts: Mapping[str, Account], reader: OutboxReader) -> None:
+        self._context = context
         self._accounts = accounts
-        self._clock = clock
-        self._server = server
-        self._policy = policy
-        self._is_known = is_known
-        self._verdicts = verdicts
+        self._reader = reader
+        self._clock = context.clock
+        self._verdicts = context.verdicts
 
-    # ---- claims ------------------------------------------------------------------------------------------------------
-
-    def claim(self, connection: Connection, entries: Sequence[Entry]) -> list[tuple[Entry, Claimed]]:
+    def claim(self, connection: Connection, entries: Sequence[Entry]) -> list[tuple[Entry, Claim | Fresh]]:
         """What becomes of each row. A Claim is on the wire from now on, as far as the table is concerned."""
         if not entries:
             return []
         now = self._clock.now()
-        found, fresh = self._read([entry.row for entry in entries], connection, now)
+        found, fresh = self._read(connection, [entry.row for entry in entries], now)
         self._add_unknown(connection, found, fresh, now)
-        free = {row_id: row for row_id, row in fresh.items() if isinstance(row, OutboxRow)}
-        histories = unfinished.histories(connection, [row_id for row_id, row in free.items() if row.tried])
-        answers: list[tuple[Entry, Claimed]] = []
-        for entry in entries:
-            row, owner = fresh[entry.row.id], self._accounts.get(entry.account or "")
-            if not isinstance(row, OutboxRow):
-                answers.append((entry, row))
-            elif owner is None:  # its account has left: it is another process's by now
-                answers.append((entry, Changed()))
-            else:
-                history = tuple(histories.get(row.id, ()))
-                answers.append((entry, self._claim(row, entry.lane, owner, history, now)))
+        histories = unfinished.histories(connection, [row.id for row in found.rows if row.tried])
+        answers = [(entry, self._claim(entry, fresh[entry.row.id], histories, now)) for entry in entries]
         claims = [one for _, one in answers if isinstance(one, Claim)]
         actions.start(connection, [(claim.row, claim.number) for claim in claims], now)
         return answers
 
     def _read(
-        self, known: Sequence[OutboxRow], connection: Connection, now: datetime
-    ) -> tuple[Found, dict[int, OutboxRow | Changed | None]]:
-        """These rows again, locked: a row that is as it was, what has changed, or None: another session has it."""
-        found, locked = unfinished.claim(connection, [row.id for row in known], self._server, now)
-        fresh = {row.id: row for row in found.rows}
-        said: dict[int, OutboxRow | Changed | None] = {}
-        for row in known:
-            one = fresh.get(row.id)
-            if one is None:
-                said[row.id] = None if row.id in locked else Changed()
-            else:
-                said[row.id] = Changed((one,)) if has_changed(row, one) else one
-        return found, said
+        self, connection: Connection, known: Sequence[OutboxRow], now: datetime
+    ) -> tuple[Found, dict[int, Fresh]]:
+        """These rows again, locked."""
+        found, locked = unfinished.claim(connection, [row.id for row in known], self._reader.server, now)
+        fresh: dict[int, Fresh] = {row.id: None if row.id in locked else () for row in known}
+        return found, fresh | {row.id: (row,) for row in found.rows}
 
-    def _add_unknown(
-        self, connection: Connection, found: Found, fresh: dict[int, OutboxRow | Changed | None], now: datetime
-    ) -> None:
+    def _add_unknown(self, connection: Connection, found: Found, fresh: dict[int, Fresh], now: datetime) -> None:
         """Which row of an order goes first is decided when the queue has them all."""
-        unknown = {
-            row.id: {one for one in found.of_order.get(row.id, ()) if not self._is_known(one)} for row in found.rows
-        }
-        wanted = sorted(set().union(*unknown.values()))
-        if not wanted:
-            return
-        others = {row.id: row for row in unfinished.these(connection, wanted, self._server, now).rows}
-        for row in found.rows:
-            if unknown[row.id]:
-                fresh[row.id] = Changed((row, *(others[one] for one in sorted(unknown[row.id] & others.keys()))))
+        knows = self._reader.knows
+        unknown = {row.id: {one for one in found.of_order.get(row.id, ()) if not knows(one)} for row in found.rows}
+        if wanted := sorted(set().union(*unknown.values())):
+            others = unfinished.these(connection, wanted, self._reader.server, now).rows
+            for row in found.rows:
+                fresh[row.id] = (row, *(one for one in others if one.id in unknown[row.id]))
 
     def _claim(
-        self, row: OutboxRow, lane: Lane, account: Account, history: tuple[Attempt, ...], now: datetime
-    ) -> Claim:
+        self, entry: Entry, fresh: Fresh, histories: Mapping[int, Sequence[Attempt]], now: datetime
+    ) -> Claim | Fresh:
+        row = _unchanged(entry.row, fresh)
+        if row is None:
+            return fresh
+        account = self._accounts.get(entry.account or "")
+        if account is None:  # it has left: the row is another process's by now
+            return ()
+        history = tuple(histories.get(row.id, ()))
         request, again = next_request(row.action, history), None
         if request == NextRequest.ASK_THEN_SEND:
             at = resend_at(history, now=now, policy=self._policy())
             again = RetryAt(at, history[-1].code) if at > now else None
-        return Claim(row, lane, account, request, history, len(history) + 1, again)
+        return Claim(row, entry.lane, account, request, history, len(history) + 1, again)
 
-    def count_wait(self, claim: Claim) -> None:
-        """Measure the time from the insert to now, when its first request leaves."""
-        if claim.number == 1 and claim.row.created_utc is not None:
-            waited = (self._clock.now() - claim.row.created_utc).total_seconds()
-            self._verdicts.metrics.observe(ACTION_WAIT_SECONDS, max(waited, 0.0))
-
-    # ---- outcomes ----------------------------------------------------------------------------------------------------
+    def _policy(self) -> RetryPolicy:
+        settings = self._context.settings
+        waits, cooldown_s = settings.actions.retry_waits_seconds, settings.marketplace.cooldown_seconds
+        return RetryPolicy(waits, cooldown_s, self._context.random.random())
 
     def post(self, connection: Connection, results: Sequence[Result]) -> list[tuple[Result, Decision]]:
         """Write what became of requests. Returns what was written, and what was decided."""
         if not results:
             return []
         now = self._clock.now()
-        made = {one.claim.row.id: (one, self._decide(one, now)) for one in results}
-        written = self._verdicts.post_free(connection, [posting for _, posting in made.values()], now)
-        for posting in written:
-            self._show_restaurant(connection, made[posting.row.id][0], posting.decision, now)
-        return [(made[posting.row.id][0], posting.decision) for posting in written]
+        by_row = {result.claim.row.id: result for result in results}
+        written = self._verdicts.post_free(connection, [self._decide(result, now) for result in results], now)
+        for one in written:
+            self._show_restaurant(connection, by_row[one.row.id].claim, one.decision, now)
+        return [(by_row[one.row.id], one.decision) for one in written]
 
     def _decide(self, result: Result, now: datetime) -> Posting:
-        claim = result.claim
+        claim, history = result.claim, result.history
         decision = result.decision or decide(
-            claim.row.action, result.history, now=now, policy=self._policy(), retry_at=claim.account.retry_at()
+            claim.row.action, history, now=now, policy=self._policy(), retry_at=claim.account.retry_at()
         )
-        return Posting.after(claim.row, result.history, decision, claim.number, result.attempt)
+        return Posting(claim.row, decision, history, claim.number, result.attempt)
+
+    def _show_restaurant(self, connection: Connection, claim: Claim, decision: Decision, now: datetime) -> None:
+        row = claim.row
+        if shown := shows_restaurant(row, decision):
+            with best_effort(connection, row):
+                reference.set_restaurant_status(connection, claim.account.name, key_of(row), shown, now, row_id=row.id)
 
     def lose(self, connection: Connection, lost: Sequence[tuple[OutboxRow, int]]) -> list[int]:
         """Write that the outcome of these attempts is unknown, and what follows. Returns the rows that were written."""
@@ -202,56 +176,146 @@ class OutcomeWriter:
         for row, number in lost:
             history = [*histories[row.id], attempt]
             decision = decide(row.action, history, now=now, policy=self._policy(), retry_at=now)
-            postings.append(Posting.after(row, history, decision, number, attempt))
+            postings.append(Posting(row, decision, history, number, attempt))
         return [one.row.id for one in self._verdicts.post_free(connection, postings, now)]
 
-    def _show_restaurant(self, connection: Connection, result: Result, decision: Decision, now: datetime) -> None:
-        claim = result.claim
-        if shown := shows_restaurant(claim.row, decision):
-            with best_effort(connection, claim.row):
-                reference.set_restaurant_status(
-                    connection, claim.account.name, key_of(claim.row), shown, now, row_id=claim.row.id
-                )
-
-    def log(self, result: Result, decision: Decision) -> None:
-        """One line for what became of a request, once it is written."""
-        row, attempt = result.claim.row, result.attempt
-        if isinstance(decision, Verdict):
-            self._verdicts.tell(row, decision)
-            return
-        # What keeps a whole account waiting is logged once for the account, and a wait once for each cause.
-        before = {one.code for one in result.claim.history}
-        again = attempt is None or attempt.outcome == Outcome.NOT_SENT or attempt.code in before
-        log = _log.debug if again else _log.info
-        at = decision.at.isoformat() if isinstance(decision, RetryAt) else "next_poll"
-        log("action.waits", id=row.id, action=row.action, code=decision.code, again=at, **about(row))
-
-    # ---- ends of rows that are not sent ------------------------------------------------------------------------------
-
-    def end(self, connection: Connection, ends: Sequence[End]) -> list[tuple[End, Verdict | Changed | None]]:
+    def end(self, connection: Connection, ends: Sequence[End]) -> list[tuple[End, Verdict | Fresh]]:
         """What became of each; a Verdict is written."""
         now = self._clock.now()
         known, locked = orders.hold(connection, [row.payment_key for row, _ in ends if row.payment_key])
-        _, fresh = self._read([row for row, _ in ends], connection, now)
-        answers: list[tuple[End, Verdict | Changed | None]] = []
+        _, fresh = self._read(connection, [row for row, _ in ends], now)
+        answers: list[tuple[End, Verdict | Fresh]] = []
         postings = []
         for row, verdict in ends:
-            one = None if row.payment_key in locked else fresh[row.id]
-            if isinstance(one, OutboxRow):
-                postings.append(Posting(one, with_reason(verdict, one), one.attempts))
-                answers.append(((row, verdict), with_reason(verdict, one)))
-            else:
-                answers.append(((row, verdict), one))
+            now_there = None if row.payment_key in locked else fresh[row.id]
+            if (one := _unchanged(row, now_there)) is not None:
+                postings.append(Posting(one, with_reason(verdict, one)))
+            answers.append(((row, verdict), now_there if one is None else with_reason(verdict, one)))
         self._verdicts.post(connection, postings, known, now)
         return answers
 
-    def refuse_unreadable(self, connection: Connection, row_ids: Sequence[int]) -> list[tuple[int, bool]]:
-        """End rows that slipped past the constraints and cannot even be read. Whether each was there to be ended."""
-        now = self._clock.now()
-        return [(row_id, self._verdicts.refuse_unreadable(connection, row_id, now)) for row_id in row_ids]
+
+def _unchanged(known: OutboxRow, fresh: Fresh) -> OutboxRow | None:
+    """The row as it was read again, when it is as it was, and alone."""
+    return fresh[0] if fresh and len(fresh) == 1 and not has_changed(known, fresh[0]) else None
 
 
 def shows_restaurant(row: OutboxRow, decision: Decision) -> str | None:
     """The status that a restaurant has by now, when this has opened or closed it."""
     is_done = isinstance(decision, Verdict) and decision.state == ActionState.DONE
     return ACTIONS[row.action].target_shown if is_done else None
+
+
+@dataclass(slots=True, eq=False)
+class Ends:
+    """Writes the ends of rows that are not sent, in groups, while the lanes of those that were sent once are ours."""
+
+    context: Context
+    queue: Queue
+    reader: OutboxReader
+    writer: OutcomeWriter
+    postponed: Postponed
+    due: list[End] = field(default_factory=list)  # decided, and not written yet
+
+    async def write_some(self) -> int:
+        """Write the ends of rows that are not sent, so many at a time."""
+        self.due += self.queue.ends()
+        if not self.due:
+            return 0
+        some, self.due = self.due[:MOST_ENDS], self.due[MOST_ENDS:]
+        ours = [(row, verdict) for row, verdict in some if row.id in self.queue]  # the others were let go meanwhile
+        ends, lanes = self._with_lanes(ours)
+        ended, settled = 0, set[int]()
+        try:
+            answers, failed = await write_batch(self.context.database, self.writer.end, ends, urgent=True)
+            aside: list[tuple[OutboxRow, Exception | None]] = [(row, error) for (row, _), error in failed]
+            aside += [(row, None) for (row, _), answer in answers if answer is None]
+            self.postponed.put_aside(aside)
+            settled = {row.id for row, _ in aside}
+            for (row, _), answer in answers:
+                if answer is not None:
+                    settled.add(row.id)
+                    ended += self._not_sent(row, answer)
+        finally:
+            for lane in lanes:
+                self.context.lanes.free_after_action(lane)
+            # A row that stayed ENDING would hold its lane for ever.
+            for row, _ in ends:
+                if row.id not in settled:
+                    self.queue.give_back(row.id)
+        return ended
+
+    def _with_lanes(self, ends: Sequence[End]) -> tuple[list[End], list[Lane]]:
+        """Those that can be written now, and the lanes that were taken for it.
+
+        An unresolved row of an order ends while its lane is ours: a list that is being taken in must not see it end.
+        """
+        free: list[End] = []
+        lanes: list[Lane] = []
+        for row, verdict in ends:
+            if row.state == ActionState.SENDING and row.payment_key is not None:
+                lane = order_lane(row.payment_key)
+                if not self.context.lanes.take(lane):
+                    self.postponed.leave(row.id)
+                    continue
+                lanes.append(lane)
+            free.append((row, verdict))
+        return free, lanes
+
+    def _not_sent(self, row: OutboxRow, answer: Verdict | tuple[OutboxRow, ...]) -> bool:
+        """Whether it ended."""
+        self.postponed.forget(row.id)
+        if not isinstance(answer, Verdict):
+            self.reader.replace(row.id, answer)
+            return False
+        self.queue.drop(row.id)
+        self.context.verdicts.tell(row, answer)
+        return True
+
+    async def refuse_unreadable(self) -> int:
+        """Rows that slipped past the constraints and cannot even be read."""
+        unreadable = [row_id for row_id in self.reader.unreadable if not self.postponed.waits(row_id)][:MOST_ENDS]
+        if not unreadable:
+            return 0
+        refuse = partial(self.context.verdicts.refuse_unreadable, now=self.context.clock.now())
+        refused, broken = await write_batch(self.context.database, refuse, unreadable, urgent=True)
+        self.postponed.put_off(dict(broken), {})
+        for row_id, _ in refused:
+            self.postponed.forget(row_id)
+            self.reader.unreadable.discard(row_id)
+        ended = sum(ended for _, ended in refused)
+        self.context.metrics.count(ACTIONS_ENDED, UNREADABLE, ActionState.REFUSED, by=ended)
+        return ended
+
+
+@dataclass(slots=True, eq=False)
+class Recovery:
+    """Finds lost requests and has it written that their outcome is unknown."""
+
+    context: Context
+    reader: OutboxReader
+    writer: OutcomeWriter
+    postponed: Postponed
+    again_at: float = math.inf  # by the monotonic clock: when those that could not be written are tried again
+
+    async def run(self, mine: Collection[int]) -> None:
+        """`mine`: rows that are on the wire indeed."""
+        lost = await self.context.database.read(lambda tx: self._lost(tx, mine))
+        recovered, failed = await write_batch(self.context.database, self.writer.lose, lost)
+        errors, rows = {row.id: error for (row, _), error in failed}, {row.id: row for row, _ in lost}
+        times = self.postponed.put_off(errors, rows)
+        for row_id in recovered:
+            self.postponed.forget(row_id)
+        if recovered:
+            _log.warning("outbox.recovered", rows=len(recovered))
+        soon = self.context.clock.monotonic() + STUCK_S  # what a till holds, or where the database is away
+        held = [] if len(recovered) + len(failed) == len(lost) else [soon]
+        self.again_at = min([*times.values(), *held], default=math.inf)
+
+    def _lost(self, connection: Connection, mine: Collection[int]) -> list[tuple[OutboxRow, int]]:
+        """The rows that are marked as on the wire and are not, each with the attempt that was lost."""
+        lost = unfinished.unfinished_attempts(connection)
+        sending = unfinished.read_unfinished(connection, sending_only=True)[0] if lost else []
+        # A row that another replica has on the wire is none of those.
+        rows = {row.id: row for row in sending if row.id not in mine and self.reader.is_ours(row)}
+        return [(rows[row_id], number) for row_id, number in lost if row_id in rows]

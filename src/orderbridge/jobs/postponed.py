@@ -17,11 +17,11 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
 from orderbridge.jobs.account import Account
-from orderbridge.jobs.verdicts import Verdicts, about
+from orderbridge.jobs.context import Context
+from orderbridge.jobs.verdicts import about
 from orderbridge.model import ActionState, OutboxRow, Outcome
 from orderbridge.rules.queue import Queue
 from orderbridge.store import locks
-from orderbridge.store.database import Database
 from orderbridge.store.failures import is_broken, is_refusal
 from orderbridge.store.group_commit import write_batch
 from orderbridge.texts import say
@@ -122,72 +122,61 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Pause:
-    """One account whose rows wait. `told`: the rows that say so; `silent`: the ones that do not yet."""
+    """One account whose rows wait. `explained`: the rows that say so; `left`: those that do not yet."""
 
     next_look: float = 0.0
-    told: set[int] = field(default_factory=set)
-    silent: list[OutboxRow] = field(default_factory=list)
+    explained: set[int] = field(default_factory=set)
+    left: list[OutboxRow] = field(default_factory=list)
 
 
 class HeldAccounts:
     """Which accounts are paused, as far as their rows are concerned."""
 
-    def __init__(
-        self,
-        queue: Queue,
-        accounts: Mapping[str, Account],
-        database: Database,
-        clock: Clock,
-        verdicts: Verdicts,
-        postponed: Postponed,
-    ) -> None:
+    def __init__(self, context: Context, queue: Queue, accounts: Mapping[str, Account], postponed: Postponed) -> None:
+        self._context = context
         self._queue = queue
         self._accounts = accounts
-        self._database = database
-        self._clock = clock
-        self._verdicts = verdicts
         self._postponed = postponed
         self._paused: dict[str, _Pause] = {}
 
     async def explain(self) -> None:
         """Rows that an account's line or login holds up say so, also those that were not tried: somebody waits."""
-        for code, rows in self._silent_rows():
-            told, failed = await write_batch(self._database, partial(self._say, code), rows)
+        for code, pause, rows in self._unexplained():
+            written, failed = await write_batch(self._context.database, partial(self._write, code), rows)
             self._postponed.put_aside(failed)
-            for row in told:
+            for row in written:
                 self._postponed.forget(row.id)
-            if not told:
-                self._forget(rows)
+            if not written:
+                pause.explained.difference_update(row.id for row in rows)
 
-    def _say(self, code: str, connection: Connection, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
+    def _write(self, code: str, connection: Connection, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
         held = locks.lock_rows_naming_held(connection, [row.id for row in rows])
-        self._verdicts.explain(connection, [row for row in rows if row.id not in held], code)
+        self._context.verdicts.explain(connection, [row.id for row in rows if row.id not in held], code)
         return rows
 
-    def _silent_rows(self) -> list[tuple[str, Sequence[OutboxRow]]]:
+    def _unexplained(self) -> list[tuple[str, _Pause, Sequence[OutboxRow]]]:
         """Some rows that wait for their account and do not say so yet, with the code that they should say."""
-        found: list[tuple[str, Sequence[OutboxRow]]] = []
-        for name in [name for name in self._queue.accounts.accounts() if name in self._accounts]:
-            account = self._accounts[name]
+        found: list[tuple[str, _Pause, Sequence[OutboxRow]]] = []
+        now = self._context.clock.monotonic()
+        for name, account in self._with_rows():
             if account.paused() <= 0:
                 continue
             pause = self._begin(name, account.pause_code())
-            if not pause.silent and pause.next_look <= self._clock.monotonic():
+            if not pause.left and pause.next_look <= now:
                 waiting = [row for row in self._queue.accounts.rows(name) if row.state == ActionState.PENDING]
-                pause.silent = [row for row in waiting if row.id not in pause.told]
-                pause.next_look = self._clock.monotonic() + LOOK_S
-            rows, pause.silent = pause.silent[:MOST], pause.silent[MOST:]
-            pause.told.update(row.id for row in rows)
+                pause.left = [row for row in waiting if row.id not in pause.explained]
+                pause.next_look = now + LOOK_S
+            rows, pause.left = pause.left[:MOST], pause.left[MOST:]
+            pause.explained.update(row.id for row in rows)
             if rows:
-                found.append((account.pause_code(), rows))
+                found.append((account.pause_code(), pause, rows))
         for name in [name for name in self._paused if not self._queue.size(name)]:
             self._end(name)
         return found
 
-    def _forget(self, rows: Sequence[OutboxRow]) -> None:
-        """They could not be told."""
-        for pause in self._paused.values():
-            pause.told.difference_update(row.id for row in rows)
+    def _with_rows(self) -> list[tuple[str, Account]]:
+        """The accounts at work of which a row may leave."""
+        return [(name, self._accounts[name]) for name in self._queue.accounts.names() if name in self._accounts]
 
     def record_outcome(self, account: str, outcome: Outcome) -> None:
         """A request of the account ended so."""
@@ -198,7 +187,7 @@ class HeldAccounts:
 
     def retry_in(self) -> float | None:
         """Seconds until the first paused account with rows is tried again."""
-        waits = (self._accounts[name].paused() for name in self._queue.accounts.accounts() if name in self._accounts)
+        waits = (account.paused() for _, account in self._with_rows())
         return min((wait for wait in waits if wait > 0), default=None)
 
     def _begin(self, name: str, code: str) -> _Pause:

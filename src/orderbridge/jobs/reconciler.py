@@ -94,7 +94,7 @@ class Reconciler:
             )
             if decision is None:
                 continue
-            has_ended = self._verdicts.post(connection, [Posting.after(row, history, decision)], known, now)
+            has_ended = self._verdicts.post(connection, [Posting(row, decision, history)], known, now)
             if has_ended and isinstance(decision, Verdict):
                 ended.append((row, decision))
         return ended

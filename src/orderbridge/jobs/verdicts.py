@@ -1,7 +1,7 @@
 """Carrying out a decision about an outbox row: the row's end, the order's status and its story, in one transaction.
 
-What was decided comes as a `Posting` from jobs.outcome_writer (answers, ends), jobs.row_writer (what was lost) and
-jobs.reconciler (polls). They open the transaction and lock rows and orders in it (`hold`); `post` writes in this order:
+What was decided comes as a `Posting` from jobs.outcome_writer (answers, ends, what was lost) and jobs.reconciler
+(polls). They open the transaction and lock rows and orders in it (`hold`); `post` writes in this order:
 
     rows      an end gets its state, its words and its attempts; a row that goes on gets when, or on what, it waits
     orders    the status that a done action gives them, the doubt that a refusal raises, a line of their story. Where
@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.actions import key_of
 from orderbridge.model import ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
-from orderbridge.observe.metrics import ACTIONS_ENDED, UNREADABLE, Metrics
+from orderbridge.observe.metrics import ACTIONS_ENDED, Metrics
 from orderbridge.rules.lifecycle import doubts_status, new_status, with_doubt
 from orderbridge.rules.outbox import is_alarm, wrong_argument
 from orderbridge.rules.retry import AwaitPoll, Decision, RetryAt, counted, stands_after
@@ -38,19 +38,6 @@ from orderbridge.texts import text
 
 _NEVER_SENT = Attempt(Outcome.NOT_SENT)
 _log = structlog.get_logger(__name__)
-
-
-def tell_verdict(row: OutboxRow, verdict: Verdict) -> None:
-    """One line for each verdict."""
-    told = _log.error if is_alarm(row, verdict) else _log.info
-    told(
-        f"action.{verdict.state}",
-        id=row.id,
-        action=row.action,
-        code=verdict.code,
-        known_by=verdict.known_by,
-        **about(row),
-    )
 
 
 def about(row: OutboxRow) -> dict[str, str | int]:
@@ -73,29 +60,21 @@ def best_effort(connection: Connection, row: OutboxRow) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """What was decided about a row. `counted`: its attempts. `history`: they themselves, where it goes on.
+    """What was decided about a row. `history`: its attempts, the newest last, where it was decided by them.
 
     `number`: of the attempt that ends with it; `attempt`: how; None: its request was not sent, and there was none.
     """
 
     row: OutboxRow
     decision: Decision
-    counted: int
     history: Sequence[Attempt] = ()
     number: int | None = None
     attempt: Attempt | None = None
 
-    @classmethod
-    def after(
-        cls,
-        row: OutboxRow,
-        history: Sequence[Attempt],
-        decision: Decision,
-        number: int | None = None,
-        attempt: Attempt | None = None,
-    ) -> "Posting":
-        """What was decided after the newest attempt, the last of `history`."""
-        return cls(row, decision, counted(history), history, number, attempt)
+    @property
+    def counted(self) -> int:
+        """How many attempts it has had."""
+        return counted(self.history) if self.history else self.row.attempts
 
 
 class Verdicts:
@@ -107,13 +86,11 @@ class Verdicts:
         self.metrics = metrics or Metrics()
 
     def tell(self, row: OutboxRow, verdict: Verdict) -> None:
-        """A row has ended, and that is on disk: the log and the numbers hear of it."""
-        tell_verdict(row, verdict)
+        """A row has ended, and that is on disk: one line in the log, and a number."""
+        log = _log.error if is_alarm(row, verdict) else _log.info
+        facts = {"code": verdict.code, "known_by": verdict.known_by, **about(row)}
+        log(f"action.{verdict.state}", id=row.id, action=row.action, **facts)
         self.metrics.count(ACTIONS_ENDED, row.action, verdict.state)
-
-    def tell_unreadable(self, rows: int) -> None:
-        """So many rows were refused that cannot even be read."""
-        self.metrics.count(ACTIONS_ENDED, UNREADABLE, ActionState.REFUSED, by=rows)
 
     def hold(self, connection: Connection, rows: Sequence[OutboxRow]) -> tuple[dict[int, OutboxRow], dict[str, Stored]]:
         """Lock these rows and their orders. Returns the rows that no other session has locked, and what is stored."""
@@ -150,16 +127,15 @@ class Verdicts:
             self._write_orders(connection, [one for one in postings if one.row.payment_key in known], known, now)
         return ended
 
-    def explain(self, connection: Connection, rows: Sequence[OutboxRow], code: str) -> set[int]:
-        """Say for what rows wait that have not been sent. Returns which ones did not say it yet."""
-        words = text(code, self._language, state=ActionState.PENDING)
-        return actions.explain(connection, [row.id for row in rows], code, words)
+    def explain(self, connection: Connection, ids: Sequence[int], code: str) -> None:
+        """Write for what rows wait that have not been sent."""
+        actions.explain(connection, ids, code, text(code, self._language, state=ActionState.PENDING))
 
-    def refuse_unreadable(self, connection: Connection, row_id: int, now: datetime) -> bool:
-        """A row that slipped past the constraints and cannot even be read."""
+    def refuse_unreadable(self, connection: Connection, ids: Sequence[int], now: datetime) -> list[tuple[int, bool]]:
+        """End rows that slipped past the constraints and cannot even be read. Whether each was there to be ended."""
         words = text("bad_arguments", self._language, argument="action", problem="unknown")
         end = End(Verdict(ActionState.REFUSED, "bad_arguments"), words, 0)
-        return bool(actions.finish(connection, [(row_id, end)], now))
+        return [(row_id, bool(actions.finish(connection, [(row_id, end)], now))) for row_id in ids]
 
     def _wait(self, one: Posting, decision: RetryAt | AwaitPoll) -> Wait:
         last = one.history[-1] if one.history else _NEVER_SENT

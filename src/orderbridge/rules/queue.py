@@ -92,7 +92,7 @@ class AccountQueues:
             self._lines[account] = tuple([] for _ in range(PRIORITIES))
         heapq.heappush(self._lines[account][ACTIONS[entry.row.action].priority], entry.row.id)
 
-    def accounts(self) -> list[str]:
+    def names(self) -> list[str]:
         """The accounts of which a row may leave."""
         return list(self._lines)
 

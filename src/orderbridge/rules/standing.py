@@ -27,7 +27,7 @@ a doubtful one as `failed, outcome_unknown`: look in the service's panel. Taking
 unresolved goes on until something tells what became of it. A row on the wire is in somebody's hands, and nothing ends
 it but its answer; whoever asks has made sure of that, for the table alone does not show it: a crash in between leaves
 `sending`, an attempt without an end, and nobody who waits for it. At the next start such a row is UNRESOLVED
-(jobs.row_writer).
+(jobs.outcome_writer).
 
 A newer row that makes this one needless supersedes it whether it is doubtful or not: what the newer one does is what
 counts in the end.

@@ -12,7 +12,7 @@ Rules of this file:
   same.
 - A claim reads in one statement what it is decided by: the row, its order, and which other rows the order has.
 - `histories` has finished attempts only. One without an end was on the wire when the program stopped, or still is:
-  jobs.row_writer asks for those (`unfinished_attempts`) and knows which are whose.
+  jobs.outcome_writer asks for those (`unfinished_attempts`) and knows which are whose.
 """
 
 from collections.abc import Iterable, Sequence
