@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -428,6 +429,25 @@ def test_a_new_file_is_for_its_user_and_group_less_the_umask(mask, mode, tmp_pat
     finally:
         os.umask(before)
     assert modes == dict.fromkeys(("new.db", "new.db-wal", "new.db-shm"), mode)
+
+
+def test_a_file_that_is_no_wal_is_opened_beside_a_program_that_writes(tmp_path, monkeypatch):
+    with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as pos:
+        pos.execute("CREATE TABLE t (a INTEGER)")
+        pos.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr("time.sleep", lambda _: pos.execute("COMMIT"))
+        open_database(f"sqlite:///{tmp_path}/new.db", inline=True).close()
+        assert pos.execute("SELECT * FROM t").fetchall() == []
+        assert pos.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_file_that_another_program_does_not_let_go_of_is_told(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as pos:
+        pos.execute("CREATE TABLE t (a INTEGER)")
+        pos.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError) as caught:
+            open_database(f"sqlite:///{tmp_path}/new.db", inline=True, busy_timeout_s=0.0)
+    assert "Another program holds the database" in sentence(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@
 """
 
 import socket
+import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
@@ -51,16 +53,16 @@ def _options(_: URL, busy_timeout_s: float) -> dict[str, Any]:
 
 
 def _prepare(engine: Engine, busy_timeout_s: float) -> None:
-    event.listen(engine, "connect", _prepare_connection)
+    event.listen(engine, "connect", partial(_prepare_connection, busy_timeout_s))
     event.listen(engine, "begin", partial(_begin, busy_timeout_s))
     watch_commits(engine)
 
 
-def _prepare_connection(connection: Any, _: Any) -> None:
+def _prepare_connection(busy_timeout_s: float, connection: Any, _: Any) -> None:
     cursor = connection.cursor()
     # A POS may have written bytes that are no UTF-8: one cell must not make a whole page unreadable.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-    mode = cursor.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    mode = _use_wal(cursor, busy_timeout_s)
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
@@ -69,6 +71,19 @@ def _prepare_connection(connection: Any, _: Any) -> None:
     cursor.close()
     if mode != "wal":
         raise StoreError("database.no_wal", mode=mode)
+
+
+def _use_wal(cursor: Any, busy_timeout_s: float) -> str:
+    """Of a file that is no WAL yet, SQLite refuses this at once while another program writes, whatever the timeout."""
+    clock = SystemClock()
+    over = clock.monotonic() + busy_timeout_s
+    while True:
+        try:
+            return str(cursor.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if clock.monotonic() >= over or not any(words in str(error) for words in BUSY):
+                raise
+        time.sleep(LOOK_MS / 1000)
 
 
 def _begin(busy_timeout_s: float, connection: Connection) -> None:
