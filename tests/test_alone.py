@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orderbridge.config.master_keys import new_key
+from orderbridge.config.keys import new_master_key
 from orderbridge_sandbox import Options, Sandbox, World
 from orderbridge_sandbox.demo import CONFIGURATION
 from orderbridge_sandbox.scenery import KADIKOY
@@ -87,7 +87,10 @@ def test_what_is_not_there_is_no_command(configuration: Path) -> None:
 
 @pytest.mark.parametrize(
     "more, name",
-    [(f'[fleet]\naccounts = "database"\nmaster_key = "{new_key()}"\n', "fleet"), ('board = "beside"\n', "board")],
+    [
+        (f'[fleet]\naccounts = "database"\nmaster_key = "{new_master_key()}"\n', "fleet"),
+        ('board = "beside"\n', "board"),
+    ],
     ids=["fleet", "board"],
 )
 def test_a_configuration_that_needs_a_package_names_it(more: str, name: str, configuration: Path) -> None:

@@ -14,7 +14,7 @@ Who knows what an action is asks this table, and nobody else knows anything of a
     rules.outbox        whether its end is an alarm
     board cards         which of them answer a customer
     marketplace.client  method, path and body of its call
-    cli.actions         its command; config.account the range of an automatic accept
+    cli.actions         its command; config.keys    the range of an automatic accept
     board acts          what a tap asks for, and about what
 
 How doubt is cleared is the hard part. A request whose answer is lost may have had its effect. Whether it is sent again,

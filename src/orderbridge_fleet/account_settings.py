@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, select
 
 from orderbridge.config import Account
-from orderbridge.config.account import SECRETS
+from orderbridge.config.keys import SECRETS
 from orderbridge.errors import Unusable
 from orderbridge.store.own_tables import ENABLED, account_settings, fleet
 from orderbridge_fleet.sealing import Fault, MasterKeys

@@ -22,7 +22,7 @@ from tests.store.test_pooler import bouncer
 
 from orderbridge.cli import check_database
 from orderbridge.config.addresses import fingerprint
-from orderbridge.config.master_keys import new_key
+from orderbridge.config.keys import new_master_key
 from orderbridge.store import revisions, schema
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
@@ -411,7 +411,7 @@ def test_a_right_that_is_missing_is_named(kind, run, configure, sandbox, request
     assert "SELECT on delivery_orders" not in said
 
 
-FLEET = f'url = "{{}}"\n[fleet]\naccounts = "database"\nmaster_key = "{new_key()}"'
+FLEET = f'url = "{{}}"\n[fleet]\naccounts = "database"\nmaster_key = "{new_master_key()}"'
 
 
 @pytest.mark.postgresql

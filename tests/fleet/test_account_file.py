@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.wording import says
 
 from orderbridge import config
-from orderbridge.config.master_keys import new_key
+from orderbridge.config.keys import new_master_key
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say
 from orderbridge_fleet.cli.account_file import KEYS, Line, lines
@@ -135,7 +135,7 @@ def test_a_nul_is_no_end():
 # ---- anything at all -------------------------------------------------------------------------------------------------
 
 SETTINGS = config.Settings(
-    marketplace={"base_url": "https://api.example.com"}, fleet={"accounts": "database", "master_key": new_key()}
+    marketplace={"base_url": "https://api.example.com"}, fleet={"accounts": "database", "master_key": new_master_key()}
 )
 CELLS = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
     ["kadikoy", "25", '"', ";", "\r\n", "\0", "true", "", "1,2E+3"]

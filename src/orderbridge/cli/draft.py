@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orderbridge.config import Settings
-from orderbridge.config.account import SECRETS
+from orderbridge.config.keys import SECRETS
 from orderbridge.config.loading import SYSTEM_FILE
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say

@@ -200,7 +200,7 @@ def key_of(context: Context, wanted: str, *, machine: bool, to_act: bool = False
 
     `to_act`: first letters are not enough, and a whole key is taken as it is, also of an order that is not here yet.
     """
-    from orderbridge.config.account import UUID
+    from orderbridge.config.keys import UUID
     from orderbridge.store import story
 
     find = story.exactly if to_act else story.find

@@ -1,8 +1,8 @@
 """The configuration: `load` finds, merges and checks it; `Settings` is what the rest of the program sees."""
 
-from orderbridge.config.account import Account, RestaurantRule
 from orderbridge.config.addresses import fingerprint
 from orderbridge.config.keys import (
+    Account,
     Actions,
     Alarms,
     Database,
@@ -10,6 +10,7 @@ from orderbridge.config.keys import (
     Log,
     Marketplace,
     Orders,
+    RestaurantRule,
     Web,
 )
 from orderbridge.config.loading import find, load

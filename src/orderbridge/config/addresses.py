@@ -3,10 +3,12 @@
 import hashlib
 import hmac
 import re
+from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote, unquote_plus, urlsplit
 
+from orderbridge.hiding import SHORTEST
 from orderbridge.texts import say
 
 HIGHEST_PORT = 65535
@@ -16,43 +18,12 @@ DRIVERS = {
     "mysql": "mysql+pymysql",
     "mariadb": "mariadb+pymysql",
 }
-SHORTEST_SECRET = 4  # hiding a shorter text would blank half of a sentence and so give it away
+# Parameters of a database address that no driver takes a password in.
 HARMLESS = frozenset(
-    [
-        "application_name",
-        "channel_binding",
-        "charset",
-        "connect_timeout",
-        "host",
-        "hostaddr",
-        "keepalives",
-        "keepalives_count",
-        "keepalives_idle",
-        "keepalives_interval",
-        "load_balance_hosts",
-        "local_infile",
-        "options",
-        "passfile",
-        "port",
-        "read_timeout",
-        "ssl_ca",
-        "ssl_capath",
-        "ssl_cert",
-        "ssl_cipher",
-        "ssl_disabled",
-        "ssl_key",
-        "ssl_verify_cert",
-        "ssl_verify_identity",
-        "sslcert",
-        "sslkey",
-        "sslmode",
-        "sslrootcert",
-        "target_session_attrs",
-        "tcp_user_timeout",
-        "timeout",
-        "unix_socket",
-        "write_timeout",
-    ]
+    """application_name channel_binding charset connect_timeout host hostaddr keepalives keepalives_count keepalives_idle
+    keepalives_interval load_balance_hosts local_infile options passfile port read_timeout ssl_ca ssl_capath ssl_cert
+    ssl_cipher ssl_disabled ssl_key ssl_verify_cert ssl_verify_identity sslcert sslkey sslmode sslrootcert
+    target_session_attrs tcp_user_timeout timeout unix_socket write_timeout""".split()  # noqa: SIM905 - or a screen of names
 )
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 NOT_A_HOST = re.compile(r"[\x00-\x20\x7f\\]")
@@ -89,21 +60,13 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def is_host(value: str) -> bool:
-    """Whether it is a host's name or address, without a port."""
-    if HOST_NAME.fullmatch(value):
-        return True
-    try:
-        return bool(ip_address(value))
-    except ValueError:
-        return False
-
-
-def plain_host(value: str) -> str:
-    """The one form of a host's name or address."""
+def host_name(value: str) -> str:
+    """A host's name or address, without a port, in its one form."""
     try:
         return str(ip_address(value))
     except ValueError:
+        if not HOST_NAME.fullmatch(value):
+            raise ValueError(say("config.host_name", value=repr(value))) from None
         return value.lower().removesuffix(".")
 
 
@@ -171,24 +134,23 @@ def without_password(url: str) -> str:
     Of the query only what is known to be harmless is shown: each driver has its own names for a password.
     """
     place, question, query = re.sub(r"^([^:]+://[^:/]*:).*@", r"\1***@", url).partition("?")
-    return f"{place}{question}{'&'.join(map(_harmless, query.split('&')))}"
-
-
-def _harmless(parameter: str) -> str:
-    name, equals, _ = parameter.partition("=")
-    shown = not equals or unquote_plus(name).lower() in HARMLESS
-    return parameter if shown else f"{name}=***"
+    shown = [f"{name}=***" if is_hidden else f"{name}{value}" for name, value, is_hidden in _parameters(query)]
+    return f"{place}{question}{'&'.join(shown)}"
 
 
 def secrets_of(url: str) -> list[str]:
     """Everything of a database address that `without_password` hides, as written and as meant, the longest first."""
     passwords = re.findall(r"^[^:]+://[^:/]*:(.*)@", url)
-    query = [part.partition("=") for part in url.partition("?")[2].split("&")]
-    passwords += [value for name, _, value in query if unquote_plus(name).lower() not in HARMLESS]
-    both = {
-        form for one in passwords for form in (one, unquote(one), unquote_plus(one)) if len(form) >= SHORTEST_SECRET
-    }
-    return sorted(both, key=len, reverse=True)
+    passwords += [value[1:] for _, value, is_hidden in _parameters(url.partition("?")[2]) if is_hidden]
+    forms = {form for one in passwords for form in (one, unquote(one), unquote_plus(one))}
+    return sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True)
+
+
+def _parameters(query: str) -> Iterator[tuple[str, str, bool]]:
+    """Name, `=value`, and whether the value must not be shown."""
+    for parameter in query.split("&"):
+        name, equals, value = parameter.partition("=")
+        yield name, equals + value, bool(equals) and unquote_plus(name).lower() not in HARMLESS
 
 
 def listen_address(value: str) -> str:

@@ -12,13 +12,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from orderbridge.config.settings import Settings
-from orderbridge.config.tree import Place, dotted
 from orderbridge.texts import say
 
 # What pydantic finds, and which sentence of ours says it.
 WORDS = {
-    **{kind: kind for kind in ("missing", "greater_than", "greater_than_equal", "less_than_equal")},
-    "too_long": "too_long",
+    **{kind: kind for kind in ("missing", "greater_than", "greater_than_equal", "less_than_equal", "too_long")},
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "whole"),
     **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "number"),
     **dict.fromkeys(("bool_parsing", "bool_type"), "bool"),
@@ -28,39 +26,39 @@ WORDS = {
 }
 LISTS = {("accounts",): "config.accounts_list", ("alarms", "command"): "config.command_list"}
 
+Place = tuple[str, ...]  # ("accounts", "0", "name")
+
 
 @dataclass(slots=True)
 class Findings:
-    """What loading learns on the way: who set a key, and what is wrong with it."""
+    """What loading learns on the way. `origins`: the variable, or the file of a secret, that set a key or a whole table."""
 
     file: Path | None
+    needs_secrets: bool = True
     origins: dict[Place, str] = field(default_factory=dict)
     problems: dict[Place, str] = field(default_factory=dict)
     secret_files: list[Path] = field(default_factory=list)
-    needs_secrets: bool = True
     without_secrets: set[Place] = field(default_factory=set)  # the secrets that could not be read and are not needed
-
-    def claim(self, place: Place, origin: str) -> None:
-        """It has set this key, or this whole table. Looks through all that is known: not for each account of a file."""
-        for below in [other for other in self.origins if other[: len(place)] == place]:
-            del self.origins[below]
-        self.origins[place] = origin
 
     def add(self, error: ValidationError) -> None:
         """What the models refuse, where nothing is known to be wrong already."""
         for details in error.errors(include_url=False, include_input=False):
             place = tuple(map(str, details["loc"])) or ("accounts",)  # the only check of the whole is about accounts
-            self.problems.setdefault(place, _said_of(details, place))
+            self.problems.setdefault(place, _sentence(details, place))
 
     def lines(self) -> list[str]:
-        """One for each problem, by their places."""
-        return [self._line(place) for place in sorted(self.problems)]
+        """One for each problem, by their places: the key, who set it or a table around it, and the problem."""
+        found = []
+        for place, problem in sorted(self.problems.items()):
+            around = (self.origins.get(place[:length]) for length in range(len(place), 0, -1))
+            origin = next(filter(None, around), self.file)
+            found.append(f"{dotted(place)}{f' ({origin})' if origin else ''}: {problem}")
+        return found
 
-    def _line(self, place: Place) -> str:
-        """The key, who set it (or the nearest table around it, or where it is looked for) and the problem."""
-        around = (place[:length] for length in range(len(place), 0, -1))
-        origin = next((self.origins[table] for table in around if table in self.origins), self.file)
-        return f"{dotted(place)}{f' ({origin})' if origin else ''}: {self.problems[place]}"
+
+def dotted(place: Place) -> str:
+    """The way a person writes it: accounts[0].name."""
+    return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in place).lstrip(".")
 
 
 def in_words(error: ValidationError) -> str:
@@ -70,7 +68,7 @@ def in_words(error: ValidationError) -> str:
     return "; ".join(found.lines())
 
 
-def _said_of(details: ErrorDetails, place: Place) -> str:
+def _sentence(details: ErrorDetails, place: Place) -> str:
     context = details.get("ctx", {})
     match details["type"]:
         case "tuple_type" if place in LISTS:

@@ -1,32 +1,40 @@
 """The keys of the configuration, table by table: their types, their defaults and what each refuses.
 
-`orderbridge.config.account` has those of one account, `orderbridge.config.settings` is the whole of them.
+`orderbridge.config.settings` is the whole of them.
 """
 
+import base64
+import binascii
+import re
+import secrets
+from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
+from orderbridge.actions import PREPARING_TIME
 from orderbridge.config.addresses import (
     database_address,
+    fingerprint,
+    host_name,
     https_address,
-    is_host,
     is_loopback,
     is_private,
     listen_address,
-    plain_host,
 )
-from orderbridge.config.master_keys import parsed
 from orderbridge.model import CANCELED, COMPLETE_WITH_PAYMENT, CONFIRMED, IN_DELIVERY, RECEIVED, CooldownScope
 from orderbridge.texts import say
 
@@ -34,9 +42,24 @@ COOLDOWN_SECONDS = 30  # docs/interface.md, Limits
 LEAST_RECORDS_DAYS = 30  # a row may wait for a week, and a till that was away for long repeats its request_id
 KNOWN_STATUS_IDS = frozenset({RECEIVED, CONFIRMED, COMPLETE_WITH_PAYMENT, CANCELED, IN_DELIVERY})
 
+SECRETS = ("app_secret_key", "rest_secret_key")
+ACCOUNT_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")  # it names credential files: no slash
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# What is pasted in place of a secret, and the sentence that says so.
+NO_SECRETS = {
+    "config.secret_empty": re.compile(r"\s*"),
+    "config.secret_lines": re.compile(
+        r"(?s:.*)[\x00-\x1f\x7f\ud800-\udfff](?s:.*)"
+    ),  # and half a letter, as JSON gives it
+    "config.secret_quoted": re.compile(r"[\"'\u201c\u2018].*[\"'\u201d\u2019]"),
+    "config.secret_named": re.compile(r"\w*secret_key\w*\s*[=:].*"),  # a line of a configuration
+}
+KEY_BYTES = 32
+
 Wait = Annotated[float, Field(ge=0, le=3600)]  # seconds
 PerSecond = Annotated[int, Field(ge=1, le=100_000)]
 Minutes = Annotated[int, Field(ge=0, le=1440)]
+PreparingTime = Annotated[int, Field(ge=PREPARING_TIME.least, le=PREPARING_TIME.most)]  # minutes
 
 
 class Table(BaseModel):
@@ -48,7 +71,7 @@ class Table(BaseModel):
 class Marketplace(Table):
     """The service and how it is called."""
 
-    base_url: str
+    base_url: Annotated[str, AfterValidator(https_address)]
     ca_file: Path | None = None
     timezone: str = Field("Europe/Istanbul", validate_default=True)  # its data may be missing on this machine
     cooldown_seconds: Annotated[float, Field(gt=0, le=3600)] = COOLDOWN_SECONDS
@@ -58,11 +81,6 @@ class Marketplace(Table):
     requests_per_second: PerSecond = 2000
     needs_payment_status_id: int | None = None
     list_limit: Annotated[int, Field(ge=1)] | None = None
-
-    @field_validator("base_url")
-    @classmethod
-    def _check_base_url(cls, value: str) -> str:
-        return https_address(value)
 
     @field_validator("ca_file")
     @classmethod
@@ -105,14 +123,9 @@ class Marketplace(Table):
 class Database(Table):
     """Where the `delivery_` tables are."""
 
-    url: str = Field(default="sqlite:///orderbridge.db", repr=False)  # it can hold a password
+    url: Annotated[str, AfterValidator(database_address)] = Field(default="sqlite:///orderbridge.db", repr=False)
     accept_unsafe_durability: bool = False
     busy_timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 5
-
-    @field_validator("url")
-    @classmethod
-    def _check_url(cls, value: str) -> str:
-        return database_address(value)
 
 
 class Actions(Table):
@@ -180,8 +193,8 @@ class Web(Table):
     used shows where it is: without the page orders go on.
     """
 
-    listen: str = "127.0.0.1:8480"
-    hosts: tuple[str, ...] = ()
+    listen: Annotated[str, AfterValidator(listen_address)] = "127.0.0.1:8480"
+    hosts: tuple[Annotated[str, AfterValidator(host_name)], ...] = ()
     board: Literal["off", "beside", "till"] = "off"
     certificate: Path | None = None
     certificate_key: Path | None = None
@@ -196,19 +209,6 @@ class Web(Table):
     def scheme(self) -> str:
         """How its address begins."""
         return "http" if self.certificate is None else "https"
-
-    @field_validator("listen")
-    @classmethod
-    def _check_listen(cls, value: str) -> str:
-        return listen_address(value)
-
-    @field_validator("hosts")
-    @classmethod
-    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if not is_host(name):
-                raise ValueError(say("config.host_name", value=repr(name)))
-        return tuple(plain_host(name) for name in value)
 
     @model_validator(mode="after")
     def _check_board(self) -> Self:
@@ -253,3 +253,107 @@ class Log(Table):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "console", "json"] = "auto"
+
+
+def account_name(value: str) -> str:
+    """It, when it can be one."""
+    if not ACCOUNT_NAME.fullmatch(value):
+        raise ValueError(say("config.account_name", value=repr(value)))
+    return value
+
+
+def restaurant_id(value: str) -> str:
+    """The one form in which ids are compared."""
+    if not UUID.fullmatch(value.lower()):
+        raise ValueError(say("config.restaurant_id", value=repr(value)))
+    return value.lower()
+
+
+def secret(value: SecretStr) -> SecretStr:
+    """One without what a careless copy brings along."""
+    text = value.get_secret_value().strip()
+    for key, pattern in NO_SECRETS.items():
+        if pattern.fullmatch(text):
+            raise ValueError(say(key))
+    return value
+
+
+class RestaurantRule(Table):
+    """What is different for one restaurant of an account. No minutes: it does not accept by itself."""
+
+    id: Annotated[str, AfterValidator(restaurant_id)]
+    auto_accept_minutes: PreparingTime | None = None
+
+
+class Account(Table):
+    """One pair of secrets. `load` has read the secrets' files: here both secrets are always present."""
+
+    name: Annotated[str, AfterValidator(account_name)]
+    app_secret_key: Annotated[SecretStr, AfterValidator(secret)]
+    app_secret_key_file: Path | None = None
+    rest_secret_key: Annotated[SecretStr, AfterValidator(secret)]
+    rest_secret_key_file: Path | None = None
+    default: bool = False
+    auto_accept_minutes: PreparingTime | None = None
+    auto_accept_scheduled: bool = False
+    restaurants: tuple[RestaurantRule, ...] = ()
+    _fingerprint: str = PrivateAttr(default="")
+
+    def at(self, base_url: str) -> Self:
+        """It knows its service's address from now on, and so its fingerprint."""
+        secrets = (self.app_secret_key.get_secret_value(), self.rest_secret_key.get_secret_value())
+        self._fingerprint = fingerprint(base_url, *secrets)
+        return self
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What the cooldown and the stored token hang on; see the function of this name."""
+        return self._fingerprint  # pydantic looks long for what is private, and health asks for thousands
+
+    @property
+    def application(self) -> str:
+        """The same for all accounts with one app_secret_key, which it does not give away."""
+        return fingerprint("application", self.app_secret_key.get_secret_value(), "")
+
+    def auto_accept(self, restaurant_id: str | None) -> int | None:
+        """The preparing time with which this restaurant's orders are accepted by themselves, or None."""
+        for rule in self.restaurants:
+            if restaurant_id is not None and rule.id == restaurant_id.lower():
+                return rule.auto_accept_minutes
+        return self.auto_accept_minutes
+
+    @field_validator("restaurants")
+    @classmethod
+    def _check_restaurants(cls, value: tuple[RestaurantRule, ...]) -> tuple[RestaurantRule, ...]:
+        if twice := first_repeated(rule.id for rule in value):
+            raise ValueError(say("config.restaurant_twice", value=twice))
+        return value
+
+
+def first_repeated(values: Iterable[str]) -> str | None:
+    """The first value that was there before."""
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
+
+
+def new_master_key() -> str:
+    """A line for the file of master keys: 32 bytes in base64."""
+    return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+
+
+def parsed(text: str) -> tuple[bytes, ...]:
+    """The master keys of a file in their order, each once. Raises ValueError, which shows the line's number alone."""
+    found: dict[bytes, None] = {}
+    for number, line in enumerate(text.split(), 1):
+        try:
+            key = base64.b64decode(line, validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if len(key) != KEY_BYTES:
+            raise ValueError(say("config.master_key", number=number)) from None
+        found[key] = None
+    return tuple(found)

@@ -1,30 +1,55 @@
 """From a file and the environment to `Settings`, or to one line for each thing that is wrong.
 
-find      which file it is
-layers    what the file and the environment say, merged
-settling  relative paths, and what stands in the files of secrets
-Settings  the models check it
-findings  who set what, what is wrong with it, and in which words
+1. `find` says which file it is; `read` and `from_environ` make a tree of tables from it and from the variables.
+2. `merge` puts the variables over the file, key by key.
+3. `settle` does what needs the disk: it hangs relative paths on a folder and reads the secrets' files.
+4. The models check the result; findings.py holds what is wrong, in words.
 """
 
+import json
 import os
-from collections.abc import Callable, Mapping
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource, SettingsError
 
-from orderbridge.config.account import SECRETS
 from orderbridge.config.addresses import without_password
-from orderbridge.config.findings import Findings
-from orderbridge.config.layers import as_lists, from_environ, merge, read
+from orderbridge.config.findings import Findings, Place, dotted, unknown_key
+from orderbridge.config.keys import SECRETS, Database, new_master_key
 from orderbridge.config.noticing import noticed
-from orderbridge.config.settings import Settings, Source
-from orderbridge.config.settling import MASTER_KEY, settle
-from orderbridge.config.tree import Place, Tree, at, dotted, leaves
+from orderbridge.config.settings import PREFIX, Settings, Source
 from orderbridge.errors import ConfigError
-from orderbridge.texts import LANGUAGES
+from orderbridge.texts import LANGUAGES, say
 
 SYSTEM_FILE = Path("/etc/orderbridge/config.toml")
+NO_KEYS = re.compile(rf"{PREFIX}(CONFIG|TEST_.*)")  # variables of ours that configure nothing
+RELATIVE_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/].*)")
+HOME = re.compile(r"(sqlite(?:\+\w+)?:///)?~")  # a shell's, which nothing expands under systemd
+MASTER_KEY = "master_key"
+FILES = {  # keys whose path hangs on the folder of the configuration, by table
+    "marketplace": ("ca_file",),
+    "web": ("certificate", "certificate_key"),
+    "fleet": ("master_key_file",),
+}
+PATHS = {"journal", "url", "command", *sum(FILES.values(), ()), *(f"{key}_file" for key in SECRETS)}
+
+# What tomllib says, and the sentence of ours that says what is right.
+TOML_HINTS = {
+    "Invalid value": "config.toml_quotes",
+    "Illegal character": "config.toml_quotes",
+    "Unescaped '\\'": "config.toml_backslash",
+    "Invalid hex value": "config.toml_backslash",
+    "Expected '='": "config.toml_equals",
+    "Cannot declare": "config.toml_twice",
+    "Cannot overwrite": "config.toml_twice",
+    "Cannot mutate": "config.toml_twice",
+}
+
+Tree = dict[str, Any]
 
 
 def load(
@@ -40,22 +65,23 @@ def load(
     be read is no problem: the account has a random one in its place, and `Settings.source.without_secrets` names it.
     """
     file = find(path, environ)
-    found = Findings(file, needs_secrets=needs_secrets)
+    found = Findings(file, needs_secrets)
     in_file = read(file) if file else {}
-    found.origins = dict.fromkeys((place for place, _ in leaves(in_file)), str(file))
+    holds_secrets = _holds_secret(in_file)
     tree = merge(in_file, from_environ(environ, found))
     if file is None and not tree and not found.problems:
         raise ConfigError("config.none_found")
-    tree = as_lists(tree)
     language = tree.get("language", Settings.model_fields["language"].default)
     if language in LANGUAGES:
         speaks(language)
     settle(tree, file.parent if file else Path.cwd(), environ, found)
     settings = _validate(tree, found)
-    origins = {dotted(place): origin for place, origin in found.origins.items()}
-    warnings = tuple(noticed(settings, file, found.secret_files, holds_secrets=_holds_secret(in_file)))
-    without_secrets = frozenset(_owner(settings, place) for place in found.without_secrets)
-    settings._source = Source(file, origins, warnings, without_secrets)  # noqa: SLF001 - only `load` knows it
+    settings._source = Source(  # noqa: SLF001 - only `load` knows it
+        file=file,
+        origins={dotted(place): origin for place, origin in found.origins.items()},
+        warnings=tuple(noticed(settings, file, found.secret_files, holds_secrets=holds_secrets)),
+        without_secrets=frozenset(_owner(settings, place) for place in found.without_secrets),
+    )
     return settings
 
 
@@ -87,5 +113,164 @@ def _owner(settings: Settings, place: Place) -> str:
 
 
 def _holds_secret(in_file: Tree) -> bool:
-    url = str(at(in_file, ("database", "url")))
-    return without_password(url) != url or any(place[-1] in {*SECRETS, MASTER_KEY} for place, _ in leaves(in_file))
+    url = str(_at(in_file, ("database", "url")))
+    return without_password(url) != url or any(place[-1] in {*SECRETS, MASTER_KEY} for place, _ in _leaves(in_file))
+
+
+# ---- the layers ------------------------------------------------------------------------------------------------------
+
+
+def read(file: Path) -> Tree:
+    """What the file says."""
+    try:
+        return tomllib.loads(file.read_bytes().decode("utf-8-sig"))  # editors on Windows write a BOM
+    except FileNotFoundError:
+        raise ConfigError("config.no_file", file=file) from None
+    except IsADirectoryError:
+        raise ConfigError("config.folder", file=file) from None
+    except OSError as error:
+        raise ConfigError("config.unreadable", file=file, reason=error.strerror) from None
+    except UnicodeDecodeError:
+        raise ConfigError("config.not_utf8", file=file) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:  # the line itself is not shown: it may hold a secret
+        hint = next((key for words, key in TOML_HINTS.items() if words in str(error)), "config.toml_example")
+        raise ConfigError("config.no_toml", file=file, reason=error, hint=say(hint)) from None
+
+
+def from_environ(environ: Mapping[str, str], found: Findings) -> Tree:
+    """What `ORDERBRIDGE_…` says. pydantic-settings passes over variables that it does not know; we do not.
+
+    In a variable's name `__` nests, and a number picks an entry of a list.
+    """
+    ours = {name: value for name, value in environ.items() if name.startswith(PREFIX) and not NO_KEYS.fullmatch(name)}
+    source = EnvSettingsSource(Settings)
+    source.env_vars = {name.lower(): value for name, value in ours.items()}
+    try:
+        tree = source()
+    except SettingsError as error:  # it names only the outermost key
+        document = error.__cause__.doc if isinstance(error.__cause__, json.JSONDecodeError) else None
+        culprit = next((name for name, value in ours.items() if value == document), f"{PREFIX}…")
+        raise ConfigError("config.no_json", name=culprit) from None
+    for name in ours:
+        place = tuple(name.removeprefix(PREFIX).lower().split("__"))
+        found.origins[place] = name
+        if _at(tree, place) is None:
+            found.problems[place] = unknown_key(place)
+    return tree
+
+
+def merge(base: Any, over: Any) -> Any:
+    """A copy of `base` over which `over` wins key by key. Tables numbered from 0 are lists: no key of ours is a number.
+
+    So a number reaches into a list; a list as a whole replaces the other.
+    """
+    if isinstance(over, list):
+        return [merge(None, value) for value in over]
+    if not isinstance(over, dict):
+        return over
+    below = {str(index): value for index, value in enumerate(base)} if isinstance(base, list) else base
+    below = below if isinstance(below, dict) else {}
+    values = {key: merge(below.get(key), over.get(key, below.get(key))) for key in {**below, **over}}
+    numbers = [str(index) for index in range(len(values))]
+    return [values[number] for number in numbers] if values and values.keys() == set(numbers) else values
+
+
+def _leaves(tree: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Every value that is no table and no list, with its place."""
+    children: Any = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
+    if children is None:
+        yield place, tree
+        return
+    for key, value in children:
+        yield from _leaves(value, (*place, str(key)))
+
+
+def _at(tree: Any, place: Place) -> Any:
+    """What is there, or None."""
+    for key in place:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+# ---- paths and secrets -----------------------------------------------------------------------------------------------
+
+
+def settle(tree: Tree, folder: Path, environ: Mapping[str, str], found: Findings) -> None:
+    """Relative paths hang on the configuration file's folder, the default database on systemd's state directory."""
+    for place, value in _leaves(tree):
+        if isinstance(value, str) and PATHS & set(place) and HOME.match(value):
+            found.problems[place] = say("config.home")
+    for name in ("database", "fleet"):
+        tree.setdefault(name, {})
+    for name, keys in FILES.items():
+        table = _table(tree, name)
+        table.update({key: str(folder / table[key]) for key in keys if isinstance(table.get(key), str)})
+    orders = _table(tree, "orders")
+    if isinstance(named := orders.get("journal"), str):
+        orders["journal"] = str(folder / named) if named.strip() not in {"", "auto", "off"} else named.strip()
+    _settle_database(_table(tree, "database"), folder, environ)
+    _settle_secrets(tree, folder, environ, found)
+
+
+def _table(tree: Tree, name: str) -> Tree:
+    """That table; an empty one where the configuration has none. What is no table the models refuse."""
+    table = tree.get(name)
+    return table if isinstance(table, dict) else {}
+
+
+def _settle_database(database: Tree, folder: Path, environ: Mapping[str, str]) -> None:
+    state = environ.get("STATE_DIRECTORY", "").partition(":")[0]  # systemd may give several
+    base = Path(state) if state and "url" not in database else folder
+    url = database.setdefault("url", Database.model_fields["url"].default)
+    if isinstance(url, str):
+        database["url"] = url = url.strip()  # of a secret that was a file a line break is left
+        if match := RELATIVE_SQLITE.fullmatch(url):
+            database["url"] = f"{match[1]}{base / match[2]}"
+
+
+def _settle_secrets(tree: Tree, folder: Path, environ: Mapping[str, str], found: Findings) -> None:
+    fleet = _table(tree, "fleet")
+    named = _credential(MASTER_KEY, environ)
+    is_needed = not found.needs_secrets and fleet.get("accounts") == "database"
+    if named or is_needed or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # else the model's check tells it
+        _settle_secret(fleet, ("fleet", MASTER_KEY), named, folder, found)
+    accounts = tree.get("accounts")
+    for index, account in enumerate(accounts if isinstance(accounts, list) else []):
+        for key in SECRETS if isinstance(account, dict) else ():
+            credential = _credential(f"{account.get('name')}.{key}", environ)
+            _settle_secret(account, ("accounts", str(index), key), credential, folder, found)
+
+
+def _settle_secret(table: Tree, place: Place, credential: Path | None, folder: Path, found: Findings) -> None:
+    """Put the secret itself under its key, from the one place that has it: the key, its `_file` or systemd's credential."""
+    key, file_key = place[-1], f"{place[-1]}_file"
+    sources = [name for name in (key, file_key) if name in table]
+    sources += [say("config.credential", name=credential.name)] if credential else []
+    if not sources:
+        _miss(table, place, say("config.secret_missing", secret=key, file_key=file_key), found)
+    elif len(sources) > 1:
+        found.problems[place] = say("config.secret_twice", sources=", ".join(sources))
+    elif sources != [key]:
+        file = credential or folder / str(table[file_key])
+        try:
+            table[key] = file.read_text("utf-8-sig").strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else say("config.reason_utf8")
+            _miss(table, place, say("config.secret_file", file=file, reason=reason, file_key=file_key), found)
+        else:
+            found.secret_files += [] if credential else [file]
+        found.origins[place] = str(file)
+
+
+def _miss(table: Tree, place: Place, problem: str, found: Findings) -> None:
+    """A secret that is not there is a problem only for a command that needs it; systemd shows it to the service alone."""
+    if found.needs_secrets:
+        found.problems[place] = problem
+    else:
+        found.without_secrets.add(place)
+        table[place[-1]] = new_master_key()  # random, so that no two accounts have the same
+
+
+def _credential(name: str, environ: Mapping[str, str]) -> Path | None:
+    file = Path(environ.get("CREDENTIALS_DIRECTORY") or "/nowhere", name)
+    return file if os.path.lexists(file) else None

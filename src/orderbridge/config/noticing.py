@@ -9,8 +9,8 @@ from pathlib import Path
 from stat import S_IROTH
 from typing import TYPE_CHECKING
 
-from orderbridge.config.account import SECRETS
 from orderbridge.config.addresses import sqlite_file
+from orderbridge.config.keys import SECRETS
 from orderbridge.mounts import is_mounted_alone
 from orderbridge.texts import say
 

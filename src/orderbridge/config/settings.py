@@ -12,9 +12,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from orderbridge.config.account import SECRETS, Account, first_repeated
 from orderbridge.config.addresses import sqlite_file, without_password
 from orderbridge.config.keys import (
+    SECRETS,
+    Account,
     Actions,
     Alarms,
     Database,
@@ -23,6 +24,7 @@ from orderbridge.config.keys import (
     Marketplace,
     Orders,
     Web,
+    first_repeated,
 )
 from orderbridge.texts import say
 
@@ -31,8 +33,9 @@ PREFIX = "ORDERBRIDGE_"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a configuration came from: its file, the origin of each given key, and what a technician should know.
+    """Where a configuration came from: its file, what set the keys that the file did not, and what a technician should know.
 
+    `origins`: the variable, or the file of a secret, by the key as a person writes it (accounts[0].name).
     `without_secrets`: whose secrets could not be read. A command that needs none works all the same (config.load).
     """
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from orderbridge.config.account import SECRETS
+from orderbridge.config.keys import SECRETS
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say
 from orderbridge_fleet.account_settings import OPTIONS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orderbridge.cli.common import Context, as_json, show_json, show_rows
-from orderbridge.config.account import SECRETS
+from orderbridge.config.keys import SECRETS
 from orderbridge.errors import ConfigError
 from orderbridge.texts import say
 from orderbridge_fleet.cli import account_import as fleet_import

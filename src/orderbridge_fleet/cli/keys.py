@@ -23,12 +23,12 @@ def key(context: Context, rotate: bool) -> None:
     --rotate: seal every account anew by the first line of that file; its other lines still open what they have sealed. Killed
     in between, it can be run again. It says when the other lines may go.
     """
-    from orderbridge.config.master_keys import new_key
+    from orderbridge.config.keys import new_master_key
 
     if rotate:
         _rotate(context)
     else:
-        click.echo(new_key())
+        click.echo(new_master_key())
 
 
 def _rotate(context: Context) -> None:

@@ -13,9 +13,9 @@ import pytest
 from tests.cli.shell import Configure, Run, account, document
 from tests.store.samples import KEY, NOW_TEXT, RESTAURANT, put, put_action, put_order
 
-from orderbridge.config.master_keys import new_key
+from orderbridge.config.keys import new_master_key
 
-MASTER = new_key()
+MASTER = new_master_key()
 SECRETS = ("app-secret-4711", "rest-secret-0815")
 FLEET = '[fleet]\naccounts = "database"\nmaster_key_file = "master.key"\n'
 FILE = document(more='[fleet]\nmaster_key_file = "master.key"\n')
@@ -253,7 +253,7 @@ def test_the_list_shows_how_each_was_polled(add, run, pos):
 
 def test_an_account_that_does_not_open_is_shown_with_its_remedy(add, run, tmp_path):
     add()
-    (tmp_path / "master.key").write_text(new_key())
+    (tmp_path / "master.key").write_text(new_master_key())
     shown = run("accounts", "show", "kadikoy", "--json").json
     assert shown["fault"] == "key_unknown"
     assert "Put that key back" in shown["remedy"]
@@ -458,7 +458,7 @@ def test_ten_thousand_come_in_at_once_and_are_listed(bring, run):
 def test_a_rotation_says_when_the_old_line_may_go(add, run, tmp_path):
     add()
     add("moda")
-    new = new_key()
+    new = new_master_key()
     (tmp_path / "master.key").write_text(f"{new}\n{MASTER}\n")
     ended = run("accounts", "key", "--rotate")
     assert (ended.code, "2 anew, 0 before" in ended.out, "the others may go" in ended.out) == (0, True, True)
@@ -471,7 +471,7 @@ def test_a_rotation_that_cannot_open_all_says_to_keep_the_old_lines(add, run, tm
     add()
     add("moda")
     pos.execute("UPDATE delivery_account_settings SET sealed = 'AAAA' WHERE name = 'moda'")
-    (tmp_path / "master.key").write_text(f"{new_key()}\n{MASTER}\n")
+    (tmp_path / "master.key").write_text(f"{new_master_key()}\n{MASTER}\n")
     ended = run("accounts", "key", "--rotate")
     assert (ended.code, "1 anew" in ended.out, "Keep the old lines" in ended.err) == (1, True, True)
     assert "moda: The row is damaged" in ended.err
@@ -609,12 +609,12 @@ def test_check_names_those_that_do_not_open_by_their_fault(three, run, pos, tmp_
 
 def test_check_of_many_broken_ones_names_a_few(bring, run, tmp_path):
     bring(csv_of(*(f"branch-{number};app;rest-{number};" for number in range(9))))
-    (tmp_path / "master.key").write_text(new_key())
+    (tmp_path / "master.key").write_text(new_master_key())
     assert checked(run)[1][1] == "9: branch-0, branch-1, branch-2, branch-3, branch-4 +4"
 
 
 def test_check_says_that_a_rotation_is_not_finished(three, run, tmp_path):
-    (tmp_path / "master.key").write_text(f"{new_key()}\n{MASTER}\n")
+    (tmp_path / "master.key").write_text(f"{new_master_key()}\n{MASTER}\n")
     assert checked(run)[1] == (
         "warning",
         "4 are sealed by a former master key",

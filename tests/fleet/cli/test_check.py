@@ -15,7 +15,7 @@ from tests.cli.shell import APP, Configure, Ended, Run, account, document
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
-from orderbridge.config.master_keys import new_key, parsed
+from orderbridge.config.keys import new_master_key, parsed
 from orderbridge.store import accounts, schema
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
@@ -28,7 +28,7 @@ from orderbridge_sandbox.scenery import DEFAULT_SCENERY
 
 COOLDOWN_S = 2  # of real time: three polls have to lie within it on a busy machine
 OTHER_APP = "sandbox-other-secret"
-MASTER = new_key()
+MASTER = new_master_key()
 NAMES = ("besiktas", "chain", "kadikoy")
 WITHIN_S = 60.0
 
@@ -172,7 +172,7 @@ def test_a_row_that_does_not_open_is_named_and_others_are_asked(run: Run, play, 
 
 @databases.only(databases.SQLITE)
 def test_a_master_key_that_opens_none_is_named(run: Run, play):
-    world = play(*NAMES, key=new_key())
+    world = play(*NAMES, key=new_master_key())
     ended = run("accounts", "cooldown", "--json")
     assert found(ended) == (1, [("cooldown", "failed")])
     assert "opens none of the accounts" in ended.json[0]["detail"]

@@ -7,7 +7,7 @@ import pytest
 from tests.config.documents import APP, REST, Write, account, document, problems
 
 from orderbridge.config import Settings, load, shown
-from orderbridge.config.master_keys import new_key, parsed
+from orderbridge.config.keys import new_master_key, parsed
 
 KEY, OLD = (base64.b64encode(bytes([first, *range(31)])).decode() for first in (200, 201))
 
@@ -102,7 +102,7 @@ def test_the_same_key_twice_is_one() -> None:
 
 
 def test_a_new_key_is_one_and_another_each_time() -> None:
-    made = {parsed(new_key()) for _ in range(10)}
+    made = {parsed(new_master_key()) for _ in range(10)}
     assert len(made) == 10
     assert {len(key) for (key,) in made} == {32}
 
