@@ -268,7 +268,7 @@ class Daemon:
         while True:
             await asyncio.sleep(WATCH_S)
             self.database.check_file()
-            self.timetable.look_at_clock()
+            self.timetable.check_clock()
 
     async def _hear_database(self) -> None:
         """A thread that waits for the database for longer than a lock or a driver's own limit allows, hangs."""

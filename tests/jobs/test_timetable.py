@@ -243,7 +243,7 @@ async def test_a_cancelled_run_after_the_close_is_no_news(timetable: Timetable, 
 async def watched(timetable: Timetable) -> None:
     while True:
         await asyncio.sleep(1.0)
-        timetable.look_at_clock()
+        timetable.check_clock()
 
 
 async def test_a_clock_that_is_set_delays_a_job_by_a_second_and_is_told(timetable: Timetable, clock: FakeClock):
@@ -286,7 +286,7 @@ async def test_a_loop_that_stood_still_drops_no_job(timetable: Timetable, clock:
     before = [len(job.at) for job in jobs]
     asyncio.get_running_loop()._virtual.time += 3600.0  # type: ignore[attr-defined]
     for _ in range(5):
-        timetable.look_at_clock()
+        timetable.check_clock()
     await asyncio.sleep(5)
     assert all(len(job.at) >= calls + 3 for job, calls in zip(jobs, before, strict=True))
 

@@ -1,19 +1,18 @@
-"""When each job runs: a heap of due times, and the one APScheduler job that looks at its top.
+"""Runs each job when it is due. One APScheduler job is set to the earliest due time of a heap.
 
-Jobs come and go by name at any time, ten thousand accounts' among them. A look costs what is due and no more.
+APScheduler does not hold each job itself: ten thousand accounts have forty thousand jobs that come and go, and it goes
+through all of them at each change; and it waits by the wall clock, which can be set.
 
-Rules of this file:
-- A job says at its end when it wants to be called again. An interval would count from the start, and a poll would drift
+- A job returns the seconds until its next run. An interval would count from the start of a run, and a poll would drift
   into the cooldown.
-- A job of one name runs once at a time. What comes due while it runs is called when it has ended, and an account that
-  leaves and comes back does not poll beside itself.
-- An error costs one run: it is told, and the job is called again. Trouble of the database is told once, until the job
-  has ended well; what concerns all of the database is not told here at all, and a lost file ends the daemon elsewhere.
-- Due times are those of the monotonic clock. APScheduler waits by the wall clock, which can be set: `look_at_clock`, once
-  a second, has it wait anew then. A clock that was set costs a job that second and no more.
-- APScheduler gets one job with one date at a time. Its own rules for what it thinks is late or runs twice (misfires,
-  instances) concern only the look, which is over at once, so it never has anything to say about them. The job stays, and
-  its date is set anew: a job that is added is looked over each time, which takes longer than the look.
+- A job of one name runs once at a time. What comes due meanwhile runs when it has ended, so an account that leaves and
+  comes back is not polled twice at once.
+- An error costs one run: it is logged, and the job runs again. Errors of the database are logged once until the job
+  succeeds; one that concerns the whole database is not logged here, and a lost file ends the daemon elsewhere.
+- Due times are those of the monotonic clock. `check_clock`, called every second, sets APScheduler's date anew after the
+  wall clock was set, so a clock that is set delays a job by a second at most.
+- The APScheduler job only starts tasks and returns at once, so misfires and overlapping runs cannot occur. It stays, and
+  its date is modified: to add a job costs more than to run it.
 """
 
 import asyncio
@@ -37,12 +36,12 @@ from orderbridge.store.failures import remedy
 
 AFTER_FAULT_S = 5.0  # a job that ended in an error is called again
 LATE_S = 120.0  # after its time: what is vital hangs
-LEAST_WAIT_S = 0.02  # between two looks: jobs that are due closer together run together
-ROUNDED_S = 0.001  # a date has whole microseconds: a look just before the time would be one too many
+LEAST_WAIT_S = 0.02  # between two wake-ups: jobs that are due closer together run together
+ROUNDED_S = 0.001  # a date has whole microseconds: a wake-up just before the time would be one too many
 CLOCK_JUMP_S = 2.0
 CLOCK_PLAY_S = 0.05  # by which the wall clock may differ from what it was when the wait began
-UNARMED = timedelta(days=1)  # a look's own date after it, until it is armed: it arms itself
-SPARE_TIMES = 100  # times of jobs that have left or were moved may lie in the heap, beside as many as there are jobs
+UNARMED = timedelta(days=1)  # the next date until a wake-up has set it
+SPARE_TIMES = 100  # stale entries that the heap may hold, beside as many as there are jobs
 
 Job = Callable[[], Awaitable[float | None]]  # returns the seconds until it is called again; None: not again
 
@@ -50,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _WhenDue(BaseTrigger):  # type: ignore[misc]
-    """The look's: the timetable sets its date."""
+    """The timetable sets the date."""
 
     def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime:
         return now + UNARMED
@@ -58,7 +57,7 @@ class _WhenDue(BaseTrigger):  # type: ignore[misc]
 
 @dataclass(slots=True, order=True)
 class _Entry:
-    """A job that waits. In the heap it is looked at for its time alone."""
+    """A waiting job. The heap compares due times alone."""
 
     due: float
     name: str = field(compare=False)
@@ -68,7 +67,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Run:
-    """A job that is called just now. `stays`: it has not left meanwhile."""
+    """A running job. `stays`: it has not left meanwhile."""
 
     task: asyncio.Task[None]
     vital: bool
@@ -87,28 +86,28 @@ class Timetable:
         longest_s: Callable[[], float],
         metrics: Metrics | None = None,
     ) -> None:
-        """`pulse` hears of the vital jobs: one that is not called in its time hangs, and one that runs for `longest_s`."""
+        """`pulse` follows the vital jobs: one hangs that does not start in time, or runs for longer than `longest_s`."""
         self._metrics = metrics or Metrics()
         self._clock = clock
         self._database = database
         self._pulse = pulse
         self._longest_s = longest_s
         self._entries: dict[str, _Entry] = {}
-        self._heap: list[_Entry] = []  # all entries, and some that are none any more
+        self._heap: list[_Entry] = []  # all entries, and stale ones
         self._running: dict[str, _Run] = {}
-        self._failed: set[str] = set()  # jobs whose last run the database did not let end
+        self._failed: set[str] = set()  # jobs whose last run ended in an error of the database
         self._is_closed = False
-        self._looked = self._next_look = -math.inf
+        self._woke = self._next_wake = -math.inf
         self._ahead = self._armed_ahead = 0.0
         self._scheduler = AsyncIOScheduler(
             timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 100}
         )
 
     def start(self) -> None:
-        """From now on what is due is called."""
+        """From now on what is due runs."""
         self._ahead = self._wall_ahead()
         self._scheduler.start()
-        self._scheduler.add_job(self._look, _WhenDue(), id="look")
+        self._scheduler.add_job(self._run_due, _WhenDue(), id="due")
         self._arm_anew()
 
     def plan(self, name: str, wait_s: float, job: Job, *, vital: bool = False) -> None:
@@ -129,7 +128,7 @@ class Timetable:
         self._arm()
 
     def leave(self, name: str) -> None:
-        """Do not call it again; a run of it that is under way goes on to its end."""
+        """Do not run it again; a run that is under way goes on to its end."""
         self._entries.pop(name, None)
         self._failed.discard(name)
         self._pulse.excuse(name)
@@ -137,7 +136,7 @@ class Timetable:
             run.stays = False
 
     def runs(self, name: str) -> bool:
-        """Whether it is called just now."""
+        """Whether it runs now."""
         return name in self._running
 
     def runs_of(self, names: Iterable[str]) -> set[asyncio.Task[None]]:
@@ -145,7 +144,7 @@ class Timetable:
         return {self._running[name].task for name in names if name in self._running}
 
     def cut(self, name: str) -> None:
-        """End a run of it where it is."""
+        """Cancel a run of it."""
         if (run := self._running.get(name)) is not None:
             run.task.cancel()
 
@@ -154,18 +153,18 @@ class Timetable:
         return {run.task for run in self._running.values() if run.vital is vital}
 
     def close(self) -> None:
-        """Call nothing any more. What runs is left to the caller."""
+        """Start nothing more. What runs is left to the caller."""
         if self._is_closed:
             return
         self._is_closed = True
         if self._scheduler.running:
-            self._scheduler.remove_all_jobs()  # it would begin one that is due just now, cancel it and log a traceback
+            self._scheduler.remove_all_jobs()  # it would start one that is due now, cancel it and log a traceback
             self._scheduler.shutdown(wait=False)
 
     # ---- the one job of the scheduler --------------------------------------------------------------------------------
 
-    def look_at_clock(self) -> None:
-        """To be called every second or so: whatever the wall clock was set to, the wait is right again."""
+    def check_clock(self) -> None:
+        """To be called every second: after the wall clock was set, wait anew."""
         ahead = self._wall_ahead()
         if abs(ahead - self._armed_ahead) > CLOCK_PLAY_S:
             self._arm_anew()
@@ -177,33 +176,33 @@ class Timetable:
         return self._clock.now().timestamp() - self._clock.monotonic()
 
     def _arm_anew(self) -> None:
-        self._next_look = math.inf
+        self._next_wake = math.inf
         self._arm()
 
     def _arm(self) -> None:
-        """Have the next look taken when the first job is due, if it is not to be taken before."""
+        """Wake up when the first job is due, unless an earlier wake-up is set."""
         if not self._heap or not self._scheduler.running:
             return
-        look = max(self._heap[0].due, self._looked + LEAST_WAIT_S)
-        if look < self._next_look:
-            self._next_look = look
+        wake = max(self._heap[0].due, self._woke + LEAST_WAIT_S)
+        if wake < self._next_wake:
+            self._next_wake = wake
             self._armed_ahead = self._wall_ahead()
-            run_date = self._clock.now() + timedelta(seconds=look - self._clock.monotonic() + ROUNDED_S)
-            self._scheduler.modify_job("look", next_run_time=run_date)
+            run_date = self._clock.now() + timedelta(seconds=wake - self._clock.monotonic() + ROUNDED_S)
+            self._scheduler.modify_job("due", next_run_time=run_date)
 
-    async def _look(self) -> None:
-        """Call what is due. Nothing in here waits."""
+    async def _run_due(self) -> None:
+        """Start what is due. Nothing in here waits."""
         if self._is_closed:
             return
-        self._looked = self._clock.monotonic()
-        while self._heap and self._heap[0].due <= self._looked:
+        self._woke = self._clock.monotonic()
+        while self._heap and self._heap[0].due <= self._woke:
             entry = heappop(self._heap)
             if self._entries.get(entry.name) is entry and entry.name not in self._running:
                 del self._entries[entry.name]
                 self._running[entry.name] = _Run(asyncio.create_task(self._run(entry)), entry.vital)
                 if entry.vital:
-                    self._pulse.expect(entry.name, self._looked + self._longest_s())
-                    self._metrics.observe(POLL_LATE_SECONDS, self._looked - entry.due)
+                    self._pulse.expect(entry.name, self._woke + self._longest_s())
+                    self._metrics.observe(POLL_LATE_SECONDS, self._woke - entry.due)
         self._arm_anew()
 
     # ---- one run of a job --------------------------------------------------------------------------------------------
@@ -214,26 +213,26 @@ class Timetable:
             wait = await entry.job()
             self._failed.discard(entry.name)
         except Over:
-            wait = None  # the daemon's watch over its database tells it, and ends all
+            wait = None  # the daemon's watch over its database logs it, and ends the daemon
         except DBAPIError as error:
-            self._tell_failure(entry.name, error)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is told, and costs one run
-            if not self._is_closed:  # else it is one that is read again at the next start, and no news
+            self._log_failure(entry.name, error)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is logged, and costs one run
+            if not self._is_closed:  # else the next start runs it again
                 _log.error("job.crashed", job=entry.name, exc_info=error)
         finally:
-            self._ended(entry, wait)
+            self._finish(entry, wait)
 
-    def _ended(self, entry: _Entry, wait: float | None) -> None:
+    def _finish(self, entry: _Entry, wait: float | None) -> None:
         run = self._running.pop(entry.name)
         if not run.stays:
             self._failed.discard(entry.name)
-        if (waiting := self._entries.get(entry.name)) is not None:  # its time may have come and gone
+        if (waiting := self._entries.get(entry.name)) is not None:  # its time may be over
             heappush(self._heap, waiting)
             self._arm()
         elif run.stays and wait is not None:
             self.plan(entry.name, max(wait, LEAST_WAIT_S), entry.job, vital=entry.vital)
 
-    def _tell_failure(self, name: str, error: DBAPIError) -> None:
-        told = _log.debug if name in self._failed or self._database.trouble else _log.error
+    def _log_failure(self, name: str, error: DBAPIError) -> None:
+        log = _log.debug if name in self._failed or self._database.trouble else _log.error
         self._failed.add(name)
-        told("job.database_failed", job=name, error=type(error.orig).__name__, remedy=remedy(error))
+        log("job.database_failed", job=name, error=type(error.orig).__name__, remedy=remedy(error))

@@ -102,7 +102,7 @@ class Till:
             connection.invalidate()
             connection.close()
 
-    def look_at_clock(self) -> None:
+    def check_clock(self) -> None:
         """It does not wait long for an answer: how a POS outlives a silent server is its programmer's affair."""
         if time.monotonic() > self._since + PATIENCE_S and (connection := self._connection) is not None:
             with contextlib.suppress(InvalidRequestError):
@@ -128,14 +128,14 @@ class Load:
         for thread in self._threads:
             while thread.is_alive():
                 thread.join(0.1)
-                self._till.look_at_clock()
+                self._till.check_clock()
         self._till.close()
 
     def _place(self) -> None:
         while not self._over.wait(0.03):
             place = BESIKTAS if len(self.placed) % 2 else KADIKOY
             self.placed.append(self._world.place_order(restaurant_id=place))
-            self._till.look_at_clock()
+            self._till.check_clock()
 
     def _accept(self) -> None:
         while not self._over.wait(0.02):
