@@ -23,12 +23,20 @@ Times are seconds of the monotonic clock. Nothing here asks for them, and nothin
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
 from orderbridge.model import CooldownScope
 
+MARGIN_S = 0.05  # two clocks never run alike
+TICK_S = 0.125  # between the moments at which thousands of accounts' polls leave
+TOGETHER_S = 0.5  # and those of hundreds: a whole number of ticks
+AT_A_MOMENT = 32  # polls: with more, the last of a moment may miss the next one for it
+ROOM = 1.15  # of a moment, in shares of it
+EVEN = 1.17  # of a second, in shares of it: a little more than the room, or a line would never end
+TAKEN_OVER_S = 0.25  # by which two machines' clocks may differ, as far as we know them
+FEWEST_TOGETHER = 3  # accounts at one such moment, on average: with fewer it would only cost time
 LIMITED_IN_A_ROW = 2  # 429s to one account
 LIMITED_ACCOUNTS = 2
 MAX_IN_TURN = 20  # accounts that are polled in turn although nobody configured it
@@ -75,102 +83,6 @@ class _Group:
 
     queue: list[str]
     ended: float = float("-inf")
-
-
-class SharedCooldown:
-    """The groups of accounts that are polled in turn."""
-
-    def __init__(self) -> None:
-        self.is_scope_wrong = False  # `auto` was, and an alarm says so
-        self._scope = CooldownScope.AUTO
-        self._cooldown_s = 0.0
-        self._polls: Mapping[str, Poll] = {}
-        self._groups: dict[str, _Group] = {}
-        self._limited: set[str] = set()  # who has met 429 in a row
-
-    def configure(self, scope: CooldownScope) -> None:
-        """This is the scope from now on. What `auto` has found stays while it is `auto`."""
-        if scope != self._scope:
-            self._scope, self.is_scope_wrong = scope, False
-            self.know(self._polls, self._cooldown_s)
-
-    def know(self, polls: Mapping[str, Poll], cooldown_s: float) -> None:
-        """These are the accounts from now on, by fingerprint. Each keeps its place in the queue."""
-        self._polls, self._cooldown_s = polls, cooldown_s
-        self._limited &= polls.keys()
-        before, self._groups = self._groups, {}
-        for key, group in before.items():
-            if stays := [who for who in group.queue if who in polls and self._key(polls[who].member) == key]:
-                self._groups[key] = _Group(stays, group.ended)
-        queued = {who for group in self._groups.values() for who in group.queue}
-        for who, poll in polls.items():
-            own = self._key(poll.member)
-            if who not in queued and own is not None:
-                self._groups.setdefault(own, _Group([])).queue.append(who)
-
-    def _key(self, member: Member) -> str | None:
-        """The group of an account; None: its cooldown is its own."""
-        if self._scope == CooldownScope.APPLICATION:
-            return f"application {member.application}"
-        in_turn = self.is_scope_wrong and len(self._polls) <= MAX_IN_TURN
-        return "address" if in_turn or self._scope == CooldownScope.ADDRESS else None
-
-    def _group(self, who: str) -> _Group | None:
-        key = self._key(self._polls[who].member)
-        return None if key is None else self._groups[key]
-
-    def wait(self, who: str, now: float) -> float:
-        """Seconds until its turn comes, or until it is worth asking again; 0 or less: now."""
-        group = self._group(who)
-        if group is None:
-            return 0.0
-        waiting = [other for other in group.queue if self._polls[other].left is None or other == who]
-        place = waiting.index(who)
-        if len(waiting) < len(group.queue):  # one is on the wire
-            return self._cooldown_s * (1.0 if place else 3 * STEP)
-        return group.ended + self._cooldown_s * (1.0 + STEP * place) - now
-
-    def of(self, who: str) -> tuple[Member, ...]:
-        """The accounts with which this one is polled in turn, itself among them; none: its cooldown is its own."""
-        group = self._group(who)
-        if group is None or len(group.queue) == 1:
-            return ()
-        return tuple(self._polls[one].member for one in group.queue)
-
-    def ended(self, who: str, how: Ended, now: float) -> bool:
-        """A poll was answered, or failed. Returns whether this shows that `auto` is wrong."""
-        poll = self._polls[who]
-        poll.limited = poll.limited + 1 if how == Ended.LIMITED else 0
-        if poll.limited >= LIMITED_IN_A_ROW:
-            self._limited.add(who)
-        else:
-            self._limited.discard(who)
-        if (group := self._group(who)) is not None:
-            group.ended = now
-            group.queue.remove(who)
-            group.queue.append(who)
-        return how == Ended.LIMITED and self._finds_scope_wrong(now)
-
-    def _finds_scope_wrong(self, now: float) -> bool:
-        enough = min(LIMITED_ACCOUNTS, len(self._polls) - 1)
-        if self._scope != CooldownScope.AUTO or self.is_scope_wrong or not 0 < enough <= len(self._limited):
-            return False
-        self.is_scope_wrong = True
-        self.know(self._polls, self._cooldown_s)
-        for group in self._groups.values():
-            group.ended = now
-            group.queue.sort(key=lambda who: -self._polls[who].limited)
-        return True
-
-
-MARGIN_S = 0.05  # two clocks never run alike
-TICK_S = 0.125  # between the moments at which thousands of accounts' polls leave
-TOGETHER_S = 0.5  # and those of hundreds: a whole number of ticks
-AT_A_MOMENT = 32  # polls: with more, the last of a moment may miss the next one for it
-ROOM = 1.15  # of a moment, in shares of it
-EVEN = 1.17  # of a second, in shares of it: a little more than the room, or a line would never end
-TAKEN_OVER_S = 0.25  # by which two machines' clocks may differ, as far as we know them
-FEWEST_TOGETHER = 3  # accounts at one such moment, on average: with fewer it would only cost time
 
 
 def phases(with_login: Sequence[bool], round_s: float, logins_per_second: float) -> list[float]:
@@ -230,7 +142,7 @@ class Moments:
         return moment
 
     def give_back(self, moment: int | None) -> None:
-        """That place is used, or nobody's any more."""
+        """That place is free again."""
         if moment is not None and self._taken[moment] > 1:
             self._taken[moment] -= 1
         elif moment is not None:
@@ -242,14 +154,21 @@ class Cooldowns:
 
     def __init__(self) -> None:
         self.cooldown_s = 0.0  # from an answer to the next request
+        self.is_scope_wrong = False  # 429s have shown that `cooldown_scope = "auto"` is wrong here
+        self._scope = CooldownScope.AUTO
         self._moments = Moments()
         self._polls: dict[str, Poll] = {}
-        self._shared = SharedCooldown()
+        self._groups: dict[str, _Group] = {}
+        self._limited: set[str] = set()  # who has met 429 in a row
         self._held_until = float("-inf")
 
+    # ---- the accounts ------------------------------------------------------------------------------------------------
+
     def configure(self, scope: CooldownScope) -> None:
-        """Whose cooldown it is, from now on; without it, `auto`."""
-        self._shared.configure(scope)
+        """Whose cooldown it is, from now on; without it, `auto`. What `auto` has found stays while it is `auto`."""
+        if scope != self._scope:
+            self._scope, self.is_scope_wrong = scope, False
+            self._group_anew()
 
     def know(self, members: Sequence[Member], cooldown_s: float) -> frozenset[str]:
         """These are the accounts from now on. What is known of them stays. Returns the fingerprints of new ones."""
@@ -279,10 +198,29 @@ class Cooldowns:
         self._changed()
 
     def _changed(self) -> None:
-        if not self.cooldown_s:  # nobody has come yet
-            return
-        self._moments.fit(len(self._polls), self.cooldown_s - MARGIN_S, MARGIN_S)
-        self._shared.know(self._polls, self.cooldown_s)
+        if self.cooldown_s:  # else none has come yet
+            self._moments.fit(len(self._polls), self.cooldown_s - MARGIN_S, MARGIN_S)
+            self._limited &= self._polls.keys()
+            self._group_anew()
+
+    def _group_anew(self) -> None:
+        """Each account keeps its place in the queue of its group."""
+        before, self._groups = self._groups, {}
+        for key, group in before.items():
+            if stays := [who for who in group.queue if who in self._polls and self._key(who) == key]:
+                self._groups[key] = _Group(stays, group.ended)
+        queued = {who for group in self._groups.values() for who in group.queue}
+        for who in self._polls:
+            key_or_none = self._key(who)
+            if who not in queued and key_or_none is not None:
+                self._groups.setdefault(key_or_none, _Group([])).queue.append(who)
+
+    def _key(self, who: str) -> str | None:
+        """The group of an account; None: its cooldown is its own."""
+        if self._scope == CooldownScope.APPLICATION:
+            return f"application {self._polls[who].member.application}"
+        in_turn = self.is_scope_wrong and len(self._polls) <= MAX_IN_TURN
+        return "address" if in_turn or self._scope == CooldownScope.ADDRESS else None
 
     @property
     def round_s(self) -> float:
@@ -299,6 +237,15 @@ class Cooldowns:
             return None
         return math.ceil(len(self._polls) / self._moments.round_s * EVEN)
 
+    def in_turn(self, who: str) -> tuple[Member, ...]:
+        """The accounts with which this one is polled in turn, itself among them; none: it has its own cooldown."""
+        group = self._groups.get(self._key(who) or "")
+        if group is None or len(group.queue) == 1:
+            return ()
+        return tuple(self._polls[one].member for one in group.queue)
+
+    # ---- their polls -------------------------------------------------------------------------------------------------
+
     def begin(self, who: str, at: float) -> float:
         """Its first poll leaves at `at`, or at the next moment with room. Returns when."""
         poll = self._polls[who]
@@ -311,19 +258,18 @@ class Cooldowns:
 
     def wait(self, who: str, now: float) -> float:
         """Seconds until this account's poll may leave, or until it is worth asking again; 0 or less: now."""
-        return max(self._polls[who].next - now, self._shared.wait(who, now), self._held_until - now)
-
-    def in_turn(self, who: str) -> tuple[Member, ...]:
-        """The accounts with which this one is polled in turn, itself among them; none: it has its own cooldown."""
-        return self._shared.of(who)
-
-    @property
-    def is_scope_wrong(self) -> bool:
-        """Whether 429s have shown that `cooldown_scope = "auto"` is wrong here."""
-        return self._shared.is_scope_wrong
+        own = max(self._polls[who].next, self._held_until) - now
+        group = self._groups.get(self._key(who) or "")
+        if group is None:
+            return own
+        waiting = [other for other in group.queue if self._polls[other].left is None or other == who]
+        place = waiting.index(who)
+        if len(waiting) < len(group.queue):  # one is on the wire
+            return max(own, self.cooldown_s * (1.0 if place else 3 * STEP))
+        return max(own, group.ended + self.cooldown_s * (1.0 + STEP * place) - now)
 
     def leaves(self, who: str, now: float) -> None:
-        """Its poll leaves; from here on nobody else of its group may."""
+        """Its poll leaves; from here on no other of its group may."""
         self._polls[who].left = now
 
     def unsent(self, who: str) -> None:
@@ -338,7 +284,27 @@ class Cooldowns:
         poll = self._polls[who]
         poll.left = None
         self._place(poll, now + self.cooldown_s)
-        return self._shared.ended(who, how, now)
+        poll.limited = poll.limited + 1 if how == Ended.LIMITED else 0
+        if poll.limited >= LIMITED_IN_A_ROW:
+            self._limited.add(who)
+        else:
+            self._limited.discard(who)
+        if (group := self._groups.get(self._key(who) or "")) is not None:
+            group.ended = now
+            group.queue.remove(who)
+            group.queue.append(who)
+        return how == Ended.LIMITED and self._finds_scope_wrong(now)
+
+    def _finds_scope_wrong(self, now: float) -> bool:
+        enough = min(LIMITED_ACCOUNTS, len(self._polls) - 1)
+        if self._scope != CooldownScope.AUTO or self.is_scope_wrong or not 0 < enough <= len(self._limited):
+            return False
+        self.is_scope_wrong = True
+        self._group_anew()
+        for group in self._groups.values():
+            group.ended = now
+            group.queue.sort(key=lambda who: -self._polls[who].limited)
+        return True
 
     def _place(self, poll: Poll, due: float) -> None:
         """When a poll that may leave at `due` does."""
