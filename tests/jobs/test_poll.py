@@ -276,17 +276,17 @@ async def test_no_acknowledgement_waits_longer_than_that_for_a_login(shop: Shop)
 async def test_a_noted_poll_whose_token_is_lost_meanwhile_does_not_leave_after_a_login(shop: Shop):
     """What was noted is its own time, and not the login's: after a crash the next one would come too early."""
     await shop.poll()
-    reserve = shop.polling._notes.reserve
+    reserve = shop.polling.notes.reserve
 
     async def lose_token(who: str) -> Any:
         noted = await reserve(who)
         shop.account.session.forget()
         return noted
 
-    shop.polling._notes.reserve = lose_token
+    shop.polling.notes.reserve = lose_token
     await shop.poll()
     assert shop.told("login", "get_current") == ["login", "get_current"]
-    shop.polling._notes.reserve = reserve
+    shop.polling.notes.reserve = reserve
     await shop.poll()
     assert shop.told("login", "get_current") == ["login", "get_current", "login", "get_current"]
 

@@ -46,48 +46,32 @@ from orderbridge.texts import line_remedy, say, sentence
 # longer than so many timeouts. Beyond it each would only open one more connection of TLS, and make all the others late.
 MOST_POLLS = 64
 ROUND_TIMEOUTS = 8
+LOGGED = ("delivered", "new", "changed", "acknowledged", "dropped")
 READ_S = 0.01  # many accounts: a reading for all of them waits so long for the answers of the same moment
 
 _log = structlog.get_logger(__name__)
 
 
 class Poller:
-    """The polls of one account, one after another. `places`: of them all, how many requests may be under way."""
+    """The polls of one account, one after another."""
 
-    def __init__(
-        self,
-        account: Account,
-        context: Context,
-        *,
-        intake: Intake,
-        notes: PollState,
-        cooldowns: Cooldowns,
-        places: PollPlaces,
-        not_written: Callable[[], int],
-    ) -> None:
-        self._metrics = context.metrics
-        self._account = account
-        self._who = account.fingerprint
-        self._intake = intake
-        self._notes = notes
-        self._lanes = context.lanes
-        self._cooldowns = cooldowns
-        self._places = places
-        self._clock = context.clock
+    def __init__(self, account: Account, pollers: "Pollers", intake: Intake) -> None:
+        context = pollers.context
+        self._account, self._who, self._log = account, account.fingerprint, _log.bind(account=account.name)
+        self._pollers, self._intake = pollers, intake
+        self._notes, self._cooldowns, self._places = pollers.notes, pollers.cooldowns, pollers.places
+        self._clock, self._lanes, self._metrics = context.clock, context.lanes, context.metrics
         self._timeout_s = context.settings.marketplace.timeout_seconds
-        self._not_written = not_written
         self._statuses = context.verdicts.statuses
         self._listened_until: float | None = None  # by the monotonic clock: since then nothing was counted
         self._list_request = ListRequest()
-        self._not_in: set[int] = set()  # statuses that did not come in either, and were told
+        self._not_in: set[int] = set()  # statuses that did not come in either, and were logged
         self._state = AccountState.NEW
         self._was_refused = False  # since the last good poll, by a 401
-        self._log = _log.bind(account=account.name)
 
     async def tick(self) -> Polled:
         """One poll, if it may leave now. Never raises for what the service or the line does."""
-        counts = Polled()
-        counts.again_in = await self._wait()
+        counts = Polled(again_in=await self._wait())
         if counts.again_in > 0:
             return counts
         leaves, began = self._clock.monotonic(), self._lanes.begin_poll()
@@ -126,18 +110,20 @@ class Poller:
         if asked is None:
             counts.ok, counts.result = True, Outcome.OK
             self._metrics.polled_well(self._account.name, self._clock.now(), answered)
-            listened = self._listened(answered)
-            good = Success(self._who, self._clock.now(), next_poll, listened, counts.not_stored, self._not_written())
+            seconds, not_written = self._listened(answered), self._pollers.not_written()
+            good = Success(self._who, self._clock.now(), next_poll, seconds, counts.not_stored, not_written)
             self._account.full_list = counts.stuck if counts.is_full else 0
             if counts.is_full:
                 self._list_request = before.full(self._statuses)
-        elif not before.rounds:
-            counts.result = PART
         else:
             counts.result = PART
-            await self._note_state(AccountState.FAILING, f"list_too_large: {say('log.by_status')}", "list_too_large")
+            if before.rounds:
+                text = f"list_too_large: {say('log.by_status')}"
+                await self._note_state(AccountState.FAILING, text, "list_too_large")
         counts.again_in = max(self._slot(), 0.0)
-        self._tell(counts, answered)
+        log = self._log.info if counts.delivered else self._log.debug
+        took = round((self._clock.monotonic() - answered) * 1000)
+        log("orders.polled", **{name: getattr(counts, name) for name in LOGGED}, ms=took)
         return good
 
     async def _request(self, asked: int | None) -> tuple[Document, ...]:
@@ -191,20 +177,17 @@ class Poller:
     async def _failed(self, error: MarketplaceError, *, noted: bool) -> float:
         """A failed poll: its slot is used up, unless the request certainly never left. `noted`: it was in the books."""
         self._ask_otherwise(error)
-        failure = failure_of(error, is_token_over=self._is_token_over(error))
+        is_refused = isinstance(error, Unauthorized)
+        failure = failure_of(error, is_token_over=is_refused and not self._was_refused)
+        self._was_refused |= is_refused
         if failure.ended is None:
             self._cooldowns.unsent(self._who)
             next_poll = self._clock.now() if noted else None
         else:
             next_poll = await self._cool_down(failure.ended)
         if failure.is_news:
-            await self._note_state(
-                failure.state,
-                sentence(failure.text),
-                failure.logged,
-                next_poll=next_poll,
-                remedy=line_remedy(error),
-            )
+            text = sentence(failure.text)
+            await self._note_state(failure.state, text, failure.logged, next_poll, line_remedy(error))
         elif next_poll is not None and failure.ended is None:
             await self._notes.failed(self._who, next_poll_utc=next_poll)
         elif next_poll is not None:
@@ -221,13 +204,6 @@ class Poller:
         elif asked is not None and came_in_part(error) and asked not in self._not_in:
             self._not_in.add(asked)
             self._log.error("poll.part_too_large", status_id=asked, error=error.code, remedy=say("poll.part_missing"))
-
-    def _is_token_over(self, error: MarketplaceError) -> bool:
-        """Whether it is the first 401 since the last good poll: the next one logs in."""
-        if not isinstance(error, Unauthorized):
-            return False
-        is_first, self._was_refused = not self._was_refused, True
-        return is_first
 
     async def _cool_down(self, how: Ended) -> datetime:
         """The cooldown runs from here, by the monotonic clock. Returns the end of it, for the next start's database."""
@@ -252,35 +228,14 @@ class Poller:
         await self._notes.succeeded(good)
 
     async def _note_state(
-        self,
-        state: AccountState,
-        said: str,
-        logged: str | Message,
-        *,
-        next_poll: datetime | None = None,
-        remedy: str = "",
+        self, state: AccountState, text: str, logged: str | Message, next_poll: datetime | None = None, remedy: str = ""
     ) -> None:
         """How the account stands. `next_poll`: when the next one may leave; None: that was not noted, and is not."""
         if state != self._state:
             self._log.warning("poll.failed", state=state, error=logged, **({"remedy": remedy} if remedy else {}))
         self._state = state
-        values: dict[str, Any] = {"state": state, "last_error": said}
-        if next_poll is not None:
-            values["next_poll_utc"] = next_poll
-        await self._notes.failed(self._who, **values)
-
-    def _tell(self, counts: Polled, answered: float) -> None:
-        took = round((self._clock.monotonic() - answered) * 1000)
-        told = self._log.info if counts.delivered else self._log.debug
-        told(
-            "orders.polled",
-            delivered=counts.delivered,
-            new=counts.new,
-            changed=counts.changed,
-            acknowledged=counts.acknowledged,
-            dropped=counts.dropped,
-            ms=took,
-        )
+        values: dict[str, Any] = {} if next_poll is None else {"next_poll_utc": next_poll}
+        await self._notes.failed(self._who, state=state, last_error=text, **values)
 
 
 class Pollers:
@@ -296,31 +251,29 @@ class Pollers:
         journal: Journal | None = None,
         known: DaemonProblems | None = None,
     ) -> None:
-        """`configured`: the names of all accounts, looked at when it matters. `not_written`: outbox rows that the database refuses."""
+        """`configured`: the names of all accounts, as of now. `not_written`: outbox rows that the database refuses."""
         market = context.settings.marketplace
-        self._context = context
-        self._configured = configured
+        self.context = context
         self.cooldowns = cooldowns
-        self._not_written = not_written
-        self._journal = journal
-        self._known = known
+        self.not_written = not_written
+        self._configured, self._journal, self._known = configured, journal, known
         self._cooldown_s = market.cooldown_seconds
         many = together_s(len(configured), self._cooldown_s) > 0
         longest = timedelta(seconds=market.timeout_seconds + self._cooldown_s + MARGIN_S)
-        self._notes = PollState(context.database, context.clock, longest=longest, many=many)
+        self.notes = PollState(context.database, context.clock, longest=longest, many=many)
+        self.places = PollPlaces(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))  # on the wire, for all accounts
         self._acknowledgers: dict[str, Acknowledger] = {}
-        self._places = PollPlaces(max(MOST_POLLS, len(configured) // ROUND_TIMEOUTS))
         self._unresolved = Shared(lambda: context.database.read(read_unresolved), READ_S if many else 0.0)
 
     def grow(self, accounts: int) -> None:
         """So many are at work: the requests under way are at least their share."""
-        self._places.widen(max(MOST_POLLS, accounts // ROUND_TIMEOUTS))
+        self.places.widen(max(MOST_POLLS, accounts // ROUND_TIMEOUTS))
         if together_s(accounts, self._cooldown_s) > 0:
-            self._notes.are_many, self._unresolved.wait_s = True, READ_S
+            self.notes.are_many, self._unresolved.wait_s = True, READ_S
 
     def close(self) -> None:
         """What is under way goes on to its end, and nothing else leaves."""
-        self._places.close()
+        self.places.close()
 
     async def note_rest(self) -> None:
         """OKs that a till has kept from being noted; the service does not deliver these orders again. Nothing else runs."""
@@ -336,22 +289,14 @@ class Pollers:
         """One for each account."""
         intake = Intake(
             account,
-            self._context,
+            self.context,
             self._configured,
             known=self._known,
             unresolved=self._unresolved,
             journal=self._journal,
         )
         self._acknowledgers[account.name] = intake.acknowledger
-        return Poller(
-            account,
-            self._context,
-            intake=intake,
-            notes=self._notes,
-            cooldowns=self.cooldowns,
-            places=self._places,
-            not_written=self._not_written,
-        )
+        return Poller(account, self, intake)
 
 
 def _no_login(error: MarketplaceError) -> NotSent:
