@@ -1,6 +1,6 @@
-"""Everything that is true of an action, in one place: one row for each thing that a POS can ask for.
+"""The actions that a POS can ask for, one row each.
 
-Who knows what an action is asks this table, and nobody else knows anything of a single one:
+Only this table knows the single actions. It is read by:
 
     store.tables        which words the column `action` takes, what each needs beside it and in which range (CHECKs);
                         which of them answer a customer (the views)
@@ -17,14 +17,14 @@ Who knows what an action is asks this table, and nobody else knows anything of a
     cli.actions         its command; config.keys    the range of an automatic accept
     board acts          what a tap asks for, and about what
 
-How doubt is cleared is the hard part. A request whose answer is lost may have had its effect. Whether it is sent again,
-and what a refusal of the second request means, depends on what the service shows of the first (docs/design.md, Unknown
-outcomes); `Doubt` names the four ways there are. What a poll shows of an order is told by two columns: `shown_by`, the
-statuses in which the action is certainly done, and `undone`, those in which it certainly is not.
+A request whose answer is lost may have had its effect. Whether it is sent again, and what a refusal of the second
+request means, depends on what the service shows of the first (docs/design.md, Unknown outcomes); `Doubt` names the four
+ways. Two columns interpret what a poll shows of an order: `shown_by` are the statuses in which the action is certainly
+done, `undone` those in which it certainly is not.
 
 A new action is a word in model.Action and a row here; one with an argument of its own also a column in model.OutboxRow
 and in store.tables, with a migration. The program does not start while a word has no row, or a row contradicts itself.
-What can go wrong is said in sentences/verdicts.toml, the meaning for POS developers in docs/words.toml.
+The errors of an action are in sentences/verdicts.toml, its meaning for POS developers in docs/words.toml.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
-YEARS = range(2000, 3000)  # a date beyond is nobody's, and near the ends of the calendar no day is before or after it
+YEARS = range(2000, 3000)  # other dates are mistakes, and near the ends of the calendar arithmetic fails
 DATE = "____-__-__"  # how the service's local times begin, any character at each _; as a LIKE has it, too
 
 _UNIX_TIME = re.compile(r"[1-9][0-9]{9}(?:[0-9]{3})?(?:\.0+)?", re.ASCII)

@@ -1,7 +1,7 @@
 # ruff: noqa: RUF009 - whole(), money(), text() and inside() say what a field is; none is a default
 """The order document as one table: each field, where it stands in the document, its kind, and whether it is personal.
 
-A line here is a field, under the name of its column. All else follows from the line:
+Each line is a field, under the name of its column. The rest follows from it:
 - marketplace.schema reads it (docs/interface.md, Order), and problem codes name it by its path
 - store.tables has its column, store.orders writes it, and compares nothing else when a document comes again
 - store.retention blanks what is personal
@@ -132,7 +132,7 @@ class Facts:
 def fields_of(rows: type[Facts] | type[Item] | type[Option]) -> tuple[Field, ...]:
     """The fields of one table, in the order of its columns."""
     known: list[tuple[str, Mapping[str, Any]]] = [(one.name, one.metadata) for one in fields(rows)]
-    return tuple(Field(name, **said) for name, said in known if "kind" in said)
+    return tuple(Field(name, **kind) for name, kind in known if "kind" in kind)
 
 
 def columns_of(rows: type[Facts] | type[Item] | type[Option], *, personal: bool = False) -> tuple[str, ...]:

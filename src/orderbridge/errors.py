@@ -56,7 +56,7 @@ class Over(StoreError):
 
 
 class FileLost(Over):
-    """The SQLite file is no longer the one at its path: what is written now, nobody will ever read."""
+    """The SQLite file is no longer the one at its path: what is written now is lost."""
 
 
 class Fenced(Over):

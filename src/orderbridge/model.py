@@ -180,7 +180,7 @@ def text_of(raw: bytes) -> str:
 class Document:
     """One element of the get-current list, cut out of the body as received and not yet validated.
 
-    It stays bytes until somebody needs it: a list can be 32 MB, and as text or as values it is many times that.
+    It stays bytes until it is needed: a list can be 32 MB, and as text or as values it is many times that.
     `reason` is None for a document that can be an order; else a code that says why it goes to quarantine.
     `status_id` is None when the document shows none that can be read.
     """
@@ -200,7 +200,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A delivered order, read from a document. `problems` are codes for what a person must look at.
+    """A delivered order, read from a document. `problems` are codes for what a person must check.
 
     `remarks`: the same for what is merely noted.
     """
@@ -248,7 +248,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one delivery changes in a stored order. `last_change` is None when no till needs to look again.
+    """What one delivery changes in a stored order. `last_change` is None when no till needs to read it again.
 
     `problem`: its column from now on.
     """
@@ -264,7 +264,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NewStatus:
-    """The status that a verdict gives an order, with its word. `last_change` is None when no till needs to look again.
+    """The status that a verdict gives an order, with its word. `last_change` is None when no till needs to read it again.
 
     `shown`: by the service itself, which ends a doubt: only then `problem` is the column from now on. `ends`: whether
     `ended_by` is another one than before.

@@ -71,7 +71,7 @@ class _Mount(NamedTuple):
 def _mounts() -> list[_Mount]:
     try:
         lines = MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
-    except OSError:  # no Linux, or no /proc: nobody can say
+    except OSError:  # no Linux, or no /proc: unknown
         return []
     split = [(mount.split(" "), source.split(" ")) for mount, _, source in (line.partition(" - ") for line in lines)]
     return [_Mount(mount[2], _unescaped(mount[4]), source[0]) for mount, source in split]

@@ -1,12 +1,12 @@
-"""What people read, in Turkish and English, out of the files in sentences/.
+"""The sentences that people read, in Turkish and English, from the files in sentences/.
 
-A key's first word is the name of its file: `health.login_refused.cause` stands in sentences/health.toml. Keys are stable
-and English; the sentences may change. Each says what happened, then what to do, to somebody who is busy. {names} are
-facts, and the same in both languages; "the platform" is the remote service. An unknown code still gives a sentence, and a
-fact that is missing a "?": settling a row must not fail for want of words.
+The first word of a key names its file: `health.login_refused.cause` is in sentences/health.toml. Keys are stable and
+English; sentences may change. A sentence says what happened, then what to do. {names} are facts, the same in both
+languages; "the platform" is the remote service. An unknown code still gives a sentence, and a missing fact a "?", so
+that a row can always be finished.
 
-What a cashier reads is in the configured language, handed over by who writes it. What a technician reads is in the
-language of the process: `speak` sets it, by the environment until a configuration is read.
+A cashier reads the configured language, which the caller passes. A technician reads the language of the process: `speak`
+sets it; until a configuration is read it follows the environment.
 """
 
 import tomllib
@@ -20,7 +20,7 @@ from orderbridge.model import UNFINISHED, ActionState
 
 LANGUAGES = ("tr", "en")
 
-# What only commands say, by the first words of the keys.
+# Files that only commands need.
 OF_COMMANDS = frozenset(
     [
         "bundle",
@@ -115,13 +115,13 @@ SENTENCES = _Sentences()
 
 
 def read_ahead() -> None:
-    """Read what a daemon may have to say: when something is wrong, that may be that no file can be opened any more."""
+    """Read what a daemon needs, because later no file may be left to be opened."""
     for word in SENTENCES.words():
         if word not in OF_COMMANDS:
             SENTENCES.of(word)
 
 
-VERDICTS = {key.removeprefix("verdicts."): said for key, said in SENTENCES.of("verdicts").items()}
+VERDICTS = {key.removeprefix("verdicts."): words for key, words in SENTENCES.of("verdicts").items()}
 
 _spoken = "en"
 
@@ -138,7 +138,7 @@ def spoken() -> str:
 
 
 def language_of(environ: Mapping[str, str]) -> str:
-    """By the rules of every program: the first of these that is set."""
+    """By the first of these that is set, as POSIX has it."""
     name = next((environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if environ.get(name)), "")
     return "tr" if name.lower().startswith("tr") else "en"
 
@@ -153,7 +153,7 @@ def say(key: str, language: str | None = None, **facts: object) -> str:
 
 
 def sentence(what: Message | BaseException | str, language: str | None = None) -> str:
-    """What a person reads of a message or an error; a text, and an error of somebody else's, as it is."""
+    """The sentence of a message or an error of ours; texts and other errors as they are."""
     match what:
         case Message(key=key, facts=facts):
             return say(key, language, **facts)
@@ -175,7 +175,7 @@ def text(code: str, language: str, *, state: ActionState | None = None, **facts:
     """The sentence for the error_code of an outbox row.
 
     The `state` tells what is still tried from what is final. "bad_arguments" takes the facts `argument` and `problem`,
-    the latter the code of one of `arguments` or words of one's own.
+    the latter a key of `arguments` or free text.
     """
     if code == "service_error" and state in UNFINISHED:
         code = "retrying"
@@ -190,7 +190,7 @@ def text(code: str, language: str, *, state: ActionState | None = None, **facts:
 def problem_text(code: str, language: str, **facts: object) -> tuple[str, str]:
     """The cause and the remedy of an open problem. `reason`, one of `line`, says the remedy more exactly.
 
-    `by`: who should have acted, where others than a till have words of their own.
+    `by`: who should have acted, where the sentences differ by that.
     """
     by = f"_by_{facts['by']}" if "by" in facts else ""
     cause, remedy = f"health.{code}.cause{by}", f"health.{code}.remedy{by}"

@@ -85,7 +85,7 @@ class Lanes:
         self._used[lane] = self._stamp()
 
     def taken(self) -> frozenset[Lane]:
-        """The lanes that somebody holds, as of now."""
+        """The lanes that are held now."""
         return frozenset(self._taken)
 
     def hold_for_poll(self, payment_key: str, began: int) -> bool:
