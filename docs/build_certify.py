@@ -40,7 +40,7 @@ def make_criteria(code: str) -> Iterator[str]:
     yield f"{_HEADS['criteria'][code]}\n|---|---|"
     for scenario in SCENARIOS:
         first = f"`{scenario.name}`: {say(f'certify.scenarios.{scenario.name}', code)}"
-        for name in scenario.criteria:
+        for name in scenario.names:
             yield f"| {first} | `{name}`: {say(f'certify.criteria.{name}', code)} |"
             first = ""
 

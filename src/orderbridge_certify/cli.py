@@ -113,12 +113,12 @@ def _address(url: str) -> str:
 
 
 def _hands(command: str | None, *, unattended: bool) -> "Hands":
-    from orderbridge_certify.hands import Command, Nobody, Person
+    from orderbridge_certify.hands import Command, Hands, Person
 
     if command is not None:
         person = None if unattended or not sys.stdin.isatty() else Person(_ask)
         return Command(command, lambda line: click.echo(line, err=True), person)
-    return Nobody() if unattended else Person(_ask)
+    return Hands() if unattended else Person(_ask)
 
 
 def _ask(sentence: str, is_question: bool) -> str:

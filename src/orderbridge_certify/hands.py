@@ -4,7 +4,6 @@ import shlex
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 LONGEST_S = 30.0
 CANNOT = 64
@@ -21,41 +20,27 @@ class Done:
     """A person's answer to a question."""
 
 
-class Hands(Protocol):
-    """Whoever works the till."""
-
-    by_person: bool
-
-    @property
-    def person(self) -> "Hands | None":
-        """Who is asked what only eyes can see."""
-
-    def do(self, verb: str, *arguments: str, about: str) -> Done:
-        """Do it; `about` says it in words, or asks."""
-
-
-class Nobody:
-    """What needs a person is not seen."""
+class Hands:
+    """Who works the till. By itself nobody: what needs a person is not seen."""
 
     by_person = False
-    person = None
+    person: "Person | None" = None
+    """Who is asked what only eyes can see."""
 
-    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - the protocol's
-        """Nothing."""
+    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - for the others
+        """Do it; `about` says it in words, or asks."""
         return Done(able=False)
 
 
-class Command:
+class Command(Hands):
     """COMMAND VERB ARGUMENTS, without a shell."""
-
-    by_person = False
 
     def __init__(self, command: str, tell: Callable[[str], None], person: "Person | None" = None) -> None:
         self._command = shlex.split(command)
         self._tell = tell
         self.person = person
 
-    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - the protocol's
+    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - as above
         """Run it. What it complains of is for who watches, and for no report."""
         try:
             ran = subprocess.run(  # noqa: S603 - the command that the technician named
@@ -69,7 +54,7 @@ class Command:
         return Done(able=ran.returncode != CANNOT, said=ran.stdout)
 
 
-class Person:
+class Person(Hands):
     """Somebody at the terminal: Enter when it is done, yes or no to a question, s to skip."""
 
     by_person = True
@@ -77,13 +62,9 @@ class Person:
     def __init__(self, ask: Callable[[str, bool], str]) -> None:
         """`ask(sentence, is_question)` gives "done", "yes", "no" or "skip"."""
         self._ask = ask
+        self.person = self
 
-    @property
-    def person(self) -> "Person":
-        """The same."""
-        return self
-
-    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - the protocol's
+    def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - as above
         """Ask, and wait for the answer."""
         answer = self._ask(about, verb in QUESTIONS)
         return Done(able=answer != "skip", yes={"yes": True, "no": False}.get(answer))

@@ -1,7 +1,6 @@
 """The sandbox and a real daemon, whose line and whose life a scenario can end and begin again."""
 
 import asyncio
-import json
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -13,34 +12,20 @@ from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.errors import StoreError
 from orderbridge.store.database import Database
-from orderbridge.texts import spoken
 from orderbridge_certify import notes
 from orderbridge_sandbox import Options, Sandbox, World
+from orderbridge_sandbox.demo import settings_for
 from orderbridge_sandbox.options import Line
 
 START_S = 60.0
 LOOK_S = 0.05
 LEAST_COOLDOWN_S = 0.2
 
-CONFIGURATION = """
-language = "{language}"
-[marketplace]
-base_url = "{base_url}"
-ca_file = "{ca_file}"
-cooldown_seconds = {cooldown}
-timeout_seconds = 5
-[database]
-url = {database}
+MORE = """
 [actions]
 retry_waits_seconds = [0.5, 1, 2]
 [orders]
 journal = "off"
-[[accounts]]
-name = "kadikoy"
-app_secret_key = "sandbox-app-secret"
-rest_secret_key = "sandbox-kadikoy-secret"
-[web]
-listen = ""
 """
 
 
@@ -115,18 +100,7 @@ def house(database: str, *, seed: int, pace: float) -> Iterator[House]:
         tempfile.TemporaryDirectory(prefix="orderbridge-certify-") as folder,
         Sandbox(world, directory=Path(folder)) as sandbox,
     ):
-        file = Path(folder) / "config.toml"
-        file.write_text(
-            CONFIGURATION.format(
-                language=spoken(),
-                base_url=sandbox.base_url,
-                ca_file=sandbox.ca_file.as_posix(),
-                cooldown=cooldown,
-                database=json.dumps(database),  # a text of TOML, too
-            ),
-            encoding="utf-8",
-        )
-        made = House(sandbox, config.load(file, environ={}))
+        made = House(sandbox, settings_for(sandbox, database, MORE))
         made.start()
         try:
             yield made

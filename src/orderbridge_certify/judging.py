@@ -1,34 +1,25 @@
 """What is right and what is wrong with what was seen: pure, one judge for one criterion."""
 
 from collections.abc import Callable
-from decimal import Decimal
 
-from orderbridge_certify.seen import Answer, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
+from orderbridge_certify.seen import Call, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
 
 AT_ONCE_S = 1.0  # between two clocks, and between a commit and a look at it
 LONGEST_LOCK_S = 2.0
 PREPARING_TIME = range(1, 1441)
 
 
-def _is(right: bool, *shown: Order | Note | Row | object, why: str = "") -> Judged:
-    verdict = Verdict.PASS if right else Verdict.FAIL
-    return Judged(verdict, "" if right else why, facts(*shown))  # type: ignore[arg-type]
+def _verdict(right: bool, why: str, shown: tuple[Fact, ...] = ()) -> Judged:
+    return Judged(Verdict.PASS, "", shown) if right else Judged(Verdict.FAIL, why, shown)
+
+
+def _is(right: bool, *shown: Order | Note | Row | Call, why: str) -> Judged:
+    return _verdict(right, why, facts(*shown))
 
 
 def not_seen(why: str) -> Judged:
     """Nothing was there to judge."""
     return Judged(Verdict.NOT_SEEN, why)
-
-
-def when_taken(judge: Judge) -> Judge:
-    """A till that has not taken the orders over can do nothing with them: that is told where it belongs, and once."""
-
-    def judged(seen: Seen) -> Judged:
-        if any(order.taken_s is None for order in seen.orders):
-            return not_seen("not_taken")
-        return judge(seen)
-
-    return judged
 
 
 # ---- taking over -----------------------------------------------------------------------------------------------------
@@ -38,23 +29,16 @@ def taken_over(seen: Seen) -> Judged:
     """Each order, within the time, counted from when it could be seen."""
     if any(order.visible_s is None for order in seen.orders):
         return not_seen("not_arrived")
-    late = [order for order in seen.orders if not _in_time(order, seen.within_s)]
+    longest = seen.within_s + AT_ONCE_S
+    late = [one for one in seen.orders if one.taken_s is None or one.taken_s - (one.visible_s or 0.0) > longest]
     shown = late or (seen.orders if len(seen.orders) <= 3 else ())  # noqa: PLR2004 - forty rows that are right say nothing
     return _is(not late, *shown, why="not_taken")
 
 
-def _in_time(order: Order, within_s: float) -> bool:
-    if order.taken_s is None or order.visible_s is None:
-        return False
-    return order.taken_s - order.visible_s <= within_s + AT_ONCE_S
-
-
 def in_order(seen: Seen) -> Judged:
     """The one that came first is taken over first."""
-    taken = sorted((one.taken_s or 0.0, one.letter) for one in seen.orders)
-    return _is(
-        [letter for _, letter in taken] == sorted(letter for _, letter in taken), *seen.orders, why="other_order"
-    )
+    taken = [letter for _, letter in sorted((one.taken_s or 0.0, one.letter) for one in seen.orders)]
+    return _is(taken == sorted(taken), *seen.orders, why="other_order")
 
 
 def taken_once(seen: Seen) -> Judged:
@@ -77,13 +61,14 @@ def never_taken(seen: Seen) -> Judged:
 # ---- the outbox ------------------------------------------------------------------------------------------------------
 
 
-def asked_for(action: str, *, most: int = 1, letter: str = "") -> Judge:
+def asked_for(action: str, *, most: int = 1) -> Judge:
     """One row that asks for it, and not two."""
 
     def judged(seen: Seen) -> Judged:
-        rows = seen.rows_of(action, letter)
+        rows = seen.rows_of(action)
         if not rows:
-            return _no_row(seen.answers_to(VERBS.get(action, action)))
+            is_able = any(answer.able for answer in seen.answers_to(VERBS.get(action, action)))
+            return Judged(Verdict.FAIL, "no_row") if is_able else not_seen("no_hands")
         return _is(len(rows) <= most, *rows, why="too_many_rows")
 
     return judged
@@ -98,17 +83,11 @@ VERBS = {
 """What the hands are asked, where it has another name than the action."""
 
 
-def _no_row(answers: tuple[Answer, ...]) -> Judged:
-    if not any(answer.able for answer in answers):
-        return not_seen("no_hands")
-    return Judged(Verdict.FAIL, "no_row")
-
-
-def carried_out(action: str, letter: str = "") -> Judge:
+def carried_out(action: str) -> Judge:
     """It came to its end, by one call that the platform took."""
 
     def judged(seen: Seen) -> Judged:
-        rows, calls = seen.rows_of(action, letter), seen.calls_of(action, letter)
+        rows, calls = seen.rows_of(action), seen.calls_of(action)
         if not rows:
             return not_seen("no_row")
         took = [call for call in calls if call.http_status == 200]  # noqa: PLR2004 - HTTP's OK
@@ -125,11 +104,6 @@ def arguments(action: str, right: Callable[[Row], bool]) -> Judge:
         return _is(all(right(row) for row in rows), *rows, why="arguments") if rows else not_seen("no_row")
 
     return judged
-
-
-def preparing_time_fits(row: Row) -> bool:
-    """Minutes, as the platform takes them."""
-    return row.preparing_time in PREPARING_TIME
 
 
 def none_of(action: str) -> Judge:
@@ -208,13 +182,10 @@ def told(verb: str) -> Judge:
         answers = [answer for answer in seen.answers_to(verb) if answer.able]
         if not answers or any(answer.holds is None for answer in answers):
             return not_seen("no_hands")
-        right = all(answer.holds for answer in answers)
-        if any(answer.by_person for answer in answers):
-            return Judged(Verdict.BY_A_PERSON, "yes" if right else "no")
-        if right:
-            return Judged(Verdict.PASS)
         wrong = [answer for answer in answers if not answer.holds]
-        return Judged(Verdict.FAIL, "other_ticket", tuple({"letter": one.letter, **one.shown} for one in wrong))
+        if any(answer.by_person for answer in answers):
+            return Judged(Verdict.BY_A_PERSON, "no" if wrong else "yes")
+        return _verdict(not wrong, "other_ticket", tuple({"letter": one.letter, **one.shown} for one in wrong))
 
     return judged
 
@@ -224,11 +195,9 @@ def books_total(seen: Seen) -> Judged:
     written = [order for order in seen.orders if order.pos_total is not None]
     if not written:
         return not_seen("no_pos_total")
-    return _is(all(_same(order.pos_total, order.total) for order in written), *written, why="other_total")
-
-
-def _same(one: Decimal | None, other: Decimal | None) -> bool:
-    return one is not None and other is not None and round(one, 2) == round(other, 2)
+    totals = [(round(one.pos_total or 0, 2), one.total) for one in written]
+    right = all(total is not None and noted == round(total, 2) for noted, total in totals)
+    return _is(right, *written, why="other_total")
 
 
 def none_of_them(mark: str) -> Judge:
@@ -238,8 +207,7 @@ def none_of_them(mark: str) -> Judge:
         if mark not in seen.marks:
             return not_seen("no_paper")
         counted = {name: int(seen.marks[name]) for name in ("orders", mark)}
-        verdict = Verdict.FAIL if counted[mark] else Verdict.PASS
-        return Judged(verdict, mark if counted[mark] else "", (counted,))
+        return _verdict(not counted[mark], mark, (counted,))
 
     return judged
 
@@ -292,7 +260,4 @@ def short_lock(seen: Seen) -> Judged:
     if "longest_lock_s" not in seen.marks:
         return not_seen("locks_hidden")
     held = seen.marks["longest_lock_s"]
-    right = held <= LONGEST_LOCK_S
-    return Judged(
-        Verdict.PASS if right else Verdict.FAIL, "" if right else "lock", ({"longest_lock_s": round(held, 1)},)
-    )
+    return _verdict(held <= LONGEST_LOCK_S, "lock", ({"longest_lock_s": round(held, 1)},))

@@ -62,17 +62,26 @@ def _note(table: Table, row: str, what: str, column: str = "") -> str:
 _IS_TILL = f"(SELECT open FROM {of('sqlite').guard}) = 1"  # noqa: S608 - a name of ours
 
 
-def _on_sqlite(table: Table) -> Iterator[str]:
+def _three(table: Table, begin: str, changed: str, end: str) -> Iterator[str]:
+    """A trigger each for insert, delete and update; `changed` notes a column that is another one."""
     name = f"CREATE TRIGGER certify_{table.name}"
     for what, row in (("insert", "NEW"), ("delete", "OLD")):
-        body = f"{INTO} VALUES ({_note(table, row, what)})"
-        yield f"{name}_{what} AFTER {what.upper()} ON {table.name} WHEN {_IS_TILL} BEGIN {body}; END"
-    body = " ".join(
-        f"{INTO} SELECT {_note(table, 'NEW', 'update', column.name)} WHERE NEW.{column.name} IS NOT OLD.{column.name};"
-        for column in table.c
-        if column.computed is None
-    )
-    yield f"{name}_update AFTER UPDATE ON {table.name} WHEN {_IS_TILL} BEGIN {body} END"
+        body = f"{INTO} VALUES ({_note(table, row, what)});"
+        yield f"{name}_{what} AFTER {what.upper()} ON {table.name} {begin} {body} {end}"
+    columns = [column.name for column in table.c if column.computed is None]
+    body = " ".join(changed.format(column=one, note=_note(table, "NEW", "update", one)) for one in columns)
+    yield f"{name}_update AFTER UPDATE ON {table.name} {begin} {body} {end}"
+
+
+def _on_sqlite(table: Table) -> Iterator[str]:
+    changed = f"{INTO} SELECT {{note}} WHERE NEW.{{column}} IS NOT OLD.{{column}};"
+    yield from _three(table, f"WHEN {_IS_TILL} BEGIN", changed, "END")
+
+
+def _on_mariadb(table: Table) -> Iterator[str]:
+    begin = "FOR EACH ROW BEGIN IF @orderbridge_writer IS NULL THEN"
+    changed = f"IF NOT (NEW.{{column}} <=> OLD.{{column}}) THEN {INTO} VALUES ({{note}}); END IF;"
+    yield from _three(table, begin, changed, "END IF; END")
 
 
 _FUNCTION = f"""CREATE FUNCTION certify_note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -103,21 +112,6 @@ def _on_postgresql(table: Table) -> Iterator[str]:
         f"CREATE TRIGGER certify_{table.name} AFTER INSERT OR UPDATE OR DELETE ON {table.name}"
         f" FOR EACH ROW EXECUTE FUNCTION certify_note('{key}')"
     )
-
-
-def _on_mariadb(table: Table) -> Iterator[str]:
-    name = f"CREATE TRIGGER certify_{table.name}"
-    head = "FOR EACH ROW BEGIN IF @orderbridge_writer IS NULL THEN"
-    for what, row in (("insert", "NEW"), ("delete", "OLD")):
-        body = f"{INTO} VALUES ({_note(table, row, what)});"
-        yield f"{name}_{what} AFTER {what.upper()} ON {table.name} {head} {body} END IF; END"
-    body = " ".join(
-        f"IF NOT (NEW.{column.name} <=> OLD.{column.name}) THEN"
-        f" {INTO} VALUES ({_note(table, 'NEW', 'update', column.name)}); END IF;"
-        for column in table.c
-        if column.computed is None
-    )
-    yield f"{name}_update AFTER UPDATE ON {table.name} {head} {body} END IF; END"
 
 
 _MARIADB = Way("SET @orderbridge_writer = 'daemon'", _on_mariadb)
@@ -152,21 +146,12 @@ def keep(connection: Connection) -> None:
     way = WAYS[connection.dialect.name]
     _own.create_all(connection)
     connection.execute(insert(_noise).values(times=0))
-    for statement in (*way.before, *_held_open(connection), *_triggers(way)):
-        connection.exec_driver_sql(statement)
-
-
-def _triggers(way: Way) -> Iterator[str]:
-    for table in metadata.sorted_tables:
-        if not table.is_view:
-            yield from way.triggers(table)
-
-
-def _held_open(connection: Connection) -> Iterator[str]:
-    """On SQLite triggers refuse what grants refuse elsewhere; here it is to be seen. Dropped ones a start makes anew."""
+    # On SQLite triggers refuse what grants refuse elsewhere; here it is to be seen. Dropped ones a start makes anew.
     guard = of(connection.dialect.name).guard
-    if guard is not None:
-        yield f"UPDATE {guard} SET open = open + 1"  # noqa: S608 - a name of ours
+    held_open = [f"UPDATE {guard} SET open = open + 1"] if guard is not None else []  # noqa: S608 - a name of ours
+    triggers = [one for table in metadata.sorted_tables if not table.is_view for one in way.triggers(table)]
+    for statement in (*way.before, *held_open, *triggers):
+        connection.exec_driver_sql(statement)
 
 
 def now_of(connection: Connection) -> datetime:

@@ -1,9 +1,12 @@
 """Plays the scenarios one after the other, keeps each result, and writes the report."""
 
+import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, inspect, make_url
 
@@ -15,19 +18,62 @@ from orderbridge.store import schema
 from orderbridge.store.database import Database, open_database
 from orderbridge.texts import say, spoken
 from orderbridge_certify import judging, notes, report
-from orderbridge_certify.folder import Played, State
 from orderbridge_certify.hands import Hands
-from orderbridge_certify.house import House, house
+from orderbridge_certify.house import house
+from orderbridge_certify.report import Result
 from orderbridge_certify.scenarios import FIRST, SCENARIOS, Scenario
 from orderbridge_certify.seen import Judged, Verdict, worst
-from orderbridge_certify.stage import Stage, Terms
+from orderbridge_certify.stage import Bench, Stage, Terms
 from orderbridge_certify.started import Started
 
 FIRST_SIGN_S = 300.0
 BY_A_PERSON_S = 3600.0  # somebody may have to go and find the till
 SIGN = "first_sign"
 LOG = "daemon.log"
+STATE = "certify.json"
 OURS = "delivery_"
+
+
+class State:
+    """What is kept after each scenario, so that a kill loses one at most: the terms, how often each began, the results."""
+
+    def __init__(self, folder: Path, terms: dict[str, Any]) -> None:
+        """Go on where the file says, or begin. Raises ConfigError when it is about something else."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = folder / STATE
+        self.is_new = not self._file.exists()
+        self._kept: dict[str, Any] = {"terms": terms, "begun": {}, "results": {}}
+        if not self.is_new:
+            self._kept = json.loads(self._file.read_text("utf-8"))
+            if other := sorted(name for name in terms if self._kept["terms"].get(name) != terms[name]):
+                raise ConfigError("certify.other_terms", folder=folder, names=", ".join(other))
+
+    @property
+    def results(self) -> dict[str, Result]:
+        """By the scenario's name."""
+        found: dict[str, Result] = self._kept["results"]
+        return found
+
+    def begin(self, name: str) -> int:
+        """A scenario begins; return how often it had begun before."""
+        before: int = self._kept["begun"].get(name, 0)
+        self._kept["begun"][name] = before + 1
+        self.write()
+        return before
+
+    def end(self, name: str, result: Result) -> None:
+        """A scenario has ended."""
+        self.results[name] = result
+        self.write()
+
+    def write(self) -> None:
+        """All at once, or not at all."""
+        fresh = self._file.with_suffix(".new")
+        with fresh.open("w", encoding="utf-8") as out:
+            json.dump(self._kept, out, ensure_ascii=False, indent=1)
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.replace(self._file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +156,14 @@ def _tables(connection: Connection) -> list[str]:
 def _play(wanted: Wanted, state: State, missing: list[Scenario], database: Database) -> None:
     terms = wanted.terms
     with house(wanted.url, seed=terms.seed, pace=terms.pace) as around, _till(wanted) as till:
-        _await_first_sign(wanted, state, database, around, till)
+        bench = Bench(house=around, database=database, hands=wanted.hands, terms=terms, till=till)
+        _await_first_sign(wanted, state, bench)
         for number, scenario in enumerate(missing, start=1):
             first = state.results.get(FIRST)
             if first is not None and first["verdict"] == Verdict.FAIL:
-                result = _result(scenario, 0.0, dict.fromkeys(scenario.criteria, judging.not_seen("not_taken")))
+                result = _result(scenario, 0.0, dict.fromkeys(scenario.names, judging.not_seen("not_taken")))
             else:
-                result = _played(wanted, state, scenario, database, around, till)
+                result = _played(state, scenario, bench)
             state.end(scenario.name, result)
             verdict, sentence = result["verdict"], say(f"certify.scenarios.{scenario.name}")
             wanted.tell(say("certify.scenario", number=number, all=len(missing), verdict=verdict, sentence=sentence))
@@ -135,38 +182,33 @@ def _till(wanted: Wanted) -> Iterator[Started | None]:
         till.end()
 
 
-def _await_first_sign(wanted: Wanted, state: State, database: Database, around: House, till: Started | None) -> None:
+def _await_first_sign(wanted: Wanted, state: State, bench: Bench) -> None:
     """Say what the till needs, and wait until it writes something: an order is there to be taken over."""
     where = sqlite_file(wanted.url) or without_password(wanted.url)
-    wanted.tell(say("certify.starts_your_till" if till else "certify.start_your_till", where=where))
-    if till:
-        till.start()
+    wanted.tell(say("certify.starts_your_till" if bench.till else "certify.start_your_till", where=where))
+    if bench.till:
+        bench.till.start()
     elif sqlite_file(wanted.url) is None:
         wanted.tell(say("certify.rights", where=where))
-    attempt = state.begin(SIGN)
-    stage = Stage(around, database, wanted.hands, wanted.terms, till, name=SIGN, place=len(SCENARIOS), attempt=attempt)
+    stage = Stage(bench, name=SIGN, place=len(SCENARIOS), attempt=state.begin(SIGN))
     stage.order()
     longest = BY_A_PERSON_S if wanted.hands.by_person else FIRST_SIGN_S
     if not stage.until(lambda seen: bool(seen.notes or seen.rows), wanted.terms.scaled(longest)):
         wanted.tell(say("certify.no_sign", where=where))
 
 
-def _played(
-    wanted: Wanted, state: State, scenario: Scenario, database: Database, around: House, till: Started | None
-) -> Played:
-    place, attempt = SCENARIOS.index(scenario), state.begin(scenario.name)
-    began = SystemClock().monotonic()
-    stage = Stage(around, database, wanted.hands, wanted.terms, till, name=scenario.name, place=place, attempt=attempt)
+def _played(state: State, scenario: Scenario, bench: Bench) -> Result:
+    attempt, began = state.begin(scenario.name), SystemClock().monotonic()
+    stage = Stage(bench, name=scenario.name, place=SCENARIOS.index(scenario), attempt=attempt)
     try:
         scenario.play(stage)
         seen = stage.look()
     finally:
         stage.clear()
-    judged = {name: judge(seen) for name, judge in scenario.criteria.items()}
-    return _result(scenario, SystemClock().monotonic() - began, judged)
+    return _result(scenario, SystemClock().monotonic() - began, scenario.judged(seen))
 
 
-def _result(scenario: Scenario, took_s: float, judged: Mapping[str, Judged]) -> Played:
+def _result(scenario: Scenario, took_s: float, judged: Mapping[str, Judged]) -> Result:
     criteria = [
         {"name": name, "verdict": str(one.verdict), "why": one.why, "facts": list(one.facts)}
         for name, one in judged.items()

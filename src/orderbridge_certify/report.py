@@ -10,15 +10,16 @@ from xml.etree import ElementTree as ET
 
 from orderbridge import __version__
 from orderbridge.texts import say
-from orderbridge_certify.folder import Played
 from orderbridge_certify.seen import Verdict
 
 FILES = ("report.json", "report.junit.xml", "report.html")
 
 Report = dict[str, Any]
+Result = dict[str, Any]
+"""Of a scenario, as JSON: verdict, took_s and the criteria."""
 
 
-def made(terms: Mapping[str, Any], results: Mapping[str, Played], language: str) -> Report:
+def made(terms: Mapping[str, Any], results: Mapping[str, Result], language: str) -> Report:
     """All that the three files say."""
     scenarios = [_scenario(name, result, language) for name, result in results.items()]
     counted = Counter(one["verdict"] for scenario in scenarios for one in scenario["criteria"])
@@ -33,7 +34,7 @@ def made(terms: Mapping[str, Any], results: Mapping[str, Played], language: str)
     }
 
 
-def _scenario(name: str, result: Played, language: str) -> Report:
+def _scenario(name: str, result: Result, language: str) -> Report:
     criteria = [
         {
             "name": one["name"],

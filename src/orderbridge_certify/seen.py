@@ -35,9 +35,7 @@ class Order:
     reference: bool = False
     pos_total: Decimal | None = None
     total: Decimal | None = None
-    amount_due: Decimal | None = None
     status: str | None = None
-    problem: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +116,9 @@ class Seen:
         """The rows that ask for it, of one order if named."""
         return tuple(row for row in self.rows if row.action == action and letter in ("", row.letter))
 
-    def calls_of(self, operation: str, letter: str = "") -> tuple[Call, ...]:
-        """The calls of it, of one order if named."""
-        return tuple(call for call in self.calls if call.operation == operation and letter in ("", call.letter))
+    def calls_of(self, operation: str) -> tuple[Call, ...]:
+        """The calls of it."""
+        return tuple(call for call in self.calls if call.operation == operation)
 
     def answers_to(self, verb: str) -> tuple[Answer, ...]:
         """What came of asking for it."""

@@ -11,7 +11,7 @@ from uuid import UUID
 from orderbridge.clock import SystemClock
 from orderbridge.store.database import Database
 from orderbridge.texts import say
-from orderbridge_certify import notes, reading
+from orderbridge_certify import reading
 from orderbridge_certify.hands import Hands
 from orderbridge_certify.house import House
 from orderbridge_certify.seen import FINAL, Answer, Fact, Order, Seen
@@ -46,41 +46,39 @@ class Terms:
         return seconds * min(self.pace, 1.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What all scenarios of a certificate are played with."""
+
+    house: House
+    database: Database
+    hands: Hands
+    terms: Terms
+    till: Started | None
+    """None: the till was started by someone else."""
+
+
 class Stage:
     """One scenario's: what it places is its own, and what was seen of it."""
 
-    def __init__(
-        self,
-        house: House,
-        database: Database,
-        hands: Hands,
-        terms: Terms,
-        till: Started | None,
-        *,
-        name: str,
-        place: int,
-        attempt: int,
-    ) -> None:
-        self.house, self.database, self.terms = house, database, terms
-        self.till = till
-        """None: the till was started by somebody else."""
-        self.world = house.world
+    def __init__(self, bench: Bench, *, name: str, place: int, attempt: int) -> None:
+        self.house, self.database, self.hands = bench.house, bench.database, bench.hands
+        self.terms, self.till = bench.terms, bench.till
+        self.world = self.house.world
         self.clock = SystemClock()
-        self.hands = hands
-        self._random = Random(f"{terms.seed} {name} {attempt}")  # noqa: S311 - reproducible on purpose
+        self._random = Random(f"{self.terms.seed} {name} {attempt}")  # noqa: S311 - reproducible on purpose
         self._number = 1001 + NUMBERS * place + ATTEMPT * attempt
         self._answers: list[Answer] = []
         self._numbers: dict[str, int] = {}
         self._keys: dict[str, str] = {}
         self._visible: dict[str, float] = {}
-        self.marks: dict[str, float] = {"reads_locked": float(terms.reads_locked)}
-        self.within_s = terms.within_s
+        self.marks: dict[str, float] = {"reads_locked": float(self.terms.reads_locked)}
+        self.within_s = self.terms.within_s
         """In so many seconds an order is to be taken over."""
         self.looks_at_all = False
         """Whether what was noted in earlier scenarios is looked at, too."""
         self._began = self.clock.monotonic()
-        now = database.read_now(notes.now_of)
-        self._window = database.read_now(lambda connection: reading.open_window(connection, self.world, now))
+        self._window = self.database.read_now(lambda connection: reading.open_window(connection, self.world))
 
     # ---- orders ------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ The till is what a POS developer would write: plain sqlite3, four statements. Wh
 """
 
 import asyncio
+import json
 import sqlite3
 import tempfile
 from collections.abc import Callable
@@ -35,8 +36,9 @@ language = "{language}"
 base_url = "{base_url}"
 ca_file = "{ca_file}"
 cooldown_seconds = {cooldown}
+timeout_seconds = 5
 [database]
-url = "sqlite:///{database}"
+url = {database}
 [[accounts]]
 name = "kadikoy"
 app_secret_key = "sandbox-app-secret"
@@ -54,19 +56,23 @@ def play(orders: int, database: Path, tell: Callable[[str], None] = print) -> in
         # A fresh seed: a second demo on the same file brings other orders.
         world = World.default(seed=int(SystemClock().now().timestamp()), options=Options(cooldown_seconds=COOLDOWN_S))
         with Sandbox(world, directory=Path(folder)) as sandbox:
-            file = Path(folder) / "config.toml"
-            file.write_text(
-                CONFIGURATION.format(
-                    language=spoken(),
-                    base_url=sandbox.base_url,
-                    ca_file=sandbox.ca_file.as_posix(),
-                    cooldown=COOLDOWN_S,
-                    database=database.resolve().as_posix(),
-                ),
-                encoding="utf-8",
-            )
+            settings = settings_for(sandbox, f"sqlite:///{database.resolve().as_posix()}")
             tell(say("demo.begins", base_url=sandbox.base_url, database=database) + "\n")
-            return asyncio.run(_play(config.load(file, environ={}), world, orders, database, tell))
+            return asyncio.run(_play(settings, world, orders, database, tell))
+
+
+def settings_for(sandbox: Sandbox, url: str, more: str = "") -> config.Settings:
+    """Configure a daemon for the sandbox's first account and that database; `more` is further TOML."""
+    file = sandbox.ca_file.with_name("config.toml")
+    known = CONFIGURATION.format(
+        language=spoken(),
+        base_url=sandbox.base_url,
+        ca_file=sandbox.ca_file.as_posix(),
+        cooldown=sandbox.world.options.cooldown_seconds,
+        database=json.dumps(url),  # a text of TOML, too
+    )
+    file.write_text(known + more, encoding="utf-8")
+    return config.load(file, environ={})
 
 
 async def _play(

@@ -20,7 +20,7 @@ from tests.wording import says
 
 from orderbridge.errors import ConfigError
 from orderbridge_certify import printing
-from orderbridge_certify.hands import Command, Nobody, Person
+from orderbridge_certify.hands import Command, Hands, Person
 
 Shops = Callable[..., Shop]
 
@@ -37,7 +37,7 @@ def test_a_good_till_passes_and_three_files_say_so(shop: Shops) -> None:
 
 
 def test_what_has_no_hands_is_not_seen(shop: Shops) -> None:
-    report = shop().certify("takes_over", "cancel", hands=Nobody())
+    report = shop().certify("takes_over", "cancel", hands=Hands())
     assert verdicts(report) == {
         "takes_over.taken_over": "PASS",
         "cancel.one_cancel": "NOT SEEN",

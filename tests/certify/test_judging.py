@@ -5,7 +5,8 @@ from decimal import Decimal
 import pytest
 
 from orderbridge_certify import judging, plays
-from orderbridge_certify.hands import Command, Nobody, Person
+from orderbridge_certify.hands import Command, Hands, Person
+from orderbridge_certify.scenarios import SCENARIOS
 from orderbridge_certify.seen import Answer, Call, Judge, Note, Order, Row, Seen, Verdict, facts, worst
 
 TAKEN = Order(letter="A", visible_s=1.0, taken_s=1.5, revision=2, pos_revision=2, reference=True)
@@ -30,7 +31,12 @@ CASES: list[tuple[str, Judge, Seen, str]] = [
     ("two rows", judging.asked_for("accept"), seen(rows=(DONE, DONE)), "FAIL"),
     ("asked, and no row", judging.asked_for("cancel"), seen(answers=(ABLE,)), "FAIL"),
     ("nobody to ask", judging.asked_for("cancel"), seen(answers=(Answer(verb="cancel", able=False),)), "NOT SEEN"),
-    ("a right time", judging.arguments("accept", judging.preparing_time_fits), seen(rows=(DONE,)), "PASS"),
+    (
+        "a right time",
+        judging.arguments("accept", lambda row: row.preparing_time in judging.PREPARING_TIME),
+        seen(rows=(DONE,)),
+        "PASS",
+    ),
     ("a reference", judging.has_reference, seen(), "PASS"),
     ("no reference", judging.has_reference, seen(Order(letter="A", taken_s=1.0)), "FAIL"),
     (
@@ -78,8 +84,12 @@ def test_a_judge_says(judge: Judge, what: Seen, verdict: str) -> None:
 
 
 def test_an_order_that_was_not_taken_over_is_told_once() -> None:
-    judged = judging.when_taken(judging.asked_for("accept"))(seen(Order(letter="A", visible_s=1.0)))
-    assert (judged.verdict, judged.why) == (Verdict.NOT_SEEN, "not_taken")
+    scenario = next(one for one in SCENARIOS if one.name == "problem")
+    judged = scenario.judged(seen(Order(letter="A", visible_s=1.0)))
+    assert [(name, one.verdict, one.why) for name, one in judged.items()] == [
+        ("taken_over", Verdict.FAIL, "not_taken"),
+        ("ticket_problem", Verdict.NOT_SEEN, "not_taken"),
+    ]
 
 
 def test_a_scenario_is_as_good_as_its_worst_criterion() -> None:
@@ -116,5 +126,5 @@ def test_what_was_not_seen_says_why(judge: Judge, what: Seen, why: str) -> None:
 
 def test_who_has_no_person_says_so() -> None:
     person = Person(lambda *_: "yes")
-    assert (Nobody().person, Command("x", print).person, Command("x", print, person).person) == (None, None, person)
+    assert (Hands().person, Command("x", print).person, Command("x", print, person).person) == (None, None, person)
     assert person.person is person
