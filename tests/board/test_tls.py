@@ -14,9 +14,9 @@ from tests.store.samples import opened as file_opened
 from tests.web.asking import rest_of, until
 
 from orderbridge.cli import bundle
-from orderbridge.cli.check_files import certificate
+from orderbridge.cli.check import Checked
 from orderbridge.cli.common import Context
-from orderbridge.cli.report import Checked
+from orderbridge.cli.probes import certificate
 from orderbridge.config import Settings, Web
 from orderbridge.rules.page import problems
 from orderbridge.web.listening import Listening

@@ -792,8 +792,8 @@ NOBODY = 65534
 LATER = (
     "concurrent.futures.thread",
     "email.utils",
-    "orderbridge.cli.check_database",
-    "orderbridge.cli.check_service",
+    "orderbridge.cli.probes",
+    "orderbridge.cli.line",
     "orderbridge.service",
     "encodings.idna",
     "sqlalchemy.dialects.sqlite",

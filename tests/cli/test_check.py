@@ -20,7 +20,7 @@ from tests.databases import POSTGRESQL, SERVERS, empty, free_port, own_database
 from tests.store.samples import NOW_TEXT, opened, put, rows
 from tests.store.test_pooler import bouncer
 
-from orderbridge.cli import check_database
+from orderbridge.cli import probes
 from orderbridge.config.addresses import fingerprint
 from orderbridge.config.keys import new_master_key
 from orderbridge.store import revisions, schema
@@ -528,9 +528,9 @@ def test_an_authority_that_the_service_cannot_read_is_told(run, pos, path, confi
 def test_before_the_first_start_of_the_unit_its_folder_is_no_fault(run, configure, config_file, tmp_path, monkeypatch):
     """As the pages print it: init, check, then enable --now."""
     (tmp_path / "orderbridge.service").touch()
-    monkeypatch.setattr(check_database, "UNITS", tmp_path)
-    monkeypatch.setattr(check_database, "SYSTEM_FILE", config_file)
-    monkeypatch.setattr(check_database, "STATE_FILE", f"sqlite:///{tmp_path}/state/orderbridge.db")
+    monkeypatch.setattr(probes, "UNITS", tmp_path)
+    monkeypatch.setattr(probes, "SYSTEM_FILE", config_file)
+    monkeypatch.setattr(probes, "STATE_FILE", f"sqlite:///{tmp_path}/state/orderbridge.db")
     configure(document(database=f'url = "sqlite:///{tmp_path}/state/orderbridge.db"'))
     assert "systemd makes it at the first start" in run("check").out
     configure(document(database=f'url = "sqlite:///{tmp_path}/elsewhere/orderbridge.db"'))

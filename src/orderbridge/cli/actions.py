@@ -31,12 +31,11 @@ def _waiting(command: Callable[..., Any]) -> Callable[..., Any]:
 def _write(context: Context, *, wait: bool, timeout: int, as_json: bool, **values: Any) -> None:
     from sqlalchemy.exc import IntegrityError
 
-    from orderbridge.cli.accounts import refuse_unknown
     from orderbridge.cli.orders import key_of
     from orderbridge.store import actions
 
     if values.get("account") is not None:
-        refuse_unknown(context, values["account"])
+        _refuse_unknown(context, values["account"])
     if "payment_key" in values:
         values["payment_key"] = key_of(context, values["payment_key"], machine=as_json, to_act=True)
     try:
@@ -60,6 +59,21 @@ def _write(context: Context, *, wait: bool, timeout: int, as_json: bool, **value
         click.echo(say("outbox.no_verdict", seconds=timeout, running=running), err=True)
     if wait or row["state"] not in UNFINISHED:
         raise SystemExit(0 if row["state"] == "done" else 1)
+
+
+def _refuse_unknown(context: Context, name: str) -> None:
+    """Raise UsageError where no account has this name: in the file, and in the database where they are read from there."""
+    settings = context.settings
+    if name in {account.name for account in settings.accounts}:
+        return
+    if settings.fleet.from_database:
+        from orderbridge.store import account_rows
+
+        if context.read(lambda tx: account_rows.is_there(tx, name)):
+            return
+        raise click.UsageError(say("accounts.unknown", names=name))  # there may be thousands
+    names = ", ".join(account.name for account in settings.accounts)
+    raise click.UsageError(say("command.no_account", name=name, names=names))
 
 
 def _row(context: Context, row_id: int) -> dict[str, Any]:

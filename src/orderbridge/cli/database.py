@@ -99,8 +99,8 @@ def db_restore(context: Context, file: Path) -> None:
     The former files are moved into a folder beside it. The copy gets their owner, the journal is taken in again, and
     the database is checked. On a server: print the commands that back up and restore; exit code 1, nothing is done.
     """
-    from orderbridge.cli.check_database import check_database
-    from orderbridge.cli.report import Checked, Report
+    from orderbridge.cli import probes
+    from orderbridge.cli.check import Checked, Report
     from orderbridge.config.addresses import sqlite_file
     from orderbridge.errors import StoreError
     from orderbridge.store import backup, revisions, schema
@@ -116,9 +116,11 @@ def db_restore(context: Context, file: Path) -> None:
     if former is not None:
         click.echo(say("restore.former", folder=former))
     is_left = found == revisions.HEAD and restore.replay_journal(context)
-    report = Report(machine=False)
-    with check_database(Checked(context, context.settings), report):
-        pass
+    report, checked = Report(machine=False), Checked(context, context.settings)
+    try:
+        report.probe(probes.DATABASE, checked)
+    finally:
+        checked.close()
     if found != revisions.HEAD:
         click.echo(say("restore.older_tables"))
     click.echo(say("restore.left"))

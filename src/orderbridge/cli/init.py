@@ -219,16 +219,12 @@ def _try_line(draft: Draft) -> None:
 
 
 def _try_login(draft: Draft) -> None:
-    from orderbridge.cli.accounts import with_account
-    from orderbridge.marketplace.client import Client
+    from orderbridge.cli.line import restaurants_of
     from orderbridge.store import workers
-
-    async def ask(client: Client) -> str:
-        return ", ".join(restaurant.name for restaurant in await client.restaurants())
 
     try:
         context = _checked(draft)
-        names = workers.run(with_account(context, None, context.settings.accounts[0], ask))
+        names = workers.run(restaurants_of(context, None, context.settings.accounts[0]))
     except (LoginRefused, ConfigError):
         if sys.stdin.isatty():  # else they came by files, and are told as they are
             draft.secrets = {}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 
-from orderbridge.cli.report import Checked, Finding, Probe, bad, good, warn
+from orderbridge.cli.check import Checked, Finding, Probe, bad, good, warn
 from orderbridge.config import Settings
 from orderbridge.errors import StoreError
 from orderbridge.store.own_tables import ENABLED

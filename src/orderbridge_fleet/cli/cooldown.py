@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orderbridge.cli.accounts import account_of, wire_for
+from orderbridge.cli.check import FAILED, OK, WARNING, Finding, Report, bad, failed, warn
 from orderbridge.cli.common import Context, as_json
-from orderbridge.cli.report import FAILED, OK, WARNING, Finding, Report, bad, failed, warn
+from orderbridge.cli.line import account_of, wire_for
 from orderbridge.errors import MarketplaceError, NotSent, RateLimited, StoreError
 from orderbridge.rules.cooldown import MARGIN_S
 from orderbridge.texts import say

@@ -1,24 +1,31 @@
-"""What `check` finds on the way to the service: proxy, DNS, TLS, one request without a token, and each account's login.
+"""The way to the service: what a command asks as an account, and what `check` finds up to each account's login.
 
 The refusal of a request without a token shows the service, the path and the clock.
 """
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from orderbridge.cli.accounts import wire_for, with_account
-from orderbridge.cli.report import Checked, Finding, bad, failed, good, warn
+from orderbridge import __version__, config
+from orderbridge.cli.check import Checked, Finding, bad, failed, good, warn
+from orderbridge.cli.common import Context
 from orderbridge.clock import SystemClock, http_date
 from orderbridge.errors import MarketplaceError, RateLimited, Refused, ServiceFailed, Unauthorized
+from orderbridge.hiding import hide
+from orderbridge.jobs.account import Account
+from orderbridge.jobs.context import Context as JobContext
 from orderbridge.marketplace.answers import read_envelope
+from orderbridge.marketplace.client import Client, login
+from orderbridge.marketplace.session import Session, Waits
+from orderbridge.model import Token
+from orderbridge.net.http import Answer, Wire
 from orderbridge.net.proxies import authorities
 from orderbridge.net.survey import survey
+from orderbridge.observe import logs
+from orderbridge.rules import tokens
+from orderbridge.store.database import Database
 from orderbridge.texts import line_remedy, say
-
-if TYPE_CHECKING:
-    from orderbridge.marketplace.client import Client
-    from orderbridge.net.http import Answer
 
 ASKED = "/restaurants/get"  # without a token it is refused, and nothing comes of it
 WRONG_S = 60.0  # by so much a clock may be off: an answer takes its time, and its date has whole seconds
@@ -56,7 +63,7 @@ def _authorities() -> Iterator[Finding]:
             yield warn("certificates", facts, say("check.authorities_remedy"))
 
 
-def _path(checked: Checked, answer: "Answer") -> Finding:
+def _path(checked: Checked, answer: Answer) -> Finding:
     detail = f"{checked.settings.marketplace.base_url}: HTTP {answer.status}"
     checked.is_reached = True
     try:
@@ -82,10 +89,6 @@ def _clock(date: str) -> Iterator[Finding]:
 
 async def logins(checked: Checked) -> AsyncIterator[Finding]:
     """Whether the service lets each account in, and which restaurants are its own; one that is refused hides no other."""
-
-    async def ask(client: "Client") -> str:
-        return ", ".join(restaurant.name for restaurant in await client.restaurants())
-
     if not checked.is_reached:
         return
     database = checked.database if checked.may_write else None
@@ -93,7 +96,7 @@ async def logins(checked: Checked) -> AsyncIterator[Finding]:
         if account.app_secret_key == account.rest_secret_key:
             yield warn("account", say("check.same_secret"), subject=account.name)
         try:
-            names = await with_account(checked.context, database, account, ask)
+            names = await restaurants_of(checked.context, database, account)
         except MarketplaceError as error:
             yield failed("account", error, has_worked=checked.has_worked, subject=account.name)
             continue
@@ -104,3 +107,59 @@ async def logins(checked: Checked) -> AsyncIterator[Finding]:
 
 
 PROBES = (line, logins)
+
+
+# ---- as an account ----------------------------------------------------------------------------------------------------
+
+
+async def restaurants_of(context: Context, database: Database | None, chosen: config.Account) -> str:
+    """The names of this account's restaurants. Raises MarketplaceError.
+
+    A kept token is used, and a new one kept, where there is a `database` with our tables; else it is one more login.
+    """
+    logs.configure(level="critical")  # what matters is printed by the command itself
+    async with AsyncExitStack() as at_end:
+        wire = wire_for(context)
+        at_end.push_async_callback(wire.close)
+        if database is None:
+            return await _names(_client(wire, chosen))
+        account = account_of(context, wire, database, chosen)
+        at_end.push_async_callback(account.close)
+        await account.start()
+        return await _names(account.client)
+
+
+async def _names(client: Client) -> str:
+    return ", ".join(restaurant.name for restaurant in await client.restaurants())
+
+
+def wire_for(context: Context) -> Wire:
+    """The way to the configured service."""
+    market = context.settings.marketplace
+    return Wire(
+        base_url=market.base_url,
+        timeout_s=market.timeout_seconds,
+        ca_file=market.ca_file,
+        user_agent=f"orderbridge/{__version__}",
+    )
+
+
+def account_of(context: Context, wire: Wire, database: Database, chosen: config.Account) -> Account:
+    """An account, to be started."""
+    return Account(chosen, JobContext.of(context.settings, database, SystemClock()), wire)
+
+
+def _client(wire: Wire, chosen: config.Account) -> Client:
+    """Of an account that nothing is kept of: its login is made anew, and forgotten."""
+    app, rest = (secret.get_secret_value() for secret in (chosen.app_secret_key, chosen.rest_secret_key))
+    hide(app)
+    hide(rest)
+    clock = SystemClock()
+
+    async def obtain() -> Token:
+        grant = await login(wire, app_secret_key=app, rest_secret_key=rest)
+        hide(grant.access_token)
+        return Token(grant.access_token, clock.now(), clock.now())
+
+    waits = Waits(refused=tokens.refusal_wait, failed=lambda *_, **__: 0.0, unsent=lambda _: 0.0, limited_s=0.0)
+    return Client(wire, Session(obtain, clock=clock, waits=waits, name=chosen.name))

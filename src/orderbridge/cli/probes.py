@@ -1,0 +1,332 @@
+"""What `check` finds on this machine and in the database: files and who may use them, the tables, the port.
+
+Of the database: is it there, does it write, may we do all we have to, is it safe, and who works on it?
+"""
+
+import os
+import pwd
+import shutil
+import socket
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from stat import S_IMODE, S_IROTH
+
+from sqlalchemy.exc import DBAPIError
+
+from orderbridge.cli.check import Checked, Finding, Probe, bad, good, warn
+from orderbridge.cli.draft import STATE_FILE, UNITS
+from orderbridge.clock import SystemClock
+from orderbridge.config import Settings
+from orderbridge.config.addresses import sqlite_file, without_password
+from orderbridge.config.loading import SYSTEM_FILE
+from orderbridge.errors import NoFile, StoreError, Unusable
+from orderbridge.extension import installed
+from orderbridge.store import accounts, inspection, revisions, schema, write_guards
+from orderbridge.store.database import Database
+from orderbridge.store.dialects.sqlite_checks import writers_of
+from orderbridge.store.dialects.sqlite_file import BESIDE
+from orderbridge.store.failures import is_busy, remedy
+from orderbridge.texts import say
+
+READS, WRITES, PASSES = 4, 2, 1
+NOBODY = 65534
+FULL_BYTES, LOW_BYTES = 20_000_000, 200_000_000  # an order takes 5 kB; SQLite's -wal may grow to some MB
+FULL_FILES = 10  # -wal, -shm, a day's journal and what stands beside the database
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def configuration(checked: Checked) -> Iterator[Finding]:
+    """It was read and is right; what remains are its warnings."""
+    settings = checked.settings
+    where = str(settings.source.file or say("check.environment"))
+    yield good("configuration", say("check.accounts", file=where, count=len(settings.accounts)))
+    of_secrets = {say("config.open_secret", file=path) for path in _secret_files(settings)}
+    for sentence in settings.warnings:
+        if sentence not in of_secrets:
+            yield warn("configuration", sentence)
+
+
+def secrets(checked: Checked) -> Iterator[Finding]:
+    """Who else may read them, and whether the service may."""
+    worker = _worker(checked.settings)
+    for path in dict.fromkeys(_secret_files(checked.settings)):
+        yield _secret(path, None if worker == NOBODY else worker)
+
+
+def authority(checked: Checked) -> Iterator[Finding]:
+    """Whether the service may read the configured file of certificates."""
+    worker, path = _worker(checked.settings), checked.settings.marketplace.ca_file
+    if worker is None or path is None:
+        return
+    real = path.resolve()
+    closed = [one for one in real.parents if not _may(one.stat(), worker, PASSES)]
+    if closed or not _may(real.stat(), worker, READS):
+        facts = say("check.closed", file=path, where=closed[-1] if closed else real)
+        yield bad("certificates", facts, say("check.open_authority", file=path.name))
+
+
+def space(checked: Checked) -> Iterator[Finding]:
+    """On the disk of an SQLite file."""
+    file = sqlite_file(checked.settings.database.url)
+    if file is None or not file.parent.is_dir():
+        return
+    folder = file.parent
+    if (found := os.statvfs(folder)).f_files and found.f_favail < FULL_FILES:
+        yield bad("space", say("check.inodes", folder=folder, count=found.f_favail), say("check.remove_files"))
+    free = shutil.disk_usage(folder).free
+    facts = say("check.space", folder=folder, megabytes=free // 1_000_000)
+    if free < LOW_BYTES:
+        yield (bad if free < FULL_BYTES else warn)("space", facts, say("check.make_room"))
+    else:
+        yield good("space", facts)
+
+
+def _secret_files(settings: Settings) -> list[Path]:
+    files = [file for one in settings.accounts for file in (one.app_secret_key_file, one.rest_secret_key_file) if file]
+    folder = settings.source.file.parent if settings.source.file else Path.cwd()
+    master = settings.fleet.master_key_file
+    return [folder / file for file in [*files, *([master] if master else [])]]
+
+
+def _worker(settings: Settings) -> int | None:
+    """The user of the service, when we are root: whose the database's folder is, or else its file. None: not known."""
+    file = sqlite_file(settings.database.url)
+    if os.geteuid() != 0:
+        return None
+    there = [one.stat().st_uid for one in (file.parent, file) if one.exists()] if file is not None else []
+    if not there and settings.source.file == SYSTEM_FILE:
+        return NOBODY  # systemd makes user and folder at the first start
+    return next(filter(None, there), None)
+
+
+def owner(checked: Checked) -> Iterator[Finding]:
+    """Whether the service may write to the files of the database that are there; root may."""
+    worker, file = _worker(checked.settings), sqlite_file(checked.settings.database.url)
+    if worker is None:
+        return
+    for path in (Path(f"{file}{suffix}") for suffix in ("", "-lock", *BESIDE)):
+        if path.exists() and not _may(path.stat(), worker, READS | WRITES):
+            found = path.stat()
+            facts = say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{S_IMODE(found.st_mode):04o}")
+            yield bad("rights", facts, say("check.not_the_service_s", file=path, owner=_name(worker)))
+
+
+def _secret(path: Path, worker: int | None) -> Finding:
+    found = path.stat()
+    mode = S_IMODE(found.st_mode)
+    facts = say("check.owner", file=path, owner=_name(found.st_uid), mode=f"{mode:04o}")
+    if mode & S_IROTH:
+        return bad("secret", facts, say("check.secret_open", file=path))
+    if worker is not None and not _may(found, worker, READS):
+        return bad("secret", facts, say("check.secret_hidden", file=path, owner=_name(worker)))
+    return good("secret", facts)
+
+
+def _may(found: os.stat_result, user: int, wanted: int) -> bool:
+    """By owner, group and mode. `wanted`: bits as those of others."""
+    try:
+        entry = pwd.getpwuid(user)
+        groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    except KeyError:
+        groups = [user]  # a dynamic user's
+    shift = 6 if found.st_uid == user else 3 if found.st_gid in groups else 0
+    return found.st_mode >> shift & wanted == wanted
+
+
+def _name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+
+
+# ---- the database ----------------------------------------------------------------------------------------------------
+
+
+def database_probes(checked: Checked) -> Iterator[Finding]:
+    """Every probe of it, up to the one that fails; then what is served, because it is known now whether a daemon works."""
+    try:
+        checked.database = checked.context.database()
+        for probe in PROBES:
+            yield from probe(checked)
+    except NoFile as error:
+        yield warn("database", error)
+    except (StoreError, DBAPIError) as error:
+        yield from _broken(checked, error)
+        return
+    yield from port(checked)
+    yield from certificate(checked)
+
+
+def _broken(checked: Checked, error: StoreError | DBAPIError) -> Iterator[Finding]:
+    file = sqlite_file(checked.settings.database.url)
+    checked.may_write = False
+    if checked.database is None and file is not None and _is_made_by_systemd(checked.settings, file.parent):
+        yield warn("database", say("check.made_by_systemd", folder=file.parent))
+        return
+    checked.is_unusable = isinstance(error, Unusable)
+    is_locked = checked.database is None
+    if isinstance(error, DBAPIError):
+        is_locked = is_busy(error)
+        yield bad("database", str(error.orig), remedy(error))
+    else:
+        yield bad("database", error)
+    if is_locked and file is not None and (found := writers_of(str(file))):
+        yield warn("locked", f"PID {', '.join(found)}", say("check.locked"))
+
+
+def _is_made_by_systemd(settings: Settings, folder: Path) -> bool:
+    """Whether it is the unit's state directory, before the first start."""
+    is_of_unit = settings.source.file == SYSTEM_FILE and (UNITS / "orderbridge.service").exists()
+    return is_of_unit and folder == (sqlite_file(STATE_FILE) or folder).parent and not folder.exists()
+
+
+def _address(checked: Checked) -> Iterator[Finding]:
+    yield good("database", without_password(checked.settings.database.url))
+    checked.opened.refuse_pooler()
+
+
+def _schema(checked: Checked) -> Iterator[Finding]:
+    """Whether the tables are those of this program, and whole."""
+    database = checked.opened
+    found = database.read_now(schema.inspected)
+    checked.is_current = found == revisions.HEAD
+    if found is None and (lacking := database.read_now(schema.lacks)) is not None:
+        rights, statement = lacking
+        yield bad("rights", say("schema.lacks", rights=rights), say("schema.grant", statement=statement))
+    elif found is None:
+        yield warn("schema", say("check.no_tables"), say("check.makes_tables"))
+    elif not checked.is_current:
+        yield warn("schema", say("check.old_tables", found=found, known=revisions.HEAD), say("check.updates_tables"))
+    else:
+        yield good("schema", found)
+        yield from _guards(database)
+    database.check_intact()
+
+
+def _guards(database: Database) -> Iterator[Finding]:
+    """Whether a till is kept from writing what is not its own."""
+    if gone := database.read_now(write_guards.gone):
+        yield warn("schema", say("check.guards_gone", names=", ".join(sorted(gone))), say("check.makes_guards"))
+    if database.read_now(write_guards.is_held_open):
+        yield warn("schema", say("check.guard_open"), say("check.close_guard"))
+
+
+def _writing(checked: Checked) -> Iterator[Finding]:
+    """Whether no right is missing. In a transaction that is undone."""
+    checked.worker = checked.opened.read_now(checked.opened.dialect.worker)
+    if not checked.is_current:
+        return
+    with checked.opened.engine.connect() as connection, connection.begin() as tried:
+        lacking = inspection.lacking_rights(connection)
+        if not lacking:
+            inspection.try_writing(connection)
+        tried.rollback()
+    checked.may_write = not lacking
+    if lacking:
+        yield bad("rights", say("check.lacking", rights=", ".join(lacking)), say("check.grant"))
+    else:
+        yield good("rights", say("check.writes"))
+
+
+def _promises(checked: Checked) -> Iterator[Finding]:
+    unsafe = checked.opened.check_durability()
+    yield good("durability", say("check.durable")) if unsafe is None else bad("durability", unsafe)
+    if found := checked.opened.read_now(inspection.failover):
+        yield (good if found.is_safe else warn)("failover", found.said)
+
+
+def _extensions(checked: Checked) -> Iterator[Finding]:
+    modules = [one.load().probes for one in installed().values()]
+    for module in filter(None, modules):
+        for probe in import_module(module).PROBES:
+            yield from probe(checked)
+
+
+def _works(checked: Checked) -> Iterator[Finding]:
+    """Who works on it."""
+    yield good("worker", checked.worker or say("check.nobody"))
+
+
+def _problems(checked: Checked) -> Iterator[Finding]:
+    """What `status` would say, in one line. Without a daemon it is only that there is none."""
+    if not checked.is_current or checked.worker is None:
+        return
+    from orderbridge.clock import SystemClock
+    from orderbridge.jobs.findings import open_problems
+
+    now = SystemClock().now()
+    codes = [str(one.code) for one in checked.opened.read_now(lambda tx: open_problems(tx, checked.settings, now))]
+    if not codes:
+        yield good("problems", say("check.no_problems"))
+        return
+    counted = ", ".join(f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes))
+    yield warn("problems", counted, say("check.see_status"))
+
+
+def _has_polled(checked: Checked) -> Iterator[Finding]:
+    """Whether the service has answered before: it says what an error of the line can mean."""
+    if checked.may_write:
+        known = {account.fingerprint for account in checked.settings.accounts}
+        polled = checked.opened.read_now(lambda tx: accounts.overview(tx, known))
+        checked.has_worked = any(one["last_poll_ok_utc"] for one in polled)
+    yield from ()
+
+
+# ---- what is served --------------------------------------------------------------------------------------------------
+
+
+def port(checked: Checked) -> Iterator[Finding]:
+    """Whether the daemon will be able to listen there, unless one does."""
+    listen = checked.settings.web.listen
+    if not listen or checked.worker is not None:
+        return
+    host, _, number = listen.rpartition(":")
+    host = host.strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(number)))
+        except OSError as error:
+            yield bad("web", f"{listen}: {error.strerror}", say("check.port"))
+        else:
+            yield good("web", listen)
+
+
+def certificate(checked: Checked) -> Iterator[Finding]:
+    """Whether the board's own certificate and its key belong together, and for how long it is good."""
+    wanted = checked.settings.web
+    if wanted.certificate is None:
+        return
+    from orderbridge.rules.page import SOON
+    from orderbridge.web import tls
+
+    try:
+        tls.context(wanted)
+    except OSError as error:
+        yield bad("web", f"{wanted.certificate}: {error.strerror or error}", say("health.certificate_refused.remedy"))
+        return
+    end = tls.ends(wanted)
+    facts = "" if end is None else say("check.board_certificate", file=wanted.certificate, end=end)
+    if end is not None and end - SystemClock().now() < SOON:
+        yield warn("web", facts, say("health.certificate_ends.remedy"))
+    else:
+        yield good("web", facts)
+
+
+PROBES: tuple[Probe, ...] = (
+    _address,
+    _schema,
+    _writing,
+    owner,
+    _promises,
+    _extensions,
+    _works,
+    _problems,
+    _has_polled,
+)
+FILES: tuple[Probe, ...] = (configuration, secrets, authority)
+DATABASE: tuple[Probe, ...] = (space, database_probes)
