@@ -173,7 +173,7 @@ async def test_a_login_answered_5xx_is_tried_again_soon_and_after_three_times_wi
 async def test_a_login_answered_429_waits_for_the_cooldown(shop: Shop):
     shop.world.faults.add(Fault.too_many("login", times=3))
     while not (await shop.poll()).ok:
-        assert not shop.account.is_refused()
+        assert not shop.account.session.is_refused()
     assert [round(gap) for gap in gaps_of_logins(shop)] == [30, 30, 30]
 
 

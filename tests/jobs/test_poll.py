@@ -821,7 +821,7 @@ async def test_a_second_401_of_the_poll_is_a_refused_login_when_its_token_works_
     shop.world.faults.add(Fault.unauthorized("get_current", times=2))
     await shop.poll()
     await shop.poll()
-    assert shop.account.is_refused()
+    assert shop.account.session.is_refused()
     assert shop.account.paused() == pytest.approx(30)
     assert (await shop.poll()).ok
 

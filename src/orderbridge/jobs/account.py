@@ -54,14 +54,13 @@ class Account:
         self.application = settings.application
         self.on_token: Callable[[Token], None] = lambda _: None
         self.restaurants_known = False
-        self.reaches_none = (
-            False  # the service has answered several times in a row that these secrets have no restaurant
-        )
+        # The service has answered several times in a row that these secrets have no restaurant.
+        self.reaches_none = False
         self.full_list = 0  # documents that cannot be acknowledged, when they fill its list
         self.poll_in_flight = False  # a poll of it is under way, or the first one is about to be
         self._app_secret = settings.app_secret_key.get_secret_value()
         self._rest_secret = settings.rest_secret_key.get_secret_value()
-        self._wire = wire
+        self.wire = wire
         self._database = database
         self._clock = clock
         self._zone = context.zone
@@ -74,7 +73,8 @@ class Account:
             unsent=lambda failures: tokens.line_wait(failures, random.random()),
             limited_s=context.settings.marketplace.cooldown_seconds,
         )
-        self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=self._record_outcome)
+        count = partial(context.metrics.count, REQUESTS)
+        self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=count)
         self.client = Client(wire, self.session, apart=database.apart)
         hide(self._app_secret)
         hide(self._rest_secret)
@@ -99,23 +99,15 @@ class Account:
 
     def pause_code(self) -> str:
         """The error_code of a row that waits for the end of that pause."""
-        if self.is_refused():
+        if self.session.is_refused():
             return "login_refused"
         if self.session.is_held_back():
             return HELD_BACK
         return "service_error" if self.session.login_was_answered() else "unreachable"
 
-    def is_refused(self, *, polls: bool = False) -> bool:
-        """Whether the service refuses us: there is no token, and none can be had yet."""
-        return self.session.is_refused(polls=polls)
-
     def retry_at(self) -> datetime:
         """When a request that could not leave is made again."""
         return self._clock.now() + timedelta(seconds=max(self.paused(), 0.0))
-
-    async def poll_turn(self) -> None:
-        """Returns when this process may ask once more for orders."""
-        await self._wire.poll_turn()
 
     def drop_expired_token(self) -> None:
         """A token that is known to be over would only cost a 401."""
@@ -141,7 +133,7 @@ class Account:
 
     async def _log_in(self) -> Token:
         try:
-            grant = await login(self._wire, app_secret_key=self._app_secret, rest_secret_key=self._rest_secret)
+            grant = await login(self.wire, app_secret_key=self._app_secret, rest_secret_key=self._rest_secret)
         except MarketplaceError as error:
             self._metrics.count(LOGINS, error.outcome)
             raise
@@ -158,9 +150,6 @@ class Account:
         _log.info("login.done", account=self.name, expires=token.expires_utc.isoformat())
         self.on_token(token)
         return token
-
-    def _record_outcome(self, outcome: Outcome) -> None:
-        self._metrics.count(REQUESTS, outcome)
 
     async def close(self) -> None:
         """End a login that is under way."""

@@ -136,7 +136,7 @@ class Poller:
         """Seconds to wait; 0: the poll has a place, is noted and may leave. A login comes first: it uses up no slot."""
         wait = max(self._slot(), self._account.paused(polls=True))
         if wait > 0:
-            if self._account.is_refused(polls=True) and self._state != AccountState.LOGIN_REFUSED:
+            if self._account.session.is_refused(polls=True) and self._state != AccountState.LOGIN_REFUSED:
                 await self._note_state(AccountState.LOGIN_REFUSED, "login_refused", "login_refused")
             return wait
         self._account.drop_expired_token()
@@ -156,7 +156,7 @@ class Poller:
     async def _reserve(self) -> float:
         """Seconds to wait; 0: the poll is noted and may leave. Its turn comes first: what is noted begins when it leaves."""
         if not self._places.is_closed:
-            await self._account.poll_turn()
+            await self._account.wire.poll_turn()
         if self._places.is_closed:
             return MARGIN_S
         if (wait := self._slot()) > 0:  # meanwhile it is the turn of another one

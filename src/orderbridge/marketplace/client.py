@@ -45,7 +45,7 @@ async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Gra
     secrets = {"app_secret_key": app_secret_key, "rest_secret_key": rest_secret_key}
     async with wire.login():
         answer = await wire.request("POST", "/auth/login", headers={}, json=secrets)
-    return _read(_reading(read_grant), answer)
+    return _read(lambda answer: read_grant(_data(answer)), answer)
 
 
 class Apart(Protocol):
@@ -70,11 +70,11 @@ class Client:
 
     async def restaurants(self) -> tuple[Restaurant, ...]:
         """Every restaurant that the token reaches (docs/interface.md, Endpoints 2)."""
-        return await self._call("GET", "/restaurants/get", _reading(read_restaurants))
+        return await self._get("/restaurants/get", read_restaurants)
 
     async def restaurant_status(self, rest_id: str) -> str:
         """`Open` or `Closed` (docs/interface.md, Endpoints 3)."""
-        return await self._call("GET", f"/restaurants/status/get/{_in_path(rest_id)}", _reading(read_restaurant_status))
+        return await self._get(f"/restaurants/status/get/{_in_path(rest_id)}", read_restaurant_status)
 
     async def be_ready(self) -> None:
         """Before a poll's turn is noted: has a token for it. Raises what a login ends in."""
@@ -115,22 +115,20 @@ class Client:
 
     async def cancel_reasons(self) -> tuple[CancelReason, ...]:
         """docs/interface.md, Endpoints 12."""
-        return await self._call("GET", "/orders/cancel-reasons", _reading(read_cancel_reasons))
+        return await self._get("/orders/cancel-reasons", read_cancel_reasons)
 
     async def variables(self) -> Variables:
         """Payment and shipping methods (docs/interface.md, Endpoints 13)."""
-        return await self._call("GET", "/orders/variables", _reading(read_variables))
+        return await self._get("/orders/variables", read_variables)
+
+    async def _get(self, path: str, read: Callable[[Any], _Result]) -> _Result:
+        return await self._call("GET", path, lambda answer: read(_data(answer)), Importance.LIST)
 
     async def _put(
-        self,
-        operation: str,
-        path: str,
-        body: Mapping[str, int | None] | None = None,
-        *,
-        deadline: float | None = None,
+        self, operation: str, path: str, body: Mapping[str, int | None] | None = None, deadline: float | None = None
     ) -> None:
         """A PUT. Success with unexpected data is a success (docs/design.md, Behaviour), worth one line in the log."""
-        data = await self._call("PUT", path, _data, json=body, deadline=deadline)
+        data = await self._call("PUT", path, _data, Importance.ACTION, json=body, deadline=deadline)
         if data != "OK" and operation not in self._surprised:
             self._surprised.add(operation)
             _log.warning("client.unexpected_data", operation=operation, type=type(data).__name__)
@@ -140,48 +138,31 @@ class Client:
         method: str,
         path: str,
         read: Callable[[Answer], _Result],
+        importance: Importance,
         *,
         json: Mapping[str, int | None] | None = None,
         deadline: float | None = None,
     ) -> _Result:
         """One request; after a 401 a new token and one repeat. `deadline` is the event loop's time."""
-        importance = Importance.ACTION if method == "PUT" else Importance.LIST
-        token = await self._token(deadline)
+
+        async def ask(token: Token) -> _Result:
+            # What waits for its turn in vain has not left, and the session does not hear of it: the line is well.
+            await self._wire.admit(importance, self._wire.timeout_s if deadline is None else _remaining(deadline))
+            return await self._ask(method, path, token, read, json=json, deadline=deadline)
+
+        token = await _in_time(self._session.token(), deadline)
         try:
-            return await self._send(method, path, token, read, json=json, deadline=deadline, importance=importance)
+            return await ask(token)
         except Unauthorized as refusal:
             _log.info("client.unauthorized", path=path, code=refusal.code)
-            token = await self._another(token, path, refusal, deadline)
+            try:
+                token = await _in_time(self._session.replace(token, path), deadline)
+            except Unauthorized as own:  # there is no use in another token
+                raise Unauthorized(own.code, refusal.detail, http_status=refusal.http_status) from refusal
         try:
-            return await self._send(method, path, token, read, json=json, deadline=deadline, importance=importance)
+            return await ask(token)
         except Unauthorized as again:
             raise Unauthorized("not_permitted", again.detail, http_status=again.http_status) from again
-
-    async def _token(self, deadline: float | None = None) -> Token:
-        """A token, or NotSent: whatever a login ends in, the call that wanted it was not carried out."""
-        return await _in_time(self._session.token(), deadline)
-
-    async def _another(self, refused: Token, path: str, refusal: Unauthorized, deadline: float | None = None) -> Token:
-        """A token other than the refused one, or NotSent. Raises Unauthorized when there is no use in that."""
-        try:
-            return await _in_time(self._session.replace(refused, path), deadline)
-        except Unauthorized as own:
-            raise Unauthorized(own.code, refusal.detail, http_status=refusal.http_status) from refusal
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        token: Token,
-        read: Callable[[Answer], _Result],
-        *,
-        json: Mapping[str, int | None] | None = None,
-        deadline: float | None = None,
-        importance: Importance,
-    ) -> _Result:
-        """`_ask`, in its turn. What waits for it in vain has not left, and the session is not told: the line is well."""
-        await self._wire.admit(importance, self._wire.timeout_s if deadline is None else _remaining(deadline))
-        return await self._ask(method, path, token, read, json=json, deadline=deadline)
 
     async def _ask(
         self,
@@ -229,22 +210,13 @@ async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:
 
 
 def _read(read: Callable[[Answer], _Result], answer: Answer) -> _Result:
-    with reading(answer.status):
-        return read(answer)
-
-
-def _reading(read: Callable[[Any], _Result]) -> Callable[[Answer], _Result]:
-    """From a reader of `data` to a reader of answers; its errors know the HTTP status too."""
-
-    def of_answer(answer: Answer) -> _Result:
-        data = _data(answer)
-        try:
-            return read(data)
-        except UnknownOutcome as error:
-            error.http_status = answer.status
-            raise
-
-    return of_answer
+    """What `read` makes of an answer. Its errors know the HTTP status."""
+    try:
+        with reading(answer.status):
+            return read(answer)
+    except UnknownOutcome as error:
+        error.http_status = answer.status
+        raise
 
 
 def _listing(answer: Answer) -> tuple[Document, ...]:

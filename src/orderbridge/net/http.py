@@ -2,9 +2,8 @@
 
 httpx gives requests, answers and the seam for a transport; our own connections are one (`Connections`). A few are kept
 between requests, the one used last first; one goes back only after a whole answer, and is closed after anything else,
-cancellation included. httpx's client and its
-pool are not used: the pool scans itself on every request and loses slots for good when requests are cancelled, and of the
-client's cookies, redirects and retries nothing is wanted.
+cancellation included. httpx's client and its pool are not used: the pool scans itself on every request and loses slots
+for good when requests are cancelled, and of the client's cookies, redirects and retries nothing is wanted.
 """
 
 import asyncio
@@ -78,11 +77,9 @@ class Wire:
         self.timeout_s = timeout_s
         self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": user_agent}
         self._transport = transport or Connections(tls_context(ca_file), max_idle=max_idle)
-        self.pace = Pace(requests_per_second) if requests_per_second else None
-        self._login_pace = Pace(logins_per_second) if logins_per_second else None
-        self._poll_pace: Pace | None = None
+        self.pace, self._login_pace, self._poll_pace = Pace(requests_per_second), Pace(logins_per_second), Pace(None)
         self._most = requests_per_second or 0
-        self._catch_up = Pace(min(self._most, CATCH_UP_PER_S)) if self._most else None  # of polls that are overdue
+        self._catch_up = Pace(min(self._most, CATCH_UP_PER_S))  # of polls that are overdue
         self._logins = asyncio.Semaphore(MOST_LOGINS)  # many accounts may begin at the same moment
         self.on_date: Callable[[str], None] = lambda _: None  # what time each answer says it is there
         self.may_leave: Callable[[], bool] = lambda: True  # of several replicas one must not act for another
@@ -95,20 +92,16 @@ class Wire:
 
         What is overdue leaves as fast as `CATCH_UP_PER_S` says, or a half faster than what is due anyway.
         """
-        if self._poll_pace is None or not per_second:
-            self._poll_pace = Pace(per_second) if per_second else None
-        else:
-            self._poll_pace.change(per_second)
-        if self._catch_up is not None:
+        self._poll_pace.change(per_second)
+        if self._most:
             self._catch_up.change(min(self._most, max(CATCH_UP_PER_S, (per_second or 0) * 5 // 4)))
 
     async def poll_turn(self) -> None:
         """Returns when one more poll may leave."""
-        if self._poll_pace is not None:
-            with suppress(NotSent):
-                await self._poll_pace.admit(Importance.POLL, asyncio.get_running_loop().time() + MOST_EVEN_S)
+        with suppress(NotSent):
+            await self._poll_pace.admit(Importance.POLL, asyncio.get_running_loop().time() + MOST_EVEN_S)
         for pace in (self._catch_up, self.pace):
-            if pace is not None and not self._polls_go:
+            if not self._polls_go:
                 await pace.admit(Importance.POLL)
 
     def hurry(self) -> None:
@@ -119,8 +112,7 @@ class Wire:
         self._polls_go = True
         asyncio.get_running_loop().call_later(HURRY_S, self._cut_unsent)
         for pace in (self._catch_up, self.pace):
-            if pace is not None:
-                pace.let_go(Importance.POLL)
+            pace.let_go(Importance.POLL)
 
     def _cut_unsent(self) -> None:
         for trail, limit in self._under_way.items():
@@ -129,16 +121,13 @@ class Wire:
 
     async def admit(self, importance: Importance, within_s: float | None = None) -> None:
         """Returns when one more request may leave. NotSent when that is not so within so many seconds."""
-        if self.pace is not None:
-            until = None if within_s is None else asyncio.get_running_loop().time() + within_s
-            await self.pace.admit(importance, until)
+        await self.pace.admit(importance, None if within_s is None else asyncio.get_running_loop().time() + within_s)
 
     @asynccontextmanager
     async def login(self) -> AsyncIterator[None]:
         """A place for a login, which may leave now."""
         async with self._logins:
-            if self._login_pace is not None:
-                await self._login_pace.admit(Importance.ACTION)
+            await self._login_pace.admit(Importance.ACTION)
             await self.admit(Importance.ACTION)
             yield
 
@@ -179,12 +168,7 @@ class Wire:
             async with asyncio.timeout(total_s) as self._under_way[trail]:
                 return await self._exchange(request, trail)
         except TimeoutError:
-            after = Message("net.after", seconds=f"{total_s:.1f}")
-            ending = trail.ending("connect_timeout", "timeout", after)
-            if not trail.left and is_looking_up(*trail.address):
-                ending = NotSent(
-                    "dns_failed", Message("net.of_host", host=trail.address[0], detail=after), reason="dns_silent"
-                )
+            ending = _timed_out(trail, total_s)
         except MarketplaceError as error:
             ending = error
         except _FAILURES as error:
@@ -192,11 +176,9 @@ class Wire:
         finally:
             del self._under_way[trail]
         if trail.proxy and isinstance(ending, NotSent):
-            is_ours = ending.reason.startswith("here_")
-            reason = "proxy_unreachable" if ending.code in _UNREACHED and not is_ours else ending.reason
-            ending = NotSent(
-                ending.code, Message("net.by_proxy", detail=ending.detail, proxy=trail.proxy), reason=reason
-            )
+            reason = "proxy_unreachable" if is_of_the_way(ending) else ending.reason
+            detail = Message("net.by_proxy", detail=ending.detail, proxy=trail.proxy)
+            ending = NotSent(ending.code, detail, reason=reason)
         ending.began = trail.began
         raise ending  # out here, without its cause: the texts of others quote headers, and tracebacks are logged
 
@@ -243,6 +225,19 @@ def _unpacked(chunk: bytes, unpacker: "zlib._Decompress") -> Iterator[bytes]:
     while chunk:
         yield unpacker.decompress(chunk, _UNPACKED_PIECE)
         chunk = unpacker.unconsumed_tail
+
+
+def is_of_the_way(error: NotSent) -> bool:
+    """Whether what is connected to first, a proxy where there is one, could not be reached, and not for our own reasons."""
+    return error.code in _UNREACHED and not error.reason.startswith("here_")
+
+
+def _timed_out(trail: Trail, total_s: float) -> MarketplaceError:
+    after = Message("net.after", seconds=f"{total_s:.1f}")
+    if not trail.left and is_looking_up(*trail.address):
+        detail = Message("net.of_host", host=trail.address[0], detail=after)
+        return NotSent("dns_failed", detail, reason="dns_silent")
+    return trail.ending("connect_timeout", "timeout", after)
 
 
 def _ending(error: Exception, trail: Trail) -> MarketplaceError:

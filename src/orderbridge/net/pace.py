@@ -59,27 +59,29 @@ class Allowance:
 class Pace:
     """The line before the wire. With nobody in it, and something left of the second, a request leaves at once."""
 
-    def __init__(self, per_second: int) -> None:
-        self._per_second = per_second
-        self._allowance = Allowance(per_second)
+    def __init__(self, per_second: int | None) -> None:
+        """None: a request leaves when it comes."""
+        self._per_second: int | None = None
+        self._allowance: Allowance | None = None
         self._line: list[tuple[Importance, int, asyncio.Future[None]]] = []  # a heap
         self._came = 0
         self._timer: asyncio.TimerHandle | None = None
+        self.change(per_second)
 
-    def change(self, per_second: int) -> None:
+    def change(self, per_second: int | None) -> None:
         """From now on it is so many."""
         if per_second != self._per_second:  # a new allowance is full
-            self._per_second, self._allowance = per_second, Allowance(per_second)
+            self._per_second, self._allowance = per_second, Allowance(per_second) if per_second else None
 
     async def admit(self, importance: Importance, until: float | None = None) -> None:
         """Returns when one more request may leave. NotSent at `until`, the event loop's time: it waited in vain."""
         loop = asyncio.get_running_loop()
-        if not self._line and self._allowance.take(loop.time()):
+        if self._allowance is None or (not self._line and self._allowance.take(loop.time())):
             return
         turn: asyncio.Future[None] = loop.create_future()
         self._came += 1
         heappush(self._line, (importance, self._came, turn))
-        self._arm(loop)
+        self._arm(loop, self._allowance)
         try:
             async with asyncio.timeout_at(until):
                 await turn
@@ -92,9 +94,9 @@ class Pace:
             if one == importance and not turn.done():
                 turn.set_result(None)
 
-    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _arm(self, loop: asyncio.AbstractEventLoop, allowance: Allowance) -> None:
         count = 1 if self._line[0][0] == Importance.ACTION else len(self._line)
-        due = loop.time() + self._allowance.wait(loop.time(), count)
+        due = loop.time() + allowance.wait(loop.time(), count)
         if self._timer is not None:
             if self._timer.when() <= due:
                 return
@@ -106,8 +108,8 @@ class Pace:
         while self._line:
             turn = self._line[0][2]
             if not turn.done():  # else it has given up
-                if not self._allowance.take(loop.time()):
-                    self._arm(loop)
+                if self._allowance is not None and not self._allowance.take(loop.time()):
+                    self._arm(loop, self._allowance)
                     return
                 turn.set_result(None)
             heappop(self._line)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from orderbridge.errors import MarketplaceError, NotSent
 from orderbridge.message import Message
 from orderbridge.net.connector import connect, look_up, shown_by
-from orderbridge.net.http import tls_context
+from orderbridge.net.http import is_of_the_way, tls_context
 from orderbridge.net.proxies import HTTPS_PORT, Proxy, proxy_for
 
 MOST_ADDRESSES = 3
@@ -70,9 +70,7 @@ async def _connected(host: str, port: int, ca_file: Path | None, proxy: Proxy | 
 
 def _of(error: NotSent, proxy: Proxy | None) -> NotSent:
     """Of a failure on the way to a proxy, which proxy."""
-    unreached = {"dns_failed", "connection_refused", "connect_timeout", "unreachable"}
-    if proxy is None or error.code not in unreached or error.reason.startswith("here_"):
+    if proxy is None or not is_of_the_way(error):
         return error
-    return NotSent(
-        error.code, Message("net.by_proxy", detail=error.detail, proxy=proxy.name), reason="proxy_unreachable"
-    )
+    detail = Message("net.by_proxy", detail=error.detail, proxy=proxy.name)
+    return NotSent(error.code, detail, reason="proxy_unreachable")
