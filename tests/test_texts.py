@@ -14,8 +14,8 @@ import pytest
 
 import orderbridge
 from orderbridge import texts
-from orderbridge.cli.main import program, translate
-from orderbridge.cli.words import WordsContext
+from orderbridge.cli.main import program
+from orderbridge.cli.words import WordsContext, translate
 from orderbridge.errors import StoreError
 from orderbridge.model import ActionState
 from orderbridge.rules.problems import Code

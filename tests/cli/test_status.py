@@ -14,7 +14,7 @@ from tests.store.samples import NOW_TEXT, key, put, put_action, put_document, pu
 
 from orderbridge import __version__
 from orderbridge.cli import common
-from orderbridge.cli.watching import watch
+from orderbridge.cli.status import keep_watching
 from orderbridge.clock import SystemClock
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock
@@ -218,7 +218,7 @@ def test_watching_without_a_terminal_tells_changes_and_ends_with_ctrl_c(capsys):
         shown += 1
         return next(screens)
 
-    assert watch(look, pause) == 1
+    assert keep_watching(look, pause) == 1
     out = capsys.readouterr().out
     assert (out.count("---"), out.count("healthy"), out.count("RED")) == (2, 1, 1)
 
@@ -235,7 +235,7 @@ def test_watching_goes_on_while_the_database_is_away(run, monkeypatch, pos, path
             raise KeyboardInterrupt
 
     put_account(pos)
-    monkeypatch.setattr(watch, "__defaults__", (pause,))
+    monkeypatch.setattr(keep_watching, "__defaults__", (pause,))
     ended = run("status", "--watch")
     assert ended.code == 1
     assert ended.out.index("healthy") < ended.out.index("pos.db is not there")

@@ -2,17 +2,17 @@
 
 It changes nothing: no file and no table is made, no order is asked for. A login is made only where no kept token works,
 and its token is kept where the tables are there. So it may run at any time, beside a daemon and as another user.
+`check --settings` shows the settings in force; `config show` does so for scripts that call it.
 A probe yields a `Finding` for each thing, which people see as it comes and programs at the end.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from orderbridge.cli.common import Context, as_json, show_json
-from orderbridge.cli.facts import show_settings
 from orderbridge.errors import ConfigError, MarketplaceError, OrderbridgeError
 from orderbridge.message import Message
 from orderbridge.texts import line_remedy, say, sentence
@@ -184,6 +184,36 @@ def _check(checked: Checked, report: Report) -> int:
     return 0 if report.is_good else 1
 
 
+def show_settings(context: Context, as_json: bool) -> None:
+    """What is in force, secrets hidden."""
+    from orderbridge.config import shown
+
+    settings = context.settings
+    values = shown(settings)
+    if as_json:
+        show_json(values)
+        return
+    click.echo("# " + say("facts.source", source=settings.source.file or say("facts.no_file")))
+    for name, value in _flat(values):
+        click.echo(f"{name} = {value}")
+
+
+def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [line for key, part in value.items() for line in _flat(part, f"{name}.{key}" if name else key)]
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [line for place, part in enumerate(value) for line in _flat(part, f"{name}[{place}]")]
+    return [(name, value)]
+
+
+@click.group(hidden=True)
+def config() -> None:
+    """The configuration."""
+
+
+config.command("show")(as_json(pass_context(show_settings)))
+
+
 @click.group()
 def alarm() -> None:
     """The alarm command, `command` in [alarms]."""
@@ -210,4 +240,4 @@ def alarm_test(context: Context) -> None:
     click.echo(say("alarm.sent"))
 
 
-COMMANDS = (check, alarm)
+COMMANDS = (check, alarm, config)

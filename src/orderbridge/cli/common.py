@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from orderbridge import __version__
 from orderbridge.message import Message
 from orderbridge.texts import say, sentence, speak
 
@@ -124,6 +125,17 @@ class Context:
             return way(database)(work)
         finally:
             database.close()
+
+
+def version() -> str:
+    """The program's, its schema's and Python's."""
+    import platform
+
+    from orderbridge.store import revisions
+
+    return "orderbridge " + say(
+        "facts.version", version=__version__, schema=revisions.HEAD, python=platform.python_version()
+    )
 
 
 def confirm(question: str, *, default: bool = False) -> bool:

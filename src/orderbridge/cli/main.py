@@ -4,24 +4,22 @@ import codecs
 import errno
 import io
 import os
-import re
 import sys
 import traceback
 import unicodedata
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from orderbridge.actions import ACTIONS
-from orderbridge.cli.common import Context, Guarded
-from orderbridge.cli.facts import version
-from orderbridge.cli.words import WordsContext, in_words, show
+from orderbridge.cli.common import Context, Guarded, version
+from orderbridge.cli.words import show, translate
 from orderbridge.errors import Closed, ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
 from orderbridge.extension import installed
 from orderbridge.observe import systemd
-from orderbridge.texts import SENTENCES, language_of, line_remedy, say, sentence, speak, spoken
+from orderbridge.texts import language_of, line_remedy, say, sentence, speak
 
 EXIT_FAILED = 1
 EXIT_UNREACHABLE = 69
@@ -30,7 +28,7 @@ EXIT_CONFIGURATION = 78
 
 # In which module each command of the core is. One is loaded when it is called for: `run` stays for long.
 MODULES = {
-    "orderbridge.cli.service": ("run", "healthcheck"),
+    "orderbridge.cli.service": ("run", "healthcheck", "version"),
     "orderbridge.cli.day": ("day",),
     "orderbridge.cli.erase": ("erase",),
     "orderbridge.cli.bundle": ("support-bundle",),
@@ -38,9 +36,8 @@ MODULES = {
     "orderbridge.cli.orders": ("orders", "order", "take", "quarantine"),
     "orderbridge.cli.actions": (*dict.fromkeys(kind.command.split()[0] for kind in ACTIONS.values()), "actions"),
     "orderbridge.cli.init": ("init",),
-    "orderbridge.cli.check": ("check", "alarm"),
+    "orderbridge.cli.check": ("check", "alarm", "config"),
     "orderbridge.cli.database": ("db",),
-    "orderbridge.cli.facts": ("config", "version"),
 }
 
 
@@ -75,24 +72,6 @@ class _Program(click.Group):
         if found is not None:
             translate(found, name)
         return found
-
-
-_ENGLISH: dict[str, str | None] = {}  # a command's help as it is written in the program
-
-
-def translate(command: click.Command, path: str) -> None:
-    """Its help in the language of the process, and that of the commands in it. "": the program."""
-    english = _ENGLISH.setdefault(path, command.help)
-    key = f"help.{(path or 'orderbridge').replace(' ', '_').replace('-', '_')}"
-    command.context_class = WordsContext
-    command.help = english if spoken() == "en" or key not in SENTENCES else say(key)
-    # Its first sentence, whole: click cuts a line that is longer than the terminal is wide.
-    command.short_help = re.split(r"(?<=\.)\s", " ".join((command.help or "").split()), maxsplit=1)[0]
-    command.options_metavar = in_words("[OPTIONS]")
-    if isinstance(command, click.Group):
-        command.subcommand_metavar = in_words("COMMAND [ARGS]...")
-        for name, inner in command.commands.items():
-            translate(inner, f"{path} {name}".strip())
 
 
 def _show_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -159,37 +138,59 @@ def main() -> None:
         show(error)
         sys.exit(error.exit_code)
     except click.Abort:
-        _end(say("click.aborted"), EXIT_FAILED)
-    except (Closed, ConfigError) as error:
-        _end(error, EXIT_CONFIGURATION)
-    except LoginRefused as error:
-        _end(error, EXIT_FAILED)
-    except NotSent as error:
-        _end(error, EXIT_UNREACHABLE)
-    except (OrderbridgeError, MarketplaceError) as error:
-        _end(error, EXIT_FAILED)
+        _end(say("click.aborted"))
     except Exception as error:  # noqa: BLE001 - a fault of ours is told whole, and as an error
-        _end_fault(error)
+        _end_by(error)
 
 
-def _end_fault(error: Exception) -> None:
-    if _has_too_many_files(error):
-        _end(say("line.here_files"), EXIT_FAILED)
+def _end_by(error: Exception) -> NoReturn:
+    if out_of := _none_left(error):
+        _end(out_of)
+    if isinstance(error, Closed | ConfigError):
+        _end(error, EXIT_CONFIGURATION)
+    if isinstance(error, NotSent) and not isinstance(error, LoginRefused):
+        _end(error, EXIT_UNREACHABLE)
+    if isinstance(error, OrderbridgeError | MarketplaceError):
+        _end(error)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # where the output goes
-        _end(str(error), EXIT_FAILED)
-    if not isinstance(error, _database_errors()):
-        click.echo(systemd.with_priority(traceback.format_exc().rstrip(), "critical"), err=True)
-        sys.exit(EXIT_FAILED)
-    _end_database(error)
+        _end(str(error))
+    loaded = sys.modules.get("sqlalchemy.exc")  # not for a command that asks no database
+    if loaded is not None and isinstance(error, loaded.DBAPIError):
+        _end_by_database(error)
+    click.echo(systemd.with_priority(traceback.format_exc().rstrip(), "critical"), err=True)
+    sys.exit(EXIT_FAILED)
 
 
-def _has_too_many_files(error: BaseException | None) -> bool:
-    """Also where it came out as something else: a module that could not be loaded, a database that did not open."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+def _end_by_database(error: Any) -> NoReturn:
+    """A right that is missing takes a person; a disk that is read-only may come back."""
+    from orderbridge.store.failures import is_denied, kind, remedy
+    from orderbridge.store.trouble import TroubleKind
+
+    if not is_denied(error) and kind(error) is not TroubleKind.READ_ONLY:
+        _end(say("command.database_failed", error=error.orig))
+    refused = say("command.database_refuses", error=error.orig, remedy=remedy(error))
+    _end(refused, EXIT_CONFIGURATION if is_denied(error) else EXIT_FAILED)
+
+
+def _none_left(error: Exception) -> str:
+    """Why nothing can be opened any more, whatever came of it; empty: it can."""
+    try:
+        from orderbridge.net.causes import none_left
+
+        reason = none_left(error)
+        return say(f"line.{reason}") if reason else ""
+    except (OSError, ImportError) as own:  # not even these
+        return str(own)
+
+
+def _end(error: Exception | str, code: int = EXIT_FAILED) -> NoReturn:
+    if isinstance(error, MarketplaceError):
+        error = f"{sentence(error)}. {line_remedy(error)}"
+    click.echo(systemd.with_priority(f"orderbridge: {sentence(error)}", "error"), err=True)
+    sys.exit(code)
+
+
+# ---- the standard streams --------------------------------------------------------------------------------------------
 
 
 def _in_its_letters(error: UnicodeError) -> tuple[str, int]:
@@ -197,16 +198,15 @@ def _in_its_letters(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = unicodedata.normalize("NFKD", error.object[error.start : error.end].replace("ı", "i"))
-    return "".join(
-        letter if letter.isascii() else "?" for letter in letters if not unicodedata.combining(letter)
-    ), error.end
+    plain = (letter if letter.isascii() else "?" for letter in letters if not unicodedata.combining(letter))
+    return "".join(plain), error.end
 
 
 codecs.register_error("orderbridge", _in_its_letters)
 
 
 def _guard_output() -> None:
-    if "run" in sys.argv:  # it stays for long, and whoever reads its log may not
+    if "run" in sys.argv:  # it stays for long, and what reads its log may stop reading
         from orderbridge.observe import output
 
         output.never_wait()
@@ -224,40 +224,3 @@ def _refuse_bytes(words: Sequence[str]) -> None:
             word.encode()
         except UnicodeEncodeError:
             raise click.UsageError(say("command.no_text", word=ascii(word))) from None
-
-
-def _database_errors() -> tuple[type[Exception], ...]:
-    """SQLAlchemy's own, without loading it for a command that has not."""
-    loaded = sys.modules.get("sqlalchemy.exc")
-    return () if loaded is None else (loaded.DBAPIError,)
-
-
-def _end_database(error: Any) -> None:
-    """A right that is missing takes a person; a disk that is read-only may come back."""
-    from orderbridge.store.failures import is_denied, kind, remedy
-    from orderbridge.store.trouble import TroubleKind
-
-    if not is_denied(error) and kind(error) is not TroubleKind.READ_ONLY:
-        _end(say("command.database_failed", error=error.orig), EXIT_FAILED)
-    said = say("command.database_refuses", error=error.orig, remedy=remedy(error))
-    _end(said, EXIT_CONFIGURATION if is_denied(error) else EXIT_FAILED)
-
-
-def _none_left(error: Exception) -> str:
-    """Why nothing can be opened any more, whatever came of it; empty: it can."""
-    try:
-        from orderbridge.net.causes import none_left
-
-        reason = none_left(error)
-        return say(f"line.{reason}") if reason else ""
-    except OSError as own:  # not even these
-        return str(own)
-
-
-def _end(error: Exception | str, code: int) -> None:
-    if isinstance(error, Exception) and (said := _none_left(error)):
-        error, code = said, EXIT_FAILED
-    if isinstance(error, MarketplaceError):
-        error = f"{sentence(error)}. {line_remedy(error)}"
-    click.echo(systemd.with_priority(f"orderbridge: {sentence(error)}", "error"), err=True)
-    sys.exit(code)

@@ -1,10 +1,10 @@
-"""The commands that run the daemon and ask whether it is alive: run, healthcheck."""
+"""The commands that run the daemon and ask whether it is alive: run, healthcheck; and version, for scripts."""
 
 import resource
 
 import click
 
-from orderbridge.cli.common import Context
+from orderbridge.cli.common import Context, version
 from orderbridge.texts import say
 
 pass_context = click.make_pass_decorator(Context)
@@ -76,4 +76,10 @@ def healthcheck(context: Context) -> None:
     raise SystemExit(0 if alive and all(alive) else 1)
 
 
-COMMANDS = (run, healthcheck)
+@click.command("version", hidden=True)
+def version_command() -> None:
+    """The program's version and its schema's."""
+    click.echo(version())
+
+
+COMMANDS = (run, healthcheck, version_command)

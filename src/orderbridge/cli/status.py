@@ -4,6 +4,9 @@ It says what it can: without a daemon, on a file that cannot be written, on the 
 be read is named, and is a problem by itself.
 """
 
+import shutil
+import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -30,6 +33,8 @@ MOST_ACCOUNTS = 20  # on one screen; of more, only the first of those with a pro
 WORST_ACCOUNTS = 8
 MOST_NAMES = 200  # characters of the names of those without a problem
 MOST_DETAIL = 300  # characters: an error may quote a page
+EVERY_S = 2.0
+HOME = "\x1b[H\x1b[2J"
 LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
 
 
@@ -41,8 +46,6 @@ def status(context: Context, watch: bool, as_json: bool) -> None:
     """How it stands: problems, accounts, orders, outbox. Exit code 1 when something is wrong."""
     read, show = context.view or (look, lines)
     if watch and not as_json:
-        from orderbridge.cli.watching import watch as keep_watching
-
         raise SystemExit(keep_watching(lambda: _screen(lambda: read(context), show)))
     facts = read(context)
     if as_json:
@@ -51,6 +54,39 @@ def status(context: Context, watch: bool, as_json: bool) -> None:
         for line in show(facts):
             click.echo(line)
     raise SystemExit(0 if facts["healthy"] else 1)
+
+
+def keep_watching(look: Callable[[], tuple[bool, list[str]]], pause: Callable[[float], None] = time.sleep) -> int:
+    """Until Ctrl-C. `look`: whether all is well, and the screen. Returns the exit code: 1 when something is wrong."""
+    from orderbridge.clock import SystemClock
+
+    is_well, before = True, None
+    try:
+        while True:
+            is_well, shown = look()
+            if sys.stdout.isatty():
+                click.echo(HOME, nl=False, file=sys.__stdout__)  # which is not guarded
+                click.echo("\n".join(_fitting(shown)), nl=False)
+            elif (news := _steady(shown)) != before:
+                now: datetime = SystemClock().now()
+                click.echo("\n".join([f"--- {now.astimezone():%Y-%m-%d %H:%M:%S}", *shown]))
+                before = news
+            sys.stdout.flush()
+            pause(EVERY_S)
+    except KeyboardInterrupt:
+        click.echo()
+    return 0 if is_well else 1
+
+
+def _fitting(shown: list[str]) -> list[str]:
+    """No more lines than the terminal has: else the first ones, the worst, would be scrolled away."""
+    rows = max(shutil.get_terminal_size().lines - 1, 2)
+    return shown if len(shown) <= rows else [*shown[: rows - 1], "…"]
+
+
+def _steady(shown: list[str]) -> list[str]:
+    """Without digits: that time goes by is no change."""
+    return ["".join(letter for letter in line if not letter.isdigit()).strip() for line in shown]
 
 
 def _screen(
