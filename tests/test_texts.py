@@ -58,15 +58,10 @@ PARTS = (
 )  # of a sentence or a line
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (
-    "deneme-platformu.md",
     "ekran.md",
-    "gizlilik.md",
     "isletme.md",
-    "kurulumlar.md",
     "pos-basvuru.md",
     "pos-rehberi.md",
-    "sertifika.md",
-    "yedekleme.md",
 )
 FOREIGN = re.compile(
     r"(?<!systemd )\b(?:servis|kip(?:i|te|in|ler)?\b|[iİ]leti(?:si|ler|yi|nin|de|den|ye)?\b|[iİ]leri zaman)\w*",

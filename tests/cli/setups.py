@@ -1,6 +1,6 @@
 """Broken set-ups, planted for real: each puts one thing wrong into a place where all else is right.
 
-docs/set-ups.md and docs/kurulumlar.md list them with what is printed; tests/cli/test_setups.py plants them.
+docs/set-ups.md lists them with cause and remedy; tests/cli/test_setups.py plants them.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Every broken set-up of docs/set-ups.md, planted: check names the cause and the remedy, and so does the log of `run`.
 
-ORDERBRIDGE_TEST_REWRITE=1 writes what was printed into docs/set-ups.md and docs/kurulumlar.md.
+ORDERBRIDGE_TEST_REWRITE=1 writes docs/set-ups.md anew from what `check` prints.
 """
 
 import contextlib
@@ -17,41 +17,36 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.setups import LANGUAGES, SETUPS, Place, SetUp
+from tests.cli.setups import SETUPS, Place, SetUp
 from tests.cli.shell import Ended, Run
 
 from orderbridge.texts import speak
 from orderbridge_sandbox import Options, Sandbox, World
 
-DOCS = Path(__file__).parents[2] / "docs"
-BOOKS = {"en": DOCS / "set-ups.md", "tr": DOCS / "kurulumlar.md"}
+PAGE = Path(__file__).parents[2] / "docs" / "set-ups.md"
 REWRITE = "ORDERBRIDGE_TEST_REWRITE" in os.environ
-HEADS = {
-    "en": """# Broken set-ups
+HEAD = """# Broken set-ups
 
-What `orderbridge check` prints when something is not right: what it is, and behind `->` what to do. `orderbridge run` has
-the same words in its log. tests/cli/test_setups.py plants all of them. Exit codes: 78 for what no restart heals, 69 where
-the service cannot be reached, 1 for the rest.
+What `orderbridge check` prints for each fault of an installation. `orderbridge run` logs the same words.
+`check` ends with 78 for what no restart repairs, 69 when the service cannot be reached, and 1 for the rest.
+A configuration error also names the file. `tests/cli/test_setups.py` plants every fault.
 
-| what is wrong | printed |
-|---|---|
-""",
-    "tr": """# Hatalı kurulumlar
-
-Bir şey yanlış olduğunda `orderbridge check` ne yazar: neyin yanlış olduğunu ve `->` işaretinden sonra yapılacak işi.
-`orderbridge run` günlüğünde de aynı sözler vardır. Hepsini tests/cli/test_setups.py kurup dener. Çıkış kodları: yeniden
-başlatmanın düzeltemeyeceği hatalarda 78, platforma ulaşılamazsa 69, diğerlerinde 1.
-
-| sorun | yazılan |
-|---|---|
-""",
-}
+| fault | printed cause | remedy |
+|---|---|---|
+"""
+UNSAID = re.compile(
+    r"^(?:FAIL|look) +|The configuration cannot be used: | \(/etc/orderbridge/[\w.-]+\)(?=:)"
+    r"|: \w+Error: .*(?= ->)| \(SSLError.*\)(?=\.)|; for localhost.*(?= ->)|/etc/orderbridge/orderbridge.toml: "
+)
 
 
-def line_of(title: str, printed: str) -> str:
-    """A line of the page's table."""
-    cell = "<br>".join(printed.splitlines()).replace("|", "\\|")
-    return f"| {title} | {re.sub('(?:FAIL|HATA)  ?', '', cell)} |\n"
+def row_of(titles: list[str], printed: str) -> str:
+    """A line of the page's table. The first line printed has cause and remedy; a second one adds to the remedy."""
+    first, *more = [UNSAID.sub("", line) for line in printed.splitlines() if not line.startswith("ok")]
+    cause, remedy = [*re.split(" -> " if " -> " in first else r"(?<=[^.])\. (?=[A-Z])|; ", first, maxsplit=1), ""][:2]
+    remedy = remedy[:1].upper() + remedy[1:]
+    cells = ["<br>".join(titles), cause.removeprefix("configuration: "), "<br>".join([remedy, *more])]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
 @pytest.fixture(scope="module")
@@ -167,31 +162,30 @@ def test_there_are_as_many_as_promised():
     assert len(set(IDS)) == len(SETUPS)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_the_book_lists_every_one(language: str):
-    book = BOOKS[language].read_text("utf-8")
-    assert [one.title for one in SETUPS if f"\n| {one.title[LANGUAGES.index(language)]} | " not in book] == []
-    assert book.count("\n| ") == len(SETUPS) + 1
+def test_the_page_lists_every_one():
+    listed = [
+        title for row in re.findall(r"(?m)^\| (.*?) \|", PAGE.read_text("utf-8"))[1:] for title in row.split("<br>")
+    ]
+    assert sorted(listed) == sorted(IDS)
 
 
-@pytest.mark.skipif(not REWRITE, reason="only writes the books")
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_write_the_book(language: str, request: pytest.FixtureRequest):
-    parts = [HEADS[language]]
+@pytest.mark.skipif(not REWRITE, reason="only writes the page")
+def test_write_the_page(request: pytest.FixtureRequest):
     running, template = request.getfixturevalue("running"), request.getfixturevalue("template")
     command = request.getfixturevalue("command")
+    titles: dict[str, list[str]] = {}
     for planted in SETUPS:
         temporary = tempfile.TemporaryDirectory(prefix="obs-")
         with temporary as folder, ExitStack() as stack, pytest.MonkeyPatch().context() as patch:
             Path(folder).chmod(0o755)
-            place = Place(Path(folder), running, language, patch, template, stack)
-            speak(language)
-            patch.setenv("LC_ALL", "tr_TR.UTF-8" if language == "tr" else "C.UTF-8")
+            place = Place(Path(folder), running, "en", patch, template, stack)
+            speak("en")
+            patch.setenv("LC_ALL", "C.UTF-8")
             planted.plant(place)
             place.write()
             printed = _masked(_relevant(checked(command, place)), place)
-        parts.append(line_of(planted.title[LANGUAGES.index(language)], printed))
-    BOOKS[language].write_text("".join(parts), "utf-8")
+        titles.setdefault(printed, []).append(planted.title[0])
+    PAGE.write_text("".join([HEAD, *(row_of(names, printed) for printed, names in titles.items())]), "utf-8")
 
 
 def _relevant(ended: Ended) -> str:
