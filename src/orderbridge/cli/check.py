@@ -7,6 +7,7 @@ A probe yields a `Finding` for each thing, which people see as it comes and prog
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -169,14 +170,13 @@ def _check(checked: Checked, report: Report) -> int:
     from orderbridge.cli import line, probes
     from orderbridge.store import workers
 
-    try:
+    with closing(checked):
         report.probe((*probes.FILES, *probes.DATABASE), checked)
-        workers.run(report.ask(line.PROBES, checked))
-    except ConfigError as error:  # its file of certificates
-        report.add(bad("certificates", error))
-        return CONFIGURATION
-    finally:
-        checked.close()
+        try:
+            workers.run(report.ask(line.PROBES, checked))
+        except ConfigError as error:  # its file of certificates
+            report.add(bad("certificates", error))
+            return CONFIGURATION
     if checked.is_unusable:
         return CONFIGURATION
     if not checked.is_reached:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from orderbridge.config import Settings
     from orderbridge.store.database import Database, Work
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -67,10 +67,10 @@ View = tuple[
 class Context:
     """The program's own options, and what is made of them when a command asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: "Settings | None" = None) -> None:
         self.config_file: str | None = None
         self.view: View | None = None  # what an extension's option has `status` show in place of its own
-        self._settings: Settings | None = None
+        self._settings = settings
 
     @property
     def settings(self) -> "Settings":
@@ -86,10 +86,6 @@ class Context:
         speak(self._settings.language)
         return self._settings
 
-    def take(self, settings: "Settings") -> None:
-        """For who has made them otherwise."""
-        self._settings = settings
-
     def database(self, *, makes_file: bool = False) -> "Database":
         """The configured database, which answered. Raises StoreError. Who only looks makes no SQLite file."""
         from orderbridge.store.database import open_database
@@ -103,28 +99,25 @@ class Context:
             makes_file=makes_file,
         )
 
+    @contextmanager
+    def current(self) -> Iterator["Database"]:
+        """The same, closed afterwards, where its tables are those of this program."""
+        from orderbridge.store import schema
+
+        with closing(self.database()) as database:
+            database.read_now(schema.check)
+            yield database
+
     def read(self, work: "Work[T]") -> T:
-        """One unit of work that only reads, on a database whose tables are current."""
-        return self._once(lambda database: database.read_now, work)
+        """One unit of work that only reads."""
+        with self.current() as database:
+            return database.read_now(work)
 
     def write(self, work: "Work[T]") -> T:
         """One unit of work, committed. Raises Closed where this user may only read."""
-
-        def way(database: "Database") -> "Callable[[Work[T]], T]":
+        with self.current() as database:
             database.refuse_closed()
-            return database.write_now
-
-        return self._once(way, work)
-
-    def _once(self, way: Callable[["Database"], Callable[["Work[T]"], T]], work: "Work[T]") -> T:
-        from orderbridge.store import schema
-
-        database = self.database()
-        try:
-            database.read_now(schema.check)
-            return way(database)(work)
-        finally:
-            database.close()
+            return database.write_now(work)
 
 
 def version() -> str:

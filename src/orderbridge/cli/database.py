@@ -1,7 +1,8 @@
 """The database's own commands: db upgrade, sql, grants, backup, restore, replay, confirm-restore."""
 
 from collections import Counter
-from datetime import UTC, datetime, time, timedelta
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,7 +14,6 @@ from orderbridge.texts import say, sentence
 
 if TYPE_CHECKING:
     from orderbridge.jobs.replay import Found, Replayed
-    from orderbridge.jobs.restore_check import RestoreCheck
     from orderbridge.store.database import Database
 
 pass_context = click.make_pass_decorator(Context)
@@ -32,12 +32,9 @@ def db_upgrade(context: Context) -> None:
     """Make the tables, or bring them up to date."""
     from orderbridge.store import revisions, schema
 
-    database = context.database(makes_file=True)
-    try:
+    with closing(context.database(makes_file=True)) as database:
         database.refuse_closed()
         done = database.write_now(schema.upgrade)
-    finally:
-        database.close()
     click.echo(say("facts.upgraded" if done else "facts.up_to_date", schema=revisions.HEAD))
 
 
@@ -64,11 +61,8 @@ def db_grants(context: Context, role: str) -> None:
     url = make_url(context.settings.database.url)
     place = url.database
     if query := of(url.get_backend_name()).schema_query:  # only the server knows in which schema our tables are
-        database = context.database()
-        try:
+        with closing(context.database()) as database:
             place = database.read_now(lambda tx: tx.exec_driver_sql(query).scalar())
-        finally:
-            database.close()
     if sqlite_file(context.settings.database.url):
         click.echo("\n".join(f"-- {line}" for line in say("grants.without_roles").splitlines()))
     click.echo("\n".join(write_guards.grant_statements(url.get_backend_name(), role, place)))
@@ -88,13 +82,10 @@ def db_backup(context: Context, file: Path) -> None:
         raise StoreError("backup.is_folder", file=file)
     if not file.parent.is_dir():
         raise StoreError("backup.no_folder", folder=file.parent)
-    database = context.database()
-    try:
+    with closing(context.database()) as database:
         if database.file is None:
             _say_commands(context.settings.database.url, file)
         size = backup.copy(Path(database.file.path), file)
-    finally:
-        database.close()
     click.echo(say("backup.done", file=file, size=-(-size // 1024)))
 
 
@@ -123,11 +114,9 @@ def db_restore(context: Context, file: Path) -> None:
     if former is not None:
         click.echo(say("restore.former", folder=former))
     is_left = found == revisions.HEAD and _replay_journal(context)
-    report, checked = Report(machine=False), Checked(context, context.settings)
-    try:
+    report = Report(machine=False)
+    with closing(Checked(context, context.settings)) as checked:
         report.probe(probes.DATABASE, checked)
-    finally:
-        checked.close()
     if found != revisions.HEAD:
         click.echo(say("restore.older_tables"))
     click.echo(say("restore.left"))
@@ -181,30 +170,27 @@ def _replay(context: Context, paths: list[Path], since: datetime | None, *, whol
     from orderbridge.jobs.reimport import Reimport
     from orderbridge.jobs.replay import replay as replayed
     from orderbridge.rules.reimport import UNFINISHED
-    from orderbridge.store import account_rows, high_water, schema
+    from orderbridge.store import account_rows, high_water
 
-    database = context.database()
-    try:
-        database.read_now(schema.check)
-        _look(context, database)
-        seen = database.read_now(high_water.older)
-        found = _find(paths, _border(since, seen.last_known if seen and not whole else None))
+    with context.current() as database:
+        _note_older_copy(context, database)
+        older = database.read_now(high_water.older)
+        end = None if whole or older is None or older.last_known is None else older.last_known - MARGIN
+        found = _find(paths, end if since is None else since.replace(tzinfo=UTC))
         done = list(replayed(Reimport(database, context.settings, SystemClock().now()), found))
-        left = [one for one in done if one.fate in UNFINISHED]
-        held = database.read_now(account_rows.held)
+        left = any(one.fate in UNFINISHED for one in done)
+        held = bool(database.read_now(account_rows.held))
         settled = bool(paths) and not left and not held and database.write_now(high_water.settle)
-    finally:
-        database.close()
     if paths:
         _show(found, done, machine=machine)
-    for key, is_so in (("replay.again", bool(left)), ("replay.held", bool(held)), ("replay.settled", settled)):
+    for key, is_so in (("replay.again", left), ("replay.held", held), ("replay.settled", settled)):
         if is_so:
             click.echo(say(key), err=True)
-    return bool(left)
+    return left
 
 
-def _look(context: Context, database: "Database") -> None:
-    """What the daemon sees at its start, where none works: after a replay nobody could see it any more."""
+def _note_older_copy(context: Context, database: "Database") -> None:
+    """What the daemon does at its start, where none works: after a replay nothing shows that the copy was older."""
     import asyncio
 
     from orderbridge.clock import SystemClock
@@ -213,18 +199,16 @@ def _look(context: Context, database: "Database") -> None:
     from orderbridge.observe import logs
     from orderbridge.store.leader import LeaderLock
 
+    async def check() -> None:
+        clock = SystemClock()
+        found = RestoreCheck(context.settings, database, clock, DaemonProblems(database, clock))
+        await found.start()
+        await found.close()
+
     logs.configure(level="critical")  # what matters is printed by the command itself
-    clock, leader = SystemClock(), LeaderLock(database)
-    try:
+    with closing(LeaderLock(database)) as leader:
         if leader.take():
-            asyncio.run(_check(RestoreCheck(context.settings, database, clock, DaemonProblems(database, clock))))
-    finally:
-        leader.close()
-
-
-async def _check(check: "RestoreCheck") -> None:
-    await check.start()
-    await check.close()
+            asyncio.run(check())
 
 
 def _files(context: Context) -> list[Path]:
@@ -240,12 +224,6 @@ def _files(context: Context) -> list[Path]:
     if not found:
         raise StoreError("replay.no_files", folder=folder)
     return found
-
-
-def _border(day: datetime | None, end: datetime | None) -> datetime | None:
-    if day is not None:
-        return datetime.combine(day.date(), time(), UTC)
-    return None if end is None else end - MARGIN
 
 
 def _find(paths: list[Path], since: datetime | None) -> "Found":

@@ -1,5 +1,6 @@
 """Forgetting a customer: `orderbridge erase`. What is kept for how long and where: docs/privacy.md."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,26 +39,20 @@ def erase(
     """Blank everything that names a customer, for good. It shows how much that is, and asks."""
     if not phones and not wanted:
         raise click.UsageError(say("erase.nothing_named"))
-    with_database = _checked(context)
-    try:
-        found = _find(with_database, phones, wanted)
-        click.echo(
-            say("erase.found", orders=len(found.orders), open=len(found.open), documents=len(found.documents)), err=True
-        )
+    with context.current() as database:
+        found = _find(database, phones, wanted)
+        counts: dict[str, Any] = {name: len(getattr(found, name)) for name in ("orders", "open", "documents")}
+        click.echo(say("erase.found", **counts), err=True)
         if found.open and not force:
             click.echo(say("erase.open_stay", count=len(found.open)), err=True)
         if not found.orders and not found.documents and not rewrite:
             raise SystemExit(1)
         if not yes and not confirm(say("erase.sure")):
             raise click.Abort
-        # First, for once the database has forgotten the customer nobody finds these lines again.
+        # The journal first: once the database has forgotten the customer, nothing names these lines any more.
         in_journal = _erase_in_journal(context, found, force=force)
-        if in_journal is None:
-            raise SystemExit(1)
-        done = _erase(with_database, found, force=force) | {"journal": in_journal}
-        done["rewritten"] = _rewrite(with_database, rewrite)
-    finally:
-        with_database.close()
+        done = _erase(database, found, force=force) | {"journal": in_journal}
+        done["rewritten"] = _rewrite(database, rewrite)
     if as_json:
         show_json(done)
     else:
@@ -69,36 +64,21 @@ def erase(
     raise SystemExit(1 if done["held"] or done["rewritten"] is False else 0)
 
 
-def _checked(context: Context) -> "Database":
-    from orderbridge.store import schema
-
-    database = context.database()
-    try:
-        database.read_now(schema.check)
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
 def _find(database: "Database", phones: tuple[str, ...], wanted: tuple[str, ...]) -> "Found":
     """Raises UsageError for a number that is none, ClickException for an order that is not there or not the only one."""
     from orderbridge.store import erasing, story
 
-    numbers = []
-    for phone in phones:
-        number = erasing.normal(phone)
-        if number is None:
-            raise click.UsageError(say("erase.no_number", least=erasing.LEAST))
-        numbers.append(number)
+    numbers = [number for phone in phones if (number := erasing.normal(phone))]
+    if len(numbers) < len(phones):
+        raise click.UsageError(say("erase.no_number", least=erasing.LEAST))
     keys = []
     for one in wanted:
-        named = database.read_now(lambda tx, one=one: story.find(tx, one))  # type: ignore[misc]
+        named = database.read_now(partial(story.find, wanted=one))
         if len(named) > 1:
             raise click.ClickException(say("erase.several", wanted=one, count=len(named)))
         # An order that never became one may still be in quarantine under its key.
         keys += [row["payment_key"] for row in named] or [one.lower()]
-    return database.read_now(lambda tx: erasing.find(tx, phones=numbers, keys=keys))
+    return database.read_now(partial(erasing.find, phones=numbers, keys=keys))
 
 
 def _erase(database: "Database", found: "Found", *, force: bool) -> dict[str, Any]:
@@ -106,22 +86,18 @@ def _erase(database: "Database", found: "Found", *, force: bool) -> dict[str, An
     from orderbridge.store import erasing
 
     now = SystemClock().now()
-    wanted = [key for key in found.orders if force or key not in set(found.open)]
+    wanted = [key for key in found.orders if force or key not in found.open]
     done = 0
     for start in range(0, len(wanted), AT_ONCE):
-        keys = wanted[start : start + AT_ONCE]
-        done += len(database.write_now(lambda tx, keys=keys: erasing.blank(tx, keys, with_open=force)))  # type: ignore[misc]
-    documents = database.write_now(lambda tx: erasing.blank_documents(tx, found.documents, now))
-    return {
-        "orders": done,
-        "documents": documents,
-        "open": 0 if force else len(found.open),
-        "held": len(wanted) - done,
-    }
+        blank = partial(erasing.blank, keys=wanted[start : start + AT_ONCE], with_open=force)
+        done += len(database.write_now(blank))
+    documents = database.write_now(partial(erasing.blank_documents, ids=found.documents, now=now))
+    left = 0 if force else len(found.open)
+    return {"orders": done, "documents": documents, "open": left, "held": len(wanted) - done}
 
 
-def _erase_in_journal(context: Context, found: "Found", *, force: bool) -> int | None:
-    """How many lines of the journal of documents; None: it could not be written."""
+def _erase_in_journal(context: Context, found: "Found", *, force: bool) -> int:
+    """How many lines of the journal of documents. Raises SystemExit when it cannot be written."""
     from orderbridge.store import journal
 
     folder = context.settings.journal
@@ -130,11 +106,11 @@ def _erase_in_journal(context: Context, found: "Found", *, force: bool) -> int |
         return 0 if folder is None else journal.blank(folder, keys)
     except OSError as error:
         click.echo(say("erase.journal_failed", folder=folder, error=error.strerror), err=True)
-        return None
+        raise SystemExit(1) from None
 
 
 def _rewrite(database: "Database", wanted: bool | None) -> bool | None:
-    """Whether the file was written anew; None: it is a server's, or nobody wants it."""
+    """Whether the file was written anew; None: it is a server's, or that is not wanted."""
     import sqlite3
 
     from orderbridge.errors import StoreError

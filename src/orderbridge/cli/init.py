@@ -195,12 +195,10 @@ def _checked(draft: Draft, *, database: str = "sqlite:////nowhere", account: str
     trial = Draft(file=draft.file, language=draft.language, base_url=draft.base_url, ca_file=draft.ca_file)
     trial.account, trial.database = draft.account or account, draft.database or database
     trial.secrets = {"app_secret_key": "x", "rest_secret_key": "y", **draft.secrets}
-    context = Context()
     try:
-        context.take(trial.settings())
+        return Context(trial.settings())
     except ValidationError as error:
         raise ConfigError("config.invalid", problems=in_words(error)) from None
-    return context
 
 
 def _try_line(draft: Draft) -> None:

@@ -1,6 +1,7 @@
 """Orders for people and programs: orders, order KEY, take KEY, quarantine."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -270,14 +271,11 @@ def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> N
     if unknown := sorted(set(ids) - set(waiting)):
         raise click.ClickException(say("listing.not_in_quarantine", ids=unknown))
     done: dict[int, Released] = {}
-    database = context.database()
-    try:
+    with closing(context.database()) as database:
         reimport = Reimport(database, context.settings, SystemClock().now())
         for row_id in sorted(ids or waiting):
             if row_id not in done:
                 done |= {one.id: one for one in release(reimport, row_id)}
-    finally:
-        database.close()
     rows = [{name: getattr(one, name) for name in one.__slots__} for one in done.values()]
     show_rows(rows, machine=as_json, empty=say("listing.no_quarantine"))
     raise SystemExit(any(one.outcome in UNFINISHED for one in done.values()))

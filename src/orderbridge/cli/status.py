@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -149,8 +150,7 @@ def _read(context: Context, clock: "Clock") -> tuple[dict[str, Any], dict[str, s
     from orderbridge.store.problems import try_to_write
 
     settings = context.settings
-    database = context.database()
-    try:
+    with closing(context.database()) as database:
         database.read_now(schema.check_known)
         parts, unread = _parts(database, settings, clock)
         # A server is asked at once; the one lock of a file is not taken from a till without need.
@@ -159,8 +159,6 @@ def _read(context: Context, clock: "Clock") -> tuple[dict[str, Any], dict[str, s
             hindrance = database.hindrance(try_to_write)
             if hindrance is not None:
                 parts, unread = _parts(database, settings, clock, hindrance)
-    finally:
-        database.close()
     return parts, unread
 
 

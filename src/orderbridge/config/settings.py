@@ -12,20 +12,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from orderbridge.config import keys
 from orderbridge.config.addresses import sqlite_file, without_password
-from orderbridge.config.keys import (
-    SECRETS,
-    Account,
-    Actions,
-    Alarms,
-    Database,
-    Fleet,
-    Log,
-    Marketplace,
-    Orders,
-    Web,
-    first_repeated,
-)
 from orderbridge.texts import say
 
 PREFIX = "ORDERBRIDGE_"
@@ -57,15 +45,15 @@ class Settings(BaseSettings):
     )
 
     language: Literal["tr", "en"] = "tr"
-    marketplace: Marketplace
-    database: Database = Database()
-    actions: Actions = Actions()
-    orders: Orders = Orders()
-    alarms: Alarms = Alarms()
-    fleet: Fleet = Fleet()
-    accounts: tuple[Account, ...] = Field(default=(), validate_default=True)
-    web: Web = Web()
-    log: Log = Log()
+    marketplace: keys.Marketplace
+    database: keys.Database = keys.Database()
+    actions: keys.Actions = keys.Actions()
+    orders: keys.Orders = keys.Orders()
+    alarms: keys.Alarms = keys.Alarms()
+    fleet: keys.Fleet = keys.Fleet()
+    accounts: tuple[keys.Account, ...] = Field(default=(), validate_default=True)
+    web: keys.Web = keys.Web()
+    log: keys.Log = keys.Log()
     _source: Source = PrivateAttr(default=Source())
 
     @property
@@ -97,7 +85,7 @@ class Settings(BaseSettings):
         return tuple(name for name, is_needed in needed.items() if is_needed)
 
     @property
-    def default_account(self) -> Account | None:
+    def default_account(self) -> keys.Account | None:
         """The account for actions that name none: the configured one, or the only one that there can be."""
         is_alone = len(self.accounts) == 1 and not self.fleet.from_database
         chosen = [account for account in self.accounts if account.default or is_alone]
@@ -117,7 +105,7 @@ class Settings(BaseSettings):
 
     @field_validator("fleet")
     @classmethod
-    def _check_fleet(cls, value: Fleet, info: ValidationInfo) -> Fleet:
+    def _check_fleet(cls, value: keys.Fleet, info: ValidationInfo) -> keys.Fleet:
         url = info.data["database"].url if "database" in info.data else ""
         if value.from_database and url.startswith(("mysql", "mariadb")):
             raise ValueError(say("config.fleet_mariadb"))
@@ -125,10 +113,10 @@ class Settings(BaseSettings):
 
     @field_validator("accounts")
     @classmethod
-    def _check_accounts(cls, value: tuple[Account, ...], info: ValidationInfo) -> tuple[Account, ...]:
+    def _check_accounts(cls, value: tuple[keys.Account, ...], info: ValidationInfo) -> tuple[keys.Account, ...]:
         if not value and "fleet" in info.data and not info.data["fleet"].from_database:
             raise ValueError(say("config.no_account"))
-        if twice := first_repeated(account.name for account in value):
+        if twice := keys.first_repeated(account.name for account in value):
             raise ValueError(say("config.name_twice", value=repr(twice)))
         if len(defaults := [account.name for account in value if account.default]) > 1:
             raise ValueError(say("config.two_defaults", names=", ".join(defaults)))
@@ -136,7 +124,7 @@ class Settings(BaseSettings):
 
     @field_validator("web")
     @classmethod
-    def _check_web(cls, value: Web, info: ValidationInfo) -> Web:
+    def _check_web(cls, value: keys.Web, info: ValidationInfo) -> keys.Web:
         """A fleet's restaurants have screens of their own; a board would show each of them all the others."""
         if value.board != "off" and "fleet" in info.data and info.data["fleet"].from_database:
             raise ValueError(say("config.fleet_board"))
@@ -157,7 +145,7 @@ def shown(settings: Settings) -> dict[str, Any]:
     """The effective configuration as plain values, secrets as `***`. `settings.source.origins` says who set what."""
     values: dict[str, Any] = settings.model_dump(mode="json")  # SecretStr comes out as asterisks
     for account in values["accounts"]:
-        account.update(dict.fromkeys(SECRETS, "***"))
+        account.update(dict.fromkeys(keys.SECRETS, "***"))
     if settings.fleet.master_key is not None:
         values["fleet"]["master_key"] = "***"
     values["database"]["url"] = without_password(settings.database.url)
