@@ -136,7 +136,9 @@ class Acknowledger:
                 answer.unanswered -= 1
                 self._note_last(answer)
             if noted is not None:
-                await self._until_noted(key, noted)
+                with suppress(LeftOut, DBAPIError):
+                    await noted
+                    self._unmarked.pop(key, None)  # of an earlier status: it must not be noted over this one
         finally:
             self.release(answer, {key})
 
@@ -190,11 +192,6 @@ class Acknowledger:
         """Note what could not be noted before, ahead of anything newer of these orders."""
         late, self._unmarked = self._unmarked, {}
         await asyncio.gather(*(self._marks.add(mark, within_s=0.0) for mark in late.values()), return_exceptions=True)
-
-    async def _until_noted(self, key: str, noted: "asyncio.Future[None]") -> None:
-        with suppress(LeftOut, DBAPIError):
-            await noted
-            self._unmarked.pop(key, None)  # of an earlier status: it must not be noted over this one
 
     def _not_marked(self, failed: Failed[orders.Mark]) -> list[float | None]:
         """The service does not deliver these orders again: the next poll notes their OKs. None of them is tried sooner."""

@@ -37,6 +37,7 @@ class Deliveries:
         """`known`: where the service's clock is known, and a wrong time zone is told."""
         self._account = account
         self._clock = context.clock
+        self._durability = context.database.durability
         self._configured = configured
         self._statuses = context.verdicts.statuses
         self._zone = context.zone
@@ -65,6 +66,7 @@ class Deliveries:
                     created_by="orderbridge",
                 )
         quarantine.resolve(connection, [order.payment_key for order in fresh], now)
+        self._durability.ask(connection)
         return fresh
 
     def _judged(self, fresh: Sequence[Order], now: datetime) -> list[Order]:
@@ -113,6 +115,7 @@ class Deliveries:
             arrival = self._statuses.arrival(order)
             orders.update_delivered(connection, stored, arrival, change, now)
         quarantine.resolve(connection, [order.payment_key for order in fresh], now)
+        self._durability.ask(connection)
         return fresh
 
     def update_least(self, held: Collection[str], connection: Connection, order: Order) -> None:

@@ -15,10 +15,8 @@ What not even quarantine holds is not acknowledged either. Each is told once, an
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
-from typing import TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -30,14 +28,14 @@ from orderbridge.jobs.context import Context
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.deliveries import Deliveries
 from orderbridge.jobs.journal import Journal
-from orderbridge.jobs.reconciler import Reconciler, Unresolved
+from orderbridge.jobs.reconciler import Reconciler, Unresolved, read_unresolved
 from orderbridge.marketplace.schema import read_order
 from orderbridge.model import Document, Order, Stored
 from orderbridge.rules import intake as rules
 from orderbridge.rules.intake import Sorted
 from orderbridge.store import orders, quarantine, reference
 from orderbridge.store.failures import is_busy, is_ours, is_refusal, remedy
-from orderbridge.store.group_commit import write_batch
+from orderbridge.store.group_commit import write_batch, write_group
 from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say
 
@@ -45,9 +43,8 @@ CHUNK = 100  # orders in one transaction, where a POS that writes waits for it
 SERVER_CHUNK = 250  # where it waits for rows only
 CHUNK_BYTES = 1024 * 1024  # of their documents: as text and as values they are many times that
 
-T = TypeVar("T")
-_Some = TypeVar("_Some")
 _Work = Callable[[Connection, Sequence[Order]], Sequence[Order]]  # what was written of what was given
+_Bad = tuple[Document, str]  # and the reason why it is no order
 _Otherwise = Callable[[Answer, Order, DBAPIError], Awaitable[bool]]  # whether it may be acknowledged all the same
 
 _log = structlog.get_logger(__name__)
@@ -78,7 +75,7 @@ class Intake:
         self._statuses = context.verdicts.statuses
         self._list_limit = context.settings.marketplace.list_limit
         self._is_cut = False  # whether that was told
-        self.reconciler = Reconciler(account.name, context, unresolved)
+        self.reconciler = Reconciler(account.name, context, unresolved or partial(self._database.read, read_unresolved))
         self.acknowledger = Acknowledger(account, context, may_acknowledge=may_acknowledge, journal=journal)
         self._strangers: set[str] = set()
         self._told: dict[str, str] = {}  # what was said of an order, or of a document that is none
@@ -103,7 +100,8 @@ class Intake:
             await self.acknowledger.mark_late()
             await self.reconciler.resolve(answer, complete=self._is_whole(documents, asked))
             await self._store(answer, await self._sort(answer))
-            await self._quarantine_all(answer, bad)
+            for chunk in self._chunks(bad):
+                await self._quarantine(answer, [(document, document.reason or "") for document in chunk])
             counts.stuck += len(bad) + counts.foreign
             counts.is_full = rules.is_full(documents, counts.stuck, self._list_limit)
             if asked is None:
@@ -170,7 +168,6 @@ class Intake:
 
     async def _write(self, answer: Answer, fresh: Sequence[Order], work: _Work, otherwise: _Otherwise) -> int:
         """One chunk in one transaction; when that fails, order by order. What is written is acknowledged."""
-        work = self._durably(work)
         written, failed = await write_batch(self._database, work, fresh)
         self.acknowledger.start(answer, [(order.payment_key, order.status_id) for order in written])
         for order in written:
@@ -192,11 +189,8 @@ class Intake:
     async def _keep_new(self, answer: Answer, order: Order, error: DBAPIError) -> bool:
         """True when a new order, or its raw document, is on disk all the same and may be acknowledged."""
         key = order.payment_key
-        if (
-            not is_busy(error)
-            and self._deliveries.accept_in(order) is not None
-            and await self._insert_unaccepted(order)
-        ):
+        accepts = not is_busy(error) and self._deliveries.accept_in(order) is not None
+        if accepts and await self._insert_unaccepted(order):
             name = type(error.orig).__name__
             self._log.error("order.auto_accept_refused", payment_key=key, error=name, remedy=say("log.not_accepted"))
             return True
@@ -211,13 +205,12 @@ class Intake:
             self._made_to_wait = error if is_busy(error) else self._made_to_wait
             return False
         self._tell(key, "order.database_refused", error)
-        return await self._quarantine(answer, answer.good[key], "database_refused")
+        return await self._quarantine(answer, [(answer.good[key], "database_refused")])
 
     async def _insert_unaccepted(self, order: Order) -> bool:
         """Whether the order itself can be stored, so that its accept was to blame."""
-        insert = self._durably(partial(self._deliveries.insert, accepting=False))
         try:
-            await self._database.run(lambda tx: insert(tx, [order]))
+            await self._database.run(lambda tx: self._deliveries.insert(tx, [order], accepting=False))
         except DBAPIError:
             return False
         return True
@@ -232,55 +225,36 @@ class Intake:
                 await self._database.run(lambda tx: self._deliveries.update_least(answer.held, tx, order))
             except DBAPIError as again:
                 if is_refusal(again):  # nothing of it can be seen: let quarantine show it
-                    await self._quarantine(answer, answer.good[order.payment_key], "database_refused")
+                    await self._quarantine(answer, [(answer.good[order.payment_key], "database_refused")])
                 else:
                     answer.counts.not_stored += not is_busy(again)
         return False
 
-    def _durably(self, work: Callable[[Connection, _Some], T]) -> Callable[[Connection, _Some], T]:
-        """`work`, and in its transaction the question whether its commit will be on disk."""
-
-        def work_and_ask(connection: Connection, some: _Some) -> T:
-            done = work(connection, some)
-            self._database.durability.ask(connection)
-            return done
-
-        return work_and_ask
-
     # ---- what is no order --------------------------------------------------------------------------------------------
 
-    async def _quarantine_all(self, answer: Answer, bad: Sequence[Document]) -> None:
-        """They come with each poll: together, and alone where that fails, because one of them may be to blame."""
-        for chunk in self._chunks(bad):
-            if len(chunk) > 1:
-                with suppress(DBAPIError):
-                    await self._keep(answer, [(document, document.reason or "") for document in chunk])
-                    continue
-            for document in chunk:
-                await self._quarantine(answer, document, document.reason or "")
+    async def _quarantine(self, answer: Answer, bad: Sequence[_Bad]) -> bool:
+        """Keep documents that are no orders, together, and alone where that fails. Whether all of them are kept.
 
-    async def _quarantine(self, answer: Answer, document: Document, reason: str) -> bool:
-        """Keep a document that is no order, alone: what even quarantine cannot hold harms only itself."""
-        try:
-            await self._keep(answer, [(document, reason)])
-        except DBAPIError as error:
-            self._tell(document.digest, "order.lost_sight_of", error, payment_key=document.payment_key)
-            answer.counts.not_stored += not is_busy(error)
-            return False
-        return True
-
-    async def _keep(self, answer: Answer, bad: Sequence[tuple[Document, str]]) -> None:
-        """In quarantine, in one transaction, each with its reason."""
-        account, now = self._account.name, self._clock.now()
-
-        def keep(connection: Connection, some: Sequence[tuple[Document, str]]) -> list[bool]:
-            return [quarantine.keep(connection, account, document, reason, now) for document, reason in some]
-
-        new = await self._database.run(lambda tx: self._durably(keep)(tx, bad))
-        answer.counts.quarantined += len(bad)
-        for (document, reason), is_new in zip(bad, new, strict=True):
+        They come with each poll. What even quarantine cannot hold harms only itself.
+        """
+        kept, failed = await write_group(self._database, self._keep, bad)
+        answer.counts.quarantined += len(kept)
+        for (document, reason), is_new in kept:
             if is_new:
                 self._log.error("order.quarantined", reason=reason, payment_key=document.payment_key)
+        for (document, _), error in failed:
+            if not isinstance(error, DBAPIError):
+                raise error
+            self._tell(document.digest, "order.lost_sight_of", error, payment_key=document.payment_key)
+            answer.counts.not_stored += not is_busy(error)
+        return not failed
+
+    def _keep(self, connection: Connection, bad: Sequence[_Bad]) -> list[tuple[_Bad, bool]]:
+        """One transaction. Whether each is new in quarantine."""
+        account, now = self._account.name, self._clock.now()
+        kept = [(one, quarantine.keep(connection, account, *one, now)) for one in bad]
+        self._database.durability.ask(connection)
+        return kept
 
     # ---- telling -----------------------------------------------------------------------------------------------------
 

@@ -32,13 +32,8 @@ _log = structlog.get_logger(__name__)
 class Reconciler:
     """The looks of one account."""
 
-    def __init__(
-        self,
-        account: str,
-        context: Context,
-        unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
-    ) -> None:
-        """`unresolved` reads `read_unresolved` for many accounts at once."""
+    def __init__(self, account: str, context: Context, unresolved: Callable[[], Awaitable[Unresolved]]) -> None:
+        """`unresolved`: `read_unresolved`, for many accounts at once."""
         self._account = account
         self._unresolved = unresolved
         self._database = context.database
@@ -48,11 +43,9 @@ class Reconciler:
 
     async def resolve(self, answer: Answer, *, complete: bool) -> None:
         """End what this poll proves. `complete`: what the list lacks is evidence, too (rules.intake)."""
-        unresolved = self._unresolved() if self._unresolved else self._database.read(read_unresolved)
-        rows = (await unresolved).get(self._account, ())
         mine: list[OutboxRow] = []
         borrowed: set[str] = set()
-        for row in rows:
+        for row in (await self._unresolved()).get(self._account, ()):
             key = key_of(row)
             if key in answer.held:
                 mine.append(row)
