@@ -115,7 +115,7 @@ class Both:
         expected = self._expected()
         assert expected.verdicts == []
         going = {head.row.id for head in expected.heads}
-        ready = {one.id for account in self.queue.accounts.accounts() for one in self.queue.accounts.rows(account)}
+        ready = {one.id for account in self.queue.accounts.names() for one in self.queue.accounts.rows(account)}
         assert ready == going
         due = expected.due
         if due is not None and due > self.moment.now:

@@ -37,21 +37,14 @@ class Account:
     """What the jobs need of one configured account."""
 
     def __init__(
-        self,
-        settings: config.Account,
-        context: Context,
-        wire: Wire,
-        *,
-        token_group: TokenWriter | None = None,
+        self, settings: config.Account, context: Context, wire: Wire, *, token_group: TokenWriter | None = None
     ) -> None:
         """`token_group`: where the tokens of many accounts are written together."""
         database, clock, random = context.database, context.clock, context.random
         self._token_group = token_group or token_writer(database)
         self._metrics = context.metrics
         self.settings = settings
-        self.name = settings.name
-        self.fingerprint = settings.fingerprint
-        self.application = settings.application
+        self.name, self.fingerprint, self.application = settings.name, settings.fingerprint, settings.application
         self.on_token: Callable[[Token], None] = lambda _: None
         self.restaurants_known = False
         # The service has answered several times in a row that these secrets have no restaurant.
@@ -61,9 +54,7 @@ class Account:
         self._app_secret = settings.app_secret_key.get_secret_value()
         self._rest_secret = settings.rest_secret_key.get_secret_value()
         self.wire = wire
-        self._database = database
-        self._clock = clock
-        self._zone = context.zone
+        self._database, self._clock, self._zone = database, clock, context.zone
         self._vault = Vault(self.fingerprint, self._app_secret, self._rest_secret)
         self._hidden: str | None = None  # the token that no log line may show
         self._renewal_failed = False

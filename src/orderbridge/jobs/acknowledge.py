@@ -90,20 +90,11 @@ class Acknowledger:
     """Acknowledges one account's orders; none as long as a commit may be lost."""
 
     def __init__(
-        self,
-        account: Account,
-        context: Context,
-        *,
-        may_acknowledge: bool = True,
-        journal: Journal | None = None,
+        self, account: Account, context: Context, *, may_acknowledge: bool = True, journal: Journal | None = None
     ) -> None:
-        self._account = account
-        self._database = context.database
-        self._lanes = context.lanes
-        self._clock = context.clock
+        self._account, self._journal, self._may_acknowledge = account, journal, may_acknowledge
+        self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
         self._statuses = context.verdicts.statuses
-        self._may_acknowledge = may_acknowledge
-        self._journal = journal
         self._marks: GroupCommit[orders.Mark, None] = GroupCommit(
             partial(write_group, context.database, _mark_free), wait_s=BETWEEN_NOTES_S, put_off=self._not_marked
         )

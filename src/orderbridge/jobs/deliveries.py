@@ -28,21 +28,13 @@ class Deliveries:
     """The deliveries of one account."""
 
     def __init__(
-        self,
-        account: Account,
-        context: Context,
-        configured: Collection[str],
-        known: DaemonProblems | None = None,
+        self, account: Account, context: Context, configured: Collection[str], known: DaemonProblems | None = None
     ) -> None:
         """`known`: where the service's clock is known, and a wrong time zone is told."""
-        self._account = account
-        self._clock = context.clock
+        self._account, self._configured, self._known = account, configured, known
+        self._clock, self._zone, self._statuses = context.clock, context.zone, context.verdicts.statuses
         self._durability = context.database.durability
-        self._configured = configured
-        self._statuses = context.verdicts.statuses
-        self._zone = context.zone
         self._preparing_minutes = context.settings.orders.preparing_minutes
-        self._known = known
         late = context.settings.orders.late_minutes
         self._lateness = rules.Lateness(timedelta(minutes=late) if late else None, self._zone)
         self._log = _log.bind(account=account.name)
@@ -57,14 +49,8 @@ class Deliveries:
         for order in fresh if accepting else ():
             minutes = self.accept_in(order)
             if minutes is not None:
-                actions.add_once(
-                    connection,
-                    f"{AUTO_MARK}{order.payment_key}",
-                    action=Action.ACCEPT,
-                    payment_key=order.payment_key,
-                    preparing_time=minutes,
-                    created_by="orderbridge",
-                )
+                asked = {"action": Action.ACCEPT, "payment_key": order.payment_key, "preparing_time": minutes}
+                actions.add_once(connection, f"{AUTO_MARK}{order.payment_key}", **asked, created_by="orderbridge")
         quarantine.resolve(connection, [order.payment_key for order in fresh], now)
         self._durability.ask(connection)
         return fresh

@@ -236,7 +236,7 @@ class Executor:
             self._reader.replace(row.id, why)  # it may leave as it is now
             return
         self.in_doubt |= why is not None  # a commit that failed may have come through
-        if why is not None and is_refused(why):
+        if is_refused(why):
             self._postponed.put_aside([(row, why)])
         else:  # whatever it is, another session's lock too: at once it would be met again
             self._postponed.leave(row.id)

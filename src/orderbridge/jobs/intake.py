@@ -65,14 +65,10 @@ class Intake:
         known: DaemonProblems | None = None,
     ) -> None:
         """`known`: as Deliveries has it. `may_acknowledge`: False where only the taking in is wanted, as in benchmarks/ingest.py."""
-        self._account = account
-        self._database = context.database
-        self._lanes = context.lanes
-        self._clock = context.clock
+        self._account, self._configured = account, configured
+        self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
+        self._zone, self._statuses = context.zone, context.verdicts.statuses
         self._deliveries = Deliveries(account, context, configured, known)
-        self._zone = context.zone
-        self._configured = configured
-        self._statuses = context.verdicts.statuses
         self._list_limit = context.settings.marketplace.list_limit
         self._is_cut = False  # whether that was told
         self.reconciler = Reconciler(account.name, context, unresolved or partial(self._database.read, read_unresolved))
@@ -83,13 +79,7 @@ class Intake:
         self._log = _log.bind(account=account.name)
 
     async def take_in(
-        self,
-        documents: Sequence[Document],
-        began: int,
-        answered: float,
-        counts: Polled,
-        *,
-        asked: int | None = None,
+        self, documents: Sequence[Document], began: int, answered: float, counts: Polled, *, asked: int | None = None
     ) -> None:
         """Store and acknowledge what was delivered. `asked`: the status that was asked for; None: all of them."""
         bad = [document for document in documents if document.reason is not None]

@@ -82,21 +82,19 @@ Fresh = tuple[OutboxRow, ...] | None  # what the table has in place of a row of 
 End = tuple[OutboxRow, Verdict]
 
 
+@dataclass
 class OutcomeWriter:
     """Writes for all accounts of this process. What another session has locked is left out."""
 
-    def __init__(self, context: Context, accounts: Mapping[str, Account], reader: OutboxReader) -> None:
-        self._context = context
-        self._accounts = accounts
-        self._reader = reader
-        self._clock = context.clock
-        self._verdicts = context.verdicts
+    context: Context
+    accounts: Mapping[str, Account]
+    reader: OutboxReader
 
     def claim(self, connection: Connection, entries: Sequence[Entry]) -> list[tuple[Entry, Claim | Fresh]]:
         """What becomes of each row. A Claim is on the wire from now on, as far as the table is concerned."""
         if not entries:
             return []
-        now = self._clock.now()
+        now = self.context.clock.now()
         found, fresh = self._read(connection, [entry.row for entry in entries], now)
         self._add_unknown(connection, found, fresh, now)
         histories = unfinished.histories(connection, [row.id for row in found.rows if row.tried])
@@ -109,16 +107,16 @@ class OutcomeWriter:
         self, connection: Connection, known: Sequence[OutboxRow], now: datetime
     ) -> tuple[Found, dict[int, Fresh]]:
         """These rows again, locked."""
-        found, locked = unfinished.claim(connection, [row.id for row in known], self._reader.server, now)
+        found, locked = unfinished.claim(connection, [row.id for row in known], self.reader.server, now)
         fresh: dict[int, Fresh] = {row.id: None if row.id in locked else () for row in known}
         return found, fresh | {row.id: (row,) for row in found.rows}
 
     def _add_unknown(self, connection: Connection, found: Found, fresh: dict[int, Fresh], now: datetime) -> None:
         """Which row of an order goes first is decided when the queue has them all."""
-        knows = self._reader.knows
+        knows = self.reader.knows
         unknown = {row.id: {one for one in found.of_order.get(row.id, ()) if not knows(one)} for row in found.rows}
         if wanted := sorted(set().union(*unknown.values())):
-            others = unfinished.these(connection, wanted, self._reader.server, now).rows
+            others = unfinished.these(connection, wanted, self.reader.server, now).rows
             for row in found.rows:
                 fresh[row.id] = (row, *(one for one in others if one.id in unknown[row.id]))
 
@@ -128,7 +126,7 @@ class OutcomeWriter:
         row = _unchanged(entry.row, fresh)
         if row is None:
             return fresh
-        account = self._accounts.get(entry.account or "")
+        account = self.accounts.get(entry.account or "")
         if account is None:  # it has left: the row is another process's by now
             return ()
         history = tuple(histories.get(row.id, ()))
@@ -139,19 +137,22 @@ class OutcomeWriter:
         return Claim(row, entry.lane, account, request, history, len(history) + 1, again)
 
     def _policy(self) -> RetryPolicy:
-        settings = self._context.settings
+        settings = self.context.settings
         waits, cooldown_s = settings.actions.retry_waits_seconds, settings.marketplace.cooldown_seconds
-        return RetryPolicy(waits, cooldown_s, self._context.random.random())
+        return RetryPolicy(waits, cooldown_s, self.context.random.random())
 
     def post(self, connection: Connection, results: Sequence[Result]) -> list[tuple[Result, Decision]]:
         """Write what became of requests. Returns what was written, and what was decided."""
         if not results:
             return []
-        now = self._clock.now()
+        now = self.context.clock.now()
         by_row = {result.claim.row.id: result for result in results}
-        written = self._verdicts.post_free(connection, [self._decide(result, now) for result in results], now)
+        written = self.context.verdicts.post_free(connection, [self._decide(result, now) for result in results], now)
         for one in written:
-            self._show_restaurant(connection, by_row[one.row.id].claim, one.decision, now)
+            row, name = one.row, by_row[one.row.id].claim.account.name
+            if shown := shows_restaurant(row, one.decision):
+                with best_effort(connection, row):
+                    reference.set_restaurant_status(connection, name, key_of(row), shown, now, row_id=row.id)
         return [(by_row[one.row.id], one.decision) for one in written]
 
     def _decide(self, result: Result, now: datetime) -> Posting:
@@ -161,15 +162,9 @@ class OutcomeWriter:
         )
         return Posting(claim.row, decision, history, claim.number, result.attempt)
 
-    def _show_restaurant(self, connection: Connection, claim: Claim, decision: Decision, now: datetime) -> None:
-        row = claim.row
-        if shown := shows_restaurant(row, decision):
-            with best_effort(connection, row):
-                reference.set_restaurant_status(connection, claim.account.name, key_of(row), shown, now, row_id=row.id)
-
     def lose(self, connection: Connection, lost: Sequence[tuple[OutboxRow, int]]) -> list[int]:
         """Write that the outcome of these attempts is unknown, and what follows. Returns the rows that were written."""
-        now = self._clock.now()
+        now = self.context.clock.now()
         histories = unfinished.histories(connection, [row.id for row, _ in lost])
         attempt = Attempt(Outcome.UNKNOWN, "stopped_while_sending")
         postings = []
@@ -177,11 +172,11 @@ class OutcomeWriter:
             history = [*histories[row.id], attempt]
             decision = decide(row.action, history, now=now, policy=self._policy(), retry_at=now)
             postings.append(Posting(row, decision, history, number, attempt))
-        return [one.row.id for one in self._verdicts.post_free(connection, postings, now)]
+        return [one.row.id for one in self.context.verdicts.post_free(connection, postings, now)]
 
     def end(self, connection: Connection, ends: Sequence[End]) -> list[tuple[End, Verdict | Fresh]]:
         """What became of each; a Verdict is written."""
-        now = self._clock.now()
+        now = self.context.clock.now()
         known, locked = orders.hold(connection, [row.payment_key for row, _ in ends if row.payment_key])
         _, fresh = self._read(connection, [row for row, _ in ends], now)
         answers: list[tuple[End, Verdict | Fresh]] = []
@@ -191,7 +186,7 @@ class OutcomeWriter:
             if (one := _unchanged(row, now_there)) is not None:
                 postings.append(Posting(one, with_reason(verdict, one)))
             answers.append(((row, verdict), now_there if one is None else with_reason(verdict, one)))
-        self._verdicts.post(connection, postings, known, now)
+        self.context.verdicts.post(connection, postings, known, now)
         return answers
 
 

@@ -27,37 +27,39 @@ from orderbridge.store.group_commit import write_batch
 from orderbridge.texts import say
 
 STUCK_S = 0.5  # between two tries to write a row that a till holds
+LOOK_S = 2.0  # rows that came while an account is paused are looked for this often
+MOST = 500  # rows that are explained at once: keys in one IN list
 REFUSED_S = 60.0  # between two tries to write a row that a trigger or a constraint refuses, or a broken trigger
 
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
 class Postponed:
     """What is put off, each row with its time. `refused`: the rows that the database itself did not take."""
 
-    def __init__(self, queue: Queue, clock: Clock) -> None:
-        self._queue = queue
-        self._clock = clock
-        self._times: dict[int, float] = {}
-        self.refused: set[int] = set()
-        self._waiting: set[int] = set()
-        self._waited: set[int] = set()  # since that was told
+    queue: Queue
+    clock: Clock
+    refused: set[int] = field(default_factory=set)
+    _times: dict[int, float] = field(default_factory=dict)
+    _waiting: set[int] = field(default_factory=set)
+    _waited: set[int] = field(default_factory=set)  # since that was logged
 
     def put_aside(self, failed: Sequence[tuple[OutboxRow, Exception | None]]) -> None:
         """Rows of the queue that could not be written are left alone until then. No error: somebody holds them."""
         times = self.put_off({row.id: error for row, error in failed}, {row.id: row for row, _ in failed})
         for row_id, at in times.items():
-            if row_id in self._queue:
-                self._queue.put_aside(row_id, at)
+            if row_id in self.queue:
+                self.queue.put_aside(row_id, at)
 
     def leave(self, row_id: int) -> None:
         """A row of the queue is left alone for a moment."""
-        self._queue.put_aside(row_id, self._clock.monotonic() + STUCK_S)
+        self.queue.put_aside(row_id, self.clock.monotonic() + STUCK_S)
 
     def come_back(self) -> None:
         """Those whose time has come are given back."""
-        for row_id in self._queue.come_back(self._clock.monotonic()):
-            if row_id not in self._queue:
+        for row_id in self.queue.come_back(self.clock.monotonic()):
+            if row_id not in self.queue:
                 self.forget(row_id)
 
     def put_off(self, failed: Mapping[int, Exception | None], rows: Mapping[int, OutboxRow]) -> dict[int, float]:
@@ -65,10 +67,12 @@ class Postponed:
 
         `rows`: what is known of them, for the log.
         """
-        refused = {row_id for row_id, error in failed.items() if error is not None and is_refused(error)}
+        refused = {row_id for row_id, error in failed.items() if is_refused(error)}
         waiting = failed.keys() - refused
         for row_id in sorted(refused - self.refused):
-            _tell_refused(row_id, failed[row_id], rows.get(row_id))
+            facts = about(rows[row_id]) if row_id in rows else {}
+            name, words = _name(failed[row_id]), say("log.actions_trigger")
+            _log.error("action.database_refused", id=row_id, error=name, remedy=words, **facts)
         if waiting and not self._waiting:
             causes = sorted({_name(error) for row_id, error in failed.items() if row_id in waiting and error})
             _log.warning("action.verdicts_wait", rows=len(waiting), first=min(waiting), errors=causes)
@@ -77,7 +81,7 @@ class Postponed:
         self._waited |= waiting
         for row_id in refused:
             self._waits_no_more(row_id)
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         times = {row_id: now + (REFUSED_S if row_id in refused else STUCK_S) for row_id in failed}
         self._times |= times
         return times
@@ -97,27 +101,16 @@ class Postponed:
 
     def waits(self, row_id: int) -> bool:
         """Whether its time has not come."""
-        return self._times.get(row_id, -math.inf) > self._clock.monotonic()
+        return self._times.get(row_id, -math.inf) > self.clock.monotonic()
 
 
-def is_refused(error: Exception) -> bool:
+def is_refused(error: Exception | None) -> bool:
     """Whether the database does not take what was written, and will not before somebody mends it."""
     return isinstance(error, DBAPIError) and (is_refusal(error) or is_broken(error))
 
 
 def _name(error: Exception | None) -> str:
     return type(getattr(error, "orig", error)).__name__
-
-
-def _tell_refused(row_id: int, error: Exception | None, row: OutboxRow | None) -> None:
-    facts = {} if row is None else about(row)
-    _log.error("action.database_refused", id=row_id, error=_name(error), remedy=say("log.actions_trigger"), **facts)
-
-
-LOOK_S = 2.0  # rows that came while an account is paused are looked for this often
-MOST = 500  # rows that are told at once: keys in one IN list
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -129,59 +122,59 @@ class _Pause:
     left: list[OutboxRow] = field(default_factory=list)
 
 
+@dataclass(slots=True)
 class HeldAccounts:
     """Which accounts are paused, as far as their rows are concerned."""
 
-    def __init__(self, context: Context, queue: Queue, accounts: Mapping[str, Account], postponed: Postponed) -> None:
-        self._context = context
-        self._queue = queue
-        self._accounts = accounts
-        self._postponed = postponed
-        self._paused: dict[str, _Pause] = {}
+    context: Context
+    queue: Queue
+    accounts: Mapping[str, Account]
+    postponed: Postponed
+    _paused: dict[str, _Pause] = field(default_factory=dict)
 
     async def explain(self) -> None:
         """Rows that an account's line or login holds up say so, also those that were not tried: somebody waits."""
         for code, pause, rows in self._unexplained():
-            written, failed = await write_batch(self._context.database, partial(self._write, code), rows)
-            self._postponed.put_aside(failed)
+            written, failed = await write_batch(self.context.database, partial(self._write, code), rows)
+            self.postponed.put_aside(failed)
             for row in written:
-                self._postponed.forget(row.id)
+                self.postponed.forget(row.id)
             if not written:
                 pause.explained.difference_update(row.id for row in rows)
 
     def _write(self, code: str, connection: Connection, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
         held = locks.lock_rows_naming_held(connection, [row.id for row in rows])
-        self._context.verdicts.explain(connection, [row.id for row in rows if row.id not in held], code)
+        self.context.verdicts.explain(connection, [row.id for row in rows if row.id not in held], code)
         return rows
 
     def _unexplained(self) -> list[tuple[str, _Pause, Sequence[OutboxRow]]]:
         """Some rows that wait for their account and do not say so yet, with the code that they should say."""
         found: list[tuple[str, _Pause, Sequence[OutboxRow]]] = []
-        now = self._context.clock.monotonic()
+        now = self.context.clock.monotonic()
         for name, account in self._with_rows():
             if account.paused() <= 0:
                 continue
             pause = self._begin(name, account.pause_code())
             if not pause.left and pause.next_look <= now:
-                waiting = [row for row in self._queue.accounts.rows(name) if row.state == ActionState.PENDING]
+                waiting = [row for row in self.queue.accounts.rows(name) if row.state == ActionState.PENDING]
                 pause.left = [row for row in waiting if row.id not in pause.explained]
                 pause.next_look = now + LOOK_S
             rows, pause.left = pause.left[:MOST], pause.left[MOST:]
             pause.explained.update(row.id for row in rows)
             if rows:
                 found.append((account.pause_code(), pause, rows))
-        for name in [name for name in self._paused if not self._queue.size(name)]:
+        for name in [name for name in self._paused if not self.queue.size(name)]:
             self._end(name)
         return found
 
     def _with_rows(self) -> list[tuple[str, Account]]:
         """The accounts at work of which a row may leave."""
-        return [(name, self._accounts[name]) for name in self._queue.accounts.names() if name in self._accounts]
+        return [(name, self.accounts[name]) for name in self.queue.accounts.names() if name in self.accounts]
 
     def record_outcome(self, account: str, outcome: Outcome) -> None:
         """A request of the account ended so."""
-        if outcome == Outcome.NOT_SENT and account in self._accounts:
-            self._begin(account, self._accounts[account].pause_code())
+        if outcome == Outcome.NOT_SENT and account in self.accounts:
+            self._begin(account, self.accounts[account].pause_code())
         elif outcome != Outcome.UNAUTHORIZED:
             self._end(account)
 
@@ -193,9 +186,9 @@ class HeldAccounts:
     def _begin(self, name: str, code: str) -> _Pause:
         if name not in self._paused:
             self._paused[name] = _Pause()
-            _log.warning("account.rows_wait", account=name, rows=self._queue.size(name), code=code)
+            _log.warning("account.rows_wait", account=name, rows=self.queue.size(name), code=code)
         return self._paused[name]
 
     def _end(self, name: str) -> None:
         if self._paused.pop(name, None) is not None:
-            _log.info("account.rows_go", account=name, rows=self._queue.size(name))
+            _log.info("account.rows_go", account=name, rows=self.queue.size(name))

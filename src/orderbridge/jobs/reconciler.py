@@ -9,6 +9,7 @@ write: the verdict, or when to send again
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -29,46 +30,42 @@ Unresolved = Mapping[str, Sequence[OutboxRow]]
 _log = structlog.get_logger(__name__)
 
 
+@dataclass
 class Reconciler:
-    """The looks of one account."""
+    """The looks of one account. `unresolved`: `read_unresolved`, for many accounts at once."""
 
-    def __init__(self, account: str, context: Context, unresolved: Callable[[], Awaitable[Unresolved]]) -> None:
-        """`unresolved`: `read_unresolved`, for many accounts at once."""
-        self._account = account
-        self._unresolved = unresolved
-        self._database = context.database
-        self._lanes = context.lanes
-        self._clock = context.clock
-        self._verdicts = context.verdicts
+    account: str
+    context: Context
+    unresolved: Callable[[], Awaitable[Unresolved]]
 
     async def resolve(self, answer: Answer, *, complete: bool) -> None:
         """End what this poll proves. `complete`: what the list lacks is evidence, too (rules.intake)."""
         mine: list[OutboxRow] = []
         borrowed: set[str] = set()
-        for row in (await self._unresolved()).get(self._account, ()):
+        for row in (await self.unresolved()).get(self.account, ()):
             key = key_of(row)
             if key in answer.held:
                 mine.append(row)
-            elif complete and key not in answer.good and self._lanes.hold_for_poll(key, answer.began):
+            elif complete and key not in answer.good and self.context.lanes.hold_for_poll(key, answer.began):
                 borrowed.add(key)
                 mine.append(row)
         try:
-            ended, failed = await write_batch(self._database, partial(self.post, answer.good), mine, urgent=True)
+            ended, failed = await write_batch(self.context.database, partial(self.post, answer.good), mine, urgent=True)
         finally:
             for key in borrowed:
-                self._lanes.free(order_lane(key))
+                self.context.lanes.free(order_lane(key))
         for row, verdict in ended:
-            self._verdicts.tell(row, verdict)
+            self.context.verdicts.tell(row, verdict)
         for row, error in failed:  # the next poll is a look, too
-            _log.debug("poll.look_failed", account=self._account, id=row.id, error=type(error).__name__)
+            _log.debug("poll.look_failed", account=self.account, id=row.id, error=type(error).__name__)
 
     def post(
         self, good: Mapping[str, Document], connection: Connection, rows: Sequence[OutboxRow]
     ) -> list[tuple[OutboxRow, Verdict]]:
         """Write what this look makes of the rows that nobody holds. Returns those that it ended."""
-        now = self._clock.now()
+        now = self.context.clock.now()
         # Held first, read then: what another connection has just committed counts.
-        free, known = self._verdicts.hold(connection, rows)
+        free, known = self.context.verdicts.hold(connection, rows)
         histories = unfinished.histories(connection, free)
         ends = actions.ends(connection, [key_of(row) for row in free.values()])
         ended = []
@@ -83,11 +80,11 @@ class Reconciler:
                 shown_by(good.get(order.payment_key)),
                 now=now,
                 other_end=other_end(row.action, {action for key, action in ends if key == order.payment_key}),
-                statuses=self._verdicts.statuses,
+                statuses=self.context.verdicts.statuses,
             )
             if decision is None:
                 continue
-            has_ended = self._verdicts.post(connection, [Posting(row, decision, history)], known, now)
+            has_ended = self.context.verdicts.post(connection, [Posting(row, decision, history)], known, now)
             if has_ended and isinstance(decision, Verdict):
                 ended.append((row, decision))
         return ended

@@ -54,27 +54,27 @@ class Waits:
     limited_s: float  # a login was answered 429
 
 
+@dataclass(slots=True)
 class Backoff:
     """Whether requests of an account leave at all. Failures in a row wait longer; the first answer ends it."""
 
-    def __init__(self, clock: Clock, wait_s: Callable[[int], float]) -> None:
-        self._clock = clock
-        self._wait_s = wait_s
-        self._failures = 0
-        self._until = 0.0
-        self.is_ours = False  # the reason lies with us
+    clock: Clock
+    wait_s: Callable[[int], float]
+    is_ours: bool = False  # the reason lies with us
+    _failures: int = 0
+    _until: float = 0.0
 
     def failed(self) -> None:
         """A request never left."""
         if self.wait() <= 0:  # the others of the same moment are no further failures
             self._failures += 1
             self.is_ours = False
-            self._until = self._clock.monotonic() + self._wait_s(self._failures)
+            self._until = self.clock.monotonic() + self.wait_s(self._failures)
 
     def held_back(self) -> None:
         """We did not let a request leave: no failure, and no reason to try again at once."""
         self.is_ours = self.is_ours or self.wait() <= 0
-        self._until = max(self._until, self._clock.monotonic() + HELD_BACK_S)
+        self._until = max(self._until, self.clock.monotonic() + HELD_BACK_S)
 
     def worked(self) -> bool:
         """A request was answered, or left at least. True when that ends a failure."""
@@ -83,7 +83,7 @@ class Backoff:
 
     def wait(self) -> float:
         """Seconds until the next try; 0 or less: now."""
-        return self._until - self._clock.monotonic()
+        return self._until - self.clock.monotonic()
 
 
 MOST_REFUSED_CALLS = 1000  # that are remembered
@@ -300,16 +300,12 @@ class Session:
         if token is None or not (error is None or isinstance(error, Refused | RateLimited)):
             return
         self._refusals = 0
-        if (dead := self._refused_calls.pop(call, None)) is not None and dead != token:
-            self._note_death(dead)
+        dead = self._refused_calls.pop(call, None)
+        if dead is not None and dead not in {token, *(known for _, known in self._deaths)}:  # ended by another login
+            self._deaths.append((self._clock.monotonic(), dead))
         if self._held is not None and self._held.token.access_token == token.access_token:
             self._held.worked += 1
             self._held.refused = False
-
-    def _note_death(self, dead: Token) -> None:
-        """What was refused goes well with another token: so it was the token, and somebody else has ended it."""
-        if not any(known == dead for _, known in self._deaths):
-            self._deaths.append((self._clock.monotonic(), dead))
 
     def died_young(self) -> int:
         """How many tokens of the last hour worked, and were refused long before their end."""

@@ -342,23 +342,23 @@ class Connections(httpx.AsyncBaseTransport):
         connection.gone.add_done_callback(self._closing.discard)
 
 
+@dataclass(slots=True)
 class _Body(httpx.AsyncByteStream):
     """The rest of an answer; closing it gives the connection back."""
 
-    def __init__(self, connection: Connection, give_back: Callable[[Connection], None]) -> None:
-        self._connection = connection
-        self._give_back = give_back
+    connection: Connection
+    give_back: Callable[[Connection], None]
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        if (piece := await self._connection.read()) is None:
+        if (piece := await self.connection.read()) is None:
             raise StopAsyncIteration
         return piece
 
     async def aclose(self) -> None:
-        self._give_back(self._connection)
+        self.give_back(self.connection)
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:

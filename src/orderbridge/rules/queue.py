@@ -22,7 +22,7 @@ back here to be decided. Nobody else decides.
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from orderbridge.actions import ACTIONS, ORDER_ACTIONS, PRIORITIES
@@ -43,25 +43,25 @@ from orderbridge.rules.outbox import (
 )
 from orderbridge.rules.standing import Standing, standing_of
 
+_MOST_OVER = 1000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HELD = (Standing.ON_THE_WIRE, Standing.PUT_ASIDE, Standing.ENDING, Standing.OVER)
 
 _First = tuple[int, int, int, str]  # priority, rows of the account under way, id, account
 
 
+@dataclass(slots=True, eq=False)
 class Entry:
-    """One row of the queue. `account`: whose line it waits in; None: not known yet."""
+    """One row of the queue. `account`: in whose queue it waits; None: not known yet. `expires`: seconds since 1970."""
 
-    __slots__ = ("account", "expires", "is_next", "lane", "refusal", "row", "seen", "standing")
-
-    def __init__(self, row: OutboxRow, account: str | None, lane: Lane, refusal: str | None, expires: float) -> None:
-        self.row = row
-        self.account = account
-        self.lane = lane
-        self.refusal = refusal
-        self.expires = expires  # seconds since 1970
-        self.standing = standing_of(row)
-        self.is_next = False  # it stands first in its lane, and its time has come
-        self.seen = 0  # by which reading of the table
+    row: OutboxRow
+    account: str | None
+    lane: Lane
+    refusal: str | None
+    expires: float
+    standing: Standing = Standing.WAITING
+    is_next: bool = False  # it stands first in its lane, and its time has come
+    seen: int = 0  # by which reading of the table
 
     def __lt__(self, other: "Entry") -> bool:
         return self.expires < other.expires
@@ -152,10 +152,6 @@ class AccountQueues:
         return entry if entry is not None and entry.is_next and entry.is_free and entry.account == account else None
 
 
-_MOST_OVER = 1000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 class Queue:
     """All unfinished rows. It belongs to the event loop, and knows neither a clock nor a database."""
 
@@ -211,12 +207,10 @@ class Queue:
             return False
         if row.state == ActionState.SENDING and row.next_attempt_utc is None:
             self.stray |= known is None or known.row.state == ActionState.PENDING
-        entry = self._entry(row)
-        entry.seen = seen
-        self._add(entry)
+        self._add(self._entry(row, seen))
         return True
 
-    def _entry(self, row: OutboxRow) -> Entry:
+    def _entry(self, row: OutboxRow, seen: int) -> Entry:
         account = account_of(row, self.view.directory)
         refusal = "bad_arguments" if argument_problem(row) else account.code if isinstance(account, Refusal) else None
         if isinstance(account, Refusal):
@@ -224,7 +218,7 @@ class Queue:
         if row.state != ActionState.PENDING:
             refusal = None
         lane = lane_of(row, account) if refusal is None else ("refused", str(row.id))
-        return Entry(row, account, lane, refusal, _seconds(expiry(row, self.view)))
+        return Entry(row, account, lane, refusal, _seconds(expiry(row, self.view)), seen=seen)
 
     def drop(self, row_id: int) -> None:
         """The row is over, or gone."""
