@@ -1,4 +1,4 @@
-"""The promises of docs/design.md, Promises, each as something that watches a simulation and says what was broken.
+"""The promises of README.md, each as something that watches a simulation and says what was broken.
 
 An invariant hears of what happens: a request leaves and ends, a line is logged, a transaction is committed, the daemon
 crashes and is started again, time passes (`tick`), all is settled (`finish`). What is true it asks of the sandbox;

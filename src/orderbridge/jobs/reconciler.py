@@ -1,7 +1,7 @@
 """A poll that reconciles: what its list shows and lacks may end rows whose outcome is unknown (promise 4).
 
-A look (docs/design.md, Unknown outcomes) is such a poll, successful and begun after the attempt had ended. What it
-shows of an order counts; what it lacks counts only when the list is whole (rules.intake).
+Only a qualifying poll counts (docs/design.md, Unknown outcomes): a successful one that began after the attempt had ended.
+What it lacks counts only when the list is whole (rules.intake).
 
 read: the account's unresolved rows, and what is known of their orders, under their locks
 decide: rules.retry.after_poll

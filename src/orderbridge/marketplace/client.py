@@ -35,7 +35,7 @@ from orderbridge.net.pace import Importance
 
 SMALL_BODY = 64 * 1024  # bytes; taken apart in a millisecond or two, and most lists are empty
 LIST = "/orders/get-current"
-ACKNOWLEDGE_TIMEOUT_S = 5.0  # docs/design.md, Promises, 2: for the call and its one repeat together
+ACKNOWLEDGE_TIMEOUT_S = 5.0  # README.md, What is promised, 2: for the call and its one repeat together
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
