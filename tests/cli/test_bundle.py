@@ -173,7 +173,7 @@ def test_it_is_made_without_a_database_and_says_so(run, tmp_path, log):
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         about = json.loads(archive.read("about.json"))
         assert {"log.txt", "configuration.json"} <= set(archive.namelist())
-    assert {"status.json", "database.txt"} <= set(about["missing"])
+    assert {"status.json", "schema.json"} <= set(about["missing"])
 
 
 def test_it_is_made_of_rubbish_in_place_of_a_database(run, tmp_path, path, log):

@@ -1,7 +1,7 @@
-"""`orderbridge support-bundle`: everything that somebody who helps from afar needs, and no customer in it.
+"""`orderbridge support-bundle`: everything that support needs, and no customer in it.
 
 Each part is made alone: what cannot be had, without a daemon, a database or a configuration, is named in about.json.
-What may stand in it, bundle_contents.py lists. The archive is made in memory: a full disk is found out before anything is written.
+bundle_contents.py lists what may stand in it. The archive is made in memory: a full disk is found out before anything is written.
 """
 
 import io
@@ -10,10 +10,10 @@ import os
 import sys
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,9 +21,6 @@ from orderbridge import __version__
 from orderbridge.cli import bundle_contents
 from orderbridge.cli.common import Context, plain
 from orderbridge.texts import say
-
-if TYPE_CHECKING:
-    from orderbridge.store.database import Database
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -96,13 +93,10 @@ def _fill(bundle: _Bundle, context: Context, wanted: tuple[str, ...], log_file: 
     if settings is not None:
         bundle.add("status.json", lambda: _status(context, accounts))
         bundle.add("metrics.txt", lambda: _metrics(context))
-        database = _opened(bundle, context)
-        if database is not None:
-            try:
-                bundle.add("schema.json", lambda: database.read_now(_schema))
-                _stories(bundle, database, wanted, accounts)
-            finally:
-                database.close()
+        if bundle.add("schema.json", lambda: _read(context, _schema)) is not None:
+            keys = bundle.add("orders.txt", lambda: _read(context, partial(_keys, wanted=wanted)))
+            for key in (keys or "").split():
+                bundle.add(f"orders/{key}.json", partial(_story, context, key, accounts))
     bundle.add("log.txt", lambda: _log(log_file, unit, accounts))
     bundle.add("about.json", lambda: _about() | {"missing": bundle.missing})
 
@@ -156,15 +150,10 @@ def _metrics(context: Context) -> str:
         return str(answer.read(LOG_BYTES).decode("utf-8", "replace"))
 
 
-def _opened(bundle: _Bundle, context: Context) -> "Database | None":
-    made: list[Database] = []
-
-    def ask() -> str:
-        made.append(context.database())
-        return say("bundle.database_answers") + "\n"
-
-    bundle.add("database.txt", ask)
-    return made[0] if made else None
+def _read(context: Context, work: Callable[[Any], Any]) -> Any:
+    """Also of a database whose tables are another program's."""
+    with closing(context.database()) as database:
+        return database.read_now(work)
 
 
 def _schema(tx: Any) -> dict[str, Any]:
@@ -182,32 +171,21 @@ def _schema(tx: Any) -> dict[str, Any]:
     }
 
 
-def _stories(bundle: _Bundle, database: "Database", wanted: tuple[str, ...], accounts: frozenset[str]) -> None:
+def _keys(tx: Any, wanted: tuple[str, ...]) -> str:
+    """The orders that were asked for, and those with a trouble."""
     from orderbridge.store import story
 
-    keys: dict[str, None] = {}
-    for one in wanted:
-        found = bundle.add("orders/named.txt", lambda one=one: database.read_now(lambda tx: _named(tx, one)))  # type: ignore[misc]
-        keys.update(dict.fromkeys((found or "").split()))
-    troubled = bundle.add("orders/troubled.txt", lambda: "\n".join(database.read_now(story.troubled)))
-    keys.update(dict.fromkeys((troubled or "").split()[:MOST_STORIES]))
-    for key in keys:
-        bundle.add(f"orders/{key}.json", partial(_story, database, key, accounts))
+    named = [row["payment_key"] for one in wanted for row in story.find(tx, one)]
+    return "\n".join(dict.fromkeys([*named, *story.troubled(tx)[:MOST_STORIES]]))
 
 
-def _named(tx: Any, wanted: str) -> str:
+def _story(context: Context, key: str, accounts: frozenset[str]) -> dict[str, Any]:
     from orderbridge.store import story
 
-    return "\n".join(row["payment_key"] for row in story.find(tx, wanted)) or "none"
-
-
-def _story(database: "Database", key: str, accounts: frozenset[str]) -> dict[str, Any]:
-    from orderbridge.store import story
-
-    told = database.read_now(lambda tx: story.tell(tx, key))
-    order = told.pop("order")
-    rows = {part: [bundle_contents.row(part, one, accounts) for one in told[part]] for part in told}
-    return {"order": bundle_contents.row("order", order, accounts), **rows}
+    parts = _read(context, partial(story.tell, payment_key=key))
+    order = bundle_contents.row("order", parts.pop("order"), accounts)
+    rows = {part: [bundle_contents.row(part, one, accounts) for one in parts[part]] for part in parts}
+    return {"order": order, **rows}
 
 
 def _log(log_file: Path | None, unit: str, accounts: frozenset[str]) -> str:
@@ -233,16 +211,12 @@ def _log(log_file: Path | None, unit: str, accounts: frozenset[str]) -> str:
 def _write(file: Path, data: bytes) -> None:
     """Raises ClickException; then no half file is left."""
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except FileExistsError:
-        raise click.ClickException(say("bundle.exists", file=file)) from None
-    except OSError as error:
-        raise click.ClickException(say("bundle.not_written", file=file, error=error.strerror)) from error
-    try:
-        with os.fdopen(descriptor, "wb") as out:
+        with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
+    except FileExistsError:
+        raise click.ClickException(say("bundle.exists", file=file)) from None
     except OSError as error:
         with suppress(OSError):
             file.unlink()

@@ -43,8 +43,10 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _PLAIN = re.compile(rf"{_TIME}|{_UUID}")
 _SHOWN = re.compile(rf"{_TIME}|{_UUID}|{_CODE}")
 _BEGINS = re.compile(rf"({_TIME})")
-_EVENT = re.compile(r"(?:\[([a-z]+) *\] |\bevent=)([a-z_]+\.[a-z_.]+)(?!\S)")
-_PAIR = re.compile(r"([a-z_]+)=(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\S+)")
+_NUMBER = re.compile(r"-?\d{1,8}(?:\.\d{1,6})?")
+_EVENT = re.compile(r"[a-z_]+\.[a-z_.]+")
+_CONSOLE = re.compile(r"\[([a-z]+) *\] ([a-z_]+\.[a-z_.]+)(?!\S)")
+_PAIR = re.compile(r"(?:\"([a-z_]+)\": |\b([a-z_]+)=)(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,}]+)")
 _PLACE = re.compile(r"/((?:orderbridge|site-packages)/[\w/.-]+\.py)\\?\", line (\d+), in (\w+)")
 _RAISED = re.compile(r"([A-Za-z_.]*(?:Error|Exception|Timeout)):")
 
@@ -95,29 +97,23 @@ def status(part: Any, accounts: Names, key: str = "") -> Any:
     return value(part, accounts)
 
 
-def line(said: str, accounts: Names) -> str:
-    """Of a line of the log its time, level, event and listed fields, and the places of a traceback."""
-    try:
-        fields = dict(json.loads(said))
-        level, event = (str(fields.get(name, "")) for name in ("level", "event"))
-        began = str(fields.get("time", ""))
-    except (ValueError, TypeError, RecursionError):
-        fields = {name: text.strip("\"'") for name, text in _PAIR.findall(said)}
-        level, event = found.groups("") if (found := _EVENT.search(said)) else ("", "")
-        began = said
-    at = found[1] if (found := _BEGINS.match(began)) else ""
-    parts = [at, f"[{value(level)}]" if level else "", event if _EVENT.match(f"event={event}") else ""]
+def line(text: str, accounts: Names) -> str:
+    """Of a line of the log, in any of its forms, its time, level, event and listed fields, and the places of a traceback."""
+    fields = {quoted or plain: cell.strip("\"'") for quoted, plain, cell in _PAIR.findall(text)}
+    found = _CONSOLE.search(text)
+    level, event = found.groups() if found else (fields.get("level", ""), fields.get("event", ""))
+    at = _BEGINS.match(fields.get("time", text))
+    parts = [at[1] if at else "", f"[{value(level)}]" if level else "", event if _EVENT.fullmatch(event) else ""]
     parts += [f"{name}={_field(name, fields[name], accounts)}" for name in fields if name in LOG and name != "level"]
-    parts += [f"{file}:{number} {function}" for file, number, function in _PLACE.findall(said)]
-    parts += _RAISED.findall(said)[:1]
+    parts += [f"{file}:{number} {function}" for file, number, function in _PLACE.findall(text)]
+    parts += _RAISED.findall(text)[:1]
     return " ".join(filter(None, parts)) or "***"
 
 
-def _field(name: str, cell: Any, accounts: Names) -> Any:
+def _field(name: str, cell: str, accounts: Names) -> Any:
     if name == "account":
         return cell if cell in accounts else "***"
-    is_number = isinstance(cell, str) and re.fullmatch(r"-?\d{1,8}(?:\.\d{1,6})?", cell)
-    return cell if is_number else value(cell if isinstance(cell, int | float | None) else str(cell), accounts)
+    return cell if _NUMBER.fullmatch(cell) else value(cell, accounts)
 
 
 @cache
