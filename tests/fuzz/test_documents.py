@@ -263,7 +263,7 @@ def test_any_answers_to_a_login_and_to_calls_end_in_a_value_or_an_error(
                 await call(client)
             except MarketplaceError as error:
                 assert type(error) in ENDS | {errors.NotSent, errors.LoginRefused}
-        token = client.session.current
+        token = client._session.current
         assert token is None or (token.access_token.isascii() and NOW < token.expires_utc <= NOW + VALIDITY)
 
     runner.run(all_calls())

@@ -9,7 +9,6 @@ Each request's end is reported to the session, here and nowhere else.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -60,14 +59,12 @@ async def on_the_spot(call: Callable[[], _Result], /) -> _Result:
     return call()
 
 
-@dataclass(slots=True)
 class Client:
     """One account's calls."""
 
-    wire: Wire
-    session: Session
-    apart: Apart = on_the_spot
-    _surprised: set[str] = field(default_factory=set)
+    def __init__(self, wire: Wire, session: Session, *, apart: Apart = on_the_spot) -> None:
+        self._wire, self._session, self._apart = wire, session, apart
+        self._surprised: set[str] = set()
 
     async def restaurants(self) -> tuple[Restaurant, ...]:
         """Every restaurant that the token reaches (docs/interface.md, Endpoints 2)."""
@@ -79,7 +76,7 @@ class Client:
 
     async def be_ready(self) -> None:
         """Before a poll's turn is noted: has a token for it. Raises what a login ends in."""
-        await self.session.token_for_poll()
+        await self._session.token_for_poll()
 
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
         """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer is.
@@ -89,7 +86,7 @@ class Client:
         A 401 is raised as Unauthorized, and the next call logs in (`be_ready`); its code is login_refused where a login that
         has just succeeded gave the token.
         """
-        token = self.session.current
+        token = self._session.current
         if token is None:
             raise NotSent("login_failed", Message("net.login_waits"))
         params = None if status_id is None else {"status_id": str(status_id)}
@@ -98,7 +95,7 @@ class Client:
         except Unauthorized as refusal:
             _log.info("client.unauthorized", operation="get-current", code=refusal.code)
             try:
-                self.session.drop(token, LIST)
+                self._session.drop(token, LIST)
             except LoginRefused as own:  # the poll was answered, so its cooldown runs: never NotSent
                 raise Unauthorized(own.code, http_status=refusal.http_status) from own
             raise
@@ -148,16 +145,16 @@ class Client:
 
         async def ask(token: Token) -> _Result:
             # What waits for its turn in vain has not left, and the session does not hear of it: the line is well.
-            await self.wire.admit(importance, self.wire.timeout_s if deadline is None else _remaining(deadline))
+            await self._wire.admit(importance, self._wire.timeout_s if deadline is None else _remaining(deadline))
             return await self._ask(method, path, token, read, json=json, deadline=deadline)
 
-        token = await _in_time(self.session.token(), deadline)
+        token = await _in_time(self._session.token(), deadline)
         try:
             return await ask(token)
         except Unauthorized as refusal:
             _log.info("client.unauthorized", path=path, code=refusal.code)
             try:
-                token = await _in_time(self.session.replace(token, path), deadline)
+                token = await _in_time(self._session.replace(token, path), deadline)
             except Unauthorized as own:  # there is no use in another token
                 raise Unauthorized(own.code, refusal.detail, http_status=refusal.http_status) from refusal
         try:
@@ -180,15 +177,15 @@ class Client:
         remaining = None if deadline is None else _remaining(deadline)
         headers = {"Access-Token": token.access_token}
         try:
-            answer = await self.wire.request(
+            answer = await self._wire.request(
                 method, path, headers=headers, json=json, params=params, timeout_s=remaining
             )
             call = partial(_read, read, answer)
-            result = call() if len(answer.body) <= SMALL_BODY else await self.apart(call)
+            result = call() if len(answer.body) <= SMALL_BODY else await self._apart(call)
         except MarketplaceError as error:
-            self.session.record_outcome(error, token, path)
+            self._session.record_outcome(error, token, path)
             raise
-        self.session.record_outcome(None, token, path)
+        self._session.record_outcome(None, token, path)
         return result
 
 
