@@ -22,49 +22,17 @@ LANGUAGES = ("tr", "en")
 
 # Files that only commands need.
 OF_COMMANDS = frozenset(
-    [
-        "bundle",
-        "certify",
-        "click",
-        "day",
-        "demo",
-        "erase",
-        "headings",
-        "help",
-        "import",
-        "init",
-        "label",
-        "listing",
-        "mark",
-        "options",
-        "replay",
-        "sandbox",
-        "scopes",
-        "story",
-    ]
+    "bundle certify click day demo erase headings help import init label listing mark options replay sandbox scopes story".split()
 )
 
 # Technical codes that mean the same to a cashier.
 SAME = {
-    "unauthorized": "login_refused",
-    "invalid_credentials": "login_refused",
-    "login_failed": "unreachable",
-    "login_timeout": "unreachable",
-    "dns_failed": "unreachable",
-    "connection_refused": "unreachable",
-    "connect_timeout": "unreachable",
-    "proxy_refused": "unreachable",
-    "proxy_invalid": "unreachable",
-    "bad_gateway": "timeout",
-    "connection_lost": "timeout",
-    "broken_answer": "timeout",
-    "body_too_large": "timeout",
-    "no_envelope": "timeout",
-    "malformed_data": "timeout",
-    "stopped_while_sending": "timeout",
-    "internal_error": "timeout",
-    "login_stopped": "stopping",
-    "closed": "stopping",
+    **dict.fromkeys(("unauthorized", "invalid_credentials"), "login_refused"),
+    **dict.fromkeys(("login_failed", "login_timeout", "dns_failed", "connection_refused"), "unreachable"),
+    **dict.fromkeys(("connect_timeout", "proxy_refused", "proxy_invalid"), "unreachable"),
+    **dict.fromkeys(("bad_gateway", "connection_lost", "broken_answer", "body_too_large"), "timeout"),
+    **dict.fromkeys(("no_envelope", "malformed_data", "stopped_while_sending", "internal_error"), "timeout"),
+    **dict.fromkeys(("login_stopped", "closed"), "stopping"),
 }
 
 

@@ -14,6 +14,7 @@ from orderbridge.texts import say
 
 pass_context = click.make_pass_decorator(Context)
 
+LISTED = "id created_utc action payment_key restaurant_id food_id state attempts error_code known_by".split()
 WAIT_STEP_S = 0.1
 MOST_WAIT_S = 86_400
 ID = click.IntRange(1, 2**63 - 1)
@@ -144,19 +145,7 @@ def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) 
     from orderbridge.store import tables
 
     table = tables.actions
-    names = (
-        "id",
-        "created_utc",
-        "action",
-        "payment_key",
-        "restaurant_id",
-        "food_id",
-        "state",
-        "attempts",
-        "error_code",
-        "known_by",
-    )
-    query = select(*(table.c[name] for name in names)).order_by(table.c.id.desc()).limit(limit)
+    query = select(*(table.c[name] for name in LISTED)).order_by(table.c.id.desc()).limit(limit)
     if unfinished:
         query = query.where(tables.unfinished)
     rows = context.read(lambda tx: [dict(row) for row in tx.execute(query).mappings()])

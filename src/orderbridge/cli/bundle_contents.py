@@ -33,7 +33,7 @@ LOG = frozenset(
     """account accounts acknowledged action attempt blanked changed code count deleted delivered doing dropped
     ended error error_code errors expires failures http_status id job level logger ms new operation orders outcome owner
     payment_key reason refusals refused restaurant_id restaurants rows seconds severity state status_id subject table type
-    unfinished wait_s waiting""".split()  # noqa: SIM905 - one a line would fill the screen
+    unfinished wait_s waiting""".split()
 )
 TOO_LARGE = 10**8  # may be a telephone number
 DEEPEST = 20  # levels of a document

@@ -9,6 +9,7 @@ import os
 import pwd
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -46,18 +47,16 @@ pass_context = click.make_pass_decorator(Context)
 @pass_context
 def init(
     context: Context,
+    /,
     language: str | None,
-    base_url: str | None,
-    ca_file: str | None,
-    account: str | None,
     app_secret_file: str | None,
     rest_secret_file: str | None,
-    database: str | None,
     owner: str | None,
     *,
     sandbox: bool,
     untested: bool,
     yes: bool,
+    **given: str | None,
 ) -> None:
     """Write a configuration: asks, tries the answers, and puts the secrets into files of their own.
 
@@ -70,9 +69,9 @@ def init(
     chosen = language or asking.language()
     speak(chosen)
     draft = Draft(file=file, language=chosen, owner=owner)
-    known = {"base_url": base_url, "ca_file": ca_file, "account": account, "database": database}
-    found = {key: value for key, value in known.items() if value is not None}
-    draft.secrets = _read_secrets(app_secret_file, rest_secret_file)
+    found = {key: value for key, value in given.items() if value is not None}
+    files = {"app_secret_key": app_secret_file, "rest_secret_key": rest_secret_file}
+    draft.secrets = {key: _read_secret(name) for key, name in files.items() if name is not None}
     if sandbox:
         found = dict(zip(("base_url", "ca_file", "account"), SANDBOX, strict=True)) | found
         draft.secrets = SANDBOX_SECRETS | draft.secrets
@@ -92,11 +91,6 @@ def _refuse_place(file: Path, owner: str | None) -> None:
             pwd.getpwnam(owner)
         except KeyError:
             raise click.UsageError(say("init.no_user", owner=owner)) from None
-
-
-def _read_secrets(app: str | None, rest: str | None) -> dict[str, str]:
-    named = {"app_secret_key": app, "rest_secret_key": rest}
-    return {key: _read_secret(file) for key, file in named.items() if file is not None}
 
 
 def _read_secret(file: str) -> str:
@@ -186,14 +180,13 @@ class Asking:
         return str(click.prompt(say(key), default=default, err=True)).strip()
 
 
-def _checked(draft: Draft, *, database: str = "sqlite:////nowhere", account: str = "x") -> Context:
+def _checked(draft: Draft) -> Context:
     """Raises ConfigError for what no program could use. What was not asked yet is filled in."""
     from pydantic import ValidationError
 
     from orderbridge.config.findings import in_words
 
-    trial = Draft(file=draft.file, language=draft.language, base_url=draft.base_url, ca_file=draft.ca_file)
-    trial.account, trial.database = draft.account or account, draft.database or database
+    trial = replace(draft, account=draft.account or "x", database=draft.database or "sqlite:////nowhere")
     trial.secrets = {"app_secret_key": "x", "rest_secret_key": "y", **draft.secrets}
     try:
         return Context(trial.settings())

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 pass_context = click.make_pass_decorator(Context)
 
+LISTED = """received_utc payment_key account order_number status restaurant_name total revision pos_revision
+    problem""".split()
 SHORT_KEY = 8  # characters of a payment_key
 
 
@@ -38,24 +40,9 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
     from orderbridge.clock import SystemClock
     from orderbridge.store import story, tables
 
-    table = {
-        "new": tables.new_orders,
-        "changed": tables.changed_orders,
-        "all": tables.orders,
-    }.get(which or "", tables.open_orders)
-    names = (
-        "received_utc",
-        "payment_key",
-        "account",
-        "order_number",
-        "status",
-        "restaurant_name",
-        "total",
-        "revision",
-        "pos_revision",
-        "problem",
-    )
-    query = select(*(table.c[name] for name in names)).order_by(table.c.received_utc.desc(), table.c.payment_key)
+    by_option = {"new": tables.new_orders, "changed": tables.changed_orders, "all": tables.orders}
+    table = by_option.get(which or "", tables.open_orders)
+    query = select(*(table.c[name] for name in LISTED)).order_by(table.c.received_utc.desc(), table.c.payment_key)
 
     def read(connection: "Connection") -> list[dict[str, Any]]:
         rows = [dict(row) for row in connection.execute(query.limit(limit)).mappings()]

@@ -13,7 +13,7 @@ FAILED_WITHIN = timedelta(days=1)
 OURS = "command line"
 SET_BACK = timedelta(days=7)  # by no more was the clock set back between an order's reception and its end
 SOLD = """account restaurant_id restaurant_name order_number pos_reference status payment_code amount_due total discount
-    order_tip pos_revision pos_total received_utc""".split()  # noqa: SIM905 - one a line would fill the screen
+    order_tip pos_revision pos_total received_utc""".split()
 _NO_TILL = (AUTO_MARK, BOARD_MARK)  # where the board is the till, it reads what comes in, and that shows
 
 
