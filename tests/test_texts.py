@@ -284,8 +284,8 @@ FOR_EVERYBODY = (
     "orderbridge/observe/metrics.py",  # Prometheus' HELP
     "orderbridge/store/tables.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
     "orderbridge/store/write_guards.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
-    "orderbridge/store/dialects/sqlite_guard.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
-    "orderbridge/store/dialects/mysql_errors.py",  # drivers' words, to know them by
+    "orderbridge/store/dialects/sqlite.py",  # messages of constraints and triggers: in the database since it was made, part of the contract
+    "orderbridge/store/dialects/mysql.py",  # drivers' words, to know them by
     "orderbridge/actions.py",  # faults of the table of actions, for programmers; its help is looked up
 )
 DRIVERS = {  # their words, to know an error by

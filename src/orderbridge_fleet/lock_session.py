@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, event
 
 from orderbridge.errors import Unusable
-from orderbridge.store.dialects.postgresql_pooler import changes_process, lasting_sessions
+from orderbridge.store.dialects.postgresql_sessions import changes_process, lasting_sessions
 
 SILENT_S = 6  # the replica asks every second
 CALL_S = 4.0  # for all that is asked at a time

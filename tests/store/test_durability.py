@@ -10,9 +10,6 @@ from tests.databases import MARIADB, POSTGRESQL, SQLITE, only
 from orderbridge.message import Message
 from orderbridge.store import inspection as module
 from orderbridge.store.database import Database
-from orderbridge.store.dialects.mysql import BINLOG, FLUSH
-from orderbridge.store.dialects.postgresql import FSYNC
-from orderbridge.store.dialects.sqlite import WAL
 from orderbridge.store.inspection import Durability, failover
 from orderbridge.texts import sentence
 
@@ -48,11 +45,11 @@ def test_each_database_of_the_tests_is_safe(database: Database, told: list[str])
     [
         (1, 0, 0, None),
         (1, 1, 1, None),
-        (1, 1, 0, Message(BINLOG)),
-        (1, 1, 100, Message(BINLOG)),
+        (1, 1, 0, Message("database.binlog")),
+        (1, 1, 100, Message("database.binlog")),
         (3, 1, 0, None),
-        (0, 0, 1, Message(FLUSH)),
-        (2, 1, 1, Message(FLUSH)),
+        (0, 0, 1, Message("database.flush")),
+        (2, 1, 1, Message("database.flush")),
     ],
 )
 def test_mariadb_is_safe_when_the_log_that_decides_is_flushed(
@@ -64,7 +61,9 @@ def test_mariadb_is_safe_when_the_log_that_decides_is_flushed(
 
 
 def test_a_postgresql_that_does_not_write_to_disk_is_accepted_by_no_name():
-    assert Durability(accept_unsafe=True).judge(answering("postgresql", ("off", "on", "on"))) == Message(FSYNC)
+    assert Durability(accept_unsafe=True).judge(answering("postgresql", ("off", "on", "on"))) == Message(
+        "database.fsync"
+    )
 
 
 def test_both_edges_are_told_once(told: list[str]):
@@ -82,7 +81,7 @@ def test_both_edges_are_told_once(told: list[str]):
 def test_a_sqlite_connection_that_does_not_wait_for_the_disk_is_found(pragma: str, database: Database):
     database.engine.dispose()
     event.listen(database.engine, "connect", lambda connection, _: connection.execute(f"PRAGMA {pragma}"))
-    assert database.read_now(database.durability.judge) == Message(WAL)
+    assert database.read_now(database.durability.judge) == Message("database.wal_off")
 
 
 @only(pytest.param(POSTGRESQL, marks=pytest.mark.postgresql))

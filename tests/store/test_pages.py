@@ -1,4 +1,4 @@
-"""A SQLite file that is written over in place is lost; whatever SQLite itself does to it is not (dialects.sqlite_pages)."""
+"""A SQLite file that is written over in place is lost; whatever SQLite itself does to it is not (dialects.sqlite_file)."""
 
 import contextlib
 import shutil

@@ -15,7 +15,7 @@ from tests.store.samples import KEY, NOW, Pos, opened, put_action, put_order
 from orderbridge.model import ActionState, Verdict
 from orderbridge.store import actions, unfinished
 from orderbridge.store.database import Database
-from orderbridge.store.dialects import postgresql_watch, servers, sqlite_watch
+from orderbridge.store.dialects import postgresql, servers, sqlite_watch
 
 SOON_S = 60.0  # a bound for a busy machine; the watch looks every 50 ms
 QUIET_S = 4 * sqlite_watch.WATCH_S
@@ -363,17 +363,17 @@ async def test_a_server_that_is_not_there_is_tried_again(database, closed_port, 
 @only(POSTGRESQL)
 async def test_a_commit_that_is_told_beside_the_answer_to_a_question_wakes(database, monkeypatch, pos):
     """The driver has read it by then: nothing is left at the socket that could be waited for."""
-    answer, asked = postgresql_watch._answer, asyncio.Event()
+    answer, asked = postgresql._answer, asyncio.Event()
 
     async def answers_late(connection, question):
         put_action(pos)
         told = await answer(connection, question)
-        monkeypatch.setattr(postgresql_watch, "LISTEN_CHECK_S", SOON_S)  # no second question
+        monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", SOON_S)  # no second question
         asked.set()
         return told
 
-    monkeypatch.setattr(postgresql_watch, "LISTEN_CHECK_S", 0.001)
-    monkeypatch.setattr(postgresql_watch, "_answer", answers_late)
+    monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", 0.001)
+    monkeypatch.setattr(postgresql, "_answer", answers_late)
     async with watching(database) as bell:
         await asked.wait()
         assert await bell.rings(SOON_S / 2)
@@ -381,7 +381,7 @@ async def test_a_commit_that_is_told_beside_the_answer_to_a_question_wakes(datab
 
 @only(POSTGRESQL)
 async def test_without_the_trigger_for_two_phase_commits_the_watch_asks(database, monkeypatch, pos):
-    monkeypatch.setattr(postgresql_watch, "LISTEN_CHECK_S", 0.01)
+    monkeypatch.setattr(postgresql, "LISTEN_CHECK_S", 0.01)
     pos.execute("ALTER TABLE delivery_actions DISABLE TRIGGER delivery_actions_wake")
     try:
         async with watching(database) as bell:

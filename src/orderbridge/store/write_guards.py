@@ -43,16 +43,15 @@ _BY_HAND = "NEW.id <> -1 OR NEW.created_utc IS NOT {now}"
 
 def grant_statements(dialect: str, role: str, place: str | None) -> tuple[str, ...]:
     """For an existing role or user. `place` is the schema on PostgreSQL, the database on MariaDB and MySQL."""
-    return of(dialect).grants(role, place, _on_tables)
-
-
-def _on_tables(who: str | None, where: str = "") -> tuple[str, ...]:
-    if who is None:
+    found = of(dialect).grantee(role, place)
+    if found is None:  # what everybody has to keep to
         return (
             f"-- INSERT delivery_actions: {', '.join(INSERTED)}",
             *(f"-- UPDATE {table}: {', '.join(columns)}" for table, columns in UPDATED.items()),
         )
+    who, where, first = found
     return (
+        *first,
         *(f"GRANT SELECT ON {where}{name} TO {who};" for name in READ),
         f"GRANT INSERT ({', '.join(INSERTED)}) ON {where}delivery_actions TO {who};",
         *(f"GRANT UPDATE ({', '.join(names)}) ON {where}{table} TO {who};" for table, names in UPDATED.items()),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, Numeric
 from sqlalchemy import Dialect as Driver
@@ -20,12 +20,6 @@ from orderbridge.store.trouble import TroubleKind
 
 Ring = Callable[[], None]
 Read = Callable[[Callable[[Connection], Any]], Any]  # a unit of work that writes nothing, done
-
-
-class Granting(Protocol):
-    """The GRANT statements on our tables; without anybody to grant them to, what everybody has to keep to."""
-
-    def __call__(self, who: str | None, where: str = "") -> tuple[str, ...]: ...
 
 
 READS: Mapping[str, Any] = {"orderbridge_read": True}
@@ -88,16 +82,6 @@ def nothing(*_: object) -> None:
     """Where there is nothing to do, or to say."""
 
 
-def nothing_violated(*_: object) -> Violated:
-    """The error does not say it."""
-    return Violated()
-
-
-def never(*_: object) -> bool:
-    """What does not happen on this database."""
-    return False
-
-
 def no_ddl(*_: object) -> tuple[str, ...]:
     """What this database does otherwise, or not at all."""
     return ()
@@ -135,10 +119,10 @@ class Dialect:
     # ---- errors
     busy: Signs  # somebody else holds the database or a row: nothing is wrong with the work
     refused: Signs = frozenset()  # values that it does not take, beyond the driver's IntegrityError and DataError
-    refuses: Callable[[Any], bool] = never  # whether the driver's error is one of those by what else it says
+    refuses: Callable[[Any], bool] = lambda *_: False  # whether the driver's error is one of those by what else it says
     # Of a key, a sequence or a guard of ours, although the driver calls it an error of values.
     ours: Signs = frozenset()
-    violated: Callable[[Any, str], Violated] = nothing_violated  # by the driver's error and the statement
+    violated: Callable[[Any, str], Violated] = lambda *_: Violated()  # by the driver's error and the statement
     broken: Signs = frozenset()  # something is named that is not there, as a rule by a trigger of the POS
     full: Signs = frozenset()  # no room is left
     read_only: Signs = frozenset()  # it can be read, and nothing can be written
@@ -155,11 +139,14 @@ class Dialect:
     # ---- together with others
     skips_locks: Callable[[Driver], bool]  # SELECT … FOR UPDATE SKIP LOCKED, by the server's version
     lead: Callable[[Connection], bool] | None  # take the right to work, for this session; None: it is the file's lock
-    pooled: Callable[[URL, Mapping[str, Any]], bool] = never  # by create_engine's options: a pooler shares our sessions
+    pooled: Callable[[URL, Mapping[str, Any]], bool] = lambda *_: (
+        False
+    )  # by create_engine's options: a pooler shares our sessions
     worker: Callable[[Connection], str | None] = nothing  # who works on it: host and process, as far as is known
     schema_lock: Callable[[Connection, str], AbstractContextManager[bool]]  # one change of the schema at a time
     watch: Callable[[Engine, Ring], Coroutine[Any, Any, None]]  # ring after commits of others
-    grants: Callable[[str, str | None, Granting], tuple[str, ...]]  # to this role, in this schema or database
+    # By a role and a schema or database: whom GRANT names, what stands before a table's name, and what is granted first.
+    grantee: Callable[[str, str | None], tuple[str, str, tuple[str, ...]] | None] = nothing
     arrays: bool = False  # a list of values is one parameter, and what writes may stand within a statement
     schema_query: str | None = None  # in which schema our tables are, where the address does not say it
     sequence: str = ""  # the statement that sets a table's sequence right, of one row where it was wrong

@@ -9,6 +9,7 @@
 
 import asyncio
 import contextlib
+import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,8 +24,8 @@ from sqlalchemy.types import TypeEngine
 
 from orderbridge.errors import StoreError
 from orderbridge.message import Message
-from orderbridge.store.dialects import mysql_errors, servers
-from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Granting, inserting
+from orderbridge.store.dialects import servers
+from orderbridge.store.dialects.face import READS, Dialect, Durable, Failover, Violated, inserting
 
 # The driver has no keepalive times; its reading has to outlast a change of the schema.
 LIMITS = {"connect_timeout": 5, "read_timeout": 75, "write_timeout": 20}
@@ -46,8 +47,6 @@ TABLE_LOCK = "SET lock_wait_timeout = {}"  # a LOCK TABLES or a DDL of somebody'
 DDL_LOCK_S = 60  # a change of the schema waits for tills to end their transactions
 ASK = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
 LEAD = "CONCAT('orderbridge ', SHA1(IFNULL(DATABASE(), '')))"  # a name for the whole server
-FLUSH = "database.flush"
-BINLOG = "database.binlog"
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
@@ -97,7 +96,7 @@ def cursor_class() -> Any:
         def execute(self, query: Any, args: Any = None) -> int:
             statement = self.mogrify(query, args)
             if len(statement) * _LONGEST_CHARACTER > self._limit and _bytes_of(statement) > self._limit:
-                raise DataError(mysql_errors.PACKET_TOO_LARGE, "statement exceeds max_allowed_packet")
+                raise DataError(PACKET_TOO_LARGE, "statement exceeds max_allowed_packet")
             return int(super().execute(statement))
 
     return Measured
@@ -107,14 +106,47 @@ def _bytes_of(statement: str | bytes | bytearray) -> int:
     return len(statement.encode("utf-8", "replace") if isinstance(statement, str) else statement)
 
 
+# ---- errors ----------------------------------------------------------------------------------------------------------
+# Numbers of the server, and words where a number says too little.
+
+PACKET_TOO_LARGE = 1153  # the server's own number for it
+# Our key is named PRIMARY, as anybody's is. So by its value: no id given, the last one, an order's line, an attempt.
+OWN_ENTRY = re.compile(
+    r"Duplicate entry '(0|9223372036854775807|[0-9a-f-]{36}(-\d+)+|\d+-\d+)' for key '(\w+\.)?PRIMARY'"
+)
+ENTRY_KEY = re.compile(r"Duplicate entry '.*' for key '(?:\w+\.)?(\w+)'", re.DOTALL)
+UNFILLED = re.compile(r"(?:field|column) '(\w+)'", re.IGNORECASE)
+INTO = re.compile(r"\s*INSERT INTO `?(\w+)")
+LAST_NUMBER = 4999  # of the server's own errors; a trigger's SIGNAL may have any MYSQL_ERRNO
+
+
+def _violated(error: Any, statement: str) -> Violated:
+    number, said = (error.args or (0,))[0], str(error)
+    if number in {1062, 1586}:
+        entry = ENTRY_KEY.search(said)
+        if entry is None or (entry[1] == "PRIMARY" and OWN_ENTRY.search(said) is None):
+            return Violated()
+        return Violated(key=entry[1])
+    column, table = UNFILLED.search(said), INTO.match(statement)
+    if number in {167, 1048, 1264, 1364} and column is not None and table is not None:
+        return Violated(unfilled=f"{table[1]}.{column[1]}")
+    return Violated()
+
+
+def _signalled(error: Any) -> bool:
+    """Whether the number is none of the server's: the protocol has 16 bits for it, and the driver takes one for the sign."""
+    number = error.args[0] if error.args else 0
+    return isinstance(number, int) and not 0 <= number <= LAST_NUMBER
+
+
 # ---- promises --------------------------------------------------------------------------------------------------------
 
 
 def _durability(connection: Connection) -> Durable:
     flush, log_bin, sync = connection.exec_driver_sql(ASK).one()
     if flush not in {1, 3}:  # 3 is MariaDB's, and waits once more
-        return Durable(Message(FLUSH))
-    return Durable(Message(BINLOG) if flush == 1 and log_bin and sync != 1 else None)
+        return Durable(Message("database.flush"))
+    return Durable(Message("database.binlog") if flush == 1 and log_bin and sync != 1 else None)
 
 
 def _failover(connection: Connection) -> Failover | None:
@@ -216,11 +248,11 @@ def _worker(connection: Connection) -> str | None:
     return f"{user}@{host}, connection {number}"
 
 
-def _grants(role: str, place: str | None, on_tables: Granting) -> tuple[str, ...]:
+def _grantee(role: str, place: str | None) -> tuple[str, str, tuple[str, ...]]:
     """`name` is a role, or a user on any host; `name@host` is a user."""
     name, at, host = role.rpartition("@")
     who = f"{servers.quoted(name, '`')}@{servers.quoted(host, '`')}" if at else servers.quoted(role, "`")
-    return on_tables(who, f"{servers.quoted(place, '`')}." if place else "")
+    return who, f"{servers.quoted(place, '`')}." if place else "", ()
 
 
 # ---- columns and tables ----------------------------------------------------------------------------------------------
@@ -271,7 +303,33 @@ DIALECT = Dialect(
     one_writer=False,
     options=_options,
     prepare=_prepare,
-    **mysql_errors.SIGNS,
+    # Who loses a deadlock within a savepoint hears of it only that the savepoint is gone.
+    busy=frozenset({1205, 1213, "SAVEPOINT sa_savepoint"}),
+    refused=frozenset(
+        {
+            *(1642, 1643, 1644, 1645, 4025, 3819),  # a trigger's own error, and the CHECK of one and of the other
+            *(167, 1136, 1364, 1292, 1301, 1365, 1369, 1411, 1690),  # a value: none, of another type, out of range
+            *(1172, 1242, 1329, 1339),  # in a trigger: a query of one row that has none or several, CASE
+            *(1422, 1424, 1442, 1456),  # in a trigger: COMMIT, recursion, a change of the table itself
+            *(1118, 1526, 1557, 1713, 1748, 1761, 1762, 1859),  # a row's size, partition, or foreign key
+            *(3140, 3141, 3143, 3156, 4038),  # JSON
+        }
+    ),
+    refuses=_signalled,
+    ours=frozenset({1467}),  # no id is left
+    violated=_violated,
+    full=frozenset({28, 1021, 1114, "No space left"}),
+    read_only=frozenset({1036, 1290, 1836, 3100}),
+    broken=frozenset({1054, 1146, 1305}),
+    denied=frozenset({1044, 1045, 1142, 1227, 1698}),
+    remedies={
+        PACKET_TOO_LARGE: "database.too_large",
+        1049: "database.none_there",
+        **dict.fromkeys((1021, 1114), servers.FULL),
+        1040: servers.TOO_MANY,
+        **dict.fromkeys((1203, 1226), servers.USER_LIMIT),
+        "read-only": servers.STANDBY,
+    },
     durability=_durability,
     failover=_failover,
     skips_locks=_skips_locks,
@@ -281,7 +339,7 @@ DIALECT = Dialect(
     lead=lambda connection: connection.exec_driver_sql(f"SELECT GET_LOCK({LEAD}, 0)").scalar() == 1,
     schema_lock=_schema_lock,
     watch=_watch,
-    grants=_grants,
+    grantee=_grantee,
     time=_time,
     whole=lambda digits: Numeric(digits + 2, 2),
     text=_text,

@@ -3,10 +3,12 @@
 A trigger of ours notifies, once for each statement, and a connection of our own listens.
 """
 
+import asyncio
+import contextlib
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Connection, Engine, Numeric, String, UnicodeText, func, select
 from sqlalchemy.types import TypeEngine
@@ -14,9 +16,7 @@ from sqlalchemy.types import TypeEngine
 from orderbridge.errors import Unusable
 from orderbridge.message import Message
 from orderbridge.store.dialects import (
-    postgresql_pooler,
     postgresql_sessions,
-    postgresql_watch,
     servers,
 )
 from orderbridge.store.dialects.face import (
@@ -24,8 +24,8 @@ from orderbridge.store.dialects.face import (
     Dialect,
     Durable,
     Failover,
-    Granting,
     Violated,
+    readable,
 )
 
 WAITS = {"on", "remote_apply"}
@@ -49,8 +49,6 @@ SEQUENCE = (
     " (SELECT coalesce(max(id), 0) FROM {0}) AS top) AS found"
     " WHERE coalesce(pg_sequence_last_value(sequence), 0) NOT BETWEEN top AND 9223372036854775806"
 )
-FSYNC = "database.fsync"
-SESSION = "database.session"
 POOLED = "statement pooling mode"  # PgBouncer's words: no transaction has two statements there
 TRIGGER_RAISED = " at RAISE"  # in an error's context: whatever code a trigger gives its own error
 
@@ -101,7 +99,8 @@ def _raised(error: Any) -> bool:
 def _durability(connection: Connection) -> Durable:
     fsync, waits, _ = connection.exec_driver_sql(ASK).one()
     return Durable(
-        Message(FSYNC) if fsync == "off" else None, None if waits in WAITS else Message(SESSION, value=waits)
+        Message("database.fsync") if fsync == "off" else None,
+        None if waits in WAITS else Message("database.session", value=waits),
     )
 
 
@@ -137,18 +136,117 @@ def _schema_lock(connection: Connection, name: str) -> Iterator[bool]:
     yield bool(connection.scalar(select(func.pg_try_advisory_xact_lock(func.hashtext(name)))))
 
 
-async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
-    await postgresql_watch.watch(engine, wake, postgresql_sessions.limits(engine.url))
-
-
 def _worker(connection: Connection) -> str | None:
     found = connection.exec_driver_sql(WORKER).first()
     return None if found is None else f"{found[0].removeprefix('orderbridge ').replace(' ', ', PID ')}"
 
 
-def _grants(role: str, place: str | None, on_tables: Granting) -> tuple[str, ...]:
+def _grantee(role: str, place: str | None) -> tuple[str, str, tuple[str, ...]]:
     who, where = servers.quoted(role, '"'), servers.quoted(place or "public", '"')
-    return (f"GRANT USAGE ON SCHEMA {where} TO {who};", *on_tables(who, f"{where}."))
+    return who, f"{where}.", (f"GRANT USAGE ON SCHEMA {where} TO {who};",)
+
+
+# ---- listening for a POS's commits ---------------------------------------------------------------------------------------
+# A server whose processes hang, or behind a line that was cut without a word, ends no session and refuses none: a statement
+# under way there waits for ever, or as long as TCP does. So the session that listens asks every few seconds. When it gets no
+# answer, all of our sessions that wait for that server are ended from here: their work fails as if the server had died, and
+# new sessions go to whichever server of the address takes writes by then.
+#
+# A session that has sent a NOTIFY cannot PREPARE TRANSACTION. So a POS that uses two-phase commit may disable our trigger;
+# then the same session asks for what is new, by a short indexed query.
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg.pq.abc import PGconn
+
+CHANNEL = "delivery_actions"
+LISTEN_CHECK_S = 3.0  # between two questions
+ANSWER_WITHIN_S = 5.0
+POLL_S = 0.1  # without the trigger
+LISTENS = (
+    "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass('delivery_actions')"
+    " AND tgname = 'delivery_actions_wake' AND tgenabled <> 'D')"
+)
+LOOK = (
+    f"{LISTENS}, count(*), sum(id), sum(withdraw) FROM"  # noqa: S608 - constants
+    " (SELECT id, withdraw FROM delivery_actions WHERE state IN ('pending', 'sending') ORDER BY id DESC LIMIT 100) AS newest"
+)
+QUESTIONS = 2  # a loop of ours that stood still for as long is not taken for the server's silence
+
+
+async def _watch(engine: Engine, wake: Callable[[], None]) -> None:
+    """Call `wake` after each commit that notified."""
+    import psycopg  # noqa: PLC0415 - only where this database is used
+
+    losses = servers.Losses("wake.listening_again")
+    while True:
+        try:
+            arguments, options = engine.dialect.create_connect_args(engine.url)
+            limits = postgresql_sessions.limits(engine.url)
+            options = postgresql_sessions.arranged({**limits, **options, "autocommit": True})
+            async with await _connected(psycopg, arguments, options) as connection:
+                connection.add_notify_handler(lambda _: wake())  # of what comes with the answer to a question
+                await connection.execute(f"SET lock_timeout = '{servers.LOCK_TIMEOUT_S}s'")
+                await connection.execute(f"LISTEN {CHANNEL}")
+                losses.mended()
+                wake()  # for what was written while nobody listened
+                if not await _hear(connection, wake):
+                    postgresql_sessions.took(options, None)
+                    servers.end_silent(engine, connection)
+                    raise TimeoutError
+        except (psycopg.Error, OSError) as error:
+            wait = losses.lost(error)
+        await asyncio.sleep(wait)
+
+
+async def _hear(connection: "AsyncConnection[Any]", wake: Callable[[], None]) -> bool:
+    """Call `wake` until the server says nothing any more. Raises psycopg.Error when the session is over."""
+    listens, seen = True, None
+    while True:
+        # The driver's own waiting ticks ten times a second.
+        if await readable(connection.fileno(), LISTEN_CHECK_S if listens else POLL_S):
+            _take_in(connection.pgconn, wake)
+            continue
+        answer = await _answer(connection, LISTENS if listens else LOOK)
+        if answer is None:
+            return False
+        listens, *found = answer
+        if found and found != seen:
+            seen = found
+            wake()
+
+
+async def _connected(driver: Any, arguments: Any, options: Mapping[str, Any]) -> "AsyncConnection[Any]":
+    try:
+        connection: AsyncConnection[Any] = await driver.AsyncConnection.connect(*arguments, **options)
+    except driver.Error:
+        postgresql_sessions.took(options, None)
+        raise
+    postgresql_sessions.took(options, connection)
+    return connection
+
+
+def _take_in(session: "PGconn", wake: Callable[[], None]) -> None:
+    """What has come. Raises psycopg.Error when the session is over."""
+    session.consume_input()
+    while session.notifies() is not None:
+        wake()
+
+
+async def _answer(connection: "AsyncConnection[Any]", question: str) -> Sequence[Any] | None:
+    """A row; None when the server does not answer in time. Raises psycopg.Error when the session is over."""
+    asked = asyncio.create_task(connection.execute(question))
+    try:
+        for _ in range(QUESTIONS):
+            await asyncio.wait([asked], timeout=ANSWER_WITHIN_S / QUESTIONS)
+            if asked.done():
+                return await asked.result().fetchone()
+    finally:
+        if not asked.done():  # to cancel the statement would take the driver as long again
+            servers.hang_up(connection)
+            with contextlib.suppress(Exception):
+                await asked
+    return None
 
 
 # ---- columns and tables ----------------------------------------------------------------------------------------------
@@ -170,7 +268,7 @@ def _is_uuid(column: str) -> str:
 
 def _tell_changes(table: str, column: str) -> tuple[str, ...]:
     """One statement wakes once, however many rows it writes."""
-    body = f"$$BEGIN PERFORM pg_notify('{postgresql_watch.CHANNEL}', ''); RETURN NULL; END$$"
+    body = f"$$BEGIN PERFORM pg_notify('{CHANNEL}', ''); RETURN NULL; END$$"
     when = f"AFTER INSERT OR UPDATE OF {column} ON {table} FOR EACH STATEMENT"
     return (
         f"CREATE FUNCTION delivery_wake() RETURNS trigger LANGUAGE plpgsql AS {body}",
@@ -249,8 +347,8 @@ DIALECT = Dialect(
     lead=lambda connection: bool(connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({LEAD})").scalar()),
     schema_lock=_schema_lock,
     watch=_watch,
-    pooled=postgresql_pooler.is_pooled,
-    grants=_grants,
+    pooled=postgresql_sessions.is_pooled,
+    grantee=_grantee,
     arrays=True,
     sequence=SEQUENCE,
     schema_query="SELECT current_schema()",

@@ -3,7 +3,7 @@
 - Transactions that write begin IMMEDIATE: a deferred BEGIN fails at once beside a second writer, whatever the timeout.
 - WAL with synchronous=FULL: what is committed is on disk.
 - A time is text, so that any POS driver reads it; money is a double, exact after ROUND(x, 2).
-- It has no grants: triggers refuse what grants refuse on servers (sqlite_guard.py).
+- It has no grants: triggers refuse what grants refuse on servers (the guard, below).
 """
 
 import socket
@@ -17,31 +17,19 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Integer, String, UnicodeText, event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from orderbridge.clock import SystemClock
 from orderbridge.errors import StoreError
 from orderbridge.message import Message
 from orderbridge.store.dialects import sqlite_checks
-from orderbridge.store.dialects.face import READS, Dialect, Durable, Granting, Violated, inserting, never
-from orderbridge.store.dialects.sqlite_guard import (
-    GUARD,
-    GUARDS,
-    REPLACED,
-    driver_of,
-    forget_guard,
-    keep,
-    open_guard,
-    tell_driver,
-    watch_commits,
-)
+from orderbridge.store.dialects.face import READS, Dialect, Durable, Violated, inserting
 from orderbridge.store.dialects.sqlite_watch import watch
 
-LOOK_MS = 20  # SQLite looks after 1, 3 and 8 ms, and then we let it begin anew
+BUSY_MS = 20  # SQLite tries again after 1, 3 and 8 ms, and then we let it begin anew
 SYNCHRONOUS_FULL = 2
 LOG_BYTES = 16 * 1024 * 1024  # a -wal that had to grow beyond it shrinks once nobody reads what is old in it
-WAL = "database.wal_off"
 
 
 # ---- connections -----------------------------------------------------------------------------------------------------
@@ -55,7 +43,7 @@ def _options(_: URL, busy_timeout_s: float) -> dict[str, Any]:
 def _prepare(engine: Engine, busy_timeout_s: float) -> None:
     event.listen(engine, "connect", partial(_prepare_connection, busy_timeout_s))
     event.listen(engine, "begin", partial(_begin, busy_timeout_s))
-    watch_commits(engine)
+    event.listen(engine, "commit", _close_guard)
 
 
 def _prepare_connection(busy_timeout_s: float, connection: Any, _: Any) -> None:
@@ -81,37 +69,41 @@ def _use_wal(cursor: Any, busy_timeout_s: float) -> str:
         try:
             return str(cursor.execute("PRAGMA journal_mode = WAL").fetchone()[0])
         except sqlite3.OperationalError as error:
-            if clock.monotonic() >= over or not any(words in str(error) for words in BUSY):
+            if clock.monotonic() >= over or not _is_busy(error):
                 raise
-        time.sleep(LOOK_MS / 1000)
+        time.sleep(BUSY_MS / 1000)
 
 
 def _begin(busy_timeout_s: float, connection: Connection) -> None:
-    """SQLite itself looks every 100 ms: beside a POS that writes without a pause it would hardly ever get its turn."""
-    forget_guard(connection)
+    """SQLite itself tries every 100 ms: beside a POS that writes without a pause it would hardly ever begin."""
+    connection.info.pop(_OPENED, None)
     if READS.items() <= connection.get_execution_options().items():
-        tell_driver(connection, "BEGIN")
+        _tell_driver(connection, "BEGIN")
         return
     clock = SystemClock()
     over = clock.monotonic() + busy_timeout_s
-    driver = driver_of(connection)
-    driver.execute(f"PRAGMA busy_timeout = {min(LOOK_MS, round(busy_timeout_s * 1000))}")
+    driver = _driver_of(connection)
+    driver.execute(f"PRAGMA busy_timeout = {min(BUSY_MS, round(busy_timeout_s * 1000))}")
     try:
         while not _begins(connection, last=clock.monotonic() >= over):
             pass
     finally:
         driver.execute(f"PRAGMA busy_timeout = {round(busy_timeout_s * 1000)}")
-    open_guard(connection)
+    _open_guard(connection)
 
 
 def _begins(connection: Connection, *, last: bool) -> bool:
     try:
-        tell_driver(connection, "BEGIN IMMEDIATE")
+        _tell_driver(connection, "BEGIN IMMEDIATE")
     except OperationalError as error:
-        if last or not any(words in str(error.orig) for words in BUSY):
+        if last or not _is_busy(error.orig):
             raise
         return False
     return True
+
+
+def _is_busy(error: object) -> bool:
+    return any(words in str(error) for words in BUSY)
 
 
 SEQUENCE = (
@@ -123,7 +115,7 @@ SEQUENCE = (
 def _durability(connection: Connection) -> Durable:
     mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
     synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar()
-    return Durable(None if mode == "wal" and (synchronous or 0) >= SYNCHRONOUS_FULL else Message(WAL))
+    return Durable(None if mode == "wal" and (synchronous or 0) >= SYNCHRONOUS_FULL else Message("database.wal_off"))
 
 
 def _worker(connection: Connection) -> str | None:
@@ -131,8 +123,118 @@ def _worker(connection: Connection) -> str | None:
     return found and f"{socket.gethostname()}, PID {found}"
 
 
-def _grants(_: str, __: str | None, on_tables: Granting) -> tuple[str, ...]:
-    return on_tables(None)
+# ---- the guard -------------------------------------------------------------------------------------------------------
+# What grants are on servers: triggers that refuse, unless the one row of delivery_guard is open.
+#
+# - A transaction of ours opens it at its beginning and closes it before its commit. No other connection ever sees it open,
+#   and a rollback or a crash closes it.
+# - One that changed nothing is rolled back: the guard's two updates alone would be a commit to the disk, and a notice to all
+#   who wait for one, ourselves among them.
+# - Its table or its row may be taken away: the next transaction of ours puts it back, and no order waits.
+# - A POS's own statements must go on working whatever is missing here, so that there is no function and no pragma in it.
+
+GUARD = "delivery_guard"
+OPENED = "min(open, 1000000) + 1"  # somebody may have left the largest number there
+_OPENED = "orderbridge_guard"  # in a connection's info: what had been changed when the guard was opened
+
+
+def keep(trigger: str, table: str, statement: str, condition: str, why: str) -> tuple[str, ...]:
+    """Refuse the statement (`BEFORE UPDATE OF …`) while the guard is closed and the condition holds."""
+    when = f"WHEN (SELECT open FROM {GUARD}) = 0{condition and f' AND ({condition})'}"  # noqa: S608
+    return (f"CREATE TRIGGER {trigger} {statement} ON {table} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END",)
+
+
+# `again_id`: the row of delivery_actions whose request_id somebody wrote once more. INSERT OR IGNORE leaves it where it
+# is; REPLACE takes it away without a word to any trigger, so that the trigger after it has to look.
+_TABLE = (
+    f"CREATE TABLE {GUARD} (id INTEGER NOT NULL CONSTRAINT {GUARD}_pk PRIMARY KEY, open INTEGER DEFAULT 0 NOT NULL,"
+    f" again_id INTEGER, CONSTRAINT {GUARD}_one_row CHECK (id = 1),"
+    f" CONSTRAINT {GUARD}_open_0_or_more CHECK (typeof(open) = 'integer' AND open >= 0))"
+)
+_ROW = f"INSERT INTO {GUARD} (id) VALUES (1)"  # noqa: S608
+_AGAIN = (
+    f"CREATE TRIGGER {GUARD}_again BEFORE INSERT ON delivery_actions"  # noqa: S608 - a name of ours, as all here
+    " WHEN EXISTS (SELECT 1 FROM delivery_actions WHERE request_id = NEW.request_id) BEGIN"
+    f" UPDATE {GUARD} SET again_id = (SELECT id FROM delivery_actions WHERE request_id = NEW.request_id); END"
+)
+_GONE = (
+    f"CREATE TRIGGER {GUARD}_gone AFTER DELETE ON delivery_actions"  # noqa: S608
+    f" WHEN OLD.id = (SELECT again_id FROM {GUARD}) BEGIN UPDATE {GUARD} SET again_id = NULL; END"
+)
+_WHY = f"{GUARD}: DELETE is for orderbridge alone; leave its one row"
+GUARDS = (
+    _TABLE,
+    _ROW,
+    _AGAIN,
+    _GONE,
+    *keep(f"{GUARD}_stays", GUARD, "BEFORE DELETE", "", _WHY),
+)
+REPLACED = f"NOT EXISTS (SELECT 1 FROM delivery_actions WHERE id = coalesce((SELECT again_id FROM {GUARD}), NEW.id))"  # noqa: S608
+
+
+def _open_guard(connection: Connection) -> None:
+    """Once a transaction that writes has begun. A file that is new, or of an older version, has no guard yet."""
+    driver = _driver_of(connection)
+    changed = _set(connection, OPENED)
+    if changed is None:
+        if not _is_missed(driver):
+            return
+        connection.exec_driver_sql(_TABLE)  # somebody has dropped it: without it the triggers let nothing through
+    if not changed:
+        connection.exec_driver_sql(_ROW)
+        _set(connection, OPENED)
+    connection.info[_OPENED] = _changes(driver)
+
+
+def _close_guard(connection: Connection) -> None:
+    before, driver = connection.info.pop(_OPENED, None), _driver_of(connection)
+    if before is None or not driver.in_transaction:
+        return
+    if _changes(driver) == before:
+        _tell_driver(connection, "ROLLBACK")
+    else:
+        _set(connection, "max(open - 1, 0)")
+
+
+def _is_missed(driver: sqlite3.Connection) -> bool:
+    """Whether the triggers that ask it are there."""
+    there = f"SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = '{GUARD}_again'"  # noqa: S608
+    return bool(driver.execute(there).fetchall())
+
+
+def _set(connection: Connection, value: str) -> int | None:
+    """How many rows it has: 1, or 0 when somebody has taken it away. None: there is no such table."""
+    try:
+        return _tell_driver(connection, f"UPDATE {GUARD} SET open = {value} WHERE id = 1")  # noqa: S608
+    except OperationalError as error:
+        if f"no such table: {GUARD}" in str(error.orig):
+            return None
+        raise
+
+
+def _changes(driver: sqlite3.Connection) -> tuple[int, int]:
+    """Two numbers: any row that is written, and any change of the schema, makes one of them another."""
+    return driver.total_changes, driver.execute("PRAGMA schema_version").fetchone()[0]
+
+
+# What is said in each transaction goes to the driver itself: SQLAlchemy takes ten times as long for a statement as SQLite
+# does for one of these, and each transaction has three of them. Where no transaction has begun for it, it also undoes all
+# that a failed statement stands in.
+
+
+def _driver_of(connection: Connection) -> sqlite3.Connection:
+    """The driver's own connection."""
+    return connection.connection.driver_connection  # type: ignore[return-value]
+
+
+def _tell_driver(connection: Connection, statement: str) -> int:
+    """How many rows it has changed. Its errors are SQLAlchemy's, which everybody knows; nothing is undone."""
+    try:
+        return _driver_of(connection).execute(statement).rowcount
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(
+            statement, None, error, sqlite3.Error, hide_parameters=True, dialect=connection.dialect
+        ) from error
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
@@ -255,13 +357,12 @@ DIALECT = Dialect(
     broken=frozenset({"no such table", "no such column", "no such function"}),
     remedies=REMEDIES,
     durability=_durability,
-    skips_locks=never,
+    skips_locks=lambda _: False,
     lead=None,
     worker=_worker,
     schema_lock=lambda *_: nullcontext(True),
     watch=watch,
     sequence=SEQUENCE,
-    grants=_grants,
     time=_Time,
     money=_Money,
     whole=lambda _: Integer(),
