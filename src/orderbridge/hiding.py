@@ -5,7 +5,6 @@ in which a service may quote a secret: in JSON, in an address, in a page, in cap
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from urllib.parse import quote, quote_plus
@@ -16,10 +15,8 @@ SHORT = 12  # a shorter one may be part of a common word (`poll` of `orders.poll
 FORMER = 3  # tokens of an account that a late answer may still quote
 
 _former: dict[str, tuple[str, ...]] = {}  # by secret: the ones that it replaced, the oldest first
-_forms_known: set[str] = set()  # every form of every secret
-# By their first letters: how long forms are that begin so, the longest first. Ten thousand tokens may begin alike.
-_lengths: dict[str, tuple[int, ...]] = {}
-_counts: Counter[tuple[str, int]] = Counter()  # how many forms begin so and are so long
+_known: dict[str, dict[str, None]] = {}  # by their first letters: every form of every secret
+_lengths: set[int] = set()  # of all forms that there ever were
 
 
 def hide(secret: str, *, instead_of: str | None = None) -> None:
@@ -33,12 +30,9 @@ def hide(secret: str, *, instead_of: str | None = None) -> None:
     _former[secret] = kept[-FORMER:]
     for gone in kept[:-FORMER]:
         _forget(gone)
-    for form in _forms(secret) - _forms_known:
-        start, length = form[:SHORTEST], len(form)
-        _forms_known.add(form)
-        _counts[start, length] += 1
-        if _counts[start, length] == 1:  # at once: another thread may be searching
-            _lengths[start] = tuple(sorted((*_lengths.get(start, ()), length), reverse=True))
+    for form in _forms(secret):
+        _known.setdefault(form[:SHORTEST], {})[form] = None
+        _lengths.add(len(form))
 
 
 def without_secrets(text: str) -> str:
@@ -52,30 +46,29 @@ def without_secrets(text: str) -> str:
 
 def longest() -> int:
     """Characters of the longest form: how far a text must be read on, so that a cut does not fall into a secret."""
-    return max((lengths[0] for lengths in list(_lengths.values())), default=0)
+    return max(list(_lengths), default=0)
 
 
 def forget_all() -> None:
     _former.clear()
-    _forms_known.clear()
+    _known.clear()
     _lengths.clear()
-    _counts.clear()
 
 
 def count() -> int:
     """How many forms are searched for."""
-    return len(_forms_known)
+    return sum(map(len, _known.values()))
 
 
 def _found(small: str) -> Iterator[tuple[int, int]]:
-    """Where a secret begins and how long it is."""
+    """Where a secret begins and how long it is. The longest form counts: a secret may contain another one."""
     place, last = 0, len(small) - SHORTEST
     while place <= last:
-        lengths = _lengths.get(small[place : place + SHORTEST])
-        if lengths is None:  # almost everywhere
+        near = _known.get(small[place : place + SHORTEST])
+        if near is None:  # almost everywhere
             place += 1
             continue
-        length = next((one for one in lengths if small[place : place + one] in _forms_known), 0)
+        length = max((len(form) for form in list(near) if small.startswith(form, place)), default=0)
         if 0 < length < SHORT and _is_inside_a_word(small, place, place + length):
             length = 0
         if length:
@@ -96,17 +89,8 @@ def _in_small_letters(text: str) -> str:
 
 
 def _forget(secret: str) -> None:
-    for form in _forms(secret) & _forms_known:
-        start, length = form[:SHORTEST], len(form)
-        _forms_known.discard(form)
-        _counts[start, length] -= 1
-        if not _counts[start, length]:
-            del _counts[start, length]
-            left = tuple(other for other in _lengths[start] if other != length)
-            if left:
-                _lengths[start] = left
-            else:
-                del _lengths[start]
+    for form in _forms(secret):
+        _known.get(form[:SHORTEST], {}).pop(form, None)
 
 
 def _forms(secret: str) -> set[str]:
