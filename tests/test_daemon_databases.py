@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import event
 from structlog.testing import capture_logs
 from tests import databases
+from tests.jobs.shop import TickedOutbox
 from tests.store.samples import KEY, Pos, one, put, put_order, rows
 from tests.test_daemon import COOLDOWN_S, TIMEOUT_S, UNTIL_CLEARED_S, WITHIN_S, begun, until
 
@@ -24,7 +25,6 @@ from orderbridge.clock import SystemClock
 from orderbridge.daemon import Daemon
 from orderbridge.jobs import outbox, outbox_reader
 from orderbridge.jobs.context import Context
-from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.reconciler import Reconciler
 from orderbridge.jobs.reimport import Reimport
 from orderbridge.jobs.release import release
@@ -531,7 +531,7 @@ async def test_a_row_expires_by_the_servers_clock(minutes: int, url: str, pos: P
         accounts=[{"name": "kadikoy", "app_secret_key": "a", "rest_secret_key": "b"}],
     )
     database = Database(url, inline=True)
-    outbox = Outbox(Context.of(settings, database, clock, random=Random(0)), Roster())
+    outbox = TickedOutbox(Context.of(settings, database, clock, random=Random(0)), Roster())
     async with asyncio.timeout(60):  # where a reading took long, the clock is measured anew, and the row read again
         while not (await outbox.tick()).unsent:
             pass

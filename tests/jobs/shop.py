@@ -107,6 +107,16 @@ class Line(httpx.AsyncBaseTransport):
         return response
 
 
+class TickedOutbox(Outbox):
+    """An outbox whose cycles a test asks for."""
+
+    async def tick(self) -> CycleResult:
+        """Read all there is, then act."""
+        self.set_now()
+        await self.reader.everything()
+        return await self.act()
+
+
 class Shop:
     """One daemon's jobs, called one at a time, and the till beside them. `crash` and `reopened` make it two daemons."""
 
@@ -126,7 +136,7 @@ class Shop:
         self.context = Context.of(self.settings, self.database, clock, random=Random(0))
         self.lanes, self.verdicts = self.context.lanes, self.context.verdicts
         self.accounts = {one.name: Account(one, self.context, self._wire) for one in self.settings.accounts}
-        self.outbox = Outbox(self.context, Roster.of(self.accounts))
+        self.outbox = TickedOutbox(self.context, Roster.of(self.accounts))
         members = [Member(account.fingerprint, account.name, account.application) for account in self.accounts.values()]
         self.cooldowns = Cooldowns()
         self.cooldowns.configure(self.settings.marketplace.cooldown_scope)

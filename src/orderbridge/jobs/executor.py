@@ -42,14 +42,12 @@ from sqlalchemy import Connection
 from orderbridge.actions import argument_of, key_of
 from orderbridge.clock import Clock
 from orderbridge.errors import LoginRefused, MarketplaceError, Over
-from orderbridge.jobs.context import Context
-from orderbridge.jobs.outbox_reader import OutboxReader
 from orderbridge.jobs.outcome_writer import Claim, Fresh, OutcomeWriter, Result, shows_restaurant
 from orderbridge.jobs.postponed import HeldAccounts, Postponed, is_refused
 from orderbridge.jobs.verdicts import about
 from orderbridge.model import Attempt, Outcome, Verdict
 from orderbridge.observe.metrics import ACTION_WAIT_SECONDS
-from orderbridge.rules.queue import Entry, Queue
+from orderbridge.rules.queue import Entry
 from orderbridge.rules.retry import Decision, NextRequest, RetryAt, after_status, is_no_attempt, stands_after
 from orderbridge.rules.standing import Standing
 from orderbridge.store.columns import as_stored
@@ -131,19 +129,10 @@ class RowWriter:
 class Executor:
     """Executes the rows that are taken. `moved` is called when one of them has come on."""
 
-    def __init__(
-        self,
-        context: Context,
-        queue: Queue,
-        reader: OutboxReader,
-        postponed: Postponed,
-        *,
-        writer: OutcomeWriter,
-        held_accounts: HeldAccounts,
-        moved: Callable[[], None],
-    ) -> None:
+    def __init__(self, writer: OutcomeWriter, held_accounts: HeldAccounts, moved: Callable[[], None]) -> None:
+        context, postponed = writer.context, held_accounts.postponed
         self._context, self._clock, self._lanes = context, context.clock, context.lanes
-        self._queue, self._reader, self._postponed = queue, reader, postponed
+        self._queue, self._reader, self._postponed = held_accounts.queue, writer.reader, postponed
         self._held_accounts, self._moved = held_accounts, moved
         self.rows = RowWriter(context.database, context.clock, postponed, writer, moved)
         self.slots = Slots(context.settings.actions.max_in_flight, context.clock)

@@ -36,7 +36,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class CycleResult:
-    """What one turn did. `again_in`: seconds until the next one is due at the latest."""
+    """What one cycle did. `again_in`: seconds until the next one is due at the latest."""
 
     claimed: int = 0
     settled: int = 0
@@ -57,23 +57,14 @@ class Outbox:
         self.ends = Ends(context, self.queue, self.reader, self.writer, self._postponed)
         self._recovery = Recovery(context, self.reader, self.writer, self._postponed)
         self._held_accounts = HeldAccounts(context, self.queue, self._accounts, self._postponed)
-        self.executor = Executor(
-            context,
-            self.queue,
-            self.reader,
-            self._postponed,
-            writer=self.writer,
-            held_accounts=self._held_accounts,
-            moved=self._go_on,
-        )
+        self.executor = Executor(self.writer, self._held_accounts, self._go_on)
         self._woken, self._moved = asyncio.Event(), asyncio.Event()
-        self._news = True
         self._needs_recovery = False  # the last cycle failed: what was begun may be half done
         self._ahead: float | None = None  # of the monotonic clock
 
     def wake(self) -> None:
         """Something may have changed in the table: read it at once."""
-        self._news = True
+        self.reader.has_news = True
         self._go_on()
 
     def _go_on(self) -> None:
@@ -95,7 +86,7 @@ class Outbox:
     # ---- the loop ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until `stop`: a turn at each wake and at each due time."""
+        """Until `stop`: a cycle at each wake and at each due time."""
         try:
             while not self.executor.is_stopping or self.is_busy():
                 self._woken.clear()
@@ -135,24 +126,24 @@ class Outbox:
         self.executor.is_stopping = True
         self._go_on()
 
-    # ---- a turn ------------------------------------------------------------------------------------------------------
+    # ---- a cycle -----------------------------------------------------------------------------------------------------
 
     async def safe_cycle(self) -> CycleResult:
-        """A turn that fails is made again: the outbox outlives whatever the database, or a fault of ours, does."""
+        """A cycle that fails is made again: the outbox outlives whatever the database, or a fault of ours, does."""
         try:
             if self._must_recover() or self.queue.stray or self.reader.is_behind:
                 self.queue.stray = False
                 await self.recover()
             return await self.cycle()
         except DBAPIError as error:
-            # Told once; of trouble that concerns all the database has told itself.
-            told = _log.debug if self._must_recover() or self._database.trouble else _log.warning
-            told("outbox.database_failed", error=type(error.orig).__name__, remedy=remedy(error))
+            # Logged once; trouble of the whole database is logged by itself.
+            log = _log.debug if self._must_recover() or self._database.trouble else _log.warning
+            log("outbox.database_failed", error=type(error.orig).__name__, remedy=remedy(error))
         except Over:  # it ends the daemon
             raise
         except Exception:  # noqa: BLE001 - see above
             _log.exception("outbox.crashed")
-        self._needs_recovery = self._news = True
+        self._needs_recovery = self.reader.has_news = True
         return CycleResult()
 
     async def cycle(self) -> CycleResult:
@@ -161,21 +152,11 @@ class Outbox:
             return CycleResult()
         if self.set_now():
             await self.reader.everything()
-        if self._news and self.reader.may_read_news():
-            self._news = False
-            await self.reader.news()
+        await self.reader.news()
         await self.reader.step(busy=self.is_busy())
         done = await self.act()
-        done.again_in = min(done.again_in, self.reader.again_in(news=self._news))
-        if self.ends.due:
-            done.again_in = 0.0
+        done.again_in = 0.0 if self.ends.due else min(done.again_in, self.reader.again_in())
         return done
-
-    async def tick(self) -> CycleResult:
-        """Read all there is, then act."""
-        self.set_now()
-        await self.reader.everything()
-        return await self.act()
 
     def set_now(self) -> bool:
         """True when the clock was set since the last time: then no time that was compared before is worth anything."""
@@ -208,17 +189,16 @@ class Outbox:
         return done
 
     async def _take(self) -> int:
-        """Set the rows on their way whose turn it is. Returns how many of them are claimed, once that is known."""
-        room = self.executor.slots.room(self.executor.under_way.total())
+        """Have the rows executed whose turn it is. Returns how many of them are claimed, once that is known."""
+        executor = self.executor
+        room, most = executor.slots.room(executor.under_way.total()), executor.slots.most
         # One account whose service hangs must not take all slots.
-        most = 2 * self.executor.slots.most if len(self._roster.known) == 1 else max(1, self.executor.slots.most // 2)
-        claims = [
-            self.executor.begin(entry)
-            for entry in self.queue.accounts.take(room, self.executor.under_way, most, self._is_open, self._may_leave)
-        ]
+        of_one = 2 * most if len(self._roster.known) == 1 else max(1, most // 2)
+        entries = self.queue.accounts.take(room, executor.under_way, of_one, self._is_open, self._may_leave)
+        claims = [executor.begin(entry) for entry in entries]
         claimed = [await claim for claim in claims]
-        if self.executor.rows.failed is not None:
-            raise self.executor.rows.failed
+        if executor.rows.failed is not None:
+            raise executor.rows.failed
         return sum(claimed)
 
     def _is_open(self, account: str) -> bool:
@@ -236,7 +216,7 @@ class Outbox:
         return self._needs_recovery or self.executor.in_doubt or is_due
 
     def _until(self) -> float:
-        """Seconds until the next turn is due at the latest."""
+        """Seconds until the next cycle is due at the latest."""
         waits = [self.reader.floor, max(self._recovery.again_at - self._clock.monotonic(), 0.0)]
         if (due := self.queue.due()) is not None:
             waits.append(max((due - self._clock.now()).total_seconds(), 0.01))

@@ -57,17 +57,15 @@ class OutboxReader:
         self._clock = context.clock
         default = context.settings.default_account
         self._default = default.name if default else None
-        self._reach: dict[str, list[str]] = {}
-        self._complete = False
         self._version = roster.version
         self._followed, self._was_lead = frozenset(roster.at_work), roster.owns(None)
         self._scan: _Scan | None = None
-        self._frontier: int | None = 0  # None: there is no gap
-        queue.direct(self.directory())
+        self._direct({}, complete=False)
         queue.know(0)
         self._top = 0  # the highest id that was ever read
         self._number = 0  # of readings of all
         self._next_scan = 0.0
+        self.has_news = True
         self._next_news = 0.0
         self.server = ServerClock()
         self.unreadable: set[int] = set()
@@ -75,9 +73,6 @@ class OutboxReader:
     def is_ours(self, row: OutboxRow) -> bool:
         """Whether this process answers for the row."""
         return is_ours(row, self._queue.view.directory)
-
-    def _is_known(self, row: OutboxRow) -> bool:
-        return name_of(row, self._queue.view.directory) in self._roster.known
 
     def knows(self, row_id: int) -> bool:
         """Whether a row was read."""
@@ -109,8 +104,7 @@ class OutboxReader:
             return
         self._version = self._roster.version
         self._followed, self._was_lead = frozenset(self._roster.at_work), self._roster.owns(None)
-        self._complete, self._untold = False, None
-        self._queue.direct(self.directory())
+        self._direct(self._reach, complete=False)
         self._queue.let_go()
         self.look_at_all()
 
@@ -120,14 +114,10 @@ class OutboxReader:
         is_idle = self._database.dialect.asks_little and not len(self._queue)
         return max(FLOOR_S, IDLE_FLOOR_S) if is_idle else FLOOR_S
 
-    def may_read_news(self) -> bool:
-        """Whether the time for the next news has come."""
-        return self._next_news <= self._clock.monotonic()
-
-    def again_in(self, *, news: bool) -> float:
-        """Seconds until something is to be read; `news`: there is some."""
+    def again_in(self) -> float:
+        """Seconds until something is to be read."""
         at = self._next_scan if self._scan is None else self._scan.next_page
-        at = min(at, self._next_news) if news else at
+        at = min(at, self._next_news) if self.has_news else at
         return max(at - self._clock.monotonic(), 0.0)
 
     async def everything(self) -> None:
@@ -139,7 +129,8 @@ class OutboxReader:
 
     async def step(self, *, busy: bool = False) -> bool:
         """One page of a reading, when it is time. True when nothing is left to read."""
-        await self._learn()
+        if not self._complete and self._all_known():  # rows that wait for that, or end by it, need not wait longer
+            self._direct(await self._database.read(reference.restaurant_accounts), complete=True)
         began = self._clock.monotonic()
         if self._scan is None and not self._begin(began):
             return True
@@ -155,8 +146,8 @@ class OutboxReader:
             self._end(scan)
             return True
         scan.above = found.highest
-        if self._frontier is not None:
-            self._close_gap(max(self._frontier, scan.above))
+        if self._queue.frontier is not None:
+            self._queue.know(max(self._queue.frontier, scan.above))
         return False
 
     def _begin(self, now: float) -> bool:
@@ -165,13 +156,13 @@ class OutboxReader:
             self._number += 1
             self._next_scan = now + self.floor
             self._scan = _Scan(0, whole=True)
-        elif self._frontier is not None:
-            self._scan = _Scan(self._frontier, whole=False)
+        elif self._queue.frontier is not None:
+            self._scan = _Scan(self._queue.frontier, whole=False)
         return self._scan is not None
 
     def _end(self, scan: _Scan) -> None:
         self._scan = None
-        self._close_gap(None)
+        self._queue.know(None)
         if not scan.whole:
             return
         for entry in [entry for entry in self._queue if entry.seen < self._number and entry.is_free]:
@@ -180,8 +171,11 @@ class OutboxReader:
             self._next_scan = self._clock.monotonic() + min(max(self.floor, SHARE * scan.cost), CEILING_S)
 
     async def news(self) -> None:
-        """What the POS has written, and what a look has made of unresolved rows."""
+        """What the POS has written, and what a look has made of unresolved rows; when there is news and it is time."""
         began = self._clock.monotonic()
+        if not self.has_news or began < self._next_news:
+            return
+        self.has_news = False
         again = set(sorted(self._queue.unresolved)[:MOST_AGAIN])
         found, brought = await self._put(lambda tx: unfinished.newest(tx, self.server, self._clock.now()), newest=True)
         if len(found) < FIRST_PAGE:  # these are all that wait: who is not among them has ended, or is gone
@@ -191,18 +185,15 @@ class OutboxReader:
         else:
             brought |= (await self._put(lambda tx: unfinished.asked_back(tx, self.server, self._clock.now())))[1]
         again = {row_id for row_id in again if (entry := self._queue.get(row_id)) is not None and entry.is_free}
-        if again:
-            brought |= await self._read_again(sorted(again)[:MOST_AGAIN])
+        if ids := sorted(again)[:MOST_AGAIN]:
+            found, new = await self._put(lambda tx: unfinished.these(tx, ids, self.server, self._clock.now()))
+            there = {row.id for row in found.rows} | set(found.unreadable) | self._queue.touched
+            for row_id in ids:
+                if row_id not in there:
+                    self._queue.drop(row_id)
+            brought |= new
         now = self._clock.monotonic()
         self._next_news = now if brought else now + IDLE_SHARE * (now - began)
-
-    async def _read_again(self, ids: list[int]) -> bool:
-        found, new = await self._put(lambda tx: unfinished.these(tx, ids, self.server, self._clock.now()))
-        there = {row.id for row in found.rows} | set(found.unreadable) | self._queue.touched
-        for row_id in ids:
-            if row_id not in there:
-                self._queue.drop(row_id)
-        return new
 
     async def _put(self, query: Query, *, newest: bool = False) -> tuple[Found, bool]:
         """Read, and put what was found into the queue. Also whether any of it is news."""
@@ -218,13 +209,14 @@ class OutboxReader:
         found, reach, is_current = await self._database.read(work)
         if reach is not None:
             self._direct(reach, complete=complete)
-        if newest and self._frontier is None and len(found) >= FIRST_PAGE and all(r.id > self._top for r in found.rows):
-            self._close_gap(self._top)
-        new = False
+        is_more = newest and len(found) >= FIRST_PAGE and all(row.id > self._top for row in found.rows)
+        if is_more and self._queue.frontier is None:
+            self._queue.know(self._top)
+        new, directory = False, self._queue.view.directory
         for row in found.rows:
             self.unreadable.discard(row.id)
-            if not is_current and not self._is_known(row):  # an account that has just been added: with the next reading
-                continue
+            if not is_current and name_of(row, directory) not in self._roster.known:
+                continue  # an account that has just been added: with the next reading
             if row.id in self._queue.touched:
                 if (entry := self._queue.get(row.id)) is not None:
                     entry.seen = self._number
@@ -234,10 +226,6 @@ class OutboxReader:
             self.unreadable.update(found.unreadable)
         self._top = max(self._top, found.highest or 0)
         return found, new
-
-    def _close_gap(self, frontier: int | None) -> None:
-        self._frontier = frontier
-        self._queue.know(frontier)
 
     def _all_known(self) -> bool:
         """Of an account that is at work elsewhere, what it has told is in the table."""
@@ -255,16 +243,11 @@ class OutboxReader:
             self._untold.remove(name)
         return True
 
-    async def _learn(self) -> None:
-        """Every account has told its restaurants by now: rows that wait for that, or end by it, need not wait longer."""
-        if self._all_known() and not self._complete:
-            reach = await self._database.read(reference.restaurant_accounts)
-            self._direct(reach, complete=True)
-
     def _direct(self, reach: dict[str, list[str]], *, complete: bool) -> None:
         """Which account answers for what. `complete`: they had all told their restaurants when that was read."""
         self._complete, self._reach, self._untold = complete, reach, None
-        self._queue.direct(self.directory())
+        known, version = self._roster.known.keys(), self._roster.version
+        self._queue.direct(Directory(known, self._default, reach, complete, self._answers_for, version))
 
     def _answers_for(self, account: str | None) -> bool:
         """Whether an account's rows are ours. What has left is not, as from that moment. None: they name none."""
@@ -273,13 +256,6 @@ class OutboxReader:
         if not account:
             return self._was_lead and self._roster.owns(None)
         return account not in self._roster.known and self._roster.owns(account)
-
-    def directory(self) -> Directory:
-        """Which account answers for what."""
-        roster = self._roster
-        return Directory(
-            roster.known.keys(), self._default, self._reach, self._complete, self._answers_for, roster.version
-        )
 
 
 def view_of(settings: config.Settings) -> View:

@@ -165,7 +165,7 @@ class Queue:
         self._expiring: list[Entry] = []
         self._over = 0  # rows that are over and still among the expiring
         self._aside: list[tuple[float, int]] = []  # by the time at which they come back
-        self._frontier: int | None = None
+        self.frontier: int | None = None  # every row up to this id is here; None: every row
         self._beyond: dict[Lane, None] = {}  # their heads wait until all older rows are known
         self._sizes: Counter[str | None] = Counter()
         self.unresolved: set[int] = set()  # rows that were sent and are not finished
@@ -277,7 +277,7 @@ class Queue:
 
     def know(self, frontier: int | None) -> None:
         """Every row up to this id is here; None: every row."""
-        self._frontier = frontier
+        self.frontier = frontier
         self._changed |= self._beyond
         self._beyond = {}
 
@@ -388,7 +388,7 @@ class Queue:
         return replace(verdict, code="account_missing") if orphaned else verdict
 
     def _line_up(self, head: Entry, *, stood: bool) -> None:
-        if self._frontier is not None and head.row.id > self._frontier and head.row.action not in ORDER_ACTIONS:
+        if self.frontier is not None and head.row.id > self.frontier and head.row.action not in ORDER_ACTIONS:
             self._beyond[head.lane] = None
             return
         now, at = self.view.now, head.row.next_attempt_utc
