@@ -169,7 +169,8 @@ class LaneOrder(Invariant):
         mine = of_lane[0]["restaurant_id"]
         for other in self.rows(earlier, call.argument, row):
             late = self.sim.till.written.get(other["id"], 0.0) > claimed - CLAIM_S
-            same = column != "food_id" or one_menu(self.sim, other["restaurant_id"], mine)
+            # Two accounts may reach one restaurant: the food is of the menu of the account by which it was sent.
+            same = column != "food_id" or mine == other["restaurant_id"] or account_of(self.sim, other) == call.account
             if other["action"] in _TOGETHER[column] and same and not late:
                 self._overtaken.setdefault(other["id"], call)
 
