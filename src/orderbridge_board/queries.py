@@ -26,8 +26,8 @@ from orderbridge.actions import Subject, of_subject
 from orderbridge.document import Facts, columns_of
 from orderbridge.model import BOARD_MARK, BOARD_REFERENCE, ActionState
 from orderbridge.store.columns import Utc
-from orderbridge.store.in_list import batches
 from orderbridge.store.own_tables import silenced
+from orderbridge.store.rows import batches
 from orderbridge.store.tables import (
     ENDED,
     OPEN,

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, select
 
 from orderbridge.config import Account
 from orderbridge.store.account_rows import CHANGE, ROWS, lock_version, write
-from orderbridge.store.in_list import batches, in_list
 from orderbridge.store.own_tables import DISABLED, ENABLED, account_settings
+from orderbridge.store.rows import batches, in_list
 from orderbridge_fleet.account_settings import opened, plain_of, sealed
 from orderbridge_fleet.sealing import Fault, MasterKeys
 

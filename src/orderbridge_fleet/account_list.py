@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, func, literal_column, or_, select
 
-from orderbridge.store.in_list import batches, in_list
 from orderbridge.store.own_tables import ENABLED, account_settings, alarms, lamp
+from orderbridge.store.rows import batches, in_list
 from orderbridge.store.tables import OPEN, accounts, actions, orders, restaurants, unfinished
 
 _SETTINGS = (

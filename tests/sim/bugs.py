@@ -54,12 +54,12 @@ from orderbridge.rules.statuses import Statuses
 from orderbridge.store import (
     accounts,
     actions,
-    in_list,
     inactivity,
     orders,
     quarantine,
     reference,
     retention,
+    rows,
     tables,
     unfinished,
 )
@@ -213,7 +213,7 @@ def acknowledged_while_unresolved(plant: Planting) -> None:
 
 @bug("2", corner="a_list_longer_than_one_question_shows_orders_in_doubt")
 def of_a_long_list_only_the_last_unresolved_rows_are_seen(plant: Planting) -> None:
-    plant.instead(orders.with_unresolved_rows, lambda true: lambda tx, keys: true(tx, list(keys)[-in_list.BATCH :]))
+    plant.instead(orders.with_unresolved_rows, lambda true: lambda tx, keys: true(tx, list(keys)[-rows.BATCH :]))
 
 
 @bug("2", seed=1064)

@@ -59,7 +59,7 @@ def _surroundings(sim: Sim) -> Iterator[None]:
         stack.enter_context(patch("orderbridge.service.open_database", open_database))
         stack.enter_context(patch("orderbridge.service.liveness.answer", unasked))
         if sim.plan.more.batch:
-            for name in ("store.in_list.BATCH", "jobs.intake.CHUNK"):
+            for name in ("store.rows.BATCH", "jobs.intake.CHUNK"):
                 stack.enter_context(patch(f"orderbridge.{name}", sim.plan.more.batch))
         if not sim.plan.restless:
             stack.enter_context(patch("orderbridge.jobs.outbox.FLOOR_S", QUIET_FLOOR_S))

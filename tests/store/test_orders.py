@@ -34,8 +34,9 @@ from tests.store.samples import (
 
 from orderbridge.document import Facts
 from orderbridge.model import Change, Differs, EndedBy, LastChange, Stored
-from orderbridge.store import in_list, locks, orders, retention
+from orderbridge.store import orders, retention
 from orderbridge.store.database import Database
+from orderbridge.store.rows import BATCH, lock_orders, skips_locks
 
 POS_COLUMNS = {"pos_revision", "pos_reference", "pos_total"}
 DAY = timedelta(hours=24)
@@ -197,7 +198,7 @@ def test_an_unknown_key_is_missing_from_the_answer(database):
 
 
 @pytest.mark.parametrize("ask", [orders.stored, orders.payloads], ids=["stored", "payloads"])
-@pytest.mark.parametrize("count", [0, 1, in_list.BATCH, in_list.BATCH + 1])
+@pytest.mark.parametrize("count", [0, 1, BATCH, BATCH + 1])
 def test_any_number_of_keys_can_be_asked_for(ask, count, database):
     if count:
         insert(database, *(arrival(key(number), facts=facts(items=())) for number in range(count)))
@@ -205,7 +206,7 @@ def test_any_number_of_keys_can_be_asked_for(ask, count, database):
 
 
 def test_no_statement_has_more_parameters_than_an_old_sqlite_takes():
-    assert max(in_list.BATCH, retention.SWEEP) + 10 < 999
+    assert max(BATCH, retention.SWEEP) + 10 < 999
 
 
 def test_a_blanked_document_is_told_as_none(database, pos):
@@ -224,7 +225,7 @@ def test_an_order_with_a_row_on_the_wire_or_unresolved_is_found(state, found, da
 
 def test_of_a_list_that_takes_several_questions_every_unresolved_row_is_found(database, pos):
     put_action(pos, "complete", state="sending")
-    many = [key(number) for number in range(100, 100 + 2 * in_list.BATCH)]
+    many = [key(number) for number in range(100, 100 + 2 * BATCH)]
     assert database.read_now(lambda tx: orders.with_unresolved_rows(tx, [KEY, *many])) == {KEY}
 
 
@@ -238,8 +239,8 @@ def test_a_row_of_another_order_says_nothing_about_this_one(database, pos):
 
 def test_orders_that_nobody_holds_are_free(database):
     insert(database, arrival(), arrival(OTHER))
-    assert database.write_now(lambda tx: locks.lock_orders(tx, [KEY, OTHER])) == {KEY, OTHER}
-    assert database.write_now(lambda tx: locks.lock_orders(tx, [])) == set()
+    assert database.write_now(lambda tx: lock_orders(tx, [KEY, OTHER])) == {KEY, OTHER}
+    assert database.write_now(lambda tx: lock_orders(tx, [])) == set()
 
 
 @only(*SERVERS)
@@ -247,7 +248,7 @@ def test_an_order_that_a_till_holds_is_left_out_without_waiting(database, pos):
     insert(database, arrival(), arrival(OTHER))
     pos.execute("BEGIN")
     pos.execute("UPDATE delivery_orders SET pos_revision = 1 WHERE payment_key = ?", (KEY,))
-    assert database.write_now(lambda tx: locks.lock_orders(tx, [KEY, OTHER])) == {OTHER}
+    assert database.write_now(lambda tx: lock_orders(tx, [KEY, OTHER])) == {OTHER}
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_an_order_that_a_till_holds_is_left_out_without_waiting(database, pos):
 def test_only_a_server_that_can_skip_locks_is_asked_to(name, is_mariadb, version, skips):
     dialect = SimpleNamespace(name=name, is_mariadb=is_mariadb, server_version_info=version)
     connection: Any = SimpleNamespace(dialect=dialect)
-    assert locks.skips_locks(connection) == skips
+    assert skips_locks(connection) == skips
 
 
 # ---- update_delivered ------------------------------------------------------------------------------------------------

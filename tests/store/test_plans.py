@@ -20,7 +20,6 @@ from orderbridge.store import (
     accounts,
     actions,
     inactivity,
-    locks,
     orders,
     problem_queries,
     quarantine,
@@ -30,6 +29,7 @@ from orderbridge.store import (
 )
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.mysql import LOOK
+from orderbridge.store.rows import lock_orders
 
 NUMBER = 8000
 BIG = {
@@ -82,7 +82,7 @@ def years(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def deliver(connection: Connection) -> None:
-    locks.lock_orders(connection, SOME)
+    lock_orders(connection, SOME)
     known = orders.stored(connection, SOME[:1])[SOME[0]]
     change = Change(True, True, Differs.PRINT, False, None, LastChange.STATUS, None)
     orders.update_delivered(connection, known, arrival(SOME[0], 2), change, LATER)

@@ -26,9 +26,10 @@ from orderbridge.marketplace.client import ACKNOWLEDGE_TIMEOUT_S
 from orderbridge.model import Document
 from orderbridge.observe.metrics import NOT_TAKEN_IN
 from orderbridge.rules.outbox import order_lane
-from orderbridge.store import locks, orders
+from orderbridge.store import orders
 from orderbridge.store.failures import is_refusal
 from orderbridge.store.group_commit import Failed, GroupCommit, LeftOut, write_group
+from orderbridge.store.rows import lock_orders_naming_held
 
 PARALLEL_ACKNOWLEDGEMENTS = 8
 
@@ -201,7 +202,7 @@ class Acknowledger:
 
 def _mark_free(connection: Connection, marks: Sequence[orders.Mark]) -> list[tuple[orders.Mark, None]]:
     """Note the OKs of the orders whose rows are not locked. Returns them."""
-    held = locks.lock_orders_naming_held(connection, [key for key, *_ in marks])
+    held = lock_orders_naming_held(connection, [key for key, *_ in marks])
     free = [mark for mark in marks if mark[0] not in held]
     orders.mark_acknowledged(connection, free)
     return [(mark, None) for mark in free]

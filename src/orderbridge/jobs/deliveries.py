@@ -18,7 +18,8 @@ from orderbridge.model import AUTO_MARK, Action, Order, Stored
 from orderbridge.rules import intake as rules
 from orderbridge.rules import lifecycle
 from orderbridge.rules.problems import Code
-from orderbridge.store import actions, locks, orders, quarantine
+from orderbridge.store import actions, orders, quarantine
+from orderbridge.store.rows import lock_orders
 from orderbridge.store.starts import start_of
 
 _log = structlog.get_logger(__name__)
@@ -116,7 +117,7 @@ class Deliveries:
 
         A sweep, or another account, may have written since they were sorted.
         """
-        free = locks.lock_orders(connection, [order.payment_key for order in fresh])
+        free = lock_orders(connection, [order.payment_key for order in fresh])
         if len(free) < len(fresh):  # they wait, unacknowledged, for the next poll
             self._log.info("orders.held_by_a_till", orders=len(fresh) - len(free))
         stored = orders.stored(connection, free)

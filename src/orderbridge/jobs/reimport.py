@@ -20,9 +20,10 @@ from orderbridge.rules.health import is_due
 from orderbridge.rules.intake import Lateness
 from orderbridge.rules.reimport import TAKEN_IN, UNFINISHED, WRITTEN, Beside, Fate, Newest, fate_of
 from orderbridge.rules.statuses import Statuses
-from orderbridge.store import locks, orders, quarantine, reference
+from orderbridge.store import orders, quarantine, reference
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
+from orderbridge.store.rows import lock_orders_naming_held
 
 TRIES = 2  # the daemon may have stored the order just then
 
@@ -83,7 +84,7 @@ class Reimport:
 
 def _beside(connection: Connection, key: str, at: datetime) -> Beside:
     """The stored order, held for this transaction. `at`: the document's time."""
-    if locks.lock_orders_naming_held(connection, [key]):
+    if lock_orders_naming_held(connection, [key]):
         return Beside(is_held=True)
     stored = orders.stored(connection, [key]).get(key)
     if stored is None:

@@ -17,8 +17,8 @@ from orderbridge.model import Document
 from orderbridge.rules.reimport import Fate, Newest
 from orderbridge.store import journal, orders, quarantine
 from orderbridge.store.failures import is_refusal
-from orderbridge.store.in_list import batches
 from orderbridge.store.journal import Entry
+from orderbridge.store.rows import batches
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The database: the tables that the POS shares, and every statement that reads or writes them.
 
-the seam         database group_commit workers failures trouble locks in_list rows
+the seam         database group_commit workers failures trouble rows
 databases        dialects
 the tables       tables own_tables columns ddl revisions schema write_guards inspection
 orders           orders starts quarantine inactivity reference story

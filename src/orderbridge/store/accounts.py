@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, func, insert, literal_column, or_,
 
 from orderbridge.model import AccountState, Token
 from orderbridge.store.columns import time_text
-from orderbridge.store.in_list import batches
+from orderbridge.store.rows import batches
 from orderbridge.store.tables import OPEN, accounts, orders, restaurants, tokens
 
 if TYPE_CHECKING:

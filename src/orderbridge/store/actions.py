@@ -14,8 +14,7 @@ from sqlalchemy import Connection, Integer, and_, bindparam, delete, insert, lit
 from orderbridge.actions import ENDING_ACTIONS
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Verdict
 from orderbridge.store.dialects import of
-from orderbridge.store.in_list import in_list
-from orderbridge.store.rows import left_out
+from orderbridge.store.rows import alike, in_list, left_out
 from orderbridge.store.tables import actions, attempts, unfinished
 
 _WANTED = in_list(actions.c.id)
@@ -87,10 +86,8 @@ def start(connection: Connection, claims: Sequence[tuple[OutboxRow, int]], now: 
     """
     # In one journey where a statement that writes may stand within another, which then says how many it has done.
     statements = (_START_AND_NOTE,) if of(connection.dialect.name).arrays else (_START, _NOTE)
-    alike: dict[tuple[ActionState, bool, int], list[int]] = {}
-    for row, number in claims:
-        alike.setdefault((row.state, row.withdraw, number), []).append(row.id)
-    for (state, withdraw, number), wanted in alike.items():
+    groups = alike(((row.state, row.withdraw, number), row.id) for row, number in claims)
+    for (state, withdraw, number), wanted in groups.items():
         asked = {"wanted": wanted, "was": state, "asked_back": int(withdraw), "number": number, "at": now}
         for statement in statements:
             if connection.execute(statement, asked, execution_options=_COUNTED).rowcount != len(wanted):
@@ -124,11 +121,8 @@ Noted = tuple[int, int, Attempt]
 def record(connection: Connection, noted: Sequence[Noted], now: datetime) -> None:
     """How attempts ended: (row, number, attempt). One that never left leaves no trace: it was none."""
     forget_attempts(connection, [(row, number) for row, number, one in noted if one.outcome == Outcome.NOT_SENT])
-    alike: dict[tuple[int, Attempt], list[int]] = {}
-    for row_id, number, attempt in noted:
-        if attempt.outcome != Outcome.NOT_SENT:
-            alike.setdefault((number, attempt), []).append(row_id)
-    for (number, attempt), wanted in alike.items():
+    left = (((number, one), row) for row, number, one in noted if one.outcome != Outcome.NOT_SENT)
+    for (number, attempt), wanted in alike(left).items():
         connection.execute(
             _RECORD,
             {
@@ -154,11 +148,8 @@ def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetim
 
     Raises IntegrityError when a trigger leaves a row as it was.
     """
-    alike: dict[End, list[int]] = {}
-    for row_id, end in ends:
-        alike.setdefault(end, []).append(row_id)
     ended = 0
-    for end, wanted in alike.items():
+    for end, wanted in alike((end, row_id) for row_id, end in ends).items():
         written = connection.execute(
             _FINISH,
             {
@@ -181,10 +172,7 @@ def finish(connection: Connection, ends: Sequence[tuple[int, End]], now: datetim
 
 def postpone(connection: Connection, waits: Sequence[tuple[int, Wait]]) -> None:
     """on the wire -> waiting or unresolved. Raises IntegrityError when a trigger leaves a row as it was."""
-    alike: dict[Wait, list[int]] = {}
-    for row_id, wait in waits:
-        alike.setdefault(wait, []).append(row_id)
-    for wait, wanted in alike.items():
+    for wait, wanted in alike((wait, row_id) for row_id, wait in waits).items():
         written = connection.execute(
             _POSTPONE,
             {

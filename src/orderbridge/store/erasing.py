@@ -13,9 +13,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, select, update
 
 from orderbridge.errors import StoreError
-from orderbridge.store.in_list import batches
-from orderbridge.store.locks import lock_orders
 from orderbridge.store.retention import blank_order
+from orderbridge.store.rows import batches, lock_orders
 from orderbridge.store.tables import orders, quarantine
 
 SUBSCRIBER = 10  # digits that tell one subscriber from another

@@ -18,8 +18,8 @@ from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, o
 
 from orderbridge.model import ActionState
 from orderbridge.store import account_rows
-from orderbridge.store.in_list import batches
 from orderbridge.store.own_tables import books, devices, fleet, pairing
+from orderbridge.store.rows import batches
 from orderbridge.store.sidecar import read_document
 from orderbridge.store.tables import accounts, actions, events, orders, quarantine, unfinished
 

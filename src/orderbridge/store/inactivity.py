@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, Connection, and_, func, literal_column, or
 
 from orderbridge.clock import DATE, local_text
 from orderbridge.model import EndedBy, LastChange
-from orderbridge.store.locks import lock_orders
 from orderbridge.store.orders import append_events
+from orderbridge.store.rows import lock_orders
 from orderbridge.store.tables import TAKEN, accounts, orders
 
 SWEEP = 200  # orders written in one short transaction

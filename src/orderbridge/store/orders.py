@@ -26,9 +26,7 @@ from orderbridge.document import Facts, Item, Option, columns_of
 from orderbridge.model import Arrival, Change, Differs, EndedBy, LastChange, NewStatus, Order, Stored
 from orderbridge.order_problems import as_problem
 from orderbridge.store.columns import without_nul
-from orderbridge.store.in_list import batches, in_list
-from orderbridge.store.locks import for_us, skips_locks
-from orderbridge.store.rows import insert_all, insert_rows, update_one
+from orderbridge.store.rows import alike, batches, for_us, held_by_others, in_list, insert_all, insert_rows, update_one
 from orderbridge.store.tables import (
     NEW,
     OPEN,
@@ -63,8 +61,6 @@ _STORED = select(  # as Stored has it
     orders.c.problem,
 ).where(in_list(orders.c.payment_key))
 
-_THERE = select(orders.c.payment_key).where(in_list(orders.c.payment_key))
-
 
 def stored(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:
     """What is known of these orders; keys without an order are missing from the answer."""
@@ -80,13 +76,9 @@ def hold(connection: Connection, keys: Iterable[str]) -> tuple[dict[str, Stored]
     wanted = set(keys)
     if not wanted:
         return {}, set()
-    found = {
-        row[0]: Stored(*row) for row in connection.execute(for_us(connection, _STORED), {"wanted": sorted(wanted)})
-    }
-    missing = wanted - found.keys()
-    if not missing or not skips_locks(connection):
-        return found, set()
-    return found, set(connection.execute(_THERE, {"wanted": sorted(missing)}).scalars())
+    rows: Sequence[Any] = connection.execute(for_us(connection, _STORED), {"wanted": sorted(wanted)}).all()
+    found = {row[0]: Stored(*row) for row in rows}
+    return found, held_by_others(connection, orders.c.payment_key, wanted - found.keys())
 
 
 def payloads(connection: Connection, keys: Iterable[str]) -> dict[str, str | None]:
@@ -243,10 +235,7 @@ def _news(change: LastChange, now: datetime) -> dict[str, Any]:
 
 def set_status(connection: Connection, news: Iterable[tuple[str, NewStatus]], now: datetime) -> None:
     """Write what verdicts made of orders, by their payment_keys. The revision grows when it is news."""
-    alike: dict[NewStatus, list[str]] = {}
-    for key, one in news:
-        alike.setdefault(one, []).append(key)
-    for one, keys in alike.items():
+    for one, keys in alike((one, key) for key, one in news).items():
         values = _status_values(one, now)
         connection.execute(update(orders).where(orders.c.payment_key.in_(keys)).values(**values))
 
@@ -268,10 +257,7 @@ def adopt(connection: Connection, payment_key: str, account: str) -> None:
 
 def doubt_status(connection: Connection, doubted: Iterable[tuple[str, str]]) -> None:
     """The service refused an action: what we store may not be what it has, and `problem` says so, by payment_key."""
-    alike: dict[str, list[str]] = {}
-    for key, problem in doubted:
-        alike.setdefault(problem, []).append(key)
-    for problem, keys in alike.items():
+    for problem, keys in alike((problem, key) for key, problem in doubted).items():
         connection.execute(update(orders).where(orders.c.payment_key.in_(keys)).values(problem=problem))
 
 
@@ -306,11 +292,8 @@ def append_events(connection: Connection, now: datetime, lines: Sequence[Line]) 
 
 def counts(connection: Connection) -> dict[str, int]:
     """How many orders wait to be taken over, changed since, and are open."""
-    new = select(func.count()).select_from(orders).where(literal_column(NEW))
-    behind = select(func.count()).select_from(orders).where(changed)
-    still_open = select(func.count()).select_from(orders).where(literal_column(OPEN))
+    wanted = {"new": literal_column(NEW), "changed": changed, "open": literal_column(OPEN)}
     return {
-        "new": connection.execute(new).scalar_one(),
-        "changed": connection.execute(behind).scalar_one(),
-        "open": connection.execute(still_open).scalar_one(),
+        name: connection.execute(select(func.count()).select_from(orders).where(condition)).scalar_one()
+        for name, condition in wanted.items()
     }

@@ -14,8 +14,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, exist
 from orderbridge.clock import YEARS, local_moment
 from orderbridge.document import Facts, Item, columns_of
 from orderbridge.store.columns import Utc
-from orderbridge.store.in_list import batches
-from orderbridge.store.locks import lock_orders, lock_rows
+from orderbridge.store.rows import batches, lock_orders, lock_rows
 from orderbridge.store.tables import (
     ENDED,
     actions,

@@ -1,21 +1,152 @@
-"""Writing rows that have to be there afterwards: a trigger can let a statement run and leave its row out.
+"""Many rows at once: named in a statement, held for a transaction, and written so that none is missing afterwards.
 
-Many rows go to the driver as plain values, with the statement written once: SQLAlchemy's own way to a driver costs more
-than a database in a file takes to write them. What is refused then, or left out, is told as of one row alone.
+- A list of values is one parameter where the database has arrays: one text for lists of every length, which is prepared
+  once. Written out, each length would be a statement of its own, and each value a cast to render.
+- A till holds rows that it has written and not committed. They are left out, and nothing waits for them. (SQLite's
+  transaction holds everything; a server that cannot skip a lock waits for it, two seconds at most.)
+- A trigger can let a statement run and leave its row out. That is an IntegrityError here.
+- Many rows go to the driver as plain values, with the statement written once: SQLAlchemy's own way to a driver costs more
+  than a database in a file takes to write them.
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Dialect, Table, Update, insert
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    ColumnElement,
+    Connection,
+    Dialect,
+    Select,
+    Table,
+    Update,
+    bindparam,
+    insert,
+    select,
+)
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from orderbridge.store.dialects import of
+from orderbridge.store.tables import actions, orders
 
+BATCH = 500  # values in one list: every database takes it
 SHORT_WAY_FROM = 20  # rows from which on the short way is worth it
 
+T = TypeVar("T")
+Key = TypeVar("Key")
 Row = tuple[Any, ...]
+
+
+# ---- naming ----------------------------------------------------------------------------------------------------------
+
+
+class in_list(FunctionElement[bool]):  # noqa: N801 - it reads as a part of SQL
+    """Whether the column's value is one of `wanted`, which each execution passes."""
+
+    inherit_cache = True
+    type = Boolean()
+
+    def __init__(self, column: ColumnElement[Any]) -> None:
+        listed = column.in_(bindparam("wanted", expanding=True))
+        super().__init__(listed, column, bindparam("wanted", type_=ARRAY(column.type)))
+
+    def self_group(self, against: object = None) -> "in_list":  # noqa: ARG002 - as SQLAlchemy calls it
+        """It is a condition as it stands: were it compared with 1, as a function would be, no index would serve."""
+        return self
+
+
+@compiles(in_list)
+def _in_list(element: in_list, compiler: SQLCompiler, **more: Any) -> str:
+    listed, column, wanted = element.clauses
+    if of(compiler.dialect.name).arrays:
+        return f"{compiler.process(column, **more)} = ANY({compiler.process(wanted, **more)})"
+    return compiler.process(listed, **more)
+
+
+def batches(values: Iterable[T]) -> Iterator[list[T]]:
+    """At most 500 values per statement."""
+    listed = list(values)
+    for start in range(0, len(listed), BATCH):
+        yield listed[start : start + BATCH]
+
+
+def alike(pairs: Iterable[tuple[Key, T]]) -> dict[Key, list[T]]:
+    """What is written with the same values goes into one statement: the second of each pair, by the first."""
+    found: dict[Key, list[T]] = {}
+    for key, one in pairs:
+        found.setdefault(key, []).append(one)
+    return found
+
+
+# ---- holding ---------------------------------------------------------------------------------------------------------
+
+
+def lock_rows(connection: Connection, ids: Iterable[int]) -> set[int]:
+    """Hold these outbox rows for this transaction. Returns those that it holds now: they are there, and nobody else's."""
+    return _free(connection, actions.c.id, set(ids))
+
+
+def lock_orders(connection: Connection, keys: Iterable[str]) -> set[str]:
+    """The same as `lock_rows`, of orders."""
+    return _free(connection, orders.c.payment_key, set(keys))
+
+
+def lock_rows_naming_held(connection: Connection, ids: Iterable[int]) -> set[int]:
+    """Hold these rows for this transaction. Returns those that somebody else holds; what is not there is not held."""
+    return _held(connection, actions.c.id, set(ids))
+
+
+def lock_orders_naming_held(connection: Connection, keys: Iterable[str | None]) -> set[str | None]:
+    """The same as `lock_rows_naming_held`, of orders."""
+    return _held(connection, orders.c.payment_key, {key for key in keys if key is not None})
+
+
+def for_us(connection: Connection, query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    """The query with its rows held for this transaction; the ones that somebody else holds are left out."""
+    return _locking(query) if skips_locks(connection) else query
+
+
+def held_by_others(connection: Connection, column: ColumnElement[Any], missing: Collection[Any]) -> set[Any]:
+    """Of what could not be held the ones that are there."""
+    return _found(connection, _there(column), missing) if skips_locks(connection) else set()
+
+
+def _held(connection: Connection, column: ColumnElement[Any], wanted: set[Any]) -> set[Any]:
+    return held_by_others(connection, column, wanted - _free(connection, column, wanted))
+
+
+def _free(connection: Connection, column: ColumnElement[Any], wanted: set[Any]) -> set[Any]:
+    return _found(connection, _locking(_there(column)), wanted) if skips_locks(connection) else wanted
+
+
+def _found(connection: Connection, query: Select[*tuple[Any, ...]], wanted: Collection[Any]) -> set[Any]:
+    found: set[Any] = set()
+    for batch in batches(sorted(wanted)):
+        found.update(connection.execute(query, {"wanted": batch}).scalars())
+    return found
+
+
+@cache  # what is asked before each request is built once
+def _there(column: ColumnElement[Any]) -> Select[*tuple[Any, ...]]:
+    return select(column).where(in_list(column))
+
+
+@cache  # by the query's identity: the callers' are made once
+def _locking(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    return query.with_for_update(skip_locked=True, key_share=True)
+
+
+def skips_locks(connection: Connection) -> bool:
+    """Whether this server knows SKIP LOCKED."""
+    return of(connection.dialect.name).skips_locks(connection.dialect)
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
 
 
 class LeftOut(Exception):

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, literal_column, or_, select, update
 
-from orderbridge.store.in_list import batches
+from orderbridge.store.rows import batches
 from orderbridge.store.tables import FAILED, OPEN, actions, attempts, events, items, options, orders
 
 MOST_FOUND = 50

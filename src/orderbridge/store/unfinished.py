@@ -26,8 +26,7 @@ from sqlalchemy import Connection, Select, String, bindparam, case, cast, func, 
 from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome
 from orderbridge.store.columns import utc_now
 from orderbridge.store.dialects import of
-from orderbridge.store.in_list import in_list
-from orderbridge.store.locks import lock_rows, skips_locks
+from orderbridge.store.rows import in_list, lock_rows, skips_locks
 from orderbridge.store.tables import actions, attempts, orders, restaurants, unfinished
 
 FIRST_PAGE = 100  # rows that are read at each wake: one that brings nothing should cost little
