@@ -1,4 +1,4 @@
-"""Tells the streams that something is different. It looks only while somebody listens.
+"""Server-sent events that say that something is different. The tables are checked only while a stream is open.
 
 Rules of this file:
 - A stream is told "changed", and a number; never what. Whoever hears it asks for the whole state, so nothing can be missed.
@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 from sqlalchemy.exc import DBAPIError
+from starlette.types import Receive, Scope, Send
 
 from orderbridge.daemon import RunningDaemon
 from orderbridge.errors import OrderbridgeError
@@ -25,6 +26,12 @@ from orderbridge_board.snapshot import moment
 
 LOOK_S = 0.4
 WITHIN_S = 3.0  # a look takes milliseconds
+BEAT_S = 10.0  # the page says after 25 s without one that it may be stale
+SLOW_S = 10.0  # a listener that does not take a line of text for so long is dropped
+HEAD = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"x-accel-buffering", b"no"),
+]
 MOST = 32
 MOST_OF_ONE = 3  # a tablet whose line was cut comes back before we know that it was gone
 
@@ -149,3 +156,49 @@ class Changes:
         self._asking = None
         found: tuple[Any, set[str]] = asking.result()
         return found
+
+
+class Stream:
+    """An answer: "changed, n" at once and after each change, and a sign of life in between. It ends when the listener goes, is dropped, or the server closes."""
+
+    def __init__(self, changes: Changes, listener: Listener) -> None:
+        self._changes = changes
+        self._listener = listener
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        scope["state"]["connection"].endure()
+        leaving = asyncio.create_task(_left(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": HEAD})
+            event = "changed"
+            while not (self._listener.gone or leaving.done()):
+                self._listener.news.clear()
+                text = f"event: {event}\ndata: {self._changes.number}\n\n".encode()
+                async with asyncio.timeout(SLOW_S):
+                    await send({"type": "http.response.body", "body": text, "more_body": True})
+                event = "changed" if await self._news(leaving) else "beat"
+        except TimeoutError:
+            scope["state"]["connection"].cut()
+            await leaving
+        else:
+            if not leaving.done():
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._changes.leave(self._listener)
+            leaving.cancel()
+
+    async def _news(self, leaving: asyncio.Task[None]) -> bool:
+        news = asyncio.create_task(self._listener.news.wait())
+        try:
+            await asyncio.wait({news, leaving}, timeout=BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+            return self._listener.news.is_set()  # what came together with the end of the wait is no beat
+        finally:
+            news.cancel()
+
+
+async def _left(receive: Receive) -> None:
+    """Until whoever listens is gone."""
+    with contextlib.suppress(asyncio.CancelledError):
+        while (await receive())["type"] != "http.disconnect":
+            pass

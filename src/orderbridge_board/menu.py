@@ -1,7 +1,6 @@
 """Sold out, open and closed: foods of the last days with a switch, restaurants with their state."""
 
 from collections import defaultdict
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -40,10 +39,6 @@ def _switch(rows: list[Any], today: int, language: str, *, off: Action) -> dict[
     done = [row for row in rows if row.state == ActionState.DONE]
     return {
         "off": bool(done) and done[-1].action == off,
-        "tries": max((row.id for row in _over(rows)), default=-today),
+        "tries": max((row.id for row in rows if row.state not in UNFINISHED), default=-today),
         "row": shown_row(cards.newest(rows), language),
     }
-
-
-def _over(rows: Iterable[Any]) -> list[Any]:
-    return [row for row in rows if row.state not in UNFINISHED]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -18,11 +19,10 @@ from orderbridge.daemon import RunningDaemon
 from orderbridge.errors import OrderbridgeError
 from orderbridge.store.failures import is_busy
 from orderbridge_board import Board, acts, devices, door, queries
-from orderbridge_board.changes import Changes
+from orderbridge_board.changes import Changes, Stream
 from orderbridge_board.door import Refused
 from orderbridge_board.menu import menu
 from orderbridge_board.snapshot import problem_shown, state
-from orderbridge_board.stream import Stream
 from orderbridge_board.technician import technician
 from orderbridge_board.words import word, words
 
@@ -30,22 +30,9 @@ T = TypeVar("T")
 TRIES = 4  # of one tap
 AT_ONCE_S = 2.0  # what took longer has waited for a lock, and would again
 WITHIN_S = 8.0  # a database that says nothing for so long does not answer: before the page gives up by itself
-FILES = {
-    "board.html": "text/html",
-    "status.html": "text/html",
-    "board.css": "text/css",
-    "icon.svg": "image/svg+xml",
-    "common.js": "text/javascript",
-    "sound.js": "text/javascript",
-    "dialog.js": "text/javascript",
-    "card.js": "text/javascript",
-    "grid.js": "text/javascript",
-    "bar.js": "text/javascript",
-    "menu.js": "text/javascript",
-    "taps.js": "text/javascript",
-    "board.js": "text/javascript",
-    "status.js": "text/javascript",
-}
+TYPES = {".html": "text/html", ".css": "text/css", ".svg": "image/svg+xml", ".js": "text/javascript"}
+STATIC = files("orderbridge_board").joinpath("static")
+FILES = sorted(file.name for file in STATIC.iterdir())
 PAGES = {"/": "board.html", "/board": "board.html", "/status": "status.html"}
 HEADERS = tuple((name.encode(), value.encode()) for name, value in door.HEADERS.items())  # of every answer
 
@@ -78,10 +65,10 @@ class BoardPages:
         return found + [Route(f"/board/{name}", _guarded(answer), methods=["POST"]) for name, answer in told.items()]
 
     def _file(self, name: str) -> Callable[[Request], Awaitable[Response]]:
-        content = _content(name)
+        content, kind = _content(name), TYPES[PurePath(name).suffix]
 
         async def answer(_: Request) -> Response:
-            return Response(content, media_type=FILES[name])
+            return Response(content, media_type=kind)
 
         return answer
 
@@ -178,33 +165,25 @@ class BoardPages:
 
     async def act(self, request: Request) -> Response:
         """A button was tapped."""
-        values, work = await door.body(request), self._work()
-        mode, language = work.settings.web.board, door.language(request)
-        found = await _written(
-            work, lambda tx: acts.act(tx, values, door.device(tx, request, acts=True), mode, language)
+        language = door.language(request)
+        return await self._tap(
+            request, lambda tx, values, device, mode, _: acts.act(tx, values, device, mode, language)
         )
-        work.wake()
-        self.changes.look_soon()
-        return JSONResponse(found)
 
     async def take_back(self, request: Request) -> Response:
         """An accept is wanted back."""
-        values, work = await door.body(request), self._work()
-
-        def write(connection: Connection) -> dict[str, Any]:
-            door.device(connection, request, acts=True)
-            return acts.take_back(connection, values)
-
-        found = await _written(work, write)
-        work.wake()
-        self.changes.look_soon()
-        return JSONResponse(found)
+        return await self._tap(request, lambda tx, values, *_: acts.take_back(tx, values))
 
     async def seen(self, request: Request) -> Response:
-        """Somebody has seen something: it is quiet."""
+        """A device has shown something to a person: it is quiet."""
+        return await self._tap(request, acts.seen, wakes=False)
+
+    async def _tap(self, request: Request, write: Callable[..., dict[str, Any]], *, wakes: bool = True) -> Response:
         values, work = await door.body(request), self._work()
         mode, now = work.settings.web.board, work.clock.now()
-        found = await _written(work, lambda tx: acts.seen(tx, values, door.device(tx, request, acts=True), mode, now))
+        found = await _written(work, lambda tx: write(tx, values, door.device(tx, request, acts=True), mode, now))
+        if wakes:
+            work.wake()
         self.changes.look_soon()
         return JSONResponse(found)
 
@@ -247,7 +226,7 @@ def _page() -> str:
 
 
 def _content(name: str) -> bytes:
-    return files("orderbridge_board").joinpath("static", name).read_bytes()
+    return STATIC.joinpath(name).read_bytes()
 
 
 def _name(said: str) -> str:

@@ -12,8 +12,8 @@ from orderbridge import config
 from orderbridge.rules import day as rules
 from orderbridge.rules.problems import Problem
 from orderbridge.store import accounts, overview
-from orderbridge_board import poll_history
 from orderbridge_board.snapshot import amount, closed, moment, problem_shown
+from orderbridge_board.watch import polls_since, slot_of
 
 STRIP = timedelta(hours=24)
 CUT = time(4)
@@ -41,8 +41,8 @@ def technician(
         "outbox": outbox | {"oldest_utc": moment(outbox["oldest_utc"])},
         "quarantined": sum(overview.quarantined(connection).values()),
         "pos_seen": moment(overview.pos_seen(connection)),
-        "slots": [_slot(row) for row in poll_history.since(connection, now - STRIP)],
-        "orders": _by_slot(received, poll_history.slot_of(now - STRIP)),
+        "slots": [_slot(row) for row in polls_since(connection, now - STRIP)],
+        "orders": _by_slot(received, slot_of(now - STRIP)),
         "day": _day(begin, end, [one for one in received if one.received_utc >= begin]),
     }
 
@@ -58,7 +58,7 @@ def _slot(row: dict[str, Any]) -> dict[str, Any]:
 
 def _by_slot(received: Iterable[Any], since: datetime) -> list[dict[str, Any]]:
     """How many orders each account got in each ten minutes."""
-    slots = ((one.account, poll_history.slot_of(one.received_utc)) for one in received if one.received_utc >= since)
+    slots = ((one.account, slot_of(one.received_utc)) for one in received if one.received_utc >= since)
     return [
         {"account": name, "slot_utc": moment(slot), "count": count} for (name, slot), count in Counter(slots).items()
     ]

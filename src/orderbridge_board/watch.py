@@ -1,17 +1,26 @@
-"""What the board does beside a daemon: it reports that no tablet can be heard, and counts the polls of each ten minutes."""
+"""What the board does beside a daemon: it reports that no tablet can be heard, and counts polls in slots of ten minutes."""
 
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.daemon import RunningDaemon
 from orderbridge.model import Outcome
 from orderbridge.observe.metrics import POLLS
 from orderbridge.rules.problems import Code
-from orderbridge_board import poll_history, queries
+from orderbridge.store.own_tables import slots
+from orderbridge_board import queries
 
 HEARD_S = 8.0  # a tablet reports every 5 s that it can be heard
 SURE_S = 15.0  # after a start: tablets come back by themselves
 CHECK_S = 5.0
 COUNT_S = 60.0
+SLOT = timedelta(minutes=10)
+KEPT = timedelta(days=2)
+COUNTED = ("polls", "failed", "logins")
 
 
 class Audience:
@@ -73,7 +82,7 @@ class BoardWatch:
                 counts[name] = {"polls": polls, "failed": failed, "logins": logins}
         self._counted, moment = now, self._daemon.clock.now()
         if counts:
-            await database.run(lambda tx: poll_history.add(tx, counts, moment))
+            await database.run(lambda tx: add_polls(tx, counts, moment))
         if await database.read(lambda tx: queries.has_forgettable(tx, moment)):
             await database.run(lambda tx: queries.forget_silenced(tx, moment))
         return COUNT_S
@@ -86,3 +95,27 @@ class BoardWatch:
             polls, failed = found.get(name, (0.0, 0.0))
             found[name] = polls + reading.value, failed + reading.value * (result != Outcome.OK)
         return found | {name: (0.0, 0.0) for name in self._daemon.accounts if name not in found}
+
+
+# ---- polls, for the technician's picture of a day ---------------------------------------------------------------------
+
+
+def slot_of(now: datetime) -> datetime:
+    """The slot that a moment is in."""
+    return now.replace(minute=now.minute // 10 * 10, second=0, microsecond=0)
+
+
+def add_polls(connection: Connection, counts: Mapping[str, Mapping[str, int]], now: datetime) -> None:
+    """Counts by account, on top of what the slot of this moment has."""
+    slot = slot_of(now)
+    for account, some in counts.items():
+        mine = update(slots).where(slots.c.account == account, slots.c.slot_utc == slot)
+        if not connection.execute(mine.values({name: slots.c[name] + some[name] for name in COUNTED})).rowcount:
+            connection.execute(insert(slots).values(account=account, slot_utc=slot, **some))
+    connection.execute(delete(slots).where(slots.c.slot_utc < now - KEPT))
+
+
+def polls_since(connection: Connection, moment: datetime) -> list[dict[str, Any]]:
+    """All slots from then on, by account and time."""
+    query = select(slots).where(slots.c.slot_utc >= moment).order_by(slots.c.account, slots.c.slot_utc)
+    return [dict(row) for row in connection.execute(query).mappings()]

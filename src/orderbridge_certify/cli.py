@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -12,7 +12,7 @@ from orderbridge.extension import Extension
 from orderbridge.texts import say
 
 if TYPE_CHECKING:
-    from orderbridge_certify.hands import Hands
+    from orderbridge_certify.operator import Operator
 
 pass_context = click.make_pass_decorator(Context)
 LONGEST_SLUG = 60
@@ -39,29 +39,27 @@ LONGEST_SLUG = 60
 @pass_context
 def certify(
     context: Context,
+    /,
     till: str,
     url: str | None,
     folder: Path | None,
-    seed: int,
     only: tuple[str, ...],
     start: str,
     hands: str | None,
     unattended: bool,
-    within_s: float,
-    pace: float,
-    reads_locked: bool,
+    **terms: Any,
 ) -> None:
     """Try a till: play what it meets in its life, look at what it writes, and report.
 
     Sandbox, daemon and an empty database are started; the till is yours. The same command goes on where it stopped.
     """
+    from orderbridge_certify.driver import Terms
     from orderbridge_certify.play import Wanted
     from orderbridge_certify.play import certify as play
-    from orderbridge_certify.stage import Terms
 
     if context.config_file is not None:
         _ = context.settings  # its language
-    if min(within_s, pace) <= 0:
+    if min(terms["within_s"], terms["pace"]) <= 0:
         raise click.UsageError(say("certify.above_0"))
     _check_names(only)
     place = (folder or Path(f"certify-{_slug(till)}")).resolve()
@@ -69,9 +67,9 @@ def certify(
         till=till,
         folder=place,
         url=_address(url) if url else f"sqlite:///{place.as_posix()}/till.db",
-        terms=Terms(seed=seed, within_s=within_s, pace=pace, reads_locked=reads_locked),
+        terms=Terms(**terms),
         only=only,
-        hands=_hands(hands, unattended=unattended),
+        operator=_operator(hands, unattended=unattended),
         tell=click.echo,
         start=start,
     )
@@ -112,13 +110,13 @@ def _address(url: str) -> str:
     return checked
 
 
-def _hands(command: str | None, *, unattended: bool) -> "Hands":
-    from orderbridge_certify.hands import Command, Hands, Person
+def _operator(command: str | None, *, unattended: bool) -> "Operator":
+    from orderbridge_certify.operator import Command, Operator, Person
 
     if command is not None:
         person = None if unattended or not sys.stdin.isatty() else Person(_ask)
         return Command(command, lambda line: click.echo(line, err=True), person)
-    return Hands() if unattended else Person(_ask)
+    return Operator() if unattended else Person(_ask)
 
 
 def _ask(sentence: str, is_question: bool) -> str:

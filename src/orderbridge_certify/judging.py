@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from orderbridge_certify.seen import Call, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
+from orderbridge_certify.seen import ACTIONS, Call, Fact, Judge, Judged, Note, Order, Row, Seen, Verdict, facts
 
 AT_ONCE_S = 1.0  # between two clocks, and between a commit and a look at it
 LONGEST_LOCK_S = 2.0
@@ -61,26 +61,17 @@ def never_taken(seen: Seen) -> Judged:
 # ---- the outbox ------------------------------------------------------------------------------------------------------
 
 
-def asked_for(action: str, *, most: int = 1) -> Judge:
+def asked_for(verb: str, *, most: int = 1) -> Judge:
     """One row that asks for it, and not two."""
 
     def judged(seen: Seen) -> Judged:
-        rows = seen.rows_of(action)
+        rows = seen.rows_of(ACTIONS.get(verb, verb))
         if not rows:
-            is_able = any(answer.able for answer in seen.answers_to(VERBS.get(action, action)))
+            is_able = any(answer.able for answer in seen.answers_to(verb))
             return Judged(Verdict.FAIL, "no_row") if is_able else not_seen("no_hands")
         return _is(len(rows) <= most, *rows, why="too_many_rows")
 
     return judged
-
-
-VERBS = {
-    "activate_food": "food_on",
-    "deactivate_food": "food_off",
-    "open_restaurant": "open",
-    "close_restaurant": "close",
-}
-"""What the hands are asked, where it has another name than the action."""
 
 
 def carried_out(action: str) -> Judge:
@@ -174,7 +165,7 @@ def revision_read(seen: Seen) -> Judged:
 
 
 def told(verb: str) -> Judge:
-    """What the hands show is as it should be; a person's word is told as such."""
+    """What the operator shows is as it should be; a person's word is told as such."""
 
     def judged(seen: Seen) -> Judged:
         if any(answer.needs_person for answer in seen.answers_to(verb)):

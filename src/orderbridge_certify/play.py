@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ from orderbridge.store import schema
 from orderbridge.store.database import Database, open_database
 from orderbridge.texts import say, spoken
 from orderbridge_certify import judging, notes, report
-from orderbridge_certify.hands import Hands
-from orderbridge_certify.house import house
+from orderbridge_certify.driver import Bench, Driver, Terms
+from orderbridge_certify.operator import Operator
 from orderbridge_certify.report import Result
 from orderbridge_certify.scenarios import FIRST, SCENARIOS, Scenario
 from orderbridge_certify.seen import Judged, Verdict, worst
-from orderbridge_certify.stage import Bench, Stage, Terms
+from orderbridge_certify.setup import running
 from orderbridge_certify.started import Started
 
 FIRST_SIGN_S = 300.0
@@ -85,7 +85,7 @@ class Wanted:
     url: str
     terms: Terms
     only: Sequence[str] = ()
-    hands: Hands
+    operator: Operator
     tell: Callable[[str], None]
     start: str = ""
     """The command that starts the till; empty: somebody does."""
@@ -98,15 +98,7 @@ class Wanted:
     @property
     def kept(self) -> dict[str, object]:
         """What must be the same when it goes on, and what the report names."""
-        terms = self.terms
-        return {
-            "till": self.till,
-            "database": make_url(self.url).get_backend_name(),
-            "seed": terms.seed,
-            "within_s": terms.within_s,
-            "pace": terms.pace,
-            "reads_locked": terms.reads_locked,
-        }
+        return {"till": self.till, "database": make_url(self.url).get_backend_name(), **asdict(self.terms)}
 
 
 def certify(wanted: Wanted) -> bool:
@@ -155,8 +147,8 @@ def _tables(connection: Connection) -> list[str]:
 
 def _play(wanted: Wanted, state: State, missing: list[Scenario], database: Database) -> None:
     terms = wanted.terms
-    with house(wanted.url, seed=terms.seed, pace=terms.pace) as around, _till(wanted) as till:
-        bench = Bench(house=around, database=database, hands=wanted.hands, terms=terms, till=till)
+    with running(wanted.url, seed=terms.seed, pace=terms.pace) as around, _till(wanted) as till:
+        bench = Bench(setup=around, database=database, operator=wanted.operator, terms=terms, till=till)
         _await_first_sign(wanted, state, bench)
         for number, scenario in enumerate(missing, start=1):
             first = state.results.get(FIRST)
@@ -190,21 +182,21 @@ def _await_first_sign(wanted: Wanted, state: State, bench: Bench) -> None:
         bench.till.start()
     elif sqlite_file(wanted.url) is None:
         wanted.tell(say("certify.rights", where=where))
-    stage = Stage(bench, name=SIGN, place=len(SCENARIOS), attempt=state.begin(SIGN))
-    stage.order()
-    longest = BY_A_PERSON_S if wanted.hands.by_person else FIRST_SIGN_S
-    if not stage.until(lambda seen: bool(seen.notes or seen.rows), wanted.terms.scaled(longest)):
+    driver = Driver(bench, name=SIGN, place=len(SCENARIOS), attempt=state.begin(SIGN))
+    driver.order()
+    longest = BY_A_PERSON_S if wanted.operator.by_person else FIRST_SIGN_S
+    if not driver.until(lambda seen: bool(seen.notes or seen.rows), wanted.terms.scaled(longest)):
         wanted.tell(say("certify.no_sign", where=where))
 
 
 def _played(state: State, scenario: Scenario, bench: Bench) -> Result:
     attempt, began = state.begin(scenario.name), SystemClock().monotonic()
-    stage = Stage(bench, name=scenario.name, place=SCENARIOS.index(scenario), attempt=attempt)
+    driver = Driver(bench, name=scenario.name, place=SCENARIOS.index(scenario), attempt=attempt)
     try:
-        scenario.play(stage)
-        seen = stage.look()
+        scenario.play(driver)
+        seen = driver.look()
     finally:
-        stage.clear()
+        driver.clear()
     return _result(scenario, SystemClock().monotonic() - began, scenario.judged(seen))
 
 

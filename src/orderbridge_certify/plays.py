@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from orderbridge_certify.driver import Driver
 from orderbridge_certify.seen import Fact
-from orderbridge_certify.stage import Stage
 from orderbridge_sandbox import Fault
 from orderbridge_sandbox.documents import CENT
 from orderbridge_sandbox.options import Line
@@ -26,70 +26,70 @@ AWAY_S = 60.0
 AFTERWARDS_S = 30.0  # in which a till might still do what it should not
 
 
-def take_over(stage: Stage) -> None:
+def take_over(driver: Driver) -> None:
     """One order."""
-    stage.order()
-    stage.until_taken()
+    driver.order()
+    driver.until_taken()
 
 
-def three(stage: Stage) -> None:
+def three(driver: Driver) -> None:
     """Three, one after the other."""
     for _ in range(3):
-        stage.order()
-        stage.until_visible()
-    stage.until_taken()
+        driver.order()
+        driver.until_visible()
+    driver.until_taken()
 
 
-def accepted(stage: Stage, **changes: object) -> str:
+def accepted(driver: Driver, **changes: object) -> str:
     """One that is accepted, and whose changes are noted. Its letter."""
-    letter = stage.order(**changes)
-    if stage.until_taken():
-        stage.accept(letter)
-        stage.until_noted()
+    letter = driver.order(**changes)
+    if driver.until_taken():
+        driver.accept(letter)
+        driver.until_noted()
     return letter
 
 
-def accept(stage: Stage) -> None:
+def accept(driver: Driver) -> None:
     """Accept one."""
-    accepted(stage)
+    accepted(driver)
 
 
-def on_the_way(stage: Stage) -> None:
+def on_the_way(driver: Driver) -> None:
     """Accept one, and send it out."""
-    stage.act("on_the_way", accepted(stage))
+    driver.act("on_the_way", accepted(driver))
 
 
-def complete(stage: Stage) -> None:
+def complete(driver: Driver) -> None:
     """The whole life of an order."""
-    letter = accepted(stage)
-    if stage.act("on_the_way", letter):
-        stage.act("complete", letter)
+    letter = accepted(driver)
+    if driver.act("on_the_way", letter):
+        driver.act("complete", letter)
 
 
-def cancel(stage: Stage) -> None:
+def cancel(driver: Driver) -> None:
     """The cashier cancels."""
-    stage.act("cancel", accepted(stage), str(ADDRESS_NOT_FOUND))
+    driver.act("cancel", accepted(driver), str(ADDRESS_NOT_FOUND))
 
 
 # ---- the customer ----------------------------------------------------------------------------------------------------
 
 
-def cancelled_before(stage: Stage) -> None:
+def cancelled_before(driver: Driver) -> None:
     """It arrives as one that is cancelled already."""
-    with stage.world.lock:
-        stage.world.cancel_by_customer(stage.key(stage.order()))
-    stage.until_visible()
-    stage.wait(AFTERWARDS_S)
+    with driver.world.lock:
+        driver.world.cancel_by_customer(driver.key(driver.order()))
+    driver.until_visible()
+    driver.wait(AFTERWARDS_S)
 
 
-def cancelled_after(stage: Stage) -> None:
+def cancelled_after(driver: Driver) -> None:
     """The kitchen is at it."""
-    key = stage.key(letter := accepted(stage))
-    before = len(stage.papers(letter))
-    stage.until_changed(letter, lambda: stage.world.cancel_by_customer(key), CHANGE_S)
-    stage.wait(AFTERWARDS_S)
-    if "changed" in stage.marks:
-        stage.ask(
+    key = driver.key(letter := accepted(driver))
+    before = len(driver.papers(letter))
+    driver.until_changed(letter, lambda: driver.world.cancel_by_customer(key), CHANGE_S)
+    driver.wait(AFTERWARDS_S)
+    if "changed" in driver.marks:
+        driver.ask(
             "ticket",
             letter,
             "ticket_stop",
@@ -98,49 +98,49 @@ def cancelled_after(stage: Stage) -> None:
         )
 
 
-def contents_changed(stage: Stage) -> None:
+def contents_changed(driver: Driver) -> None:
     """A soup comes with it."""
-    key = stage.key(letter := accepted(stage))
-    stage.until_changed(letter, lambda: change_line(stage.world, key, SOUP, price=95 * CENT * 100), CHANGE_S)
-    if "changed" in stage.marks:
-        stage.reads(letter, "ticket_again", SOUP_NAME)
+    key = driver.key(letter := accepted(driver))
+    driver.until_changed(letter, lambda: change_line(driver.world, key, SOUP, price=95 * CENT * 100), CHANGE_S)
+    if "changed" in driver.marks:
+        driver.reads(letter, "ticket_again", SOUP_NAME)
 
 
 # ---- kinds of orders -------------------------------------------------------------------------------------------------
 
 
-def scheduled(stage: Stage) -> None:
+def scheduled(driver: Driver) -> None:
     """For tomorrow."""
-    at = _tomorrow(stage)
-    letter = stage.order(scheduled_date=at.strftime(TIME_FORMAT))
-    stage.until_taken()
-    stage.reads(letter, "ticket_time", f"{at:%H:%M}")
+    at = _tomorrow(driver)
+    letter = driver.order(scheduled_date=at.strftime(TIME_FORMAT))
+    driver.until_taken()
+    driver.reads(letter, "ticket_time", f"{at:%H:%M}")
 
 
-def pickup(stage: Stage) -> None:
+def pickup(driver: Driver) -> None:
     """The customer fetches it."""
-    accepted(stage, courier_type="come_get", shipping_method="pickup")
-    stage.wait(AFTERWARDS_S)
+    accepted(driver, courier_type="come_get", shipping_method="pickup")
+    driver.wait(AFTERWARDS_S)
 
 
-def platform_courier(stage: Stage) -> None:
+def platform_courier(driver: Driver) -> None:
     """Somebody else brings it."""
-    accepted(stage, courier_type="platform_courier")
-    stage.wait(AFTERWARDS_S)
+    accepted(driver, courier_type="platform_courier")
+    driver.wait(AFTERWARDS_S)
 
 
-def unknown_payment(stage: Stage) -> None:
+def unknown_payment(driver: Driver) -> None:
     """Nobody knows what to collect."""
-    letter = stage.order(payment_method="Hediye Çeki")
-    if stage.until_taken():
-        stage.ask("collect", letter, "collect_asks", lambda said: said.strip() == "ask", shown=_beside("ask"))
+    letter = driver.order(payment_method="Hediye Çeki")
+    if driver.until_taken():
+        driver.ask("collect", letter, "collect_asks", lambda said: said.strip() == "ask", shown=_beside("ask"))
 
 
-def prepaid(stage: Stage) -> None:
+def prepaid(driver: Driver) -> None:
     """Nothing is collected."""
-    letter = stage.order(payment_method=stage.world.payment_names()["CREDIT_CARD"])
-    if stage.until_taken():
-        stage.ask("collect", letter, "collect_nothing", _is_nothing, shown=_beside("0.00"))
+    letter = driver.order(payment_method=driver.world.payment_names()["CREDIT_CARD"])
+    if driver.until_taken():
+        driver.ask("collect", letter, "collect_nothing", _is_nothing, shown=_beside("0.00"))
 
 
 def _is_nothing(said: str) -> bool:
@@ -157,137 +157,130 @@ def _beside(wanted: str) -> Callable[[str], Fact]:
     return shown
 
 
-def problem(stage: Stage) -> None:
+def problem(driver: Driver) -> None:
     """A person must look at it."""
-    letter = stage.order(order_tip="?")
-    if stage.until_taken():
-        stage.ask("ticket", letter, "ticket_problem", None)
+    letter = driver.order(order_tip="?")
+    if driver.until_taken():
+        driver.ask("ticket", letter, "ticket_problem", None)
 
 
-def letters(stage: Stage) -> None:
+def letters(driver: Driver) -> None:
     """Whatever a customer can type."""
-    letter = stage.order(note=LETTERS)
-    if stage.until_taken():
-        stage.reads(letter, "ticket_note", LETTERS)
+    letter = driver.order(note=LETTERS)
+    if driver.until_taken():
+        driver.reads(letter, "ticket_note", LETTERS)
 
 
-def long_note(stage: Stage) -> None:
+def long_note(driver: Driver) -> None:
     """As long as a customer can type."""
-    letter = stage.order(note=LONG)
-    if stage.until_taken():
-        stage.reads(letter, "ticket_long", LONG)
+    letter = driver.order(note=LONG)
+    if driver.until_taken():
+        driver.reads(letter, "ticket_long", LONG)
 
 
-def forty(stage: Stage) -> None:
+def forty(driver: Driver) -> None:
     """All at once."""
-    stage.within_s *= 6
+    driver.within_s *= 6
     for _ in range(MANY):
-        stage.order()
-    stage.until_taken()
-    stage.until_ended()
+        driver.order()
+    driver.until_taken()
+    driver.until_ended()
 
 
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
 
 
-def refused(stage: Stage) -> None:
+def refused(driver: Driver) -> None:
     """The platform does not take the acceptance."""
-    letter = stage.order()
-    key = stage.key(letter)
-    stage.world.faults.add(Fault.error(Operation.ACCEPT, 422, MISSING_FIELD, argument=key, times=None))
-    if stage.until_taken():
-        stage.accept(letter)
-        stage.wait(DEAD_S)
+    letter = driver.order()
+    key = driver.key(letter)
+    driver.world.faults.add(Fault.error(Operation.ACCEPT, 422, MISSING_FIELD, argument=key, times=None))
+    if driver.until_taken():
+        driver.accept(letter)
+        driver.wait(DEAD_S)
 
 
-def doubled(stage: Stage) -> None:
+def doubled(driver: Driver) -> None:
     """The same button, twice."""
-    letter = accepted(stage)
-    key = stage.key(letter)
-    if stage.do("on_the_way", letter, key, words="on_the_way_twice") and not stage.hands.by_person:
-        stage.do("on_the_way", letter, key)
-    stage.until(lambda seen: bool(seen.rows_of("on_the_way")), stage.within_s)
-    stage.until_ended()
+    letter = accepted(driver)
+    if driver.do("on_the_way", letter, words="on_the_way_twice") and not driver.operator.by_person:
+        driver.do("on_the_way", letter)
+    driver.until(lambda seen: bool(seen.rows_of("on_the_way")), driver.within_s)
+    driver.until_ended()
 
 
-def line_dead(stage: Stage) -> None:
+def line_dead(driver: Driver) -> None:
     """What is asked for meanwhile waits."""
-    letter = accepted(stage)
-    _cut(stage)
-    if stage.do("on_the_way", letter, stage.key(letter)):
-        stage.until(lambda seen: bool(seen.rows_of("on_the_way")), stage.within_s)
-    stage.wait(DEAD_S)
-    stage.house.line(Line.GOOD)
-    stage.until_ended()
+    letter = accepted(driver)
+    _cut(driver)
+    driver.begin("on_the_way", letter)
+    driver.wait(DEAD_S)
+    driver.setup.line(Line.GOOD)
+    driver.until_ended()
 
 
-def withdrawn(stage: Stage) -> None:
+def withdrawn(driver: Driver) -> None:
     """What waits is taken back: the acceptance of an order for later, or what comes after it where a till accepts that."""
-    letter = stage.order(scheduled_date=_tomorrow(stage).strftime(TIME_FORMAT))
-    if not stage.until_taken():
+    letter = driver.order(scheduled_date=_tomorrow(driver).strftime(TIME_FORMAT))
+    if not driver.until_taken():
         return
-    verb, minutes = ("on_the_way", ()) if stage.accepts_by_itself(letter) else ("accept", ("25",))
-    stage.until_ended()
-    _cut(stage)
-    if stage.do(verb, letter, stage.key(letter), *minutes):
-        stage.until(lambda seen: bool(seen.rows_of(verb)), stage.within_s)
-        stage.do("withdraw", letter, stage.key(letter))
-        stage.until(lambda seen: "withdrawn" in {row.state for row in seen.rows}, stage.within_s)
-    stage.house.line(Line.GOOD)
-    stage.until_ended()
+    verb, minutes = ("on_the_way", ()) if driver.accepts_by_itself(letter) else ("accept", ("25",))
+    driver.until_ended()
+    _cut(driver)
+    if driver.begin(verb, letter, *minutes):
+        driver.do("withdraw", letter)
+        driver.until(lambda seen: "withdrawn" in {row.state for row in seen.rows}, driver.within_s)
+    driver.setup.line(Line.GOOD)
+    driver.until_ended()
 
 
-def _tomorrow(stage: Stage) -> datetime:
-    return stage.world.local(stage.world.now()).replace(minute=0, second=0) + timedelta(days=1)
+def _tomorrow(driver: Driver) -> datetime:
+    return driver.world.local(driver.world.now()).replace(minute=0, second=0) + timedelta(days=1)
 
 
-def _cut(stage: Stage) -> None:
-    stage.house.line(Line.REFUSED)
-    stage.house.until_line(Line.REFUSED)
+def _cut(driver: Driver) -> None:
+    driver.setup.line(Line.REFUSED)
+    driver.setup.until_line(Line.REFUSED)
 
 
-def restarted(stage: Stage) -> None:
+def restarted(driver: Driver) -> None:
     """Between two orders."""
-    accepted(stage)
-    stage.house.stop()
-    stage.house.start()
-    stage.order()
-    stage.until_taken()
-    stage.until_ended()
+    accepted(driver)
+    driver.setup.stop()
+    driver.setup.start()
+    driver.order()
+    driver.until_taken()
+    driver.until_ended()
 
 
-def daemon_dead(stage: Stage) -> None:
+def daemon_dead(driver: Driver) -> None:
     """What is asked for meanwhile is carried out afterwards."""
-    letter = accepted(stage)
-    stage.house.stop()
-    stage.do("on_the_way", letter, stage.key(letter))
-    stage.wait(AWAY_S)
-    stage.house.start()
-    stage.order()
-    stage.until_taken()
-    stage.until_ended()
+    letter = accepted(driver)
+    driver.setup.stop()
+    driver.do("on_the_way", letter)
+    driver.wait(AWAY_S)
+    driver.setup.start()
+    driver.order()
+    driver.until_taken()
+    driver.until_ended()
 
 
 # ---- the restaurant --------------------------------------------------------------------------------------------------
 
 
-def sold_out(stage: Stage) -> None:
+def sold_out(driver: Driver) -> None:
     """A food goes off the menu, and on again."""
-    for verb, action in (("food_off", "deactivate_food"), ("food_on", "activate_food")):
-        if stage.do(verb, "", str(FOOD), KADIKOY):
-            stage.until(lambda seen, action=action: bool(seen.rows_of(action)), stage.within_s)  # type: ignore[misc]
-            stage.until_ended()
+    driver.act("food_off", "", str(FOOD), KADIKOY)
+    driver.act("food_on", "", str(FOOD), KADIKOY)
 
 
-def closed(stage: Stage) -> None:
+def closed(driver: Driver) -> None:
     """The restaurant closes, and opens again."""
-    for verb in ("close", "open"):
-        if stage.do(verb, "", KADIKOY):
-            stage.until(lambda seen, verb=verb: bool(seen.rows_of(f"{verb}_restaurant")), stage.within_s)  # type: ignore[misc]
-            stage.until_ended()
+    driver.act("close", "", KADIKOY)
+    driver.act("open", "", KADIKOY)
 
 
-def all_that_was_written(stage: Stage) -> None:
+def all_that_was_written(driver: Driver) -> None:
     """One order more, and everything that was noted in this database."""
-    accepted(stage)
-    stage.looks_at_all = True
+    accepted(driver)
+    driver.looks_at_all = True

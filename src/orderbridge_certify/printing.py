@@ -4,7 +4,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge.store.tables import orders
-from orderbridge_certify.stage import PATIENCE_S, Stage
+from orderbridge_certify.driver import PATIENCE_S, Driver
 from orderbridge_certify.started import Started
 from orderbridge_sandbox.rules import CONFIRMED
 
@@ -14,75 +14,75 @@ PAPER_S = 150.0  # within which all is on paper: a till may leave what it has be
 SECOND_COPY_S = 90.0  # within which a second copy comes, if one does
 
 
-def killed(stage: Stage) -> None:
+def killed(driver: Driver) -> None:
     """Before a paper is out; when one is and the till does not know; and so that its customer cancels meanwhile."""
-    if (till := _printing(stage)) is None:
+    if (till := _printing(driver)) is None:
         return
-    words = _jam(stage, till, FEW)
+    words = _jam(driver, till, FEW)
     till.kill()
     till.start()
-    _await_papers(stage, till, words)
-    words |= _jam(stage, till, FEW)
-    out = _kill_when_out(stage, till, words)
+    _await_papers(driver, till, words)
+    words |= _jam(driver, till, FEW)
+    out = _kill_when_out(driver, till, words)
     till.start()
-    _await_papers(stage, till, words)
-    stage.until(lambda _: all(len(till.papers(words[letter])) > 1 for letter in out), SECOND_COPY_S)
-    last = _jam(stage, till, FEW)
-    out = _kill_when_out(stage, till, last)
+    _await_papers(driver, till, words)
+    driver.until(lambda _: all(len(till.papers(words[letter])) > 1 for letter in out), SECOND_COPY_S)
+    last = _jam(driver, till, FEW)
+    out = _kill_when_out(driver, till, last)
     for letter in out:
-        _cancel(stage, letter)
+        _cancel(driver, letter)
     till.start()
-    words |= last | _place(stage, MANY)  # what a killed till has left running prints these a second time
-    _await_papers(stage, till, words)
-    stage.until(lambda _: not _unstopped(stage, till, out), PAPER_S)
+    words |= last | _place(driver, MANY)  # what a killed till has left running prints these a second time
+    _await_papers(driver, till, words)
+    driver.until(lambda _: not _unstopped(driver, till, out), PAPER_S)
     till.until_quiet()
-    _note(stage, till, words)
+    _note(driver, till, words)
     if out:
-        stage.marks["unstopped"] = len(_unstopped(stage, till, out))
+        driver.marks["unstopped"] = len(_unstopped(driver, till, out))
 
 
-def two_at_once(stage: Stage) -> None:
+def two_at_once(driver: Driver) -> None:
     """Both have read which papers wait before either has printed one."""
-    if (till := _printing(stage)) is None:
+    if (till := _printing(driver)) is None:
         return
     till.start()
-    stage.pause(AT_PRINTER_S)
-    words = _jam(stage, till, MANY)
+    driver.pause(AT_PRINTER_S)
+    words = _jam(driver, till, MANY)
     till.flow()
-    _await_papers(stage, till, words)
+    _await_papers(driver, till, words)
     till.until_quiet()
-    _note(stage, till, words)
+    _note(driver, till, words)
     till.end()
     till.start()
 
 
-def _printing(stage: Stage) -> Started | None:
+def _printing(driver: Driver) -> Started | None:
     """The till, where certify started it and it prints on its standard output: the first order is on paper by now."""
-    till = stage.till
-    return till if till and stage.until(lambda _: bool(till.printed), stage.within_s) else None
+    till = driver.till
+    return till if till and driver.until(lambda _: bool(till.printed), driver.within_s) else None
 
 
-def _jam(stage: Stage, till: Started, count: int) -> dict[str, str]:
+def _jam(driver: Driver, till: Started, count: int) -> dict[str, str]:
     """Orders whose papers wait for a printer that takes nothing. Their words, by letter."""
     till.until_quiet()
     till.jam()
-    words = _place(stage, count)
-    stage.until_taken()
-    stage.pause(AT_PRINTER_S)
+    words = _place(driver, count)
+    driver.until_taken()
+    driver.pause(AT_PRINTER_S)
     return words
 
 
-def _place(stage: Stage, count: int) -> dict[str, str]:
+def _place(driver: Driver, count: int) -> dict[str, str]:
     """Accepted already, so that a till whose screen is its printer's paper has nothing else to say."""
-    words = (stage.word() for _ in range(count))
-    return {stage.order(note=word, status_id=CONFIRMED): word for word in words}
+    words = (driver.word() for _ in range(count))
+    return {driver.order(note=word, status_id=CONFIRMED): word for word in words}
 
 
-def _await_papers(stage: Stage, till: Started, words: dict[str, str]) -> None:
-    stage.until(lambda _: all(till.papers(word) for word in words.values()), PAPER_S)
+def _await_papers(driver: Driver, till: Started, words: dict[str, str]) -> None:
+    driver.until(lambda _: all(till.papers(word) for word in words.values()), PAPER_S)
 
 
-def _kill_when_out(stage: Stage, till: Started, words: dict[str, str]) -> list[str]:
+def _kill_when_out(driver: Driver, till: Started, words: dict[str, str]) -> list[str]:
     """Which orders came on paper meanwhile. On SQLite the lock is held, so that the till cannot note it."""
     before = {letter for letter, word in words.items() if till.papers(word)}
 
@@ -92,35 +92,35 @@ def _kill_when_out(stage: Stage, till: Started, words: dict[str, str]) -> list[s
         till.kill()
 
     try:
-        stage.database.write_now(drain)
+        driver.database.write_now(drain)
     except DBAPIError:  # the till itself holds it: another scenario tells of that
         till.kill()
     return [letter for letter, word in words.items() if letter not in before and till.papers(word)]
 
 
-def _cancel(stage: Stage, letter: str) -> None:
-    key, before = stage.key(letter), stage.look().order(letter).revision
-    stage.world.wait_for(lambda: stage.world.orders[key].acknowledged, timeout=PATIENCE_S)
-    stage.world.cancel_by_customer(key)
-    stage.until(
+def _cancel(driver: Driver, letter: str) -> None:
+    key, before = driver.key(letter), driver.look().order(letter).revision
+    driver.world.wait_for(lambda: driver.world.orders[key].acknowledged, timeout=PATIENCE_S)
+    driver.world.cancel_by_customer(key)
+    driver.until(
         lambda seen: seen.order(letter).revision > before and seen.order(letter).status == "CANCELED", PATIENCE_S
     )
 
 
-def _unstopped(stage: Stage, till: Started, letters: list[str]) -> list[str]:
-    return [letter for letter in letters if not till.stopped(_names(stage, letter))]
+def _unstopped(driver: Driver, till: Started, letters: list[str]) -> list[str]:
+    return [letter for letter in letters if not till.stopped(_names(driver, letter))]
 
 
-def _names(stage: Stage, letter: str) -> tuple[str, ...]:
-    wanted = select(orders.c.order_number, orders.c.pos_reference).where(orders.c.payment_key == stage.key(letter))
-    row = stage.database.read_now(lambda connection: connection.execute(wanted).first())
+def _names(driver: Driver, letter: str) -> tuple[str, ...]:
+    wanted = select(orders.c.order_number, orders.c.pos_reference).where(orders.c.payment_key == driver.key(letter))
+    row = driver.database.read_now(lambda connection: connection.execute(wanted).first())
     return tuple(str(name) for name in row or () if name)
 
 
-def _note(stage: Stage, till: Started, words: dict[str, str]) -> None:
+def _note(driver: Driver, till: Started, words: dict[str, str]) -> None:
     """How many orders are on no paper, and how many on a second one that does not say so."""
     papers = {letter: till.papers(word) for letter, word in words.items()}
-    stage.marks |= {
+    driver.marks |= {
         "orders": len(papers),
         "unprinted": sum(not found for found in papers.values()),
         "unmarked_copies": sum(found.count(False) > 1 for found in papers.values()),

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orderbridge_certify import judging, plays, printing, races
-from orderbridge_certify.judging import VERBS, arguments, asked_for, carried_out, noted, taken_over, told
-from orderbridge_certify.seen import Judge, Judged, Seen
-from orderbridge_certify.stage import Stage
+from orderbridge_certify.driver import Driver
+from orderbridge_certify.judging import arguments, asked_for, carried_out, noted, taken_over, told
+from orderbridge_certify.seen import ACTIONS, Judge, Judged, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Scenario:
     """One of them: its name, how it is played, and its criteria by name."""
 
     name: str
-    play: Callable[[Stage], None]
+    play: Callable[[Driver], None]
     criteria: Mapping[str, Judge] = field(default_factory=dict)
     """Judged where the orders were taken over: else the till can do nothing with them, and `takes_over` says so."""
     always: Mapping[str, Judge] = field(default_factory=dict)
@@ -33,13 +33,9 @@ class Scenario:
         return found | {name: judge(seen) for name, judge in self.criteria.items()}
 
 
-def _asked(*actions: str) -> dict[str, Judge]:
+def _asked(verb: str) -> dict[str, Judge]:
     """Asked for once, and carried out."""
-    found: dict[str, Judge] = {}
-    for action in actions:
-        verb = VERBS.get(action, action)
-        found |= {f"one_{verb}": asked_for(action), f"{verb}_sent": carried_out(action)}
-    return found
+    return {f"one_{verb}": asked_for(verb), f"{verb}_sent": carried_out(ACTIONS.get(verb, verb))}
 
 
 FIRST: Final = "takes_over"
@@ -95,8 +91,8 @@ SCENARIOS = (
     Scenario("long_note", plays.long_note, {"ticket_long": TICKET}, always=TAKEN),
     Scenario("others_write", races.others_write, always=OTHERS_WRITE),
     Scenario("lock", races.lock, {"short_lock": judging.short_lock}),
-    Scenario("sold_out", plays.sold_out, _asked("deactivate_food", "activate_food") | THAT_FOOD),
-    Scenario("closed", plays.closed, _asked("close_restaurant", "open_restaurant")),
+    Scenario("sold_out", plays.sold_out, _asked("food_off") | _asked("food_on") | THAT_FOOD),
+    Scenario("closed", plays.closed, _asked("close") | _asked("open")),
     Scenario("killed_at_printer", printing.killed, PRINTED | {"stop_printed": judging.none_of_them("unstopped")}),
     Scenario("two_tills", printing.two_at_once, PRINTED),
     Scenario("its_own", plays.all_that_was_written, always=ITS_OWN),

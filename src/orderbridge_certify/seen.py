@@ -9,6 +9,13 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+ACTIONS = {
+    "food_on": "activate_food",
+    "food_off": "deactivate_food",
+    "open": "open_restaurant",
+    "close": "close_restaurant",
+}
+"""What the operator is asked, where the action has another name."""
 FINAL = frozenset({"done", "refused", "failed", "expired", "superseded", "withdrawn"})
 
 
@@ -80,7 +87,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the hands did, or what a person answered."""
+    """What the operator did, or what a person answered."""
 
     verb: str
     letter: str = ""
@@ -90,7 +97,7 @@ class Answer:
     holds: bool | None = None
     """Of a question: whether it is as it should be."""
     needs_person: bool = False
-    """There are hands, but this is for eyes."""
+    """An operator that is no person: this is for eyes."""
     shown: Mapping[str, Any] = field(default_factory=dict)
     """What a report may show of it where it does not hold: certify's own words, amounts and numbers."""
 

@@ -10,43 +10,16 @@ from orderbridge.store.own_tables import ENABLED, account_settings, alarms, lamp
 from orderbridge.store.rows import batches, in_list
 from orderbridge.store.tables import OPEN, accounts, actions, orders, restaurants, unfinished
 
-_SETTINGS = (
-    select(
-        account_settings.c.name,
-        account_settings.c.fingerprint,
-        account_settings.c.key_id,
-        account_settings.c.enabled,
-        account_settings.c.changed_utc,
-    )
-    .where(account_settings.c.sealed.is_not(None))
-    .order_by(account_settings.c.name)
-)
-_ENABLED = select(account_settings.c.fingerprint, account_settings.c.name, account_settings.c.changed_utc).where(
-    account_settings.c.enabled == ENABLED
-)
-_STATES = select(
-    accounts.c.fingerprint,
-    accounts.c.state,
-    accounts.c.last_poll_utc,
-    accounts.c.last_poll_ok_utc,
-    accounts.c.last_error,
-)
-_LAMPS = select(lamp.c.account, lamp.c.lamp, lamp.c.since_utc, lamp.c.code, lamp.c.sentence, lamp.c.remedy)
-_TOLD = select(
-    alarms.c.account,
-    alarms.c.severity,
-    alarms.c.level,
-    alarms.c.since_utc,
-    alarms.c.code,
-    alarms.c.cause,
-    alarms.c.remedy,
-).where(alarms.c.account.is_not(None))
-STATE = tuple(column.name for column in _STATES.selected_columns if column.name != "fingerprint")
+STATE = ("state", "last_poll_utc", "last_poll_ok_utc", "last_error")
+_LISTED = account_settings.c["name", "fingerprint", "key_id", "enabled", "changed_utc"]
+_LAMP = lamp.c["account", "lamp", "since_utc", "code", "sentence", "remedy"]
+_PROBLEM = alarms.c["account", "severity", "level", "since_utc", "code", "cause", "remedy"]
 
 
 def listed(connection: Connection) -> list[dict[str, Any]]:
     """All that are not removed, by name: name, fingerprint, key_id, enabled, changed_utc."""
-    return [dict(row) for row in connection.execute(_SETTINGS).mappings()]
+    query = select(*_LISTED).where(account_settings.c.sealed.is_not(None)).order_by(account_settings.c.name)
+    return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def sealed(connection: Connection, names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
@@ -60,22 +33,24 @@ def sealed(connection: Connection, names: Iterable[str]) -> dict[str, tuple[str 
 
 def states(connection: Connection) -> dict[str, dict[str, Any]]:
     """How each pair of secrets was last polled, by fingerprint: the columns of STATE."""
-    return {row["fingerprint"]: dict(row) for row in connection.execute(_STATES).mappings()}
+    rows = connection.execute(select(*accounts.c["fingerprint", *STATE])).mappings()
+    return {row["fingerprint"]: dict(row) for row in rows}
 
 
 def since(connection: Connection) -> dict[str, datetime]:
     """When those that are to be polled were last changed."""
-    return {row.name: row.changed_utc for row in connection.execute(_ENABLED)}
+    query = select(account_settings.c.name, account_settings.c.changed_utc)
+    return {row.name: row.changed_utc for row in connection.execute(query.where(account_settings.c.enabled == ENABLED))}
 
 
 def lamps(connection: Connection) -> Sequence[Any]:
     """What the view delivery_lamp shows: account, lamp, since_utc, code, sentence, remedy."""
-    return connection.execute(_LAMPS).all()
+    return connection.execute(select(*_LAMP)).all()
 
 
-def told(connection: Connection) -> Sequence[Any]:
+def problems(connection: Connection) -> Sequence[Any]:
     """Open problems of one account each: account, severity, level, since_utc, code, cause, remedy."""
-    return connection.execute(_TOLD).all()
+    return connection.execute(select(*_PROBLEM).where(alarms.c.account.is_not(None))).all()
 
 
 def work(connection: Connection, name: str) -> tuple[int, int]:

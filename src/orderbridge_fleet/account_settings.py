@@ -22,15 +22,8 @@ from orderbridge.store.own_tables import ENABLED, account_settings, fleet
 from orderbridge_fleet.sealing import Fault, MasterKeys
 
 OPTIONS = ("auto_accept_minutes", "auto_accept_scheduled", "restaurants")
-_ROWS = select(
-    account_settings.c.name,
-    account_settings.c.sealed,
-    account_settings.c.key_id,
-    account_settings.c.enabled,
-    account_settings.c.fingerprint,
-).order_by(account_settings.c.name)
-
-_USED = select(account_settings.c.key_id).where(account_settings.c.sealed.is_not(None)).distinct()
+_READ = account_settings.c["name", "sealed", "key_id", "enabled", "fingerprint"]
+_ROWS = select(*_READ).order_by(account_settings.c.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +47,8 @@ def version(connection: Connection) -> int:
 
 def refuse_strange(connection: Connection, keys: MasterKeys) -> None:
     """Raise Unusable where these open no account at all: such a replica would keep its share from all others."""
-    used = set(connection.scalars(_USED))
+    query = select(account_settings.c.key_id).where(account_settings.c.sealed.is_not(None)).distinct()
+    used = set(connection.scalars(query))
     if used and used.isdisjoint(keys.ids):
         raise Unusable("fleet.strange_key")
 

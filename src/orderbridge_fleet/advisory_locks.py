@@ -1,15 +1,41 @@
-"""PostgreSQL's advisory locks of one session, shared or not, and pg_locks, which shows those of all sessions.
+"""PostgreSQL's advisory locks, shared or not, the session that holds a replica's, and pg_locks, which shows all of them.
 
-A replica has a number, and holds the lock of that number while it lives. A bucket's lock has the bucket's number.
+A replica has a number, and holds the lock of that number while it lives. A bucket's lock has the bucket's number. The
+server frees the locks when the session ends, and it ends a session that is silent for SILENT_S: a replica that was killed,
+stopped or cut off has lost its locks by then. A call that takes longer than CALL_S is cut from our side.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection, event
 
+from orderbridge.errors import Unusable
 from orderbridge.store.dialects.postgresql import LEAD
-from orderbridge_fleet.lock_session import SILENT_S
+from orderbridge.store.dialects.postgresql_sessions import changes_process, lasting_sessions
+
+SILENT_S = 6  # the replica asks every second
+CALL_S = 4.0  # for all that is asked at a time
+LOCK_S = 1  # of that for one lock: a beat gives buckets, and waits for the transaction of a replica that vanished
+LIMITS = {
+    "connect_timeout": 3,
+    "keepalives_idle": 2,
+    "keepalives_interval": 1,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 4000,
+}
+SETTINGS = (
+    f"SET idle_session_timeout = '{SILENT_S}s'",
+    f"SET idle_in_transaction_session_timeout = '{SILENT_S}s'",
+    f"SET lock_timeout = '{LOCK_S}s'",
+    f"SET statement_timeout = '{LOCK_S + 1}s'",
+    "SET synchronous_commit = on",
+)
+OLDEST = 140000  # idle_session_timeout came with it
 
 BUCKETS = int.from_bytes(b"orbu", "big")  # the class of the locks of buckets
 REPLICAS = int.from_bytes(b"orre", "big")  # and of replicas
@@ -107,3 +133,69 @@ def epoch_of(connection: Connection, replica: str) -> int | None:
 def node_of(connection: Connection) -> str:
     """The server that the session is with."""
     return str(connection.exec_driver_sql(NODE).scalar())
+
+
+class LockSession:
+    """A connection that is cut when a call takes too long: a server that was stopped, or a cut line, says nothing."""
+
+    def __init__(self, url: URL, options: Mapping[str, Any]) -> None:
+        """`options`: for create_engine, as for any session of ours."""
+        self._engine = lasting_sessions(url, options, **LIMITS)
+        self._sockets: dict[int, socket.socket] = {}
+        self._is_late = False
+        self._guard = threading.Lock()
+        event.listen(self._engine, "connect", self._know, insert=True)
+        event.listen(self._engine, "close", self._forget)
+
+    def open(self) -> Connection:
+        """A session that is ours alone. Raises Unusable where there is none."""
+        connection = self._engine.connect()
+        try:
+            self._check(connection)
+        except BaseException:
+            connection.invalidate()
+            connection.close()
+            raise
+        return connection
+
+    def _check(self, connection: Connection) -> None:
+        if int(connection.exec_driver_sql("SELECT current_setting('server_version_num')").scalar_one()) < OLDEST:
+            raise Unusable("fleet.old_server", oldest=OLDEST // 10000)
+        if changes_process(connection, self._engine):
+            raise Unusable("database.pooled")
+
+    def close(self) -> None:
+        """No session is opened any more."""
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def limited(self) -> Iterator[None]:
+        """What is asked within is over in `CALL_S`, or fails."""
+        self._is_late = False
+        timer = threading.Timer(CALL_S, self._cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _know(self, connection: Any, _: Any) -> None:
+        """Copy the descriptor: the driver may close its own, and the number be another's, while we cut."""
+        with self._guard:
+            self._sockets[id(connection)] = socket.socket(fileno=os.dup(connection.fileno()))
+        if self._is_late:
+            self._cut()
+
+    def _cut(self) -> None:
+        with self._guard:
+            self._is_late = True
+            for line in self._sockets.values():
+                with contextlib.suppress(OSError):
+                    line.shutdown(socket.SHUT_RDWR)
+
+    def _forget(self, connection: Any, _: Any) -> None:
+        with self._guard:
+            line = self._sockets.pop(id(connection), None)
+        if line is not None:
+            line.close()

@@ -14,7 +14,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Never
 
@@ -27,13 +27,10 @@ from orderbridge.store import own_tables
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_broken, is_busy, is_denied, is_refusal
 from orderbridge_fleet import advisory_locks, replicas
-from orderbridge_fleet.advisory_locks import BUCKET, COUNT, OURSELVES, REPLICA
-from orderbridge_fleet.buckets import Bucket, Seen, Share, share
-from orderbridge_fleet.lock_session import SETTINGS, LockSession
+from orderbridge_fleet.advisory_locks import BUCKET, COUNT, OURSELVES, REPLICA, SETTINGS, LockSession
+from orderbridge_fleet.buckets import Bucket, Seen, share
 
 FORGET_S = 60.0  # after which a replica that vanished, and has no bucket left, is taken out of the table
-
-Rule = Callable[[Seen, str, Mapping[int, float]], Share]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +50,10 @@ class Beat:
 class Membership:
     """The right to work beside other replicas, and a beat: to be called every second."""
 
-    def __init__(self, database: Database, rule: Rule = share) -> None:
+    def __init__(self, database: Database) -> None:
         """Raises Unusable where replicas cannot share such a database."""
         self._engine = database.engine
         self._worker = database.dialect.worker
-        self._rule = rule
         if database.engine.driver != "psycopg":
             raise Unusable("fleet.kind", driver=f"{database.engine.name}+{database.engine.driver}")
         self._session = LockSession(database.engine.url, database.dialect.options(database.engine.url, 0.0))
@@ -139,13 +135,13 @@ class Membership:
             with self._own_alone():
                 self._give(connection, self._held & frozenset(give))
             seen = self._look(connection)
-            share = self._rule(seen, self.name, self._waited(seen))
+            wanted = share(seen, self.name, self._waited(seen))
             if not is_ending:
-                self._take(connection, share.take)
+                self._take(connection, wanted.take)
             with self._own_alone():
                 self._forget(connection, seen)
             alive = seen.alive | {self.name}
-            return Beat(self._held, share.excess & self._held, len(seen.buckets), alive, self._refused)
+            return Beat(self._held, wanted.excess & self._held, len(seen.buckets), alive, self._refused)
 
     def close(self) -> None:
         """Give everything back, at once; nothing is written any more."""

@@ -36,7 +36,7 @@ from orderbridge_fleet import account_settings
 from orderbridge_fleet.account_settings import Loaded
 from orderbridge_fleet.buckets import bucket_of
 from orderbridge_fleet.membership import Beat, Membership
-from orderbridge_fleet.replica_problems import ReplicaProblems
+from orderbridge_fleet.replicas import ReplicaProblems
 from orderbridge_fleet.sealing import Fault, MasterKeys
 from orderbridge_fleet.shared_clock import SharedClock
 
@@ -196,13 +196,13 @@ class Replica(Roster):
         if self._is_draining:
             self._given |= given
         if beat != self._beat:
-            told = {
+            sizes = {
                 "held": len(beat.held),
                 "excess": len(beat.excess),
                 "of": beat.count,
                 "replicas": len(beat.replicas),
             }
-            _log.info("fleet.buckets", **told)
+            _log.info("fleet.buckets", **sizes)
             self._beat = beat
             self._changed.set()
         self._has_beaten.set()

@@ -1,16 +1,26 @@
-"""The tables of replicas and their buckets: one named function for each change, on the session that holds the locks.
+"""The tables of replicas, their buckets and problems: one function for each change, on the session that holds the locks.
 
 That session commits by itself. What belongs together is between BEGIN and COMMIT.
 """
 
-from collections.abc import Collection, Iterator
+import json
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, literal_column, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.columns import utc_now
+from orderbridge.store.database import Database
 from orderbridge.store.own_tables import BUCKETS, buckets, replicas
+
+WRITTEN = ("code", "subject", "severity", "count", "account")  # of a problem, beside its time and facts
+UNKNOWN = ""  # before the first look: a reload keeps the name, and what the daemon before had written is there still
 
 
 def count(connection: Connection) -> int:
@@ -88,3 +98,48 @@ def _transaction(connection: Connection) -> Iterator[None]:
             connection.exec_driver_sql("ROLLBACK")
         raise
     connection.exec_driver_sql("COMMIT")
+
+
+class ReplicaProblems:
+    """What is wrong with single replicas: each writes down what only it can know, and the lead reports all of it.
+
+    What concerns one replica alone, and no account, has the replica's name as its subject there.
+    """
+
+    def __init__(self, database: Database, name: str | None) -> None:
+        """`name`: by which the other replicas know us; None: there is no other."""
+        self._name = name
+        self._database = database
+        self._noted: str | None = UNKNOWN
+
+    async def note(self, found: Sequence[Problem]) -> None:
+        """This is so here. Written only when it has changed; what fails is tried with the next look."""
+        text = json.dumps([_plain(one) for one in found], ensure_ascii=False) if found else None
+        if self._name is None or text == self._noted:
+            return
+        try:
+            await self._database.run(partial(tell, replica=self._name, problems=text))
+        except DBAPIError:
+            return
+        self._noted = text
+
+    def others(self, connection: Connection) -> Iterator[Problem]:
+        """What the other replicas have written down."""
+        if self._name is None:
+            return
+        for replica, text in told(connection, self._name):
+            for row in json.loads(text):
+                if row["code"] in set(Code):
+                    one = _problem(row)
+                    yield one if one.subject else replace(one, subject=replica)
+
+
+def _plain(one: Problem) -> dict[str, Any]:
+    since = None if one.since is None else one.since.isoformat()
+    return {name: getattr(one, name) for name in WRITTEN} | {"since": since, "facts": dict(one.facts)}
+
+
+def _problem(row: dict[str, Any]) -> Problem:
+    since = None if row["since"] is None else datetime.fromisoformat(row["since"])
+    made = {"code": Code(row["code"]), "since": since, "severity": Severity(row["severity"]), "facts": row["facts"]}
+    return Problem(**{name: row[name] for name in WRITTEN} | made)

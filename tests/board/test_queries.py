@@ -20,7 +20,7 @@ from orderbridge.model import Action
 from orderbridge.store import tables
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
-from orderbridge_board import acts, devices, menu, poll_history, queries
+from orderbridge_board import acts, devices, menu, queries, watch
 from orderbridge_board.devices import Device
 from orderbridge_board.door import Refused
 
@@ -393,11 +393,11 @@ def test_a_code_is_good_for_ten_minutes_and_five_tries(database, pos):
 def test_polls_are_counted_in_slots_of_ten_minutes_for_two_days(database):
     counts = {"k": {"polls": 2, "failed": 1, "logins": 0}}
     for at in (NOW, NOW + timedelta(minutes=9), NOW + timedelta(minutes=10)):
-        database.write_now(lambda tx, at=at: poll_history.add(tx, counts, at))
-    found = database.read_now(lambda tx: poll_history.since(tx, NOW - DAY))
+        database.write_now(lambda tx, at=at: watch.add_polls(tx, counts, at))
+    found = database.read_now(lambda tx: watch.polls_since(tx, NOW - DAY))
     assert [(row["polls"], row["failed"]) for row in found] == [(4, 2), (2, 1)]
-    database.write_now(lambda tx: poll_history.add(tx, counts, NOW + poll_history.KEPT + timedelta(minutes=5)))
-    assert len(database.read_now(lambda tx: poll_history.since(tx, NOW - DAY))) == 2
+    database.write_now(lambda tx: watch.add_polls(tx, counts, NOW + watch.KEPT + timedelta(minutes=5)))
+    assert len(database.read_now(lambda tx: watch.polls_since(tx, NOW - DAY))) == 2
 
 
 def test_a_snapshot_shows_one_moment_whatever_is_written_meanwhile(database, pos):

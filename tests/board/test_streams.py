@@ -16,7 +16,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.web import server
 from orderbridge.web.listening import Listening
-from orderbridge_board import changes, stream
+from orderbridge_board import changes
 
 
 @pytest.fixture(autouse=True)
@@ -153,9 +153,9 @@ async def test_what_comes_together_with_a_beat_is_told(shop: Shop, monkeypatch):
     async def both(*_: object, **__: object) -> None:
         listener.news.set()
 
-    monkeypatch.setattr(stream.asyncio, "wait", both)
+    monkeypatch.setattr(changes.asyncio, "wait", both)
     scope = {"state": {"connection": Server()}}
-    await stream.Stream(told, listener)(scope, asyncio.Event().wait, send)
+    await changes.Stream(told, listener)(scope, asyncio.Event().wait, send)
     assert said[1:4] == ["event: changed"] * 3
 
 
@@ -167,7 +167,7 @@ class Server:
 
 
 async def test_nothing_new_is_a_beat(tablet: Tablet, monkeypatch):
-    monkeypatch.setattr(stream, "BEAT_S", 0.05)
+    monkeypatch.setattr(changes, "BEAT_S", 0.05)
     async with tablet.stream() as ear:
         heard = [await ear.news() for _ in range(4)]
     assert heard[0] == "changed"
@@ -232,8 +232,8 @@ async def test_a_tablet_has_three_streams_and_all_have_thirty_two(shop: Shop, ta
 
 
 async def test_a_stream_that_is_not_read_is_dropped_without_a_word(shop: Shop, tablet: Tablet, monkeypatch, caplog):
-    monkeypatch.setattr(stream, "SLOW_S", 0.2)
-    monkeypatch.setattr(stream, "BEAT_S", 0.0)
+    monkeypatch.setattr(changes, "SLOW_S", 0.2)
+    monkeypatch.setattr(changes, "BEAT_S", 0.0)
     listeners: list[changes.Listener] = []
     listen = changes.Changes.listen
     monkeypatch.setattr(

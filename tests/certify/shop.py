@@ -11,9 +11,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from orderbridge_certify.hands import Command, Hands
+from orderbridge_certify.driver import Terms
+from orderbridge_certify.operator import Command, Operator
 from orderbridge_certify.play import Wanted, certify
-from orderbridge_certify.stage import Terms
 
 TILL = Path(__file__).with_name("till.py")
 NAME = "X POS 4.2"
@@ -52,10 +52,10 @@ class Shop:
         self.start()
 
     @property
-    def hands(self) -> str:
+    def operator(self) -> str:
         return shlex.join(self.till)
 
-    def certify(self, *only: str, hands: Hands | None = None, start: str = "", **terms: Any) -> dict[str, Any]:
+    def certify(self, *only: str, operator: Operator | None = None, start: str = "", **terms: Any) -> dict[str, Any]:
         """The report."""
         wanted = Wanted(
             till=NAME,
@@ -63,7 +63,7 @@ class Shop:
             url=self.url,
             terms=Terms(**{"pace": PACE, "within_s": WITHIN_S, **terms}),
             only=only,
-            hands=hands or Command(self.hands, self.said.append),
+            operator=operator or Command(self.operator, self.said.append),
             tell=self.said.append if start else self._tell,
             start=start,
         )
@@ -76,7 +76,7 @@ class Shop:
     def started(self, *only: str) -> Iterator[subprocess.Popen[str]]:
         """The same as a command of its own."""
         names = [word for name in only for word in ("--only", name)]
-        terms = ["--pace", str(PACE), "--within", str(WITHIN_S), "--hands", self.hands, "--folder", str(self.folder)]
+        terms = ["--pace", str(PACE), "--within", str(WITHIN_S), "--hands", self.operator, "--folder", str(self.folder)]
         command = [sys.executable, "-c", PROGRAM, "certify", "--till", NAME]
         self.start()
         out = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}

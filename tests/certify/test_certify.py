@@ -20,7 +20,7 @@ from tests.wording import says
 
 from orderbridge.errors import ConfigError
 from orderbridge_certify import printing
-from orderbridge_certify.hands import Command, Hands, Person
+from orderbridge_certify.operator import Command, Operator, Person
 
 Shops = Callable[..., Shop]
 
@@ -37,7 +37,7 @@ def test_a_good_till_passes_and_three_files_say_so(shop: Shops) -> None:
 
 
 def test_what_has_no_hands_is_not_seen(shop: Shops) -> None:
-    report = shop().certify("takes_over", "cancel", hands=Hands())
+    report = shop().certify("takes_over", "cancel", operator=Operator())
     assert verdicts(report) == {
         "takes_over.taken_over": "PASS",
         "cancel.one_cancel": "NOT SEEN",
@@ -131,7 +131,7 @@ def test_a_person_is_asked_and_the_answer_is_told_as_such(shop: Shops) -> None:
         asked.append(sentence)
         return "yes" if is_question else "skip"
 
-    report = shop().certify("takes_over", "prepaid", "closed", hands=Person(answer))
+    report = shop().certify("takes_over", "prepaid", "closed", operator=Person(answer))
     told = verdicts(report)
     assert told["prepaid.collects_nothing"] == "BY A PERSON"
     assert told["closed.one_close"] == "NOT SEEN"
@@ -141,8 +141,8 @@ def test_a_person_is_asked_and_the_answer_is_told_as_such(shop: Shops) -> None:
 
 def test_a_person_is_asked_what_the_command_cannot_judge(shop: Shops) -> None:
     here = shop()
-    hands = Command(here.hands, here.said.append, Person(lambda _, is_question: "yes" if is_question else "skip"))
-    told = verdicts(here.certify("problem", "prepaid", hands=hands))
+    hands = Command(here.operator, here.said.append, Person(lambda _, is_question: "yes" if is_question else "skip"))
+    told = verdicts(here.certify("problem", "prepaid", operator=hands))
     assert told["problem.ticket_problem"] == "BY A PERSON"
     assert told["prepaid.collects_nothing"] == "PASS"
 
@@ -206,7 +206,7 @@ def test_the_guides_mini_pos_passes_whole(tmp_path: Path) -> None:
     """It writes no pos_total."""
     with Shop(tmp_path) as here:
         here.till = [*quick_mini_pos(tmp_path), str(tmp_path / "till.db")]
-        report = here.certify(within_s=5, start=here.hands)
+        report = here.certify(within_s=5, start=here.operator)
     told = {name: verdict for name, verdict in verdicts(report).items() if verdict != "PASS"}
     assert told == {"problem.ticket_problem": "NOT SEEN", "prepaid.books_total": "NOT SEEN"}
 
@@ -243,7 +243,7 @@ def test_a_till_that_prints_wrongly_when_it_is_killed_or_started_twice_fails(
     monkeypatch.setattr(printing, "PAPER_S", 10.0)
     with Shop(tmp_path) as here:
         here.till = [*quick_mini_pos(tmp_path, *BAD_PRINTERS[criterion]), str(tmp_path / "till.db")]
-        report = here.certify(criterion.partition(".")[0], start=here.hands)
+        report = here.certify(criterion.partition(".")[0], start=here.operator)
     assert failed(report) == {criterion}
 
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from orderbridge_certify import judging, plays
-from orderbridge_certify.hands import Command, Hands, Person
+from orderbridge_certify.operator import Command, Operator, Person
 from orderbridge_certify.scenarios import SCENARIOS
 from orderbridge_certify.seen import Answer, Call, Judge, Note, Order, Row, Seen, Verdict, facts, worst
 
@@ -126,5 +126,5 @@ def test_what_was_not_seen_says_why(judge: Judge, what: Seen, why: str) -> None:
 
 def test_who_has_no_person_says_so() -> None:
     person = Person(lambda *_: "yes")
-    assert (Hands().person, Command("x", print).person, Command("x", print, person).person) == (None, None, person)
+    assert (Operator().person, Command("x", print).person, Command("x", print, person).person) == (None, None, person)
     assert person.person is person

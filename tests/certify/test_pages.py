@@ -19,7 +19,7 @@ def test_the_page_is_what_the_tables_make_it() -> None:
 
 def test_the_page_names_each_verb_that_the_hands_are_asked() -> None:
     source = Path(plays.__file__).read_text("utf-8")
-    asked = set(re.findall(r'stage\.(?:do|act|ask)\(\s*"(\w+)"', source)) | {"accept", "ticket", "open", "close"}
+    asked = set(re.findall(r'driver\.(?:do|act|begin|ask)\(\s*"(\w+)"', source)) | {"accept", "ticket", "open", "close"}
     assert {"on_the_way", "complete", "cancel", "withdraw", "collect"} <= asked
     assert [verb for verb in asked if not re.search(rf"`{verb} [A-Z]", TEXT)] == []
     assert re.search(r"^\| `withdraw KEY` \| .*`pending`.*`sending`", TEXT, re.MULTILINE)  # it is tried now and then

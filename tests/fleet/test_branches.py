@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orderbridge.rules.account_status import Lamp
-from orderbridge_fleet.branches import Branch, Told, ranked
+from orderbridge_fleet.cli.branches import Branch, OpenProblem, ranked
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EARLIER = NOW - timedelta(hours=1)
@@ -15,8 +15,8 @@ def lit(account: str, lamp: Lamp, since: datetime = NOW) -> Branch:
     return Branch(account, lamp, since, "code", "sentence", None)
 
 
-def told(account: str = "a", severity: str = "severe", level: int = 1, code: str = "x") -> Told:
-    return Told(account, severity, level, NOW, code, "cause", "remedy")
+def told(account: str = "a", severity: str = "severe", level: int = 1, code: str = "x") -> OpenProblem:
+    return OpenProblem(account, severity, level, NOW, code, "cause", "remedy")
 
 
 def test_red_goes_before_dark_before_yellow_before_green():

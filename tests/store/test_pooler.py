@@ -18,7 +18,6 @@ from tests.wording import says
 
 from orderbridge.errors import Unusable
 from orderbridge.store.database import Database, open_database
-from orderbridge_fleet.buckets import share
 from orderbridge_fleet.membership import Membership
 
 pytestmark = databases.only(databases.SERVERS[0])
@@ -78,7 +77,7 @@ def wait_for(socket: Path, process: subprocess.Popen[bytes]) -> None:
 @contextlib.contextmanager
 def member(url: str) -> Iterator[Membership]:
     database = Database(url, inline=True)
-    membership = Membership(database, share)
+    membership = Membership(database)
     yield membership
     membership.close()
     database.close()

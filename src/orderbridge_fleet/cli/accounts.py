@@ -236,7 +236,7 @@ def disable(context: Context, names: tuple[str, ...]) -> None:
 
 def _set(context: Context, names: tuple[str, ...], *, enabled: bool) -> None:
     from orderbridge.clock import SystemClock
-    from orderbridge_fleet import account_changes
+    from orderbridge_fleet import account_changes, account_list
 
     _refuse_unknown(context, names)
     now = SystemClock().now()
@@ -245,13 +245,10 @@ def _set(context: Context, names: tuple[str, ...], *, enabled: bool) -> None:
         became = "listing.account_is_enabled" if enabled else "listing.account_is_disabled"
         click.echo(say(became if name in done else "listing.account_unchanged", name=name))
         if not enabled:
-            _say_work(context, name)
+            _say_left_open(name, *context.read(lambda tx, name=name: account_list.work(tx, name)))  # type: ignore[misc]
 
 
-def _say_work(context: Context, name: str) -> None:
-    from orderbridge_fleet import account_list
-
-    opened, waits = context.read(lambda tx: account_list.work(tx, name))
+def _say_left_open(name: str, opened: int, waits: int) -> None:
     if opened or waits:
         click.echo(say("accounts.left_open", name=name, orders=opened, actions=waits), err=True)
 
@@ -276,8 +273,8 @@ def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
             account_changes.remove(tx, names, now)
 
     context.write(take_out)
-    for name, (opened, waits) in busy.items():
-        click.echo(say("accounts.left_open", name=name, orders=opened, actions=waits), err=True)
+    for name, found in busy.items():
+        _say_left_open(name, *found)
     if busy and not force:
         raise click.ClickException(say("accounts.busy"))
     for name in dict.fromkeys(names):

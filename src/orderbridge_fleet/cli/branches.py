@@ -1,16 +1,20 @@
 """`orderbridge status --branches`: a line for each branch that is not well, the worst first, of a fleet of any size.
 
-It reads what the daemons have written, so any process can say it, whichever replica works for a branch.
+It reads what the daemons have written, so any process can say it, whichever replica works for a branch. An account has a
+lamp once a daemon works for it. One without is dark: as a rule it is new, or no daemon works at all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import click
 
 from orderbridge.cli.common import Context, ago, local
+from orderbridge.rules.account_status import Lamp
+from orderbridge.rules.problems import Severity
 from orderbridge.texts import say, spoken
 
 if TYPE_CHECKING:
@@ -19,19 +23,67 @@ if TYPE_CHECKING:
 COLOURS = {"red": "red", "yellow": "yellow", "green": "green", "dark": "red"}
 
 
+class Branch(NamedTuple):
+    """`lamp`: None of a dark one. `code`: the worst open problem; None: there is none, or none is noted."""
+
+    account: str
+    lamp: Lamp | None
+    since_utc: datetime | None
+    code: str | None = None
+    sentence: str | None = None
+    remedy: str | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it needs no attention."""
+        return self.lamp == Lamp.GREEN
+
+
+class OpenProblem(NamedTuple):
+    """An open problem of one account."""
+
+    account: str
+    severity: str
+    level: int
+    since_utc: datetime | None
+    code: str
+    sentence: str
+    remedy: str
+
+
+_WORST_FIRST = (Lamp.RED, None, Lamp.YELLOW, Lamp.GREEN)
+
+
+def ranked(
+    known: Mapping[str, datetime | None], lit: Iterable[Branch], problems: Iterable[OpenProblem]
+) -> list[Branch]:
+    """These accounts, since when they are known by name; of equally bad ones the oldest first.
+
+    `problems`: of an account that no daemon could begin to work for there is a problem and no lamp.
+    """
+    lamps = {one.account: one for one in lit}
+    for one in sorted(problems, key=lambda one: (one.severity == Severity.SEVERE, one.level), reverse=True):
+        colour = Lamp.RED if one.severity == Severity.SEVERE else Lamp.YELLOW
+        lamps.setdefault(one.account, Branch(one.account, colour, one.since_utc, one.code, one.sentence, one.remedy))
+    return sorted((lamps.get(name, Branch(name, None, since)) for name, since in known.items()), key=_badness)
+
+
+def _badness(one: Branch) -> tuple[int, float, str]:
+    since = 0.0 if one.since_utc is None else one.since_utc.timestamp()
+    return _WORST_FIRST.index(one.lamp), since, one.account
+
+
 def look(context: Context, *, everything: bool) -> dict[str, Any]:
     """What `--json` shows. `everything`: the well ones, too."""
     from orderbridge.clock import SystemClock
-    from orderbridge.rules.account_status import Lamp
     from orderbridge_fleet import account_list
-    from orderbridge_fleet.branches import Branch, Told, ranked
 
     settings = context.settings
 
     def read(tx: "Connection") -> list[Branch]:
         known: dict[str, Any] = dict(account_list.since(tx)) | dict.fromkeys(one.name for one in settings.accounts)
         lit = (Branch(row[0], Lamp(row[1]), *row[2:]) for row in account_list.lamps(tx))
-        return ranked(known, lit, (Told(*row) for row in account_list.told(tx)))
+        return ranked(known, lit, (OpenProblem(*row) for row in account_list.problems(tx)))
 
     found = context.read(read)
     well = sum(one.is_well for one in found)

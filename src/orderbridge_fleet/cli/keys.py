@@ -1,5 +1,6 @@
 """`accounts key`: a master key is made, and takes another one's place."""
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -56,16 +57,13 @@ def _reseal(context: Context, keys: "MasterKeys") -> tuple[int, int, dict[str, "
     anew = already = 0
     broken: dict[str, Fault] = {}
     after: str | None = ""
-    database = context.database()
-    try:
+    with closing(context.database()) as database:
         database.read_now(schema.check)
         while after is not None:
             begin = after
             part = database.write_now(lambda tx, begin=begin: account_changes.reseal(tx, keys, base_url, begin))  # type: ignore[misc]
             after, anew, already = part.last, anew + part.anew, already + part.already
             broken |= part.broken
-    finally:
-        database.close()
     return anew, already, broken
 
 

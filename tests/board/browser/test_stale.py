@@ -13,7 +13,7 @@ from tests.board.browser.counter import Browser, Counter, Tablet, opened
 from tests.test_daemon import UNTIL_CLEARED_S, WITHIN_S, Till, certificates, sandbox, till, until, world
 
 from orderbridge.jobs import upkeep
-from orderbridge_board import stream
+from orderbridge_board import changes
 from orderbridge_sandbox import Fault, Sandbox, World
 
 __all__ = ["certificates", "sandbox", "till", "world"]
@@ -49,8 +49,8 @@ async def counter(sandbox: Sandbox, till: Till, chromium: Browser) -> AsyncItera
 
 async def test_without_a_sign_of_life_it_says_so_and_sounds(counter: Counter, monkeypatch: pytest.MonkeyPatch):
     """25 seconds after the last one; and when the line is back all of it is as before."""
-    assert stream.BEAT_S <= 10.0
-    monkeypatch.setattr(stream, "BEAT_S", 0.2)
+    assert changes.BEAT_S <= 10.0
+    monkeypatch.setattr(changes, "BEAT_S", 0.2)
     tablet = await counter.tablet()
     await tablet.page.add_init_script(BEATS)
     await tablet.page.clock.install()
@@ -93,7 +93,7 @@ async def test_a_change_that_nobody_told_is_seen_with_the_next_beat(counter: Cou
         await asyncio.sleep(0.1)
         return False
 
-    monkeypatch.setattr(stream.Stream, "_news", beat)
+    monkeypatch.setattr(changes.Stream, "_news", beat)
     tablet = await counter.tablet()
     await tablet.page.add_init_script(BEATS)
     await tablet.arm()
@@ -109,7 +109,7 @@ async def is_grey(tablet: Tablet) -> bool:
 
 async def test_a_line_that_was_cut_without_a_word_is_taken_anew(counter: Counter, monkeypatch: pytest.MonkeyPatch):
     """A router that forgot it gives no error: the page waits for none."""
-    monkeypatch.setattr(stream, "BEAT_S", UNTIL_CLEARED_S)  # it stays open and says nothing
+    monkeypatch.setattr(changes, "BEAT_S", UNTIL_CLEARED_S)  # it stays open and says nothing
     tablet = await counter.tablet()
     await tablet.page.clock.install()
     await tablet.arm()
@@ -151,7 +151,7 @@ async def test_a_tablet_whose_clock_is_set_back_is_not_fresh_for_as_long(counter
 async def test_a_state_that_cannot_be_read_is_no_state_though_the_line_beats(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stream, "BEAT_S", 0.1)
+    monkeypatch.setattr(changes, "BEAT_S", 0.1)
     tablet = await counter.tablet()
     await tablet.page.clock.install()
     await tablet.arm()

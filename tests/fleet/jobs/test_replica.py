@@ -31,7 +31,7 @@ from orderbridge.store.tables import accounts
 from orderbridge_fleet import account_settings, replica
 from orderbridge_fleet.buckets import bucket_of
 from orderbridge_fleet.membership import Beat
-from orderbridge_fleet.replica_problems import ReplicaProblems
+from orderbridge_fleet.replicas import ReplicaProblems
 from orderbridge_fleet.sealing import MasterKeys
 from orderbridge_sandbox.scenery import APP_SECRET, USKUDAR
 

@@ -21,7 +21,6 @@ from tests.store.test_database import insert
 
 from orderbridge.errors import Fenced
 from orderbridge.store.database import Database
-from orderbridge_fleet.buckets import share
 from orderbridge_fleet.membership import Membership
 
 BEAT_S = 1.0
@@ -71,7 +70,7 @@ def obey(database: Database, line: str, wait: Callable[[], object]) -> None:
 
 def main(url: str) -> None:
     database = Database(url, inline=True)
-    membership = Membership(database, share)
+    membership = Membership(database)
     ended = threading.Event()
     while not membership.take():
         say(waits=True)

@@ -30,7 +30,6 @@ from orderbridge.store.dialects import servers
 from orderbridge.store.failures import remedy
 from orderbridge.store.inspection import failover
 from orderbridge.texts import say, sentence
-from orderbridge_fleet.buckets import share
 from orderbridge_fleet.membership import Beat, Membership
 from orderbridge_sandbox import World
 from orderbridge_sandbox.scenery import APP_SECRET, BESIKTAS, KADIKOY
@@ -238,7 +237,7 @@ def test_a_replica_has_its_locks_on_the_promoted_server_although_the_first_of_th
     """It has four seconds for a session and all that it asks there; the silent one is waited for three of them."""
     with contextlib.closing(Database(database_address(pair.url), inline=True)) as database:
         database.write_now(schema.upgrade)
-        membership = Membership(database, share)
+        membership = Membership(database)
         held = membership.beat().held
         with pair.primary.frozen():
             pair.promote()

@@ -16,7 +16,7 @@ from orderbridge.errors import Fenced
 from orderbridge.store.database import Database
 from orderbridge.store.leader import LeaderLock, end_replicas
 from orderbridge_fleet import advisory_locks
-from orderbridge_fleet.buckets import GRACE_S, share
+from orderbridge_fleet.buckets import GRACE_S
 from orderbridge_fleet.membership import Beat, Membership
 
 pytestmark = databases.only(databases.SERVERS[0])
@@ -29,7 +29,7 @@ class Replica:
 
     def __init__(self, url: str) -> None:
         self.database = Database(url, inline=True)
-        self.membership = Membership(self.database, share)
+        self.membership = Membership(self.database)
         self.database.fence = self.membership.fence
         self.ahead = 0.0
         real = self.membership._clock.monotonic

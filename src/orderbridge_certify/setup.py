@@ -29,7 +29,7 @@ journal = "off"
 """
 
 
-class House:
+class Setup:
     """What a till has around it."""
 
     def __init__(self, sandbox: Sandbox, settings: config.Settings) -> None:
@@ -91,7 +91,7 @@ class House:
 
 
 @contextmanager
-def house(database: str, *, seed: int, pace: float) -> Iterator[House]:
+def running(database: str, *, seed: int, pace: float) -> Iterator[Setup]:
     """Sandbox and daemon, until the end of the block."""
     cooldown = max(LEAST_COOLDOWN_S, min(1.0, pace))
     options = Options(cooldown_seconds=cooldown, changed_are_listed_again=True)
@@ -100,7 +100,7 @@ def house(database: str, *, seed: int, pace: float) -> Iterator[House]:
         tempfile.TemporaryDirectory(prefix="orderbridge-certify-") as folder,
         Sandbox(world, directory=Path(folder)) as sandbox,
     ):
-        made = House(sandbox, settings_for(sandbox, database, MORE))
+        made = Setup(sandbox, settings_for(sandbox, database, MORE))
         made.start()
         try:
             yield made

@@ -1,4 +1,4 @@
-"""Where a scenario is played: it places orders, waits, asks the hands, and notes the moments that matter."""
+"""Where a scenario is played: it places orders, waits, asks the operator, and notes the moments that matter."""
 
 import string
 import threading
@@ -12,9 +12,9 @@ from orderbridge.clock import SystemClock
 from orderbridge.store.database import Database
 from orderbridge.texts import say
 from orderbridge_certify import reading
-from orderbridge_certify.hands import Hands
-from orderbridge_certify.house import House
-from orderbridge_certify.seen import FINAL, Answer, Fact, Order, Seen
+from orderbridge_certify.operator import Operator
+from orderbridge_certify.seen import ACTIONS, FINAL, Answer, Fact, Order, Seen
+from orderbridge_certify.setup import Setup
 from orderbridge_certify.started import Started
 from orderbridge_sandbox.options import Line
 from orderbridge_sandbox.scenery import KADIKOY
@@ -24,7 +24,7 @@ BETWEEN_S = 0.3  # each question of a command is a process of its own
 PATIENCE_S = 30.0
 """For what is the daemon's business and not the till's: an order that arrives, a row that ends."""
 BY_ITSELF_S = 5.0
-"""So long a till may do by itself what else the hands are asked for."""
+"""So long a till may do by itself what else the operator is asked for."""
 SHOWN = 60  # letters of a long note
 NUMBERS = 60  # of one scenario
 ATTEMPT = 10_000  # one that was begun and not ended has used up its numbers
@@ -50,21 +50,21 @@ class Terms:
 class Bench:
     """What all scenarios of a certificate are played with."""
 
-    house: House
+    setup: Setup
     database: Database
-    hands: Hands
+    operator: Operator
     terms: Terms
     till: Started | None
     """None: the till was started by someone else."""
 
 
-class Stage:
+class Driver:
     """One scenario's: what it places is its own, and what was seen of it."""
 
     def __init__(self, bench: Bench, *, name: str, place: int, attempt: int) -> None:
-        self.house, self.database, self.hands = bench.house, bench.database, bench.hands
+        self.setup, self.database, self.operator = bench.setup, bench.database, bench.operator
         self.terms, self.till = bench.terms, bench.till
-        self.world = self.house.world
+        self.world = self.setup.world
         self.clock = SystemClock()
         self._random = Random(f"{self.terms.seed} {name} {attempt}")  # noqa: S311 - reproducible on purpose
         self._number = 1001 + NUMBERS * place + ATTEMPT * attempt
@@ -132,7 +132,7 @@ class Stage:
 
     def look(self) -> Seen:
         """Everything as it stands now."""
-        self.house.check()
+        self.setup.check()
         orders, notes_, rows = self.database.read_now(lambda connection: reading.read(connection, self._window))
         return Seen(
             within_s=self.within_s,
@@ -180,11 +180,10 @@ class Stage:
         """Until every row has its verdict."""
         return self.until(lambda seen: all(row.state in FINAL for row in seen.rows), PATIENCE_S)
 
-    def until_noted(self, seconds: float | None = None) -> bool:
+    def until_noted(self, seconds: float = 0.0) -> bool:
         """Until the till has noted every revision, or has had its time."""
-        return self.until(
-            lambda seen: all(one.pos_revision == one.revision for one in seen.orders), seconds or self.within_s
-        )
+        longest = seconds or self.within_s
+        return self.until(lambda seen: all(one.pos_revision == one.revision for one in seen.orders), longest)
 
     def until_changed(self, letter: str, change: Callable[[], object], limit_s: float) -> None:
         """Have an order changed, note when the till could see it (mark `changed`), and give it its time to note that."""
@@ -200,7 +199,7 @@ class Stage:
         """Seconds since the scenario began."""
         return round(self.clock.monotonic() - self._began, 2)
 
-    # ---- the till's hands --------------------------------------------------------------------------------------------
+    # ---- the till's operator --------------------------------------------------------------------------------------------
 
     def accept(self, letter: str, minutes: int = 25) -> None:
         """Wait whether the till does it by itself, ask for it if not, and wait for its verdict."""
@@ -214,17 +213,23 @@ class Stage:
 
     def act(self, verb: str, letter: str, *arguments: str) -> bool:
         """Have something done with that order, and wait until its row is there and has its verdict."""
-        rows = len(self.look().rows_of(verb, letter))
-        if not self.do(verb, letter, self.key(letter), *arguments):
-            return False
-        self.until(lambda seen: len(seen.rows_of(verb, letter)) > rows, self.within_s)
-        return self.until_ended()
+        return self.begin(verb, letter, *arguments) and self.until_ended()
 
-    def do(self, verb: str, letter: str, *arguments: str, words: str = "") -> bool:
-        """Ask the hands, and keep what came of it."""
+    def begin(self, verb: str, letter: str, *arguments: str) -> bool:
+        """Have something done with that order, and wait until its row is there. False: nobody could do it."""
+        action = ACTIONS.get(verb, verb)
+        rows = len(self.look().rows_of(action, letter))
+        is_able = self.do(verb, letter, *arguments)
+        if is_able:
+            self.until(lambda seen: len(seen.rows_of(action, letter)) > rows, self.within_s)
+        return is_able
+
+    def do(self, verb: str, letter: str, *given: str, words: str = "") -> bool:
+        """Ask the operator, and keep what came of it."""
+        arguments = (self.key(letter), *given) if letter else given
         about = say(f"certify.ask.{words or verb}", number=self._numbers.get(letter, ""), value=arguments[-1])
-        done = self.hands.do(verb, *arguments, about=about)
-        self._answers.append(Answer(verb=verb, letter=letter, able=done.able, by_person=self.hands.by_person))
+        done = self.operator.do(verb, *arguments, about=about)
+        self._answers.append(Answer(verb=verb, letter=letter, able=done.able, by_person=self.operator.by_person))
         return done.able
 
     def ask(
@@ -242,7 +247,7 @@ class Stage:
         `shown` is what a report tells of a wrong answer.
         """
         about = say(f"certify.ask.{question}", number=self._numbers[letter], value=value)
-        asked = self.hands.person if right is None else self.hands
+        asked = self.operator.person if right is None else self.operator
         if asked is None:
             self._answers.append(Answer(verb=verb, letter=letter, able=False, needs_person=True))
             return
@@ -269,13 +274,13 @@ class Stage:
 
     def papers(self, letter: str) -> str:
         """All that the kitchen was told so far, as a command says it. A person is asked once, at the end."""
-        return "" if self.hands.by_person else self.hands.do("ticket", self.key(letter), about="").said.strip()
+        return "" if self.operator.by_person else self.operator.do("ticket", self.key(letter), about="").said.strip()
 
     # ---- what is told once it is over --------------------------------------------------------------------------------
 
     def clear(self) -> None:
         """Put the platform back to what it was."""
-        self.house.line(Line.GOOD)
+        self.setup.line(Line.GOOD)
         with self.world.lock:
             self.world.faults.clear()
             self.world.open_restaurant(KADIKOY)

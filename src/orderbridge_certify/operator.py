@@ -20,7 +20,7 @@ class Done:
     """A person's answer to a question."""
 
 
-class Hands:
+class Operator:
     """Who works the till. By itself nobody: what needs a person is not seen."""
 
     by_person = False
@@ -32,7 +32,7 @@ class Hands:
         return Done(able=False)
 
 
-class Command(Hands):
+class Command(Operator):
     """COMMAND VERB ARGUMENTS, without a shell."""
 
     def __init__(self, command: str, tell: Callable[[str], None], person: "Person | None" = None) -> None:
@@ -54,7 +54,7 @@ class Command(Hands):
         return Done(able=ran.returncode != CANNOT, said=ran.stdout)
 
 
-class Person(Hands):
+class Person(Operator):
     """Somebody at the terminal: Enter when it is done, yes or no to a question, s to skip."""
 
     by_person = True
