@@ -1,4 +1,4 @@
-"""Writes the scenarios, criteria and options of `orderbridge certify` into docs/certify.md.
+"""Writes the scenarios and criteria of `orderbridge certify` into docs/certify.md.
 
     .venv/bin/python docs/build_certify.py
 
@@ -10,10 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import click
-
-from orderbridge.texts import SENTENCES, say
-from orderbridge_certify.cli import certify as command
+from orderbridge.texts import say
 from orderbridge_certify.scenarios import SCENARIOS
 
 HERE = Path(__file__).parent
@@ -21,26 +18,20 @@ PAGE = HERE / "certify.md"
 _MADE = re.compile(r"(<!-- made by docs/build_certify\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def make_options() -> Iterator[str]:
-    """The options of the command, with their help."""
-    yield "| option | |\n|---|---|"
-    helps = {sentence["en"] for sentence in SENTENCES.of("options").values()}
-    for option in command.params:
-        if isinstance(option, click.Option) and option.name not in {"help", "config"} and str(option.help) in helps:
-            yield f"| `{option.opts[0]}` | {option.help} |"
-
-
 def make_criteria() -> Iterator[str]:
-    """Each criterion beside its scenario."""
-    yield "| scenario | criterion |\n|---|---|"
+    """Each scenario with its criteria. The sentence of a criterion stands where the criterion is first named."""
+    yield "| scenario | criteria |\n|---|---|"
+    explained: set[str] = set()
     for scenario in SCENARIOS:
-        first = f"`{scenario.name}`: {say(f'certify.scenarios.{scenario.name}', 'en')}"
-        for name in scenario.names:
-            yield f"| {first} | `{name}`: {say(f'certify.criteria.{name}', 'en')} |"
-            first = ""
+        criteria = [
+            f"`{name}`" if name in explained else f"`{name}`: {say(f'certify.criteria.{name}', 'en')}"
+            for name in scenario.names
+        ]
+        explained.update(scenario.names)
+        yield f"| `{scenario.name}`: {say(f'certify.scenarios.{scenario.name}', 'en')} | {'<br>'.join(criteria)} |"
 
 
-MAKERS: dict[str, Callable[[], Iterator[str]]] = {"options": make_options, "criteria": make_criteria}
+MAKERS: dict[str, Callable[[], Iterator[str]]] = {"criteria": make_criteria}
 
 
 def built(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes the switches, presets, commands, faults, advice and options of the sandbox into docs/sandbox.md.
+"""Writes the switches, presets, commands, faults and restaurants of the sandbox into docs/sandbox.md.
 
     .venv/bin/python docs/build_sandbox.py
 
@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
-import click
-
-from orderbridge_sandbox.cli import sandbox as command
-from orderbridge_sandbox.command import PREFIX, Part
+from orderbridge_sandbox.command import PREFIX
 from orderbridge_sandbox.commands import COMMANDS
 from orderbridge_sandbox.faults import Fault
 from orderbridge_sandbox.options import GROUPS, SWITCHES
@@ -55,14 +52,6 @@ def _value(value: object) -> str:
     )
 
 
-def make_options() -> Iterator[str]:
-    options = [one for one in command.params if isinstance(one, click.Option) and one.name != "config"]
-    yield from _table(
-        "| option | |",
-        [[", ".join(f"`{name}`" for name in one.opts), str(one.help).partition("  [")[0]] for one in options],
-    )
-
-
 def make_presets() -> Iterator[str]:
     yield from _table(
         "| preset | | sets |",
@@ -92,19 +81,19 @@ def make_switches() -> Iterator[str]:
 
 
 def _takes(kind: str, values: list[str]) -> str:
-    return ", ".join(f"`{value}`" for value in values) or kind
+    """The values, where they are few; "number" for one that is none at first. The default shows every other kind."""
+    return ", ".join(f"`{value}`" for value in values) or ("number" if kind.endswith(", or none") else "")
 
 
 def make_commands() -> Iterator[str]:
     for one in COMMANDS:
+        parts = [
+            f"`{name}` ({'needed; ' if part.is_needed else ''}{one.words[name]['en']})"
+            for name, part in (one.parts or {}).items()
+        ]
         yield f"- `{one.method} {PREFIX}{one.path}`: {one.words['en']}"
-        for name, part in (one.parts or {}).items():
-            shown = f"?{name}=" if one.method == "GET" else name
-            yield f"  - `{shown}` ({_part(part)}): {one.words[name]['en']}"
-
-
-def _part(part: Part) -> str:
-    return part.kind + (", needed" if part.is_needed else "")
+        if parts:
+            yield f"  {', '.join(parts)}."
 
 
 def make_faults() -> Iterator[str]:
@@ -115,13 +104,6 @@ def make_faults() -> Iterator[str]:
             [f"`{name}`", _value(defaults[name]) if defaults[name] != "" else "", said["en"]]
             for name, said in words()["faults"].items()
         ],
-    )
-
-
-def make_advice() -> Iterator[str]:
-    yield from _table(
-        "| code | advice |",
-        [[f"`{code}`", re.sub(r"\{\w+\}", "…", said["en"])] for code, said in words()["advice"].items()],
     )
 
 
@@ -148,12 +130,10 @@ def make_scenery() -> Iterator[str]:
 
 
 MAKERS: dict[str, Callable[[], Iterator[str]]] = {
-    "options": make_options,
     "presets": make_presets,
     "switches": make_switches,
     "commands": make_commands,
     "faults": make_faults,
-    "advice": make_advice,
     "scenery": make_scenery,
 }
 
