@@ -1,6 +1,8 @@
 """What is asked at the terminal, in both languages."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -8,8 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from orderbridge import texts
+from orderbridge.cli import init
 from orderbridge.cli.common import confirm
-from orderbridge.cli.init import Asking
+from orderbridge.cli.draft import Draft
+from orderbridge.cli.init import SANDBOX, Asking
+from orderbridge.errors import LoginRefused
 
 
 def answered(question: Callable[[], object], given: str) -> tuple[Any, str]:
@@ -57,3 +62,18 @@ def test_another_language_is_asked_for_again_without_a_word_in_english(monkeypat
     assert chosen == "tr"
     assert shown.splitlines()[0].startswith("Dil / language (tr, en) [tr]: ")
     assert "Error" not in shown
+
+
+@pytest.mark.parametrize("again", ["n\n", "y\nnew-app\nnew-rest\nn\n"], ids=["goes on", "asks once more"])
+def test_refused_secrets_are_asked_for_again_or_written_as_they_are(
+    again: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Draft) -> None:
+        raise LoginRefused("login_refused", until=datetime(2026, 3, 1, tzinfo=UTC))
+
+    monkeypatch.setattr(init, "STEPS", ((init.SECRETS, refuse),))
+    draft = Draft(file=tmp_path / "orderbridge.toml", language="en", values=SANDBOX | {"database": "sqlite:///pos.db"})
+    answered(lambda: Asking(asks=True, untested=False).fill(draft), again)
+    draft.write()
+    written = (tmp_path / "kadikoy.app_secret_key").read_text()
+    assert written == ("new-app" if "new-app" in again else SANDBOX["app_secret_key"])

@@ -28,16 +28,12 @@ STATE_FILE = "sqlite:////var/lib/orderbridge/orderbridge.db"
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """What was answered. `secrets`: by key. `owner`: whose the files will be, for root."""
+    """What was answered. `values`: by key. `owner`: whose the files will be, for root."""
 
     file: Path
     language: str
-    base_url: str = ""
-    ca_file: str = ""
-    account: str = ""
-    database: str = ""
-    secrets: dict[str, str] = field(default_factory=dict, repr=False)
     owner: str | None = None
+    values: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def is_for_systemd(self) -> bool:
@@ -54,16 +50,24 @@ class Draft:
         """As the program would read them. Raises pydantic's ValidationError."""
         tree: dict[str, Any] = {
             "language": self.language,
-            "marketplace": {"base_url": self.base_url, "ca_file": self.ca_file or None},
-            "database": {"url": self.database},
-            "accounts": [{"name": self.account, **self.secrets}],
+            "marketplace": {"base_url": self.values["base_url"], "ca_file": self.values["ca_file"] or None},
+            "database": {"url": self.values["database"]},
+            "accounts": [{"name": self.values["account"], **{key: self.values[key] for key in SECRETS}}],
         }
         return Settings(**tree)
 
     def secret_file(self, key: str) -> Path:
         """Where the secret will be: beside the configuration, or where systemd takes it from."""
         folder = self.file.parent / SECRETS_FOLDER if self.is_for_systemd else self.file.parent
-        return folder / f"{self.account}.{key}"
+        return folder / f"{self.values['account']}.{key}"
+
+    def absolute(self, key: str, value: str) -> str:
+        """The same, but a path hangs on the configuration's folder. "-": no ca_file."""
+        if key == "ca_file":
+            return "" if value == "-" else str(self.file.parent / value)
+        if key == "database" and value.startswith("sqlite:///") and not value.startswith("sqlite:////"):
+            return f"sqlite:///{self.file.parent / value.removeprefix('sqlite:///')}"
+        return value
 
     def write(self) -> None:
         """Secrets first, the configuration last. Raises ConfigError; then nothing of it is left."""
@@ -72,7 +76,7 @@ class Draft:
             if self.is_for_systemd:
                 (self.file.parent / SECRETS_FOLDER).mkdir(mode=0o700, exist_ok=True)
             for key in SECRETS:
-                _make(self.secret_file(key), self.secrets[key], PRIVATE, self.owner)
+                _make(self.secret_file(key), self.values[key], PRIVATE, self.owner)
                 made.append(self.secret_file(key))
             if self.is_for_systemd:
                 self.drop_in.parent.mkdir(exist_ok=True)
@@ -89,7 +93,7 @@ class Draft:
 
     def text(self) -> str:
         """The file, with a comment on each key in the language that was chosen."""
-        ca = [f"ca_file = {_quoted(self.ca_file)}"] if self.ca_file else ["# ca_file = ..."]
+        ca = [f"ca_file = {_quoted(self.values['ca_file'])}"] if self.values["ca_file"] else ["# ca_file = ..."]
         files = [f"{key}_file = {_quoted(self.secret_file(key).name)}" for key in SECRETS if not self.is_for_systemd]
         lines = [
             *_comment("init.about"),
@@ -97,17 +101,17 @@ class Draft:
             "",
             "[marketplace]",
             *_comment("init.about_base_url"),
-            f"base_url = {_quoted(self.base_url)}",
+            f"base_url = {_quoted(self.values['base_url'])}",
             *_comment("init.about_ca_file"),
             *ca,
             "",
             "[database]",
             *_comment("init.about_database"),
-            f"url = {_quoted(self.database)}",
+            f"url = {_quoted(self.values['database'])}",
             "",
             "[[accounts]]",
             *_comment("init.about_account"),
-            f"name = {_quoted(self.account)}",
+            f"name = {_quoted(self.values['account'])}",
             *_comment("init.about_credentials" if self.is_for_systemd else "init.about_secrets"),
             *files,
         ]

@@ -8,7 +8,7 @@ import contextlib
 import os
 import pwd
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +16,17 @@ import click
 
 from orderbridge.cli.common import Context, confirm
 from orderbridge.cli.draft import STATE_FILE, Draft
+from orderbridge.config.keys import SECRETS
 from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, OrderbridgeError
 from orderbridge.texts import LANGUAGES, language_of, line_remedy, say, sentence, speak
 
-SANDBOX = ("https://127.0.0.1:8443", "sandbox-data/ca.pem", "kadikoy")
-SANDBOX_SECRETS = {"app_secret_key": "sandbox-app-secret", "rest_secret_key": "sandbox-kadikoy-secret"}
+SANDBOX = {
+    "base_url": "https://127.0.0.1:8443",
+    "ca_file": "sandbox-data/ca.pem",
+    "account": "kadikoy",
+    "app_secret_key": "sandbox-app-secret",
+    "rest_secret_key": "sandbox-kadikoy-secret",
+}
 OPTIONS = {
     "base_url": "--base-url",
     "account": "--account",
@@ -62,20 +68,17 @@ def init(
 
     Where: --config, $ORDERBRIDGE_CONFIG, else orderbridge.toml here. Nothing is overwritten.
     """
-    asking = Asking(asks=not yes and sys.stdin.isatty(), untested=untested)
     speak(language or language_of(os.environ))
     file = Path(context.config_file or os.environ.get("ORDERBRIDGE_CONFIG") or "orderbridge.toml").absolute()
     _refuse_place(file, owner)
+    asking = Asking(asks=not yes and sys.stdin.isatty(), untested=untested)
     chosen = language or asking.language()
     speak(chosen)
-    draft = Draft(file=file, language=chosen, owner=owner)
-    found = {key: value for key, value in given.items() if value is not None}
     files = {"app_secret_key": app_secret_file, "rest_secret_key": rest_secret_file}
-    draft.secrets = {key: _read_secret(name) for key, name in files.items() if name is not None}
-    if sandbox:
-        found = dict(zip(("base_url", "ca_file", "account"), SANDBOX, strict=True)) | found
-        draft.secrets = SANDBOX_SECRETS | draft.secrets
-    asking.fill(draft, found)
+    given |= {key: _read_secret(name) for key, name in files.items() if name is not None}
+    values = {key: value for key, value in given.items() if value}
+    draft = Draft(file=file, language=chosen, owner=owner, values=SANDBOX | values if sandbox else values)
+    asking.fill(draft)
     draft.write()
     _tell(draft)
 
@@ -107,6 +110,7 @@ class Asking:
     def __init__(self, *, asks: bool, untested: bool) -> None:
         self._asks = asks
         self._untested = untested
+        self._before: dict[str, str] = {}  # answers that did not work
 
     def language(self) -> str:
         """Asked once more where it is none of them: in which one could that be said?"""
@@ -118,66 +122,51 @@ class Asking:
             chosen = language_of(os.environ)
         return chosen
 
-    def fill(self, draft: Draft, found: dict[str, str]) -> None:
+    def fill(self, draft: Draft) -> None:
         """Every question in its turn, each until it works."""
-        wanted = {**dict.fromkeys(OPTIONS, ""), **found, **draft.secrets}
-        missing = [OPTIONS[key] for key, value in wanted.items() if key in OPTIONS and not value]
+        missing = [option for key, option in OPTIONS.items() if key not in draft.values]
         if missing and not self._asks:
             raise click.UsageError(say("init.missing", options=", ".join(missing)))
-        self._until(lambda: self._address(draft, found), lambda: _try_line(draft))
-        self._until(lambda: self._account(draft, found), lambda: _checked(draft))
-        self._until(lambda: self._secrets(draft), lambda: _try_login(draft))
-        default = STATE_FILE if draft.is_for_systemd else "sqlite:///orderbridge.db"
-        self._until(lambda: self._database(draft, found, default), lambda: _try_database(draft))
+        for keys, attempt in STEPS:
+            while not self._works(draft, keys, attempt):
+                pass
 
-    def _until(self, ask: Callable[[], None], attempt: Callable[[], object]) -> None:
-        """Ask, try, say what is wrong; once more, or go on all the same."""
-        while True:
-            ask()
-            try:
-                attempt()
-            except (OrderbridgeError, MarketplaceError) as error:
-                said = sentence(error)
-                if isinstance(error, MarketplaceError):
-                    said = f"{said}. {line_remedy(error)}"
-                if self._untested and not isinstance(error, ConfigError):
-                    click.echo(say("init.goes_on", problem=said), err=True)
-                    return
-                if not self._asks:
-                    raise
-                click.echo(click.style(said, fg="red"), err=True)
-                if not isinstance(error, ConfigError) and not confirm(say("init.again"), default=True):
-                    return
-            else:
-                return
+    def _works(self, draft: Draft, keys: Sequence[str], attempt: Callable[[Draft], object]) -> bool:
+        """Ask for what is missing and try it. False: it is to be asked again. Goes on all the same where that is wished."""
+        for key in keys:
+            draft.values[key] = draft.absolute(key, draft.values.get(key) or self._ask(draft, key))
+        try:
+            attempt(draft)
+        except (OrderbridgeError, MarketplaceError) as error:
+            is_wrong = isinstance(error, ConfigError)
+            remedy = f". {line_remedy(error)}" if isinstance(error, MarketplaceError) else ""
+            problem = sentence(error) + remedy
+            if self._untested and not is_wrong:
+                click.echo(say("init.goes_on", problem=problem), err=True)
+                return True
+            if not self._asks:
+                raise
+            click.echo(click.style(problem, fg="red"), err=True)
+            if not is_wrong and not confirm(say("init.again"), default=True):
+                return True
+            if keys != SECRETS or isinstance(error, LoginRefused | ConfigError):
+                self._before |= {key: draft.values.pop(key) for key in keys}
+            return False
+        return True
 
-    def _address(self, draft: Draft, found: dict[str, str]) -> None:
-        draft.base_url = found.pop("base_url", "") or self._ask("init.ask_base_url", draft.base_url or SANDBOX[0])
-        is_sandbox = draft.base_url == SANDBOX[0] and (draft.file.parent / SANDBOX[1]).exists()
-        likely = draft.ca_file or (SANDBOX[1] if is_sandbox else "")
-        if "ca_file" in found:
-            draft.ca_file = found.pop("ca_file")
-        elif self._asks:
-            draft.ca_file = self._ask("init.ask_ca_file", likely or "-").strip("-")
-        if draft.ca_file:
-            draft.ca_file = str(draft.file.parent / draft.ca_file)
-
-    def _account(self, draft: Draft, found: dict[str, str]) -> None:
-        draft.account = found.pop("account", "") or self._ask("init.ask_account", "kadikoy")
-
-    def _secrets(self, draft: Draft) -> None:
-        for key in ("app_secret_key", "rest_secret_key"):
-            if not draft.secrets.get(key):
-                draft.secrets[key] = click.prompt(key, hide_input=True, err=True).strip()
-
-    def _database(self, draft: Draft, found: dict[str, str], default: str) -> None:
-        given = found.pop("database", "")
-        draft.database = given or (self._ask("init.ask_database", default) if self._asks else default)
-        if draft.database.startswith("sqlite:///") and not draft.database.startswith("sqlite:////"):
-            draft.database = f"sqlite:///{draft.file.parent / draft.database.removeprefix('sqlite:///')}"
-
-    def _ask(self, key: str, default: str) -> str:
-        return str(click.prompt(say(key), default=default, err=True)).strip()
+    def _ask(self, draft: Draft, key: str) -> str:
+        if key in SECRETS:
+            return str(click.prompt(key, hide_input=True, err=True)).strip()
+        is_sandbox = draft.values.get("base_url") == SANDBOX["base_url"]
+        has_certificate = self._asks and is_sandbox and (draft.file.parent / SANDBOX["ca_file"]).exists()
+        likely = {
+            **SANDBOX,
+            "ca_file": SANDBOX["ca_file"] if has_certificate else "-",
+            "database": STATE_FILE if draft.is_for_systemd else "sqlite:///orderbridge.db",
+            **self._before,
+        }
+        default = likely[key] or "-"
+        return str(click.prompt(say(f"init.{key}"), default=default, err=True)).strip() if self._asks else default
 
 
 def _checked(draft: Draft) -> Context:
@@ -186,10 +175,9 @@ def _checked(draft: Draft) -> Context:
 
     from orderbridge.config.findings import in_words
 
-    trial = replace(draft, account=draft.account or "x", database=draft.database or "sqlite:////nowhere")
-    trial.secrets = {"app_secret_key": "x", "rest_secret_key": "y", **draft.secrets}
+    later = {"account": "x", "app_secret_key": "x", "rest_secret_key": "y", "database": "sqlite:////nowhere"}
     try:
-        return Context(trial.settings())
+        return Context(replace(draft, values=later | draft.values).settings())
     except ValidationError as error:
         raise ConfigError("config.invalid", problems=in_words(error)) from None
 
@@ -213,13 +201,8 @@ def _try_login(draft: Draft) -> None:
     from orderbridge.cli.line import restaurants_of
     from orderbridge.store import workers
 
-    try:
-        context = _checked(draft)
-        names = workers.run(restaurants_of(context, None, context.settings.accounts[0]))
-    except (LoginRefused, ConfigError):
-        if sys.stdin.isatty():  # else they came by files, and are told as they are
-            draft.secrets = {}
-        raise
+    context = _checked(draft)
+    names = workers.run(restaurants_of(context, None, context.settings.accounts[0]))
     click.echo(say("init.login_works", restaurants=names or say("check.no_restaurants")), err=True)
 
 
@@ -227,7 +210,7 @@ def _try_database(draft: Draft) -> None:
     from orderbridge.errors import NoFile
 
     context = _checked(draft)
-    if draft.is_for_systemd and draft.database == STATE_FILE:
+    if draft.is_for_systemd and draft.values["database"] == STATE_FILE:
         return  # systemd makes that folder at the first start
     with contextlib.suppress(NoFile):  # the daemon makes it
         context.database().close()
@@ -244,4 +227,10 @@ def _tell(draft: Draft) -> None:
         click.echo(say("init.next", file=draft.file))
 
 
+STEPS = (
+    (("base_url", "ca_file"), _try_line),
+    (("account",), _checked),
+    (SECRETS, _try_login),
+    (("database",), _try_database),
+)
 COMMANDS = (init,)
