@@ -343,11 +343,13 @@ class Daemon:
         lanes._used = {LANE: state.used} if state.used else {}
         lanes._polls = {state.began} if state.began else set()
         self.books = Books(state.order, state.rows)
-        for job in (self.intake, self.intake.reconciler, self.intake.acknowledger):
+        for job in (self.intake, self.intake.acknowledger):
             job._lanes = lanes  # type: ignore[attr-defined]
             job._database = self.books  # type: ignore[attr-defined]
         self.intake.acknowledger._marks = self._marks
         self._context = replace(self._context, lanes=lanes, database=self.books)
+        read = partial(self.books.read, reconciler.read_unresolved)
+        self.intake.reconciler = reconciler.Reconciler(ACCOUNT, self._context, read)
 
     def take(self, state: State, **changes: Any) -> State:
         """The state after a piece. Moments are only ever compared, so their order is all that is kept."""

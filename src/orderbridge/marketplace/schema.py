@@ -25,7 +25,7 @@ from orderbridge.document import Facts, Field, Item, Option, ValueKind, fields_o
 from orderbridge.errors import UnknownOutcome
 from orderbridge.marketplace.amounts import amount_due, mismatches, payment_code
 from orderbridge.marketplace.answers import is_success, judge
-from orderbridge.marketplace.fields import UUID, Reader, Unreadable, is_empty, is_plain, parse_integer
+from orderbridge.marketplace.fields import UUID, Reader, is_empty, is_plain
 from orderbridge.marketplace.scan import BROKEN, BrokenText, decode, read_members, utf8
 from orderbridge.message import Message
 from orderbridge.model import Differs, Document, Order
@@ -176,10 +176,7 @@ def _payment_key(value: object) -> tuple[str | None, str | None]:
 
 
 def _status_id(value: object) -> int | None:
-    try:
-        number = parse_integer(value)
-    except Unreadable:
-        return None
+    number = Reader().integer(value, "status_id")
     return number if number is not None and -_STATUS_ID_LIMIT <= number < _STATUS_ID_LIMIT else None
 
 
@@ -278,10 +275,9 @@ def _scheduled(said: str | None, ordered_at: str | None, zone: tzinfo, read: Rea
 
 
 def _items(value: Mapping[str, Any], read: Reader) -> tuple[Item, ...]:
-    foods = value.get("foods")
-    if is_empty(foods):
+    if is_empty(foods := value.get("foods")):
         read.note("missing", "foods")
-    return tuple([_item(food, read) for food in read.objects(foods, "foods", _reads_as_food)])
+    return tuple([_item(food, read) for food in read.objects(foods, "foods", _reads_as("name", "food_id"))])
 
 
 def _item(food: Mapping[str, Any], read: Reader) -> Item:
@@ -302,14 +298,10 @@ def _item(food: Mapping[str, Any], read: Reader) -> Item:
     return item
 
 
-def _reads_as_food(value: Mapping[str, Any]) -> bool:
-    return not (is_empty(value.get("name")) and is_empty(value.get("food_id")))
-
-
 def _options(group: Mapping[str, Any], read: Reader) -> list[Option]:
     """A group and its options (docs/interface.md, Option group), flat. None of one in which nothing was chosen."""
     of_group = [how(read, group.get(name), label) for _, name, label, how in _GROUP_PART]
-    chosen = read.objects(group.get("options"), "foods.option_groups.options", _reads_as_option)
+    chosen = read.objects(group.get("options"), "foods.option_groups.options", _reads_as("name", "id"))
     options = [
         Option(*of_group, *[how(read, option.get(name), label) for _, name, label, how in _CHOSEN_PART])
         for option in chosen
@@ -330,5 +322,6 @@ def _reads_as_group(value: Mapping[str, Any]) -> bool:
     return "options" in value or not is_empty(value.get("name"))
 
 
-def _reads_as_option(value: Mapping[str, Any]) -> bool:
-    return not (is_empty(value.get("name")) and is_empty(value.get("id")))
+def _reads_as(*names: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether an object has one of these."""
+    return lambda value: any(not is_empty(value.get(name)) for name in names)

@@ -162,18 +162,14 @@ class Session:
     async def token(self) -> Token:
         """A token that nobody was refused; a login when there is none. What that raises goes to everybody who waits for it."""
         held = self._held
-        return await self._joined_login() if held is None or held.refused else held.token
+        return await self.renew() if held is None or held.refused else held.token
 
     async def token_for_poll(self) -> Token:
         """The current token; one that was refused to another call only where no other can be had."""
         if self._held is not None and self._held.refused:
             with contextlib.suppress(MarketplaceError):
-                await self._joined_login()
-        return self.current or await self._joined_login()
-
-    async def renew(self) -> Token:
-        """A fresh token by a login now; the old one stays in use until then."""
-        return await self._joined_login()
+                await self.renew()
+        return self.current or await self.renew()
 
     async def replace(self, refused: Token, call: str) -> Token:
         """A call, no poll, was answered 401 with this token. Returns one to make it again with.
@@ -188,7 +184,7 @@ class Session:
             raise Unauthorized("not_permitted")
         self._remember(call, held)
         held.refused = self._in_place = True
-        return await self._joined_login()
+        return await self.renew()
 
     def drop(self, refused: Token, call: str) -> None:
         """A poll was answered 401 with this token: the next call logs in. Raises LoginRefused when the account is refused."""
@@ -217,7 +213,8 @@ class Session:
 
     # ---- the login ---------------------------------------------------------------------------------------------------
 
-    async def _joined_login(self) -> Token:
+    async def renew(self) -> Token:
+        """A fresh token, by one login for all who ask meanwhile; the old one stays in use until then."""
         if self._login is None:
             self._login = asyncio.create_task(self._log_in())
             self._login.add_done_callback(self._ended)
