@@ -6,11 +6,13 @@ Rules of this file:
 - Keys and codes compare byte by byte, also on MariaDB, whose default collations ignore case.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Numeric, String, Unicode, UnicodeText
+from sqlalchemy import BigInteger, DateTime, Dialect, Numeric, String, Unicode
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
@@ -84,36 +86,23 @@ class Whole(TypeDecorator[int]):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(of(dialect.name).whole(WHOLE_DIGITS))
 
-    def process_bind_param(self, value: int | None, _: Dialect) -> Any:
-        return value
-
     def process_result_value(self, value: Any, _: Dialect) -> int | None:
         # What is no number, on SQLite without its CHECK, stays as it is: the outbox refuses it with a reason.
         return int(value) if isinstance(value, Decimal) else value
 
 
-class Key(TypeDecorator[str]):
-    """A short text that is compared byte by byte, everywhere."""
+class Text(TypeDecorator[str]):
+    """A text that is compared byte by byte, everywhere; without a length unbounded."""
 
     impl = Unicode
     cache_ok = True
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int | None = None) -> None:
         super().__init__(length)
         self.length = length
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(of(dialect.name).text(self.length))
-
-
-class LongText(TypeDecorator[str]):
-    """A text without a bound."""
-
-    impl = UnicodeText
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(of(dialect.name).text(None))
 
 
 class Big(BigInteger):
@@ -130,49 +119,17 @@ def without_nul(payload: str) -> str:
     return payload.replace("\0", "\ufffd")
 
 
-def utc() -> TypeEngine[datetime]:
-    """A moment in UTC with three decimals; aware in Python."""
-    return Utc()
-
-
-def money() -> TypeEngine[Decimal]:
-    """An amount, exact to four decimals."""
-    return Money()
-
-
-def whole() -> TypeEngine[int]:
-    """A whole number of 64 bits that a POS writes."""
-    return Whole()
-
-
-def key() -> TypeEngine[str]:
-    """A UUID as text of 36 characters."""
-    return Key(KEY_LENGTH)
-
-
-def code() -> TypeEngine[str]:
-    """A short word of ours: a state, a code, an account's name, a fingerprint."""
-    return Key(CODE_LENGTH)
-
-
-def foreign_code() -> TypeEngine[str]:
-    """A code or id of the service or of the POS, whose length is theirs: cut at 255 characters like a name."""
-    return Key(NAME_LENGTH)
-
-
-def name() -> TypeEngine[str]:
-    """A text that is cut at 255 characters."""
-    return Unicode(NAME_LENGTH)
-
-
-def text() -> TypeEngine[str]:
-    """A text without a bound."""
-    return LongText()
-
-
-def big() -> TypeEngine[int]:
-    """A 64-bit integer."""
-    return Big()
+# What a Column takes. By the classes themselves mypy would not know what the column holds.
+Texts = Callable[[], TypeEngine[str]]
+utc: Callable[[], TypeEngine[datetime]] = Utc
+money: Callable[[], TypeEngine[Decimal]] = Money
+whole: Callable[[], TypeEngine[int]] = Whole
+big: Callable[[], TypeEngine[int]] = Big
+key: Texts = partial(Text, KEY_LENGTH)  # a UUID
+code: Texts = partial(Text, CODE_LENGTH)  # a short word of ours: a state, a code, an account's name, a fingerprint
+foreign_code: Texts = partial(Text, NAME_LENGTH)  # of the service or the POS, whose length is theirs: cut like a name
+name: Texts = partial(Unicode, NAME_LENGTH)  # cut at 255 characters
+long_text: Texts = Text
 
 
 class utc_now(GenericFunction[datetime]):  # noqa: N801 - a function of SQL

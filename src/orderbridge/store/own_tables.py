@@ -16,12 +16,11 @@ from sqlalchemy import (
     UniqueConstraint,
     literal_column,
     select,
+    text,
     union_all,
 )
-from sqlalchemy import text as literal_text
 
-from orderbridge.store.columns import big, code, foreign_code, name, utc, utc_now
-from orderbridge.store.columns import text as long_text
+from orderbridge.store.columns import big, code, foreign_code, long_text, name, utc, utc_now
 from orderbridge.store.ddl import after, metadata
 
 BUCKETS = 64  # into which accounts fall, by their name
@@ -63,7 +62,7 @@ class _Books(TypedColumns):
     last_known_utc = Column(utc())
     missing = Column(Integer)
     missing_numbers = Column(code())
-    generation = Column(big(), nullable=False, server_default=literal_text("0"))
+    generation = Column(big(), nullable=False, server_default=text("0"))
 
 
 books = Table("delivery_books", metadata, _Books)
@@ -159,9 +158,9 @@ silenced = Table("delivery_board_silenced", metadata, _Silenced, Index("delivery
 class _Slots(TypedColumns):
     account = Column(code(), primary_key=True)
     slot_utc = Column(utc(), primary_key=True)
-    polls = Column(Integer, nullable=False, server_default=literal_text("0"))
-    failed = Column(Integer, nullable=False, server_default=literal_text("0"))
-    logins = Column(Integer, nullable=False, server_default=literal_text("0"))
+    polls = Column(Integer, nullable=False, server_default=text("0"))
+    failed = Column(Integer, nullable=False, server_default=text("0"))
+    logins = Column(Integer, nullable=False, server_default=text("0"))
 
 
 slots = Table("delivery_board_slots", metadata, _Slots, Index("delivery_board_slots_slot_ix", "slot_utc"))
@@ -185,8 +184,8 @@ account_settings = Table("delivery_account_settings", metadata, _AccountSettings
 
 class _Fleet(TypedColumns):
     id = Column(Integer, primary_key=True, autoincrement=False)
-    buckets = Column(Integer, nullable=False, server_default=literal_text(str(BUCKETS)))
-    accounts_version = Column(big(), nullable=False, server_default=literal_text("0"))
+    buckets = Column(Integer, nullable=False, server_default=text(str(BUCKETS)))
+    accounts_version = Column(big(), nullable=False, server_default=text("0"))
 
 
 fleet = Table("delivery_fleet", metadata, _Fleet)
@@ -205,7 +204,7 @@ buckets = Table("delivery_buckets", metadata, _Buckets)
 class _Replicas(TypedColumns):
     replica = Column(code(), primary_key=True)
     number = Column(Integer, nullable=False)
-    epoch = Column(Integer, nullable=False, server_default=literal_text("0"))
+    epoch = Column(Integer, nullable=False, server_default=text("0"))
     node = Column(code())
     started_utc = Column(utc(), nullable=False)
     problems = Column(long_text())

@@ -39,6 +39,7 @@ from orderbridge.store.columns import (
     code,
     foreign_code,
     key,
+    long_text,
     money,
     name,
     random_id,
@@ -46,7 +47,6 @@ from orderbridge.store.columns import (
     utc_now,
     whole,
 )
-from orderbridge.store.columns import text as long_text
 from orderbridge.store.ddl import (
     Written,
     after,
