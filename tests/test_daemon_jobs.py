@@ -165,6 +165,6 @@ async def test_one_transaction_reads_all_that_is_looked_at_every_few_seconds(set
     assert units == ["read", "write"], "what somebody else has written makes the next generation"
     await daemon.upkeep.check()
     assert units == ["read", "write", "read"]
-    daemon.restore_check._file.close(within_s=WITHIN_S)
+    await daemon.restore_check._file.close(within_s=WITHIN_S)
     assert json.loads(settings.source.file.with_name("pos.db.last-word").read_text())["event"] == 1
     await daemon._finish([], [])

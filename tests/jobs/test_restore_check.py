@@ -376,13 +376,13 @@ async def test_a_file_whose_disk_hangs_is_told_and_nobody_waits_for_it(shop: Sho
     for _ in range(3):
         await shop.taken_in()
         await keeper.check.check()
-        entered.wait()
+        await asyncio.to_thread(entered.wait)
     monkeypatch.setattr(file, "slow_s", lambda: 11.0)
     keeper.check.check_file()
     assert keeper.known.has(Code.LAST_WORD_NOT_WRITTEN)
     await keeper.check.close()  # not waited for either
     gate.set()
-    file.close(within_s=60)
+    await file._writing
     assert [one["event"] for one in written[-1:]] == [keeper.check.last.event]
     assert len(written) == 2
     monkeypatch.undo()

@@ -1,7 +1,7 @@
 """Whether the tables are an older copy that was put back. Such a copy is told until a person has compared it.
 
 note     soon after each write of the daemon: the next generation in the tables, then in the file (store.high_water)
-decide   rules.restore, by the tables and the mark in the file: at the start, with each note, with each look at health
+decide   store.high_water, by the tables and the mark in the file: at the start, with each note, with each look at health
 withhold what the copy would do to the world: rows that were perhaps sent, accounts and devices that were changed since
 
 The file is a help, and the database is the truth. So nothing waits for the file: where its disk hangs or is full, the
@@ -13,11 +13,11 @@ import os
 import uuid
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -28,10 +28,9 @@ from orderbridge.clock import Clock
 from orderbridge.errors import Over
 from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.rules.problems import Code
-from orderbridge.rules.restore import Copy, hold_s, judge
 from orderbridge.store import high_water, journal
 from orderbridge.store.database import BESIDE_S, Database
-from orderbridge.store.high_water import HighWater, Older
+from orderbridge.store.high_water import Copy, HighWater, Older, hold_s, judge
 from orderbridge.store.problems import HeardFile
 from orderbridge.store.sidecar import SidecarWriter
 from orderbridge.store.workers import detached
@@ -139,7 +138,7 @@ class RestoreCheck:
         with suppress(DBAPIError, Over):
             await self.check()
         if self._file is not None and self._file.slow_s() < CLOSE_S:
-            await self._database.beside(partial(self._file.close, CLOSE_S))
+            await self._file.close(CLOSE_S)
 
     # ---- noting ------------------------------------------------------------------------------------------------------
 
@@ -204,7 +203,7 @@ class RestoreCheck:
             found = (await self._database.read(lambda tx: high_water.reach(tx, self._clock.now(), before)))[0] or found
         self.last = found
         if self._file is not None and self._reading is None:
-            self._file.put(partial(high_water.document_of, found))
+            self._file.put(partial(asdict, found))
 
     # ---- an older copy -----------------------------------------------------------------------------------------------
 
@@ -224,18 +223,17 @@ class RestoreCheck:
         withheld = await self._database.run(lambda tx: high_water.withhold(tx, found, before, seen, error_text))
         older = await self._database.read(high_water.older)
         if withheld is not None:
-            facts: dict[str, Any] = {
-                "last_known": None if at is None else at.isoformat(),
-                "missing": missing,
-                "numbers": numbers,
-            }
-            facts |= {
-                "rows_not_sent": withheld.rows,
-                "accounts_held": withheld.accounts,
-                "devices_revoked": withheld.devices,
-            }
             log = _log.info if older is None else _log.error
-            log("database.older_copy", **facts, last_seen=before.at.isoformat())
+            log(
+                "database.older_copy",
+                last_known=None if at is None else at.isoformat(),
+                missing=missing,
+                numbers=numbers,
+                rows_not_sent=withheld.rows,
+                accounts_held=withheld.accounts,
+                devices_revoked=withheld.devices,
+                last_seen=before.at.isoformat(),
+            )
         return older
 
     async def _missing(self, since: datetime | None) -> int | None:

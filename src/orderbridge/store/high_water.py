@@ -1,6 +1,7 @@
 """How far the tables have come, noted in a file beside them (the high-water mark), and what becomes of an older copy.
 
-The generation rises with each note. What an older copy would do to the world is taken from it in one transaction, which
+The daemon raises the generation, a counter in the tables, after its own writes and then notes it in the file. So the file is
+never ahead of tables that are whole: a generation below the mark is an older copy, whatever else was deleted. What an older copy would do to the world is taken from it in one transaction, which
 lifts the generation above the mark: a crash before it finds the same copy again, and after it a whole database.
 
 - An unfinished outbox row may have been sent after the copy was made: it ends as unknown and is not sent again.
@@ -9,11 +10,14 @@ lifts the generation above the mark: a crash before it finds the same copy again
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
 from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, or_, select, update
 
 from orderbridge.model import ActionState
@@ -35,13 +39,13 @@ class HighWater:
     generation: int
     event: int
     order_number: int | None
-    next_poll: datetime | None
+    next_poll: AwareDatetime | None
     accounts_version: int
     accounts: Mapping[str, int] = field(hash=False)
     paired: int
     revoked: int
     devices: tuple[str, ...]
-    at: datetime
+    at: AwareDatetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,32 @@ def is_behind(found: HighWater, before: HighWater) -> bool:
     return found.database != before.database or found.generation < before.generation
 
 
+class Copy(Enum):
+    """What the tables are, beside the mark."""
+
+    CURRENT = auto()
+    OLDER = auto()
+    # Older, if the journal has orders that they lack: the mark is a moment old when a machine dies.
+    IF_MISSING = auto()
+
+
+def judge(found: HighWater, mark: HighWater, *, at_start: bool, was_lost: bool) -> Copy:
+    """`was_lost`: the file was taken away under the daemon that wrote the mark.
+
+    Another database id is a new database on purpose, unless the one before was taken away under a daemon.
+    """
+    if found.database != mark.database:
+        return Copy.OLDER if was_lost and mark.event > 0 else Copy.CURRENT
+    if found.generation < mark.generation:
+        return Copy.OLDER
+    return Copy.IF_MISSING if at_start else Copy.CURRENT
+
+
+def hold_s(next_poll: datetime | None, now: datetime, longest_s: float) -> float:
+    """Seconds until a poll may leave by the mark; a time beyond `longest_s` comes from a clock that was set."""
+    return 0.0 if next_poll is None else min(max((next_poll - now).total_seconds(), 0.0), longest_s)
+
+
 def last_known(connection: Connection) -> tuple[datetime | None, int | None]:
     """The time of the newest event, and the highest order number."""
     at = connection.execute(select(events.c.at_utc).order_by(events.c.id.desc()).limit(1)).scalar()
@@ -227,21 +257,6 @@ def settle(connection: Connection) -> bool:
 
 def read_mark(path: Path) -> HighWater | None:
     """None where there is none that can be read."""
-    found = read_document(path)
-    try:
-        values = {name: found[name] for name in HighWater.__slots__}
-        for name in ("at", "next_poll"):
-            values[name] = values[name] and datetime.fromisoformat(values[name]).astimezone(UTC)
-        values["devices"] = tuple(map(str, values["devices"]))
-        values["accounts"] = {str(name): int(version) for name, version in values["accounts"].items()}
-        for name in ("generation", "event", "accounts_version", "paired", "revoked"):
-            values[name] = int(values[name])
-        values["database"] = str(values["database"])
-        return HighWater(**values) if isinstance(values["at"], datetime) else None
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
-
-
-def document_of(mark: HighWater) -> dict[str, Any]:
-    """What the file holds."""
-    return asdict(mark)
+    with suppress(ValidationError):
+        return TypeAdapter(HighWater).validate_python(read_document(path))
+    return None

@@ -1,14 +1,16 @@
 """Small files that stand beside the tables and say what these cannot: how far they went, what was told of their loss."""
 
+import asyncio
 import json
 import os
-import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from orderbridge.clock import SystemClock
+from orderbridge.store.workers import detached
 
 MODE = 0o600
 LONGEST = 8_000_000  # bytes: thousands of problems
@@ -42,9 +44,9 @@ def write_document(path: Path, document: object) -> None:
 
 
 class SidecarWriter:
-    """Writes one file in a thread of its own. Of several documents that wait, only the newest is written.
+    """Writes one file beside the event loop. Of several documents that wait, only the newest is written.
 
-    Nobody waits for it: a disk that hangs keeps this thread, and is seen by `slow_s`. `inline`: written on the spot.
+    Nothing waits for it: a disk that hangs keeps its thread, and is seen by `slow_s`. `inline`: written on the spot.
     """
 
     def __init__(self, path: Path, *, inline: bool = False) -> None:
@@ -52,47 +54,33 @@ class SidecarWriter:
         self.error: str | None = None  # of the last attempt
         self._inline = inline
         self._clock = SystemClock()
-        self._changed = threading.Condition()
         self._make: Callable[[], object] | None = None
         self._since: float | None = None  # the writing that is under way began then
-        self._is_closed = False
-        self._thread: threading.Thread | None = None
+        self._writing: asyncio.Task[None] | None = None
 
     def put(self, make: Callable[[], object]) -> None:
         """Write what this makes, as soon as the former writing has ended. The document is made in the thread, too."""
         if self._inline:
             self._write(make)
             return
-        with self._changed:
-            self._make = make
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="sidecar", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        self._make = make
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_all())
 
     def slow_s(self) -> float:
         """For how many seconds the present writing has been under way."""
         since = self._since
         return 0.0 if since is None else self._clock.monotonic() - since
 
-    def close(self, within_s: float) -> None:
+    async def close(self, within_s: float) -> None:
         """Wait so long at most for the last writing."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(within_s)
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=within_s)
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                while self._make is None and not self._is_closed:
-                    self._changed.wait()
-                make, self._make = self._make, None
-                if make is None:
-                    return
-                self._since = self._clock.monotonic()
-            self._write(make)
+    async def _write_all(self) -> None:
+        while (make := self._make) is not None:
+            self._make, self._since = None, self._clock.monotonic()
+            await detached(partial(self._write, make))
             self._since = None
 
     def _write(self, make: Callable[[], object]) -> None:

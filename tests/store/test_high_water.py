@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orderbridge.rules.restore import Copy, hold_s, judge
+from orderbridge.store.high_water import Copy, hold_s, judge
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
