@@ -26,8 +26,7 @@ from orderbridge.daemon import Daemon
 from orderbridge.jobs import outbox, outbox_reader
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.reconciler import Reconciler
-from orderbridge.jobs.reimport import Reimport
-from orderbridge.jobs.release import release
+from orderbridge.jobs.reimport import Reimport, release
 from orderbridge.jobs.roster import Roster
 from orderbridge.store import schema, unfinished
 from orderbridge.store.columns import time_text

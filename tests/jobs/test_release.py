@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.jobs.shop import Shop, listing
 
-from orderbridge.jobs.reimport import Reimport
-from orderbridge.jobs.release import Released, release
+from orderbridge.jobs.reimport import Reimport, Released, release
 from orderbridge.rules.reimport import Fate
 from orderbridge_sandbox.state import Order
 

@@ -14,10 +14,8 @@ from tests.jobs.shop import FakeClock, Shop, listing
 from tests.jobs.test_health import open_codes
 
 from orderbridge.jobs.journal import Journal
-from orderbridge.jobs.reimport import Reimport
-from orderbridge.jobs.release import release
-from orderbridge.jobs.replay import Replayed, find
-from orderbridge.jobs.replay import replay as replayed
+from orderbridge.jobs.reimport import Reimport, Replayed, find, release
+from orderbridge.jobs.reimport import replay as replayed
 from orderbridge.rules.reimport import Fate
 from orderbridge.store import journal
 

@@ -13,7 +13,7 @@ from orderbridge.errors import StoreError
 from orderbridge.texts import say, sentence
 
 if TYPE_CHECKING:
-    from orderbridge.jobs.replay import Found, Replayed
+    from orderbridge.jobs.reimport import Found, Replayed
     from orderbridge.store.database import Database
 
 pass_context = click.make_pass_decorator(Context)
@@ -168,7 +168,7 @@ def _replay(context: Context, paths: list[Path], since: datetime | None, *, whol
     """`whole`: not only from the end of the copy. Returns whether something could not be taken in."""
     from orderbridge.clock import SystemClock
     from orderbridge.jobs.reimport import Reimport
-    from orderbridge.jobs.replay import replay as replayed
+    from orderbridge.jobs.reimport import replay as replayed
     from orderbridge.rules.reimport import UNFINISHED
     from orderbridge.store import account_rows, high_water
 
@@ -227,7 +227,7 @@ def _files(context: Context) -> list[Path]:
 
 
 def _find(paths: list[Path], since: datetime | None) -> "Found":
-    from orderbridge.jobs.replay import find
+    from orderbridge.jobs.reimport import find
 
     try:
         return find(paths, since)

@@ -249,8 +249,7 @@ def quarantine_list(context: Context, as_json: bool) -> None:
 def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> None:
     """Take orders in whose cause is gone, each by its newest document. Without IDS: all. Exit code 1 when one stays."""
     from orderbridge.clock import SystemClock
-    from orderbridge.jobs.reimport import Reimport
-    from orderbridge.jobs.release import Released, release
+    from orderbridge.jobs.reimport import Reimport, Released, release
     from orderbridge.rules.reimport import UNFINISHED
     from orderbridge.store import quarantine as kept
 

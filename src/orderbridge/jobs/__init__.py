@@ -8,5 +8,5 @@ actions go out   outbox outbox_reader executor outcome_writer verdicts lanes pos
 accounts         context account roster accounts_at_work timetable reference
 what is wrong    health findings daemon_problems problem_table self_report
 who is told      alarms ping
-now and then     upkeep sweep restore_check release replay reimport
+now and then     upkeep sweep restore_check reimport
 """

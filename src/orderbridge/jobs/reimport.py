@@ -1,29 +1,35 @@
-"""Writes documents that no poll has just delivered, each order in a transaction of its own.
+"""Takes documents in that no poll has just delivered: from quarantine, when the cause is gone, and from the journal.
 
 decide: rules.reimport, rules.lifecycle
-write: store.orders, as a delivery does
+write: store.orders, as a delivery does, each order in a transaction of its own
 
-It works beside a running daemon: whoever stores an order first has it.
+It works beside a running daemon: whichever stores an order first has it. Nothing is acknowledged here, nothing is sent, and
+nothing is accepted automatically: what was accepted after a copy of the database was made must not be accepted twice. (A
+document that only the database had refused was acknowledged when it came; any other one the service delivers again.)
 """
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
-from orderbridge.marketplace.schema import differs
-from orderbridge.model import REPLAYED, Arrival, EndedBy, Order, Stored
+from orderbridge.marketplace.schema import differs, read_order, read_raw, read_stored
+from orderbridge.model import REPLAYED, Arrival, Document, EndedBy, Order, Stored
 from orderbridge.rules import lifecycle
 from orderbridge.rules.health import is_due
 from orderbridge.rules.intake import Lateness
 from orderbridge.rules.reimport import TAKEN_IN, UNFINISHED, WRITTEN, Beside, Fate, Newest, fate_of
-from orderbridge.rules.statuses import Statuses
-from orderbridge.store import orders, quarantine, reference
+from orderbridge.rules.statuses import ENDS, Statuses
+from orderbridge.store import journal, orders, quarantine, reference
 from orderbridge.store.database import Database
 from orderbridge.store.failures import is_refusal
-from orderbridge.store.rows import lock_orders_naming_held
+from orderbridge.store.journal import Entry
+from orderbridge.store.rows import batches, lock_orders_naming_held
 
 TRIES = 2  # the daemon may have stored the order just then
 
@@ -41,11 +47,22 @@ class Reimport:
         minutes = settings.orders.late_minutes
         self._late = timedelta(minutes=minutes) if minutes else None
 
-    def is_due(self, order: Order) -> bool:
-        return is_due(order.facts.scheduled_for, self.now, self.zone)
+    def read(self, document: Document) -> Order:
+        return read_order(document, payment_codes=self.codes, zone=self.zone)
 
-    def store(self, order: Order, account: str, document: Newest) -> Fate:
-        """Raises what the database raises when it is not the order's fault."""
+    def store(
+        self,
+        order: Order,
+        account: str,
+        digest: str | None,
+        *,
+        first: datetime,
+        last: datetime,
+        earlier: Collection[str | None],
+    ) -> Fate:
+        """By its newest document (see `Newest`). Raises what the database raises when it is not the order's fault."""
+        is_due_now = is_due(order.facts.scheduled_for, self.now, self.zone)
+        document = Newest(order.status_id, digest, first, last, earlier, is_due=is_due_now)
         for _ in range(TRIES):
             try:
                 return self.database.write_now(lambda tx: self._write(tx, order, account, document))
@@ -94,3 +111,119 @@ def _beside(connection: Connection, key: str, at: datetime) -> Beside:
         has_news=orders.has_news_since(connection, key, at),
         is_unresolved=key in orders.with_unresolved_rows(connection, [key]),
     )
+
+
+# ---- from quarantine ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """One document that was tried. `reason` says why it stays."""
+
+    id: int
+    payment_key: str | None
+    outcome: Fate
+    reason: str | None = None
+
+
+def release(reimport: Reimport, row_id: int) -> list[Released]:
+    """Take the order of this document in, by the newest document that is kept of it. Returns what became of each.
+
+    Empty when the document is not in quarantine any more.
+    """
+    kept = reimport.database.read_now(lambda tx: quarantine.of_order(tx, row_id))
+    if not kept:
+        return []
+    documents = [read_stored(one.payload) for one in kept]
+    # Times are not enough: a clock may have been set back since an earlier one came, and an order that ended stays ended.
+    place = max(range(len(kept)), key=lambda at: (documents[at].status_id in ENDS, at))
+    last = kept[-1].last_seen_utc
+    newest, document = kept.pop(place), documents[place]
+    if document.reason is not None:
+        tried = Released(newest.id, newest.payment_key, Fate.REFUSED, document.reason)
+    else:
+        order = reimport.read(document)
+        first, earlier = min(one.first_seen_utc for one in (newest, *kept)), {one.payload_hash for one in kept}
+        fate = reimport.store(order, newest.account, newest.payload_hash, first=first, last=last, earlier=earlier)
+        tried = Released(newest.id, order.payment_key, fate, "database_refused" if fate == Fate.REFUSED else None)
+    rest = tried if tried.outcome in UNFINISHED else replace(tried, outcome=Fate.SUPERSEDED)
+    return [*(replace(rest, id=one.id) for one in kept), tried]
+
+
+# ---- from the journal ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One order of the journal. `at`: when its newest document was delivered."""
+
+    payment_key: str
+    account: str
+    at: datetime
+    fate: Fate
+    order_number: int | None = None
+    status: str | None = None
+
+
+@dataclass(slots=True)
+class Found:
+    """What the journal's files hold. `torn`: lines that cannot be read."""
+
+    orders: dict[str, list[Entry]] = field(default_factory=dict)
+    torn: int = 0
+
+
+def find(paths: Iterable[Path], since: datetime | None = None) -> Found:
+    """The orders with a document of that time or later, in the order of their first. Raises OSError."""
+    found = Found()
+    for entry in journal.entries(paths):
+        if entry is None:
+            found.torn += 1
+        else:
+            found.orders.setdefault(entry.payment_key, []).append(entry)
+    if since is not None:
+        found.orders = {key: kept for key, kept in found.orders.items() if any(one.at >= since for one in kept)}
+    return found
+
+
+def replay(reimport: Reimport, found: Found) -> Iterator[Replayed]:
+    """What becomes of each order. Raises OSError, and what the database raises when it is not the order's fault."""
+    for keys in batches(found.orders):
+        stored = reimport.database.read_now(lambda tx, keys=keys: orders.stored(tx, keys))  # type: ignore[misc]
+        for key in keys:
+            kept = found.orders[key]
+            newest = kept[-1]
+            if key in stored and stored[key].digest is not None and stored[key].digest == newest.digest:
+                yield Replayed(key, newest.account, newest.at, Fate.KNOWN)
+            else:
+                yield _take(reimport, kept)
+
+
+def _take(reimport: Reimport, kept: Sequence[Entry]) -> Replayed:
+    """By the newest document that can be read. Where that is not the last one, the last one's line still has its status."""
+    *earlier, newest = kept
+    key, account, at = newest.payment_key, newest.account, newest.at
+    document = next(filter(None, map(_read, reversed(kept))), None)
+    if document is None:
+        return Replayed(key, account, at, Fate.BLANKED)
+    order = replace(reimport.read(document), status_id=newest.status_id)
+    digests = {one.digest for one in earlier}
+    fate = reimport.store(order, account, newest.digest, first=kept[0].at, last=at, earlier=digests)
+    if fate == Fate.REFUSED and document.digest == newest.digest:
+        _keep(reimport, account, document, at)
+    return Replayed(key, account, at, fate, order.facts.order_number, reimport.statuses.name(order.status_id))
+
+
+def _keep(reimport: Reimport, account: str, document: Document, at: datetime) -> None:
+    """In quarantine, if that takes it, at the time at which it was delivered: it is not newer than what is kept there."""
+    try:
+        reimport.database.write_now(lambda tx: quarantine.keep(tx, account, document, "database_refused", at))
+    except DBAPIError as error:
+        if not is_refusal(error):
+            raise
+
+
+def _read(entry: Entry) -> Document | None:
+    raw = None if entry.digest is None else journal.document(entry)
+    document = None if raw is None else read_raw(raw)
+    return None if document is None or document.reason is not None else document
