@@ -7,7 +7,7 @@ from orderbridge import config
 from orderbridge.cli import erase
 from orderbridge.config import keys
 from orderbridge.document import Facts, Item, columns_of
-from orderbridge.store import erasing, retention, tables
+from orderbridge.store import retention, tables
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = (DOCS / "privacy.md").read_text("utf-8")
@@ -38,5 +38,5 @@ def test_the_days_and_sizes_are_those_of_the_program():
         erase.REWRITTEN_BYTES // 1024**2,
     ):
         assert re.search(rf"\b{number}\b", text)
-    assert erasing.SUBSCRIBER == 10
+    assert retention.SUBSCRIBER == 10
     assert retention.SLACK.days == 2

@@ -6,7 +6,7 @@ import pytest
 from tests.store.samples import KEY, NOW, NOW_TEXT, OTHER, key, order_row, put, put_action, put_order, rows
 
 from orderbridge.document import Facts, columns_of
-from orderbridge.store import erasing
+from orderbridge.store import retention
 
 NUMBER = "5551234567"
 WRITTEN = [
@@ -23,17 +23,17 @@ PERSONAL = columns_of(Facts, personal=True)
 
 @pytest.mark.parametrize("phone", WRITTEN)
 def test_one_number_in_all_its_forms(phone):
-    assert erasing.normal(phone) == NUMBER
+    assert retention.normal(phone) == NUMBER
 
 
 @pytest.mark.parametrize("phone", ["", "123456", "no number", "+"])
 def test_too_few_digits_are_nobodys_number(phone):
-    assert erasing.normal(phone) is None
+    assert retention.normal(phone) is None
 
 
 @pytest.mark.parametrize("phone", WRITTEN[:-1])
 def test_a_number_is_found_in_a_text(phone):
-    found = erasing.pattern(NUMBER)
+    found = retention.pattern(NUMBER)
     assert found.search(f'{{"phone": "{phone}", "id": 7}}')
     assert not found.search(f'{{"id": "9{NUMBER}"}}')
     assert not found.search(f'{{"id": "{NUMBER}0"}}')
@@ -45,7 +45,7 @@ def test_orders_are_found_by_the_number_and_by_their_keys(database, pos):
     put_order(pos, key(3), customer_phone="05551234568", ended_utc=NOW_TEXT)
     put_order(pos, key(4), ended_utc=NOW_TEXT)
     put_order(pos, key(5), customer_phone="0555 123 45 67 dahili 3", ended_utc=NOW_TEXT)
-    found = database.read_now(lambda tx: erasing.find(tx, phones=[NUMBER], keys=[key(4)]))
+    found = database.read_now(lambda tx: retention.find(tx, phones=[NUMBER], keys=[key(4)]))
     assert (found.orders, found.open) == ((key(1), key(2), key(4), key(5)), (key(2),))
 
 
@@ -59,9 +59,9 @@ def test_documents_in_quarantine_are_found_by_the_number_in_them_or_by_their_ord
         times = {"first_seen_utc": NOW_TEXT, "last_seen_utc": NOW_TEXT}
         named = {"account": "k", "reason": "not_json", "payment_key": payment_key}
         put(pos, "delivery_quarantine", payload=payload, payload_hash=f"{number}", **named, **times)
-    found = database.read_now(lambda tx: erasing.find(tx, phones=[NUMBER], keys=[KEY]))
+    found = database.read_now(lambda tx: retention.find(tx, phones=[NUMBER], keys=[KEY]))
     assert len(found.documents) == 4
-    assert database.write_now(lambda tx: erasing.blank_documents(tx, found.documents, NOW)) == 4
+    assert database.write_now(lambda tx: retention.blank_documents(tx, found.documents, NOW)) == 4
     left = rows(pos, "SELECT payload, resolved_utc FROM delivery_quarantine ORDER BY id")
     assert [row["payload"] for row in left] == ["", "", "another", "", ""]
     assert [row["resolved_utc"] is None for row in left] == [False, False, True, False, False]
@@ -75,7 +75,7 @@ def test_all_that_names_a_customer_is_blanked_and_nothing_else(database, pos):
         row = put_action(pos, payment_key=one, state="done")
         put(pos, "delivery_action_attempts", action_id=row, attempt=1, started_utc=NOW_TEXT, detail="Ayşe")
     before = order_row(pos, OTHER)
-    assert database.write_now(lambda tx: erasing.blank(tx, [KEY], with_open=False)) == [KEY]
+    assert database.write_now(lambda tx: retention.blank(tx, [KEY], with_open=False)) == [KEY]
     after = order_row(pos, KEY)
     assert {after[name] for name in (*PERSONAL, "payload")} == {None}
     assert (float(after["total"]), after["ended_utc"], after["revision"]) == (10, NOW_TEXT, 1)
@@ -91,5 +91,5 @@ def test_all_that_names_a_customer_is_blanked_and_nothing_else(database, pos):
 @pytest.mark.parametrize("force", [False, True])
 def test_an_open_order_is_blanked_only_by_force(force, database, pos):
     put_order(pos, customer_name="Ayşe")
-    done = database.write_now(lambda tx: erasing.blank(tx, [KEY], with_open=force))
+    done = database.write_now(lambda tx: retention.blank(tx, [KEY], with_open=force))
     assert (done == [KEY], order_row(pos)["customer_name"] is None) == (force, force)

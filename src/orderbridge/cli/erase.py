@@ -11,7 +11,7 @@ from orderbridge.texts import say, sentence
 
 if TYPE_CHECKING:
     from orderbridge.store.database import Database
-    from orderbridge.store.erasing import Found
+    from orderbridge.store.retention import Found
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -66,11 +66,11 @@ def erase(
 
 def _find(database: "Database", phones: tuple[str, ...], wanted: tuple[str, ...]) -> "Found":
     """Raises UsageError for a number that is none, ClickException for an order that is not there or not the only one."""
-    from orderbridge.store import erasing, story
+    from orderbridge.store import retention, story
 
-    numbers = [number for phone in phones if (number := erasing.normal(phone))]
+    numbers = [number for phone in phones if (number := retention.normal(phone))]
     if len(numbers) < len(phones):
-        raise click.UsageError(say("erase.no_number", least=erasing.LEAST))
+        raise click.UsageError(say("erase.no_number", least=retention.LEAST))
     keys = []
     for one in wanted:
         named = database.read_now(partial(story.find, wanted=one))
@@ -78,20 +78,20 @@ def _find(database: "Database", phones: tuple[str, ...], wanted: tuple[str, ...]
             raise click.ClickException(say("erase.several", wanted=one, count=len(named)))
         # An order that never became one may still be in quarantine under its key.
         keys += [row["payment_key"] for row in named] or [one.lower()]
-    return database.read_now(partial(erasing.find, phones=numbers, keys=keys))
+    return database.read_now(partial(retention.find, phones=numbers, keys=keys))
 
 
 def _erase(database: "Database", found: "Found", *, force: bool) -> dict[str, Any]:
     from orderbridge.clock import SystemClock
-    from orderbridge.store import erasing
+    from orderbridge.store import retention
 
     now = SystemClock().now()
     wanted = [key for key in found.orders if force or key not in found.open]
     done = 0
     for start in range(0, len(wanted), AT_ONCE):
-        blank = partial(erasing.blank, keys=wanted[start : start + AT_ONCE], with_open=force)
+        blank = partial(retention.blank, keys=wanted[start : start + AT_ONCE], with_open=force)
         done += len(database.write_now(blank))
-    documents = database.write_now(partial(erasing.blank_documents, ids=found.documents, now=now))
+    documents = database.write_now(partial(retention.blank_documents, ids=found.documents, now=now))
     left = 0 if force else len(found.open)
     return {"orders": done, "documents": documents, "open": left, "held": len(wanted) - done}
 
@@ -114,7 +114,7 @@ def _rewrite(database: "Database", wanted: bool | None) -> bool | None:
     import sqlite3
 
     from orderbridge.errors import StoreError
-    from orderbridge.store.erasing import scrub
+    from orderbridge.store.retention import scrub
 
     if not database.dialect.one_writer:
         click.echo(say("erase.server"), err=True)

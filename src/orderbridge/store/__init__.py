@@ -7,6 +7,6 @@ orders           orders starts quarantine inactivity reference story
 the outbox       actions unfinished
 accounts         accounts account_rows
 what is wrong    problems problem_queries overview
-what is kept     retention erasing backup high_water journal sidecar
+what is kept     retention backup high_water journal sidecar
 several daemons  leader
 """
