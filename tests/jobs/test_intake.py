@@ -38,7 +38,7 @@ class Till:
         self.database = Database(f"sqlite:///{path}", inline=True)
         self.database.write_now(schema.upgrade)
 
-    async def take_in(self, documents: list[Any], account: str = "kadikoy", *, may: bool = True) -> Polled:
+    async def take_in(self, documents: list[Any], account: str = "kadikoy") -> Polled:
         async def acknowledge(key: str, timeout_s: float) -> None:
             self.acknowledged.append(key)
 
@@ -48,7 +48,7 @@ class Till:
         clock, counts = SystemClock(), Polled()
         context = Context.of(SETTINGS, self.database, clock)
         lanes = context.lanes
-        intake = Intake(asking, context, ("kadikoy", "besiktas"), may_acknowledge=may)
+        intake = Intake(asking, context, ("kadikoy", "besiktas"))
         poll = lanes.begin_poll()
         await intake.take_in(read_listing(listing(*map(text, documents))), poll, clock.monotonic(), counts)
         lanes.end_poll(poll)
@@ -83,11 +83,6 @@ async def test_an_unchanged_list_is_acknowledged_and_not_written(till: Till):
     assert sorted(till.acknowledged) == sorted([key(place) for place in range(3)] * 2)
     marked = till.say("SELECT * FROM delivery_orders ORDER BY payment_key")
     assert [row[:30] for row in marked] == [row[:30] for row in before]
-
-
-async def test_an_intake_that_may_not_acknowledge_stores_and_tells_nobody(till: Till):
-    counts = await till.take_in(some(), may=False)
-    assert (counts.new, till.acknowledged) == (3, [])
 
 
 @pytest.mark.parametrize(

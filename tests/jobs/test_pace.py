@@ -166,7 +166,7 @@ async def test_beside_polls_that_are_overdue_an_action_leaves_at_once() -> None:
         tasks.create_task(polls(wire, 1000))
         await asyncio.sleep(0.1)
         began = asyncio.get_running_loop().time()
-        await wire.admit(Importance.ACTION)
+        await wire.pace.admit(Importance.ACTION)
         assert asyncio.get_running_loop().time() == began
 
 

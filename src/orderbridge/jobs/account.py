@@ -66,6 +66,7 @@ class Account:
         )
         count = partial(context.metrics.count, REQUESTS)
         self.session = Session(self._log_in, clock=clock, waits=waits, name=self.name, on_outcome=count)
+        self.paused = self.session.paused  # for how long nothing of this account can leave
         self.client = Client(wire, self.session, apart=database.apart)
         hide(self._app_secret)
         hide(self._rest_secret)
@@ -83,10 +84,6 @@ class Account:
             hide(token.access_token)
             self._hidden = token.access_token
             self.session.take_up(token)
-
-    def paused(self, *, polls: bool = False) -> float:
-        """Seconds for which nothing of this account can leave, or no poll; 0 or less: it can."""
-        return self.session.paused(polls=polls)
 
     def pause_code(self) -> str:
         """The error_code of a row that waits for the end of that pause."""

@@ -90,10 +90,8 @@ _log = structlog.get_logger(__name__)
 class Acknowledger:
     """Acknowledges one account's orders; none as long as a commit may be lost."""
 
-    def __init__(
-        self, account: Account, context: Context, *, may_acknowledge: bool = True, journal: Journal | None = None
-    ) -> None:
-        self._account, self._journal, self._may_acknowledge = account, journal, may_acknowledge
+    def __init__(self, account: Account, context: Context, journal: Journal | None) -> None:
+        self._account, self._journal = account, journal
         self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
         self._statuses = context.verdicts.statuses
         self._marks: GroupCommit[orders.Mark, None] = GroupCommit(
@@ -106,7 +104,7 @@ class Acknowledger:
     def start(self, answer: Answer, written: Sequence[tuple[str, int | None]]) -> None:
         """Straight after the commit, beside the writing of what follows. Only where the lane is ours."""
         ours = [(key, status_id) for key, status_id in written if key in answer.held]
-        if not self._may_acknowledge or self._database.durability.remedy is not None:
+        if self._database.durability.remedy is not None:
             self.release(answer, {key for key, _ in ours})
             return
         documents = [answer.good[key] for key, _ in ours]

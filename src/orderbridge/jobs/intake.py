@@ -59,12 +59,11 @@ class Intake:
         context: Context,
         configured: Collection[str],
         *,
-        may_acknowledge: bool = True,
         unresolved: Callable[[], Awaitable[Unresolved]] | None = None,
         journal: Journal | None = None,
         known: DaemonProblems | None = None,
     ) -> None:
-        """`known`: as Deliveries has it. `may_acknowledge`: False where only the taking in is wanted, as in benchmarks/ingest.py."""
+        """`known`: as Deliveries has it."""
         self._account, self._configured = account, configured
         self._database, self._lanes, self._clock = context.database, context.lanes, context.clock
         self._zone, self._statuses = context.zone, context.verdicts.statuses
@@ -72,7 +71,7 @@ class Intake:
         self._list_limit = context.settings.marketplace.list_limit
         self._is_cut = False  # whether that was told
         self.reconciler = Reconciler(account.name, context, unresolved or partial(self._database.read, read_unresolved))
-        self.acknowledger = Acknowledger(account, context, may_acknowledge=may_acknowledge, journal=journal)
+        self.acknowledger = Acknowledger(account, context, journal)
         self._strangers: set[str] = set()
         self._told: dict[str, str] = {}  # what was said of an order, or of a document that is none
         self._made_to_wait: DBAPIError | None = None  # a new order, by somebody who holds the table

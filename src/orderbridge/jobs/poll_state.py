@@ -49,15 +49,7 @@ class _Reservation:
     made: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Failure:
-    """`columns`: what the account's row says of it."""
-
-    who: str
-    columns: dict[str, Any]
-
-
-_Note = _Reservation | Success | _Failure
+_Note = _Reservation | Success | Callable[[Connection], None]
 
 
 class PollState:
@@ -79,7 +71,7 @@ class PollState:
             late_s = took_s + LATE_S
             reservation.made = self._clock.monotonic()
             until = self._clock.now() + self._longest + timedelta(seconds=late_s)
-            await self._add(_Failure(who, {"next_poll_utc": until}), 0.0)
+            await self._add(partial(_note_poll, who, {"next_poll_utc": until}), 0.0)
         return again
 
     async def succeeded(self, poll: Success) -> None:
@@ -88,7 +80,7 @@ class PollState:
 
     async def failed(self, who: str, **columns: Any) -> None:
         """Write what a failed poll says: state, last_error, next_poll_utc."""
-        await self._add(_Failure(who, columns), AFTER_S)
+        await self._add(partial(_note_poll, who, columns), AFTER_S)
 
     async def cooled(self, who: str, next_poll: datetime) -> None:
         """Note at once that the cooldown runs: what was delivered takes its time until the poll is a good one."""
@@ -112,8 +104,8 @@ class PollState:
         if good := [note for note in notes if isinstance(note, Success)]:
             accounts.note_successes(connection, good)
         for note in notes:
-            if isinstance(note, _Failure):
-                accounts.note_poll(connection, note.who, **note.columns)
+            if callable(note):
+                note(connection)
         again = self._reserve(connection, [note for note in notes if isinstance(note, _Reservation)])
         return [(note, again.get(note.who) if isinstance(note, _Reservation) else None) for note in notes]
 
@@ -131,6 +123,10 @@ class PollState:
             return {}
         (one,) = leaving
         return {one.who: accounts.reserve_poll(connection, one.who, now=now, until=until, longest=self._longest)}
+
+
+def _note_poll(who: str, columns: dict[str, Any], connection: Connection) -> None:
+    accounts.note_poll(connection, who, **columns)
 
 
 class PollPlaces(asyncio.Semaphore):

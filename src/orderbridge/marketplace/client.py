@@ -81,7 +81,7 @@ class Client:
     async def current_orders(self, status_id: int | None = None) -> tuple[Document, ...]:
         """The active orders that are not acknowledged (docs/interface.md, Endpoints 6). Sent once, whatever the answer is.
 
-        It leaves at once: who asks has a token (`be_ready`) and has waited for his turn (`Wire.admit`) before he noted that
+        It leaves at once: who asks has a token (`be_ready`) and has waited for his turn (`Wire.poll_turn`) before he noted that
         it leaves. Without a token, which another call may have lost meanwhile, it does not leave at all (NotSent).
         A 401 is raised as Unauthorized, and the next call logs in (`be_ready`); its code is login_refused where a login that
         has just succeeded gave the token.
@@ -145,7 +145,8 @@ class Client:
 
         async def ask(token: Token) -> _Result:
             # What waits for its turn in vain has not left, and the session does not hear of it: the line is well.
-            await self._wire.admit(importance, self._wire.timeout_s if deadline is None else _remaining(deadline))
+            latest = asyncio.get_running_loop().time() + self._wire.timeout_s if deadline is None else deadline
+            await self._wire.pace.admit(importance, latest)
             return await self._ask(method, path, token, read, json=json, deadline=deadline)
 
         token = await _in_time(self._session.token(), deadline)
@@ -174,7 +175,7 @@ class Client:
         deadline: float | None = None,
     ) -> _Result:
         """One request, and what `read` makes of its answer. However it ends, the session hears of it."""
-        remaining = None if deadline is None else _remaining(deadline)
+        remaining = None if deadline is None else deadline - asyncio.get_running_loop().time()
         headers = {"Access-Token": token.access_token}
         try:
             answer = await self._wire.request(
@@ -187,10 +188,6 @@ class Client:
             raise
         self._session.record_outcome(None, token, path)
         return result
-
-
-def _remaining(deadline: float) -> float:
-    return deadline - asyncio.get_running_loop().time()
 
 
 async def _in_time(token: Awaitable[Token], deadline: float | None) -> Token:

@@ -122,7 +122,6 @@ class Session:
         clock: Clock,
         waits: Waits,
         name: str = "",
-        token: Token | None = None,
         on_outcome: Callable[[Outcome], None] = lambda _: None,
     ) -> None:
         """`on_outcome`: told how each request of this account ended."""
@@ -131,8 +130,8 @@ class Session:
         self._clock = clock
         self._waits = waits
         self._log = _log.bind(account=name)
-        self._held = None if token is None else _Held(token, clock.monotonic())
-        self._has_worked = token is not None  # the service has answered at this address
+        self._held: _Held | None = None
+        self._has_worked = False  # the service has answered at this address
         self._login: asyncio.Task[Token] | None = None
         self._in_place = False  # the next token comes in place of a refused one
         # The last answer to them was 401; with which token, if it had worked and was far from its end.

@@ -119,16 +119,12 @@ class Wire:
             if not trail.left:
                 limit.reschedule(asyncio.get_running_loop().time())
 
-    async def admit(self, importance: Importance, within_s: float | None = None) -> None:
-        """Returns when one more request may leave. NotSent when that is not so within so many seconds."""
-        await self.pace.admit(importance, None if within_s is None else asyncio.get_running_loop().time() + within_s)
-
     @asynccontextmanager
     async def login(self) -> AsyncIterator[None]:
         """A place for a login, which may leave now."""
         async with self._logins:
             await self._login_pace.admit(Importance.ACTION)
-            await self.admit(Importance.ACTION)
+            await self.pace.admit(Importance.ACTION)
             yield
 
     async def request(
