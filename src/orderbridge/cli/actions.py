@@ -6,10 +6,16 @@ from datetime import timedelta
 from typing import Any
 
 import click
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from orderbridge.actions import ACTIONS, Subject
 from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.cli.orders import key_of
+from orderbridge.clock import SystemClock
 from orderbridge.model import UNFINISHED, Action
+from orderbridge.store import account_rows, tables
+from orderbridge.store import actions as outbox
 from orderbridge.texts import say
 
 pass_context = click.make_pass_decorator(Context)
@@ -30,17 +36,12 @@ def _waiting(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _write(context: Context, *, wait: bool, timeout: int, as_json: bool, **values: Any) -> None:
-    from sqlalchemy.exc import IntegrityError
-
-    from orderbridge.cli.orders import key_of
-    from orderbridge.store import actions
-
     if values.get("account") is not None:
         _refuse_unknown(context, values["account"])
     if "payment_key" in values:
         values["payment_key"] = key_of(context, values["payment_key"], machine=as_json, to_act=True)
     try:
-        row_id = context.write(lambda tx: actions.add(tx, created_by="command line", **values))
+        row_id = context.write(lambda tx: outbox.add(tx, created_by="command line", **values))
     except IntegrityError as error:
         raise click.UsageError(say("outbox.row_refused", error=error.orig)) from error
     row = _row(context, row_id)
@@ -68,8 +69,6 @@ def _refuse_unknown(context: Context, name: str) -> None:
     if name in {account.name for account in settings.accounts}:
         return
     if settings.fleet.from_database:
-        from orderbridge.store import account_rows
-
         if context.read(lambda tx: account_rows.is_there(tx, name)):
             return
         raise click.UsageError(say("accounts.unknown", names=name))  # there may be thousands
@@ -78,11 +77,7 @@ def _refuse_unknown(context: Context, name: str) -> None:
 
 
 def _row(context: Context, row_id: int) -> dict[str, Any]:
-    from sqlalchemy import select
-
-    from orderbridge.store.tables import actions
-
-    query = select(actions).where(actions.c.id == row_id)
+    query = select(tables.actions).where(tables.actions.c.id == row_id)
     return context.read(lambda tx: dict(tx.execute(query).mappings().one()))
 
 
@@ -140,10 +135,6 @@ def actions() -> None:
 @pass_context
 def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) -> None:
     """The newest rows first."""
-    from sqlalchemy import select
-
-    from orderbridge.store import tables
-
     table = tables.actions
     query = select(*(table.c[name] for name in LISTED)).order_by(table.c.id.desc()).limit(limit)
     if unfinished:
@@ -157,9 +148,6 @@ def actions_list(context: Context, unfinished: bool, limit: int, as_json: bool) 
 @pass_context
 def actions_retry(context: Context, action_id: int) -> None:
     """Send a failed row once more; its expiry counts anew."""
-    from orderbridge.clock import SystemClock
-    from orderbridge.store import actions as outbox
-
     row = _row_or_fail(context, action_id)
     chosen = context.settings.actions
     usual = chosen.accept_valid_minutes if ACTIONS[row["action"]].answers_customer else chosen.valid_minutes
@@ -174,8 +162,6 @@ def actions_retry(context: Context, action_id: int) -> None:
 @pass_context
 def actions_withdraw(context: Context, action_id: int) -> None:
     """Ask for a row back that still waits."""
-    from orderbridge.store import actions as outbox
-
     row = _row_or_fail(context, action_id)
     if not context.write(lambda tx: outbox.ask_back(tx, action_id)):
         raise click.ClickException(say("outbox.is_over", id=action_id, state=row["state"]))
@@ -183,8 +169,6 @@ def actions_withdraw(context: Context, action_id: int) -> None:
 
 
 def _row_or_fail(context: Context, action_id: int) -> dict[str, Any]:
-    from sqlalchemy.exc import NoResultFound
-
     try:
         return _row(context, action_id)
     except NoResultFound:

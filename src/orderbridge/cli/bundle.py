@@ -7,6 +7,11 @@ bundle_contents.py lists what may stand in it. The archive is made in memory: a 
 import io
 import json
 import os
+import platform
+import shutil
+import sqlite3
+import ssl
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -14,12 +19,20 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 import click
+import sqlalchemy
+from sqlalchemy import inspect
 
 from orderbridge import __version__
 from orderbridge.cli import bundle_contents
 from orderbridge.cli.common import Context, plain
+from orderbridge.cli.status import look
+from orderbridge.clock import SystemClock
+from orderbridge.config import shown
+from orderbridge.observe import liveness
+from orderbridge.store import revisions, schema, story
 from orderbridge.texts import say
 
 pass_context = click.make_pass_decorator(Context)
@@ -44,8 +57,6 @@ def support_bundle(
 
     It works while the daemon is dead. Mode 0600; a file that is there is never overwritten.
     """
-    from orderbridge.clock import SystemClock
-
     bundle = _Bundle()
     _fill(bundle, context, wanted, log_file, unit)
     data = bundle.packed()
@@ -102,15 +113,6 @@ def _fill(bundle: _Bundle, context: Context, wanted: tuple[str, ...], log_file: 
 
 
 def _about() -> dict[str, Any]:
-    import platform
-    import sqlite3
-
-    import sqlalchemy
-
-    from orderbridge.clock import SystemClock
-    from orderbridge.observe import liveness
-    from orderbridge.store import revisions
-
     return {
         "made_utc": SystemClock().now(),
         "orderbridge": __version__,
@@ -124,22 +126,15 @@ def _about() -> dict[str, Any]:
 
 
 def _configuration(context: Context) -> dict[str, Any]:
-    from orderbridge.config import shown
-
     return dict(bundle_contents.configuration(shown(context.settings)))
 
 
 def _status(context: Context, accounts: frozenset[str]) -> Any:
-    from orderbridge.cli.status import look
-
     return bundle_contents.status(json.loads(json.dumps(look(context), default=plain)), accounts)
 
 
 def _metrics(context: Context) -> str:
     """Asked at our own address, whatever name the certificate has; by a name that the board knows, too."""
-    import ssl
-    from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
-
     web = context.settings.web
     if not web.listen:
         return say("bundle.no_metrics") + "\n"
@@ -157,10 +152,6 @@ def _read(context: Context, work: Callable[[Any], Any]) -> Any:
 
 
 def _schema(tx: Any) -> dict[str, Any]:
-    from sqlalchemy import inspect
-
-    from orderbridge.store import schema
-
     found = inspect(tx)
     ours = [name for name in (*found.get_table_names(), *found.get_view_names()) if name.startswith("delivery_")]
     return {
@@ -173,15 +164,11 @@ def _schema(tx: Any) -> dict[str, Any]:
 
 def _keys(tx: Any, wanted: tuple[str, ...]) -> str:
     """The orders that were asked for, and those with a trouble."""
-    from orderbridge.store import story
-
     named = [row["payment_key"] for one in wanted for row in story.find(tx, one)]
     return "\n".join(dict.fromkeys([*named, *story.troubled(tx)[:MOST_STORIES]]))
 
 
 def _story(context: Context, key: str, accounts: frozenset[str]) -> dict[str, Any]:
-    from orderbridge.store import story
-
     parts = _read(context, partial(story.tell, payment_key=key))
     order = bundle_contents.row("order", parts.pop("order"), accounts)
     rows = {part: [bundle_contents.row(part, one, accounts) for one in parts[part]] for part in parts}
@@ -196,9 +183,6 @@ def _log(log_file: Path | None, unit: str, accounts: frozenset[str]) -> str:
             file.seek(max(size - LOG_BYTES, 0))
             raw = file.read()
     else:
-        import shutil
-        import subprocess
-
         journalctl = shutil.which("journalctl")
         if journalctl is None:
             raise FileNotFoundError("journalctl; --log FILE")

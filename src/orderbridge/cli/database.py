@@ -1,20 +1,33 @@
 """The database's own commands: db upgrade, sql, grants, backup, restore, replay, confirm-restore."""
 
+import asyncio
 from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
+from sqlalchemy import make_url
 
+from orderbridge.cli import probes
+from orderbridge.cli.check import Checked, Report
 from orderbridge.cli.common import Context, as_json, show_json, show_rows
+from orderbridge.clock import SystemClock
+from orderbridge.config.addresses import sqlite_file
 from orderbridge.errors import StoreError
+from orderbridge.jobs.daemon_problems import DaemonProblems
+from orderbridge.jobs.reimport import Found, Reimport, Replayed, find
+from orderbridge.jobs.reimport import replay as replayed
+from orderbridge.jobs.restore_check import RestoreCheck
+from orderbridge.observe import logs
+from orderbridge.rules.reimport import UNFINISHED, Fate
+from orderbridge.store import account_rows, backup, high_water, journal, revisions, schema, write_guards
+from orderbridge.store.database import Database
+from orderbridge.store.dialects import of
+from orderbridge.store.leader import LeaderLock
+from orderbridge.store.write_guards import ALL
 from orderbridge.texts import say, sentence
-
-if TYPE_CHECKING:
-    from orderbridge.jobs.reimport import Found, Replayed
-    from orderbridge.store.database import Database
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -30,8 +43,6 @@ def db() -> None:
 @pass_context
 def db_upgrade(context: Context) -> None:
     """Make the tables, or bring them up to date."""
-    from orderbridge.store import revisions, schema
-
     with closing(context.database(makes_file=True)) as database:
         database.refuse_closed()
         done = database.write_now(schema.upgrade)
@@ -42,8 +53,6 @@ def db_upgrade(context: Context) -> None:
 @pass_context
 def db_sql(context: Context) -> None:
     """Print the DDL for the configured database, for a DBA to run."""
-    from orderbridge.store import schema
-
     click.echo(schema.offline_sql(context.settings.database.url))
 
 
@@ -52,12 +61,6 @@ def db_sql(context: Context) -> None:
 @pass_context
 def db_grants(context: Context, role: str) -> None:
     """Print the GRANT statements that let ROLE, the POS's own user, do its whole job and no more."""
-    from sqlalchemy import make_url
-
-    from orderbridge.config.addresses import sqlite_file
-    from orderbridge.store import write_guards
-    from orderbridge.store.dialects import of
-
     url = make_url(context.settings.database.url)
     place = url.database
     if query := of(url.get_backend_name()).schema_query:  # only the server knows in which schema our tables are
@@ -76,8 +79,6 @@ def db_backup(context: Context, file: Path) -> None:
 
     FILE must not be there. On a server: print the commands that back up and restore; exit code 1, nothing is done.
     """
-    from orderbridge.store import backup
-
     if file.is_dir():
         raise StoreError("backup.is_folder", file=file)
     if not file.parent.is_dir():
@@ -98,11 +99,6 @@ def db_restore(context: Context, file: Path) -> None:
     The former files are moved into a folder beside it. The copy gets their owner, the journal is taken in again, and
     the database is checked. On a server: print the commands that back up and restore; exit code 1, nothing is done.
     """
-    from orderbridge.cli import probes
-    from orderbridge.cli.check import Checked, Report
-    from orderbridge.config.addresses import sqlite_file
-    from orderbridge.store import backup, revisions, schema
-
     target = sqlite_file(context.settings.database.url)
     if target is None:
         _say_commands(context.settings.database.url, file)
@@ -124,11 +120,6 @@ def db_restore(context: Context, file: Path) -> None:
 
 
 def _say_commands(url: str, file: Path) -> NoReturn:
-    from sqlalchemy import make_url
-
-    from orderbridge.store.dialects import of
-    from orderbridge.store.write_guards import ALL
-
     address = make_url(url)
     commands = of(address.get_backend_name()).dump(address, str(file), ALL)
     click.echo(say("backup.by_server" if commands else "backup.no_tool"), err=True)
@@ -166,12 +157,6 @@ def _replay_journal(context: Context) -> bool:
 
 def _replay(context: Context, paths: list[Path], since: datetime | None, *, whole: bool, machine: bool) -> bool:
     """`whole`: not only from the end of the copy. Returns whether something could not be taken in."""
-    from orderbridge.clock import SystemClock
-    from orderbridge.jobs.reimport import Reimport
-    from orderbridge.jobs.reimport import replay as replayed
-    from orderbridge.rules.reimport import UNFINISHED
-    from orderbridge.store import account_rows, high_water
-
     with context.current() as database:
         _note_older_copy(context, database)
         older = database.read_now(high_water.older)
@@ -191,13 +176,6 @@ def _replay(context: Context, paths: list[Path], since: datetime | None, *, whol
 
 def _note_older_copy(context: Context, database: "Database") -> None:
     """What the daemon does at its start, where none works: after a replay nothing shows that the copy was older."""
-    import asyncio
-
-    from orderbridge.clock import SystemClock
-    from orderbridge.jobs.daemon_problems import DaemonProblems
-    from orderbridge.jobs.restore_check import RestoreCheck
-    from orderbridge.observe import logs
-    from orderbridge.store.leader import LeaderLock
 
     async def check() -> None:
         clock = SystemClock()
@@ -212,8 +190,6 @@ def _note_older_copy(context: Context, database: "Database") -> None:
 
 
 def _files(context: Context) -> list[Path]:
-    from orderbridge.store import journal
-
     folder = context.settings.journal
     if folder is None:
         raise StoreError("replay.no_journal")
@@ -227,8 +203,6 @@ def _files(context: Context) -> list[Path]:
 
 
 def _find(paths: list[Path], since: datetime | None) -> "Found":
-    from orderbridge.jobs.reimport import find
-
     try:
         return find(paths, since)
     except OSError as error:
@@ -237,8 +211,6 @@ def _find(paths: list[Path], since: datetime | None) -> "Found":
 
 def _show(found: "Found", done: "list[Replayed]", *, machine: bool) -> None:
     """What is known already is counted, and not listed."""
-    from orderbridge.rules.reimport import UNFINISHED, Fate
-
     fates = Counter(one.fate for one in done)
     sums: dict[str, Any] = {
         "orders": len(done),
@@ -267,9 +239,6 @@ def confirm_restore(context: Context) -> None:
 
     Accounts of the database that were changed after the copy was made are polled again, as they stand in it now.
     """
-    from orderbridge.clock import SystemClock
-    from orderbridge.store import account_rows, high_water
-
     now = SystemClock().now()
     settled, names = context.write(lambda tx: (high_water.settle(tx), account_rows.release(tx, now)))
     click.echo(say("replay.settled" if settled else "replay.nothing_to_settle"))

@@ -4,11 +4,15 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
 from orderbridge.cli.common import Context, as_json, show_json, table
-from orderbridge.clock import YEARS
+from orderbridge.clock import YEARS, SystemClock
+from orderbridge.rules import day as rules
+from orderbridge.rules.day import difference, expected, sums_of
+from orderbridge.store import overview
 from orderbridge.texts import say, spoken
 
 IF_ANY = ("payment_unknown", "cash_unfinished", "prepaid_unfinished", "without_amount")
@@ -34,12 +38,6 @@ def day_command(context: Context, day: datetime | None, cut: datetime, as_json: 
 
     A business day goes from 04:00 to 04:00. Nothing is written.
     """
-    from zoneinfo import ZoneInfo
-
-    from orderbridge.clock import SystemClock
-    from orderbridge.rules import day as rules
-    from orderbridge.store import overview
-
     zone = ZoneInfo(context.settings.marketplace.timezone)
     chosen = rules.present(SystemClock().now(), zone, cut.time()) if day is None else day.date()
     if chosen.year not in YEARS:
@@ -54,8 +52,6 @@ def day_command(context: Context, day: datetime | None, cut: datetime, as_json: 
 
 
 def _facts(orders: list[Any]) -> dict[str, Any]:
-    from orderbridge.rules.day import difference, expected, sums_of
-
     places: dict[tuple[str, str], list[Any]] = {}
     for one in orders:
         places.setdefault((one.account, one.restaurant_id or ""), []).append(one)

@@ -1,17 +1,19 @@
 """Forgetting a customer: `orderbridge erase`. What is kept for how long and where: docs/privacy.md."""
 
+import sqlite3
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from orderbridge.cli.common import Context, as_json, confirm, show_json
+from orderbridge.clock import SystemClock
+from orderbridge.errors import StoreError
+from orderbridge.store import journal, retention, story
+from orderbridge.store.database import Database
+from orderbridge.store.retention import Found, scrub
 from orderbridge.texts import say, sentence
-
-if TYPE_CHECKING:
-    from orderbridge.store.database import Database
-    from orderbridge.store.retention import Found
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -66,8 +68,6 @@ def erase(
 
 def _find(database: "Database", phones: tuple[str, ...], wanted: tuple[str, ...]) -> "Found":
     """Raises UsageError for a number that is none, ClickException for an order that is not there or not the only one."""
-    from orderbridge.store import retention, story
-
     numbers = [number for phone in phones if (number := retention.normal(phone))]
     if len(numbers) < len(phones):
         raise click.UsageError(say("erase.no_number", least=retention.LEAST))
@@ -82,9 +82,6 @@ def _find(database: "Database", phones: tuple[str, ...], wanted: tuple[str, ...]
 
 
 def _erase(database: "Database", found: "Found", *, force: bool) -> dict[str, Any]:
-    from orderbridge.clock import SystemClock
-    from orderbridge.store import retention
-
     now = SystemClock().now()
     wanted = [key for key in found.orders if force or key not in found.open]
     done = 0
@@ -98,8 +95,6 @@ def _erase(database: "Database", found: "Found", *, force: bool) -> dict[str, An
 
 def _erase_in_journal(context: Context, found: "Found", *, force: bool) -> int:
     """How many lines of the journal of documents. Raises SystemExit when it cannot be written."""
-    from orderbridge.store import journal
-
     folder = context.settings.journal
     keys = {*found.orders, *found.keys} - (set() if force else set(found.open))
     try:
@@ -111,11 +106,6 @@ def _erase_in_journal(context: Context, found: "Found", *, force: bool) -> int:
 
 def _rewrite(database: "Database", wanted: bool | None) -> bool | None:
     """Whether the file was written anew; None: it is a server's, or that is not wanted."""
-    import sqlite3
-
-    from orderbridge.errors import StoreError
-    from orderbridge.store.retention import scrub
-
     if not database.dialect.one_writer:
         click.echo(say("erase.server"), err=True)
         return None

@@ -13,11 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+from pydantic import ValidationError
 
 from orderbridge.cli.common import Context, confirm
 from orderbridge.cli.draft import STATE_FILE, Draft
+from orderbridge.cli.line import restaurants_of
+from orderbridge.config.findings import in_words
 from orderbridge.config.keys import SECRETS
-from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, OrderbridgeError
+from orderbridge.errors import ConfigError, LoginRefused, MarketplaceError, NoFile, OrderbridgeError
+from orderbridge.net.survey import survey
+from orderbridge.store import workers
 from orderbridge.texts import LANGUAGES, language_of, line_remedy, say, sentence, speak
 
 SANDBOX = {
@@ -171,10 +176,6 @@ class Asking:
 
 def _checked(draft: Draft) -> Context:
     """Raises ConfigError for what no program could use. What was not asked yet is filled in."""
-    from pydantic import ValidationError
-
-    from orderbridge.config.findings import in_words
-
     later = {"account": "x", "app_secret_key": "x", "rest_secret_key": "y", "database": "sqlite:////nowhere"}
     try:
         return Context(replace(draft, values=later | draft.values).settings())
@@ -183,9 +184,6 @@ def _checked(draft: Draft) -> Context:
 
 
 def _try_line(draft: Draft) -> None:
-    from orderbridge.net.survey import survey
-    from orderbridge.store import workers
-
     market = _checked(draft).settings.marketplace
 
     async def go() -> None:
@@ -198,17 +196,12 @@ def _try_line(draft: Draft) -> None:
 
 
 def _try_login(draft: Draft) -> None:
-    from orderbridge.cli.line import restaurants_of
-    from orderbridge.store import workers
-
     context = _checked(draft)
     names = workers.run(restaurants_of(context, None, context.settings.accounts[0]))
     click.echo(say("init.login_works", restaurants=names or say("check.no_restaurants")), err=True)
 
 
 def _try_database(draft: Draft) -> None:
-    from orderbridge.errors import NoFile
-
     context = _checked(draft)
     if draft.is_for_systemd and draft.values["database"] == STATE_FILE:
         return  # systemd makes that folder at the first start

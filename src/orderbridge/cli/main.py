@@ -15,7 +15,7 @@ import click
 
 from orderbridge.actions import ACTIONS
 from orderbridge.cli.common import Context, Guarded, version
-from orderbridge.cli.words import show, translate
+from orderbridge.cli.words import short_help, show, translate
 from orderbridge.errors import Closed, ConfigError, LoginRefused, MarketplaceError, NotSent, OrderbridgeError
 from orderbridge.extension import installed
 from orderbridge.observe import systemd
@@ -41,6 +41,7 @@ MODULES = {
 }
 
 
+FOR_SCRIPTS = {"config", "version"}  # not listed: what they show is folded into others
 _OWN = {name: module for module, names in MODULES.items() for name in names}
 
 
@@ -60,6 +61,12 @@ class _Program(click.Group):
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         translate(self, "")
         return super().make_context(*args, **extra)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Without loading their modules, which takes its time."""
+        names = [name for name in self.list_commands(context) if name not in FOR_SCRIPTS]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help(name)) for name in names])
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         module = _OWN.get(name) or _of_extensions().get(name)

@@ -3,19 +3,21 @@
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
+from sqlalchemy import Connection, select
 
 from orderbridge.actions import ARGUMENTS
 from orderbridge.cli.common import Context, as_json, local, plain, show_json, show_rows
+from orderbridge.clock import SystemClock
+from orderbridge.config.keys import UUID
 from orderbridge.model import BOARD_REFERENCE, UNFINISHED
+from orderbridge.store import quarantine as kept
+from orderbridge.store import story, tables
+from orderbridge.store import story as stories
 from orderbridge.texts import SENTENCES, say
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
-    from sqlalchemy import Connection
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -33,13 +35,6 @@ SHORT_KEY = 8  # characters of a payment_key
 @pass_context
 def orders(context: Context, which: str | None, limit: int, as_json: bool) -> None:
     """The open orders, the newest first; with --json each with its lines."""
-    from zoneinfo import ZoneInfo
-
-    from sqlalchemy import select
-
-    from orderbridge.clock import SystemClock
-    from orderbridge.store import story, tables
-
     by_option = {"new": tables.new_orders, "changed": tables.changed_orders, "all": tables.orders}
     table = by_option.get(which or "", tables.open_orders)
     query = select(*(table.c[name] for name in LISTED)).order_by(table.c.received_utc.desc(), table.c.payment_key)
@@ -79,10 +74,6 @@ def order(context: Context, key: str, as_json: bool) -> None:
 
     Exit code 1 when it means no order or several, which are listed.
     """
-    from zoneinfo import ZoneInfo
-
-    from orderbridge.store import story as stories
-
     whole = key_of(context, key, machine=as_json)
     story = context.read(lambda tx: stories.tell(tx, whole))
     story["story"], story["waits_for"] = _entries(story), list(_waits(story))
@@ -213,8 +204,6 @@ def take(context: Context, key: str, revision: int | None, reference: str, as_js
 
     With --json the order with its lines, to print. Exit code 1 when another till has it, or it is over.
     """
-    from orderbridge.store import story
-
     whole = key_of(context, key, machine=as_json, to_act=True)
     taken = context.write(lambda tx: story.take_over(tx, whole, revision, reference))
     if taken is None:
@@ -237,8 +226,6 @@ def quarantine() -> None:
 @pass_context
 def quarantine_list(context: Context, as_json: bool) -> None:
     """What is kept, with the reason."""
-    from orderbridge.store import quarantine as kept
-
     show_rows(context.read(kept.unresolved), machine=as_json, empty=say("listing.no_quarantine"))
 
 
@@ -248,10 +235,8 @@ def quarantine_list(context: Context, as_json: bool) -> None:
 @pass_context
 def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> None:
     """Take orders in whose cause is gone, each by its newest document. Without IDS: all. Exit code 1 when one stays."""
-    from orderbridge.clock import SystemClock
     from orderbridge.jobs.reimport import Reimport, Released, release
-    from orderbridge.rules.reimport import UNFINISHED
-    from orderbridge.store import quarantine as kept
+    from orderbridge.rules.reimport import UNFINISHED as LEFT
 
     waiting = [row["id"] for row in context.read(kept.unresolved)]
     if unknown := sorted(set(ids) - set(waiting)):
@@ -264,7 +249,7 @@ def quarantine_retry(context: Context, ids: tuple[int, ...], as_json: bool) -> N
                 done |= {one.id: one for one in release(reimport, row_id)}
     rows = [{name: getattr(one, name) for name in one.__slots__} for one in done.values()]
     show_rows(rows, machine=as_json, empty=say("listing.no_quarantine"))
-    raise SystemExit(any(one.outcome in UNFINISHED for one in done.values()))
+    raise SystemExit(any(one.outcome in LEFT for one in done.values()))
 
 
 def key_of(context: Context, wanted: str, *, machine: bool, to_act: bool = False) -> str:
@@ -272,9 +257,6 @@ def key_of(context: Context, wanted: str, *, machine: bool, to_act: bool = False
 
     `to_act`: first letters are not enough, and a whole key is taken as it is, also of an order that is not here yet.
     """
-    from orderbridge.config.keys import UUID
-    from orderbridge.store import story
-
     find = story.exactly if to_act else story.find
     found = context.read(lambda tx: find(tx, wanted))
     if len(found) == 1:

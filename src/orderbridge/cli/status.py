@@ -10,22 +10,28 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from orderbridge import __version__
 from orderbridge.cli.common import Context, ago, as_json, local, show_json, table
+from orderbridge.clock import Clock, SystemClock
+from orderbridge.config import Settings
+from orderbridge.config.addresses import without_password
+from orderbridge.errors import OrderbridgeError, Over, StoreError
+from orderbridge.jobs.findings import all_names, described, open_problems
+from orderbridge.model import AccountState
+from orderbridge.rules.problems import Code
+from orderbridge.store import accounts, orders, overview, reference, schema
+from orderbridge.store.database import Database
+from orderbridge.store.inspection import failover
+from orderbridge.store.problems import try_to_write
+from orderbridge.store.trouble import TroubleKind
 from orderbridge.texts import say, sentence
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from orderbridge.clock import Clock
-    from orderbridge.config import Settings
-    from orderbridge.store.database import Database
-    from orderbridge.store.trouble import TroubleKind
 
 pass_context = click.make_pass_decorator(Context)
 
@@ -59,8 +65,6 @@ def status(context: Context, watch: bool, as_json: bool) -> None:
 
 def keep_watching(look: Callable[[], tuple[bool, list[str]]], pause: Callable[[float], None] = time.sleep) -> int:
     """Until Ctrl-C. `look`: whether all is well, and the screen. Returns the exit code: 1 when something is wrong."""
-    from orderbridge.clock import SystemClock
-
     is_well, before = True, None
     try:
         while True:
@@ -94,10 +98,6 @@ def _screen(
     read: Callable[[], dict[str, Any]], show: Callable[[dict[str, Any]], Iterator[str]]
 ) -> tuple[bool, list[str]]:
     """For --watch: also while the database is away."""
-    from sqlalchemy.exc import DBAPIError
-
-    from orderbridge.errors import OrderbridgeError
-
     try:
         facts = read()
     except (OrderbridgeError, DBAPIError) as error:
@@ -111,9 +111,6 @@ def _screen(
 
 def look(context: Context) -> dict[str, Any]:
     """Everything that `--json` shows. Raises StoreError when the database cannot be opened at all."""
-    from orderbridge.clock import SystemClock
-    from orderbridge.config.addresses import without_password
-
     parts, unread = _read(context, SystemClock())
     now = parts["now"]
     problems = parts["problems"]
@@ -145,10 +142,6 @@ def look(context: Context) -> dict[str, Any]:
 
 def _read(context: Context, clock: "Clock") -> tuple[dict[str, Any], dict[str, str]]:
     """`_parts`, and whether the database can be written to, where that may be what is wrong."""
-    from orderbridge.rules.problems import Code
-    from orderbridge.store import schema
-    from orderbridge.store.problems import try_to_write
-
     settings = context.settings
     with closing(context.database()) as database:
         database.read_now(schema.check_known)
@@ -166,13 +159,6 @@ def _parts(
     database: "Database", settings: "Settings", clock: "Clock", hindrance: "TroubleKind | None" = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """By name; and why one could not be read, which is none then. It is now when it is read: a database may take long."""
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from orderbridge.errors import Over, StoreError
-    from orderbridge.jobs.findings import all_names
-    from orderbridge.store import accounts, orders, overview, reference, schema
-    from orderbridge.store.inspection import failover
-
     readers: dict[str, Callable[[Connection], Any]] = {
         "schema": schema.check,
         "problems": lambda tx: _open_problems(tx, database, settings, clock, hindrance),
@@ -202,9 +188,6 @@ def _parts(
 def _open_problems(
     tx: "Connection", database: "Database", settings: "Settings", clock: "Clock", hindrance: "TroubleKind | None"
 ) -> list[dict[str, Any]]:
-    from orderbridge.jobs.findings import described, open_problems
-    from orderbridge.rules.problems import Code
-
     unsafe, unattended = database.durability.judge(tx), database.is_unattended()
     found = open_problems(tx, settings, clock.now(), unsafe=unsafe, hindrance=hindrance, unattended=unattended)
     rows = [described(one, settings.language) for one in found]
@@ -306,8 +289,6 @@ def _account_lines(listed: list[dict[str, Any]], now: datetime, zone: ZoneInfo) 
 
 def state_text(state: str) -> str:
     """For people; a word that a newer daemon has written stays as it is."""
-    from orderbridge.model import AccountState
-
     return say(f"states.{state}") if state in set(AccountState) else state
 
 

@@ -87,17 +87,20 @@ class WordsContext(click.Context):
     formatter_class = _Formatter
 
 
-_ENGLISH: dict[str, str | None] = {}  # a command's help as it is written in the program
+def help_of(path: str) -> str:
+    """Of a command; "": of the program."""
+    return say(f"help.{(path or 'orderbridge').replace(' ', '_').replace('-', '_')}")
+
+
+def short_help(path: str) -> str:
+    """Its first sentence, whole: click cuts a line that is longer than the terminal is wide."""
+    return re.split(r"(?<=\.)\s", " ".join(help_of(path).split()), maxsplit=1)[0]
 
 
 def translate(command: click.Command, path: str) -> None:
-    """Its help in the language of the process, and that of the commands in it. "": the program."""
-    english = _ENGLISH.setdefault(path, command.help)
-    key = f"help.{(path or 'orderbridge').replace(' ', '_').replace('-', '_')}"
+    """Its help in the language of the process, and that of the commands in it."""
     command.context_class = WordsContext
-    command.help = english if spoken() == "en" or key not in SENTENCES else say(key)
-    # Its first sentence, whole: click cuts a line that is longer than the terminal is wide.
-    command.short_help = re.split(r"(?<=\.)\s", " ".join((command.help or "").split()), maxsplit=1)[0]
+    command.help, command.short_help = help_of(path), short_help(path)
     command.options_metavar = in_words("[OPTIONS]")
     if isinstance(command, click.Group):
         command.subcommand_metavar = in_words("COMMAND [ARGS]...")
