@@ -766,8 +766,8 @@ def test_a_file_that_a_till_holds_is_looked_at_again_and_again(tmp_path, monkeyp
     database.write_now(lambda tx: None)
     seconds = itertools.count(step=0.05)  # of a machine that is slower than the waits between two looks
     monkeypatch.setattr(sqlite, "SystemClock", lambda: SimpleNamespace(monotonic=lambda: next(seconds)))
-    looks, tell_driver = [], sqlite.tell_driver
-    monkeypatch.setattr(sqlite, "tell_driver", lambda tx, said: looks.append(said) or tell_driver(tx, said))
+    looks, tell_driver = [], sqlite._tell_driver
+    monkeypatch.setattr(sqlite, "_tell_driver", lambda tx, said: looks.append(said) or tell_driver(tx, said))
     with opened(tmp_path / "pos.db") as till:
         till.execute("BEGIN IMMEDIATE")
         with pytest.raises(OperationalError, match="locked"):
