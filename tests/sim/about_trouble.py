@@ -1,5 +1,6 @@
 """Promises 7 to 9: trouble stays where it is, is told, and tells nothing that is secret."""
 
+import math
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ class SilenceIsAnAlarm(Invariant):
             good = call.status == 200 and call.whole and call.ended == "answered"
             told = self._told.get(call.account, (0, ""))[0] == call.life
             if good and told:
-                self._to_recover.setdefault(call.account, (self.sim.now(), call.life))
+                self._to_recover.setdefault(call.account, (math.inf, call.life))  # until what it brought is stored
             elif not good and not told:
                 self._failing.setdefault(call.account, (self.sim.now(), call.life))
         if call.operation == "login" and call.status == 401 and call.whole and call.ended == "answered":
@@ -98,6 +99,8 @@ class SilenceIsAnAlarm(Invariant):
         elif event == "poll.recovered":
             self._to_recover.pop(account, None)
             self._told.pop(account, None)
+        elif event == "orders.polled" and account in self._to_recover:
+            self._to_recover[account] = (self.sim.now(), life)
         elif event == "job.database_failed":  # a list that could not be written is no good poll
             self._to_recover.pop(str(facts["job"]).removeprefix("poll "), None)
         elif event == "login.refused" and level == "error":
