@@ -62,45 +62,96 @@ Minutes = Annotated[int, Field(ge=0, le=1440)]
 PreparingTime = Annotated[int, Field(ge=PREPARING_TIME.least, le=PREPARING_TIME.most)]  # minutes
 
 
+# ---- what a value must be --------------------------------------------------------------------------------------------
+
+
+def readable(value: Path) -> Path:
+    """A file that can be opened."""
+    try:
+        value.open("rb").close()
+    except OSError as error:
+        raise ValueError(say("config.ca_file", file=value, reason=error.strerror)) from None
+    return value
+
+
+def known_zone(value: str) -> str:
+    """A time zone of this machine."""
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError):
+        key = "config.timezone" if available_timezones() else "config.no_timezones"
+        raise ValueError(say(key, value=repr(value))) from None
+    return value
+
+
+def new_status(value: int) -> int:
+    """An id that the interface does not name."""
+    if value in KNOWN_STATUS_IDS:
+        raise ValueError(say("config.status_id", value=value))
+    return value
+
+
+def long_enough(value: int) -> int:
+    """Days for which rows are kept; 0: for ever."""
+    if 0 < value < LEAST_RECORDS_DAYS:
+        raise ValueError(say("config.records_days", value=value, least=LEAST_RECORDS_DAYS))
+    return value
+
+
+def private(value: SecretStr) -> SecretStr:
+    """An https address, or one on this machine."""
+    if not is_private(value.get_secret_value()):
+        raise ValueError(say("config.ping_url"))
+    return value
+
+
+def account_name(value: str) -> str:
+    """It, when it can be one."""
+    if not ACCOUNT_NAME.fullmatch(value):
+        raise ValueError(say("config.account_name", value=repr(value)))
+    return value
+
+
+def restaurant_id(value: str) -> str:
+    """The one form in which ids are compared."""
+    if not UUID.fullmatch(value.lower()):
+        raise ValueError(say("config.restaurant_id", value=repr(value)))
+    return value.lower()
+
+
+def secret(value: SecretStr) -> SecretStr:
+    """One without what a careless copy brings along."""
+    text = value.get_secret_value().strip()
+    for key, pattern in NO_SECRETS.items():
+        if pattern.fullmatch(text):
+            raise ValueError(say(key))
+    return value
+
+
+# ---- the tables ------------------------------------------------------------------------------------------------------
+
+
 class Table(BaseModel):
     """Nothing in it is set later, and no other key is understood."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
 
 class Marketplace(Table):
     """The service and how it is called."""
 
     base_url: Annotated[str, AfterValidator(https_address)]
-    ca_file: Path | None = None
-    timezone: str = Field("Europe/Istanbul", validate_default=True)  # its data may be missing on this machine
+    ca_file: Annotated[Path, AfterValidator(readable)] | None = None
+    timezone: Annotated[str, AfterValidator(known_zone)] = Field(
+        "Europe/Istanbul", validate_default=True
+    )  # its data may be missing on this machine
     cooldown_seconds: Annotated[float, Field(gt=0, le=3600)] = COOLDOWN_SECONDS
     cooldown_scope: CooldownScope = CooldownScope.AUTO
     timeout_seconds: Annotated[float, Field(gt=0, le=120)] = 20
     logins_per_second: PerSecond = 50
     requests_per_second: PerSecond = 2000
-    needs_payment_status_id: int | None = None
+    needs_payment_status_id: Annotated[int, AfterValidator(new_status)] | None = None
     list_limit: Annotated[int, Field(ge=1)] | None = None
-
-    @field_validator("ca_file")
-    @classmethod
-    def _check_ca_file(cls, value: Path | None) -> Path | None:
-        if value is not None:
-            try:
-                value.open("rb").close()
-            except OSError as error:
-                raise ValueError(say("config.ca_file", file=value, reason=error.strerror)) from None
-        return value
-
-    @field_validator("timezone")
-    @classmethod
-    def _check_timezone(cls, value: str) -> str:
-        try:
-            ZoneInfo(value)
-        except (KeyError, ValueError, OSError):
-            key = "config.timezone" if available_timezones() else "config.no_timezones"
-            raise ValueError(say(key, value=repr(value))) from None
-        return value
 
     @field_validator("cooldown_seconds", "timeout_seconds")
     @classmethod
@@ -110,13 +161,6 @@ class Marketplace(Table):
         address = info.data.get("base_url")
         if value < least and address and not is_loopback(address):
             raise ValueError(say("config.loopback_only", value=f"{value:g}", least=least))
-        return value
-
-    @field_validator("needs_payment_status_id")
-    @classmethod
-    def _check_status_id(cls, value: int | None) -> int | None:
-        if value in KNOWN_STATUS_IDS:
-            raise ValueError(say("config.status_id", value=value))
         return value
 
 
@@ -144,7 +188,7 @@ class Orders(Table):
     preparing_minutes: Annotated[int, Field(ge=1, le=1440)] = 30
     silence_hours: Annotated[int, Field(ge=1, le=720)] = 24
     retention_days: Annotated[int, Field(ge=0, le=36500)] = 90
-    records_days: Annotated[int, Field(ge=0, le=36500)] = 400
+    records_days: Annotated[int, Field(ge=0, le=36500), AfterValidator(long_enough)] = 400
     journal: str = "auto"
 
     @field_validator("journal", mode="before")
@@ -155,13 +199,6 @@ class Orders(Table):
             return "auto" if value else "off"
         if isinstance(value, str) and not value.strip():
             raise ValueError(say("config.journal_empty"))
-        return value
-
-    @field_validator("records_days")
-    @classmethod
-    def _check_records_days(cls, value: int) -> int:
-        if 0 < value < LEAST_RECORDS_DAYS:
-            raise ValueError(say("config.records_days", value=value, least=LEAST_RECORDS_DAYS))
         return value
 
 
@@ -176,14 +213,7 @@ class Alarms(Table):
     command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     command_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 30
     command_severity: Literal["warning", "severe"] = "severe"
-    ping_url: SecretStr | None = None  # whoever has it can say that all is well
-
-    @field_validator("ping_url")
-    @classmethod
-    def _check_ping_url(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not is_private(value.get_secret_value()):
-            raise ValueError(say("config.ping_url"))
-        return value
+    ping_url: Annotated[SecretStr, AfterValidator(private)] | None = None  # whoever has it can say that all is well
 
 
 class Web(Table):
@@ -255,34 +285,18 @@ class Log(Table):
     format: Literal["auto", "console", "json"] = "auto"
 
 
-def account_name(value: str) -> str:
-    """It, when it can be one."""
-    if not ACCOUNT_NAME.fullmatch(value):
-        raise ValueError(say("config.account_name", value=repr(value)))
-    return value
-
-
-def restaurant_id(value: str) -> str:
-    """The one form in which ids are compared."""
-    if not UUID.fullmatch(value.lower()):
-        raise ValueError(say("config.restaurant_id", value=repr(value)))
-    return value.lower()
-
-
-def secret(value: SecretStr) -> SecretStr:
-    """One without what a careless copy brings along."""
-    text = value.get_secret_value().strip()
-    for key, pattern in NO_SECRETS.items():
-        if pattern.fullmatch(text):
-            raise ValueError(say(key))
-    return value
-
-
 class RestaurantRule(Table):
     """What is different for one restaurant of an account. No minutes: it does not accept by itself."""
 
     id: Annotated[str, AfterValidator(restaurant_id)]
     auto_accept_minutes: PreparingTime | None = None
+
+
+def each_once(value: tuple[RestaurantRule, ...]) -> tuple[RestaurantRule, ...]:
+    """No restaurant has two rules."""
+    if twice := first_repeated(rule.id for rule in value):
+        raise ValueError(say("config.restaurant_twice", value=twice))
+    return value
 
 
 class Account(Table):
@@ -296,7 +310,7 @@ class Account(Table):
     default: bool = False
     auto_accept_minutes: PreparingTime | None = None
     auto_accept_scheduled: bool = False
-    restaurants: tuple[RestaurantRule, ...] = ()
+    restaurants: Annotated[tuple[RestaurantRule, ...], AfterValidator(each_once)] = ()
     _fingerprint: str = PrivateAttr(default="")
 
     def at(self, base_url: str) -> Self:
@@ -321,13 +335,6 @@ class Account(Table):
             if restaurant_id is not None and rule.id == restaurant_id.lower():
                 return rule.auto_accept_minutes
         return self.auto_accept_minutes
-
-    @field_validator("restaurants")
-    @classmethod
-    def _check_restaurants(cls, value: tuple[RestaurantRule, ...]) -> tuple[RestaurantRule, ...]:
-        if twice := first_repeated(rule.id for rule in value):
-            raise ValueError(say("config.restaurant_twice", value=twice))
-        return value
 
 
 def first_repeated(values: Iterable[str]) -> str | None:

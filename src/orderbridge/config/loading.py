@@ -143,7 +143,7 @@ def from_environ(environ: Mapping[str, str], found: Findings) -> Tree:
     In a variable's name `__` nests, and a number picks an entry of a list.
     """
     ours = {name: value for name, value in environ.items() if name.startswith(PREFIX) and not NO_KEYS.fullmatch(name)}
-    source = EnvSettingsSource(Settings)
+    source = EnvSettingsSource(Settings, env_prefix=PREFIX, env_nested_delimiter="__")  # type: ignore[arg-type]  # of a model it reads the same
     source.env_vars = {name.lower(): value for name, value in ours.items()}
     try:
         tree = source()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from orderbridge.config import keys
 from orderbridge.config.addresses import sqlite_file, without_password
@@ -33,16 +32,8 @@ class Source:
     without_secrets: frozenset[str] = frozenset()  # names of accounts; "" for the master key
 
 
-class Settings(BaseSettings):
+class Settings(keys.Table):
     """The whole configuration, checked."""
-
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        hide_input_in_errors=True,  # for the tables inside, too
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-    )
 
     language: Literal["tr", "en"] = "tr"
     marketplace: keys.Marketplace
@@ -90,18 +81,6 @@ class Settings(BaseSettings):
         is_alone = len(self.accounts) == 1 and not self.fleet.from_database
         chosen = [account for account in self.accounts if account.default or is_alone]
         return chosen[0] if chosen else None
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the base class's signature
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what is handed over: `load` merges, and settings made by hand must not depend on the machine."""
-        return (init_settings,)
 
     @field_validator("fleet")
     @classmethod
