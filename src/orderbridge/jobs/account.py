@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from orderbridge import config
-from orderbridge.errors import HELD_BACK, MarketplaceError
+from orderbridge.errors import MarketplaceError
 from orderbridge.hiding import hide
 from orderbridge.jobs.context import Context
 from orderbridge.marketplace.client import Client, login
@@ -84,14 +84,6 @@ class Account:
             hide(token.access_token)
             self._hidden = token.access_token
             self.session.take_up(token)
-
-    def pause_code(self) -> str:
-        """The error_code of a row that waits for the end of that pause."""
-        if self.session.is_refused():
-            return "login_refused"
-        if self.session.is_held_back():
-            return HELD_BACK
-        return "service_error" if self.session.login_was_answered() else "unreachable"
 
     def retry_at(self) -> datetime:
         """When a request that could not leave is made again."""

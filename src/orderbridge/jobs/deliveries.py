@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 import structlog
 from sqlalchemy import Connection
 
+from orderbridge.document import Facts
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.daemon_problems import DaemonProblems
@@ -45,7 +46,7 @@ class Deliveries:
         now = self._clock.now()
         fresh = self._judged(fresh, now)
         arrivals = [self._statuses.arrival(order) for order in fresh]
-        starts = [self._start(order) for order in fresh]
+        starts = [self._start(order.facts) for order in fresh]
         orders.insert_new(connection, self._account.name, arrivals, now, starts)
         for order in fresh if accepting else ():
             minutes = self.accept_in(order)
@@ -68,17 +69,16 @@ class Deliveries:
                 self._known.begin(Code.TIMEZONE_WRONG, name, account=name, hours=f"{hours:+}", zone=self._zone)
         return judged
 
-    def _start(self, order: Order) -> datetime | None:
+    def _start(self, facts: Facts) -> datetime | None:
         """When to begin with a scheduled order."""
-        minutes = self._account.settings.auto_accept(order.facts.restaurant_id)
-        return start_of(order.facts.scheduled_for, self._zone, minutes or self._preparing_minutes)
+        minutes = self._account.settings.auto_accept(facts.restaurant_id) or self._preparing_minutes
+        return start_of(facts.scheduled_for, self._zone, minutes)
 
     def accept_in(self, order: Order) -> int | None:
         """The minutes with which an order is accepted without a person; None when a person is needed."""
         settings = self._account.settings
-        if not rules.accepts_itself(order, scheduled_too=settings.auto_accept_scheduled):
-            return None
-        return settings.auto_accept(order.facts.restaurant_id)
+        accepts = rules.accepts_itself(order, scheduled_too=settings.auto_accept_scheduled)
+        return settings.auto_accept(order.facts.restaurant_id) if accepts else None
 
     def update(
         self, held: Collection[str], codes: Mapping[str, str], connection: Connection, fresh: Sequence[Order]

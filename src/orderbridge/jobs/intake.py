@@ -30,7 +30,7 @@ from orderbridge.jobs.deliveries import Deliveries
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.reconciler import Reconciler, Unresolved, read_unresolved
 from orderbridge.marketplace.schema import read_order
-from orderbridge.model import Document, Order, Stored
+from orderbridge.model import Document, Order
 from orderbridge.rules import intake as rules
 from orderbridge.rules.intake import Sorted
 from orderbridge.store import orders, quarantine, reference
@@ -113,19 +113,16 @@ class Intake:
         )
         self.acknowledger.release(answer, answer.held & doubtful)
         listed = rules.sort(answer.good, known, account=self._account.name, configured=self._configured)
-        for document in listed.foreign:
-            self._leave(answer, known[document.payment_key or ""])
+        for document in listed.foreign:  # neither merged nor acknowledged
+            owner, key = known[document.payment_key or ""].account, document.payment_key
+            if owner not in self._strangers:
+                self._strangers.add(owner)
+                self._log.error("order.foreign_delivery", owner=owner, payment_key=key)
+        answer.counts.foreign += len(listed.foreign)
+        self.acknowledger.release(answer, answer.held & {document.payment_key for document in listed.foreign})
         old = [*listed.changed, *listed.unchanged]
         answer.counts.withheld += sum(document.payment_key not in answer.held for document in old)
         return listed
-
-    def _leave(self, answer: Answer, known: Stored) -> None:
-        """An order of another account is neither merged nor acknowledged."""
-        answer.counts.foreign += 1
-        if known.account not in self._strangers:
-            self._strangers.add(known.account)
-            self._log.error("order.foreign_delivery", owner=known.account, payment_key=known.payment_key)
-        self.acknowledger.release(answer, answer.held & {known.payment_key})
 
     async def _store(self, answer: Answer, listed: Sorted) -> None:
         """New orders first, then the ones that changed; the rest are only acknowledged."""

@@ -87,7 +87,10 @@ class Poller:
             counted = {name: getattr(counts, name) for name in COUNTED}
             self._metrics.polled(self._account.name, counts.result, self._clock.monotonic() - leaves, counted)
         if good is not None:  # only now: what was delivered is on disk
-            await self._note_success(good)
+            if self._state not in {AccountState.NEW, AccountState.OK}:
+                self._log.info("poll.recovered", after=self._state)
+            self._state, self._was_refused = AccountState.OK, False
+            await self._notes.succeeded(good)
             counts.again_in = max(self._slot(), 0.0)
         return counts
 
@@ -220,12 +223,6 @@ class Poller:
         longest = longest_listening(in_turn, cooldown_s=cooldown_s, timeout_s=self._timeout_s)
         self._listened_until, seconds = listened(self._listened_until, answered, longest)
         return seconds
-
-    async def _note_success(self, good: Success) -> None:
-        if self._state not in {AccountState.NEW, AccountState.OK}:
-            self._log.info("poll.recovered", after=self._state)
-        self._state, self._was_refused = AccountState.OK, False
-        await self._notes.succeeded(good)
 
     async def _note_state(
         self, state: AccountState, text: str, logged: str | Message, next_poll: datetime | None = None, remedy: str = ""

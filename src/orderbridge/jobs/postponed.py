@@ -154,7 +154,7 @@ class HeldAccounts:
         for name, account in self._with_rows():
             if account.paused() <= 0:
                 continue
-            pause = self._begin(name, account.pause_code())
+            pause = self._begin(name, account.session.pause_code())
             if not pause.left and pause.next_look <= now:
                 waiting = [row for row in self.queue.accounts.rows(name) if row.state == ActionState.PENDING]
                 pause.left = [row for row in waiting if row.id not in pause.explained]
@@ -162,7 +162,7 @@ class HeldAccounts:
             rows, pause.left = pause.left[:MOST], pause.left[MOST:]
             pause.explained.update(row.id for row in rows)
             if rows:
-                found.append((account.pause_code(), pause, rows))
+                found.append((account.session.pause_code(), pause, rows))
         for name in [name for name in self._paused if not self.queue.size(name)]:
             self._end(name)
         return found
@@ -174,7 +174,7 @@ class HeldAccounts:
     def record_outcome(self, account: str, outcome: Outcome) -> None:
         """A request of the account ended so."""
         if outcome == Outcome.NOT_SENT and account in self.accounts:
-            self._begin(account, self.accounts[account].pause_code())
+            self._begin(account, self.accounts[account].session.pause_code())
         elif outcome != Outcome.UNAUTHORIZED:
             self._end(account)
 

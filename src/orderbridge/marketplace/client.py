@@ -10,7 +10,7 @@ Each request's end is reported to the session, here and nowhere else.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import structlog
@@ -38,6 +38,7 @@ ACKNOWLEDGE_TIMEOUT_S = 5.0  # README.md, What is promised, 2: for the call and 
 
 _log = structlog.get_logger(__name__)
 _Result = TypeVar("_Result")
+_Apart = Callable[[Callable[[], Any]], Awaitable[Any]]  # where a large list is taken apart: not on the event loop
 
 
 async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Grant:
@@ -48,13 +49,7 @@ async def login(wire: Wire, *, app_secret_key: str, rest_secret_key: str) -> Gra
     return _read(lambda answer: read_grant(_data(answer)), answer)
 
 
-class Apart(Protocol):
-    """Where a large list is taken apart: anywhere but on the event loop."""
-
-    def __call__(self, call: Callable[[], _Result], /) -> Awaitable[_Result]: ...
-
-
-async def on_the_spot(call: Callable[[], _Result], /) -> _Result:
+async def on_the_spot(call: Callable[[], Any]) -> Any:
     """For who has no loop to keep free."""
     return call()
 
@@ -62,7 +57,7 @@ async def on_the_spot(call: Callable[[], _Result], /) -> _Result:
 class Client:
     """One account's calls."""
 
-    def __init__(self, wire: Wire, session: Session, *, apart: Apart = on_the_spot) -> None:
+    def __init__(self, wire: Wire, session: Session, *, apart: _Apart = on_the_spot) -> None:
         self._wire, self._session, self._apart = wire, session, apart
         self._surprised: set[str] = set()
 

@@ -37,7 +37,16 @@ from typing import TypeVar
 import structlog
 
 from orderbridge.clock import Clock
-from orderbridge.errors import KEPT_HERE, LoginRefused, MarketplaceError, NotSent, RateLimited, Refused, Unauthorized
+from orderbridge.errors import (
+    HELD_BACK,
+    KEPT_HERE,
+    LoginRefused,
+    MarketplaceError,
+    NotSent,
+    RateLimited,
+    Refused,
+    Unauthorized,
+)
 from orderbridge.message import Message
 from orderbridge.model import Outcome, Token
 
@@ -318,13 +327,14 @@ class Session:
     def _lacks_token(self, *, polls: bool) -> bool:
         return self._held is None or (self._held.refused and not polls)
 
-    def is_held_back(self) -> bool:
-        """Whether it is we who let nothing leave."""
-        return self._line.is_ours and self._line.wait() > 0
-
-    def login_was_answered(self) -> bool:
-        """Whether everything waits since the service answers a login with an error: the line is well."""
-        return self._login_answered and self._line.wait() <= 0 and self.paused() > 0
+    def pause_code(self) -> str:
+        """The error_code of a row that waits for the end of a pause."""
+        if self.is_refused():
+            return "login_refused"
+        if self._line.wait() > 0:
+            return HELD_BACK if self._line.is_ours else "unreachable"
+        # The line is well: everything waits since the service answers a login with an error.
+        return "service_error" if self._login_answered and self.paused() > 0 else "unreachable"
 
     def is_refused(self, *, polls: bool = False) -> bool:
         """Whether the service refuses us: there is no token, and none can be had yet."""
@@ -337,11 +347,7 @@ async def _joined(task: asyncio.Task[_Result]) -> _Result:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        if task.cancelled() and not _cancelling():
+        caller = asyncio.current_task()
+        if task.cancelled() and not (caller is not None and caller.cancelling()):
             raise NotSent("login_stopped") from None  # the login was ended, not this caller
         raise
-
-
-def _cancelling() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

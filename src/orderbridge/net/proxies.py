@@ -6,7 +6,7 @@ letters goes before the same in capitals. SSL_CERT_FILE and SSL_CERT_DIR stand f
 
 import os
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -78,14 +78,9 @@ def _authorization(parts: SplitResult) -> str:
 
 
 def _is_excepted(host: str, port: int, environ: Mapping[str, str]) -> bool:
-    _, listed = _read("NO_PROXY", environ)
-    return any(_covers(entry, host, port) for entry in _entries(listed))
-
-
-def _entries(listed: str) -> Iterator[str]:
-    """Without a scheme, which is always https here."""
-    for entry in listed.lower().split(","):
-        yield entry.strip().removeprefix("https://").removeprefix("all://")
+    entries = (entry.strip() for entry in _read("NO_PROXY", environ)[1].lower().split(","))
+    # Without a scheme, which is always https here.
+    return any(_covers(entry.removeprefix("https://").removeprefix("all://"), host, port) for entry in entries)
 
 
 def _covers(entry: str, host: str, port: int) -> bool:
