@@ -30,7 +30,6 @@ from orderbridge.document import Facts
 from orderbridge.errors import ServiceFailed, UnknownOutcome
 from orderbridge.jobs import (
     acknowledge,
-    deliveries,
     intake,
     outbox_reader,
     outcome_writer,
@@ -267,7 +266,6 @@ class Daemon:
         uncounted = SimpleNamespace(count=books.nothing, observe=books.nothing)
         for module in (
             acknowledge,
-            deliveries,
             outbox_reader,
             intake,
             reconciler,
@@ -292,7 +290,7 @@ class Daemon:
         self.tasks = _NoTasks()
         monkeypatch.setattr(acknowledge, "asyncio", self.tasks)
         monkeypatch.setattr(intake, "read_order", lambda shown, **_: order_shown(shown.status_id))
-        monkeypatch.setattr(deliveries, "differs", lambda *_, **__: Differs.NOTHING)
+        monkeypatch.setattr(intake, "differs", lambda *_, **__: Differs.NOTHING)
         monkeypatch.setattr(verdicts.Verdicts, "_words", lambda *_: None)
         self.answer_to_acknowledgement: Callable[[], Exception] | None = None
         account = SimpleNamespace(

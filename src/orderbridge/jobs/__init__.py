@@ -3,7 +3,7 @@
 A tick that is called again says when. What a poll has done is counted in `acknowledge.Polled`, which the metrics read; what
 a cycle of the outbox and the sweep count, the tests and the log do.
 
-orders come in   poll poll_state intake deliveries acknowledge journal reconciler
+orders come in   poll poll_state intake acknowledge journal reconciler
 actions go out   outbox outbox_reader executor outcome_writer verdicts lanes postponed
 accounts         context account roster accounts_at_work timetable reference
 what is wrong    health findings daemon_problems problem_table self_report
