@@ -27,6 +27,7 @@ from sqlalchemy import inspect
 
 from orderbridge import __version__
 from orderbridge.cli import bundle_contents
+from orderbridge.cli.bundle_contents import CONFIGURATION, tree
 from orderbridge.cli.common import Context, plain
 from orderbridge.cli.status import look
 from orderbridge.clock import SystemClock
@@ -99,10 +100,10 @@ class _Bundle:
 
 
 def _fill(bundle: _Bundle, context: Context, wanted: tuple[str, ...], log_file: Path | None, unit: str) -> None:
-    settings = bundle.add("configuration.json", lambda: _configuration(context))
+    settings = bundle.add("configuration.json", lambda: tree(shown(context.settings), texts=CONFIGURATION))
     accounts = frozenset(one["name"] for one in (settings or {}).get("accounts", ()))
     if settings is not None:
-        bundle.add("status.json", lambda: _status(context, accounts))
+        bundle.add("status.json", lambda: tree(json.loads(json.dumps(look(context), default=plain)), accounts))
         bundle.add("metrics.txt", lambda: _metrics(context))
         if bundle.add("schema.json", lambda: _read(context, _schema)) is not None:
             keys = bundle.add("orders.txt", lambda: _read(context, partial(_keys, wanted=wanted)))
@@ -123,14 +124,6 @@ def _about() -> dict[str, Any]:
         "sqlite": sqlite3.sqlite_version,
         "daemons": [bundle_contents.value(liveness.ask(name).split()[0].strip(":")) for name in liveness.daemons()],
     }
-
-
-def _configuration(context: Context) -> dict[str, Any]:
-    return dict(bundle_contents.configuration(shown(context.settings)))
-
-
-def _status(context: Context, accounts: frozenset[str]) -> Any:
-    return bundle_contents.status(json.loads(json.dumps(look(context), default=plain)), accounts)
 
 
 def _metrics(context: Context) -> str:

@@ -26,9 +26,10 @@ COLUMNS = {
     "attempts": "action_id attempt started_utc finished_utc outcome spent http_status error_code",
 }
 # Of the configuration, keys whose text is shown as it is; of `status`, keys whose text may be a code.
-_KEYS = "language base_url timezone url journal command_severity accounts name restaurants listen board level format"
-CONFIGURATION = frozenset(_KEYS.split())
-STATUS = frozenset(["light", "code", "severity", "state", "status", "lamp"])
+CONFIGURATION = frozenset(
+    "language base_url timezone url journal command_severity accounts name restaurants listen board format".split()
+)
+CODES = frozenset("level light code severity state status lamp".split())
 LOG = frozenset(
     """account accounts acknowledged action attempt blanked changed code count deleted delivered doing dropped
     ended error error_code errors expires failures http_status id job level logger ms new operation orders outcome owner
@@ -77,24 +78,17 @@ def row(part: str, cells: Mapping[str, Any], accounts: Names) -> dict[str, Any]:
     return shown
 
 
-def configuration(part: Any, *, is_listed: bool = False) -> Any:
-    """Numbers, switches, and texts of the listed keys."""
+def tree(part: Any, accounts: Names = (), *, texts: Collection[str] = (), key: str = "") -> Any:
+    """Numbers, times and accounts, the codes of CODES, and what the keys `texts` have."""
     if isinstance(part, dict):
-        return {key: configuration(inner, is_listed=key in CONFIGURATION) for key, inner in part.items()}
+        return {
+            str(value(name, accounts)): tree(inner, accounts, texts=texts, key=name) for name, inner in part.items()
+        }
     if isinstance(part, list):
-        return [configuration(inner, is_listed=is_listed) for inner in part]
-    return mask(part) if isinstance(part, str) and not is_listed else part
-
-
-def status(part: Any, accounts: Names, key: str = "") -> Any:
-    """What `status --json` shows: numbers, times, accounts, and codes of the listed keys."""
-    if isinstance(part, dict):
-        return {str(value(name, accounts)): status(inner, accounts, name) for name, inner in part.items()}
-    if isinstance(part, list):
-        return [status(inner, accounts, key) for inner in part]
-    if isinstance(part, str) and key not in STATUS and part not in accounts and not _PLAIN.fullmatch(part):
-        return mask(part)
-    return value(part, accounts)
+        return [tree(inner, accounts, texts=texts, key=key) for inner in part]
+    if not isinstance(part, str) or key in CODES or part in accounts or _PLAIN.fullmatch(part):
+        return value(part, accounts)
+    return part if key in texts else mask(part)
 
 
 def line(text: str, accounts: Names) -> str:
