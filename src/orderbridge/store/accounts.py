@@ -31,14 +31,9 @@ _RESERVE = _RESERVED.where(_MINE)
 _RESERVE_SOME = _RESERVED.where(accounts.c.fingerprint.in_(bindparam("some", expanding=True)))
 _NOTE = update(accounts).where(_MINE)
 _LAST_NOTED = select(func.max(accounts.c.next_poll_utc)).where(accounts.c.last_poll_utc.is_not(None))
-_KNOWN = select(
-    accounts.c.fingerprint,
-    accounts.c.name,
-    accounts.c.listened_seconds,
-    accounts.c.polled_in_turn_with,
-    accounts.c.next_poll_utc,
-    accounts.c.state,
-)
+_REGISTERED = ("name", "listened_seconds", "polled_in_turn_with", "next_poll_utc", "state")
+_KNOWN = select(accounts.c.fingerprint, *(accounts.c[name] for name in _REGISTERED))
+_SHOWN = ("name", "state", "last_poll_utc", "last_poll_ok_utc", "next_poll_utc", "token_expires_utc", "last_error")
 _SUCCEEDED = _NOTE.values(
     state=AccountState.OK,
     last_error=None,
@@ -122,12 +117,10 @@ def reserve_poll(
     """
     if connection.execute(_RESERVE, {"mine": fingerprint, "now": now, "until": until}).rowcount:
         return None
-    noted = connection.execute(
-        select(accounts.c.next_poll_utc).where(accounts.c.fingerprint == fingerprint)
-    ).scalar_one_or_none()
+    noted = connection.execute(select(accounts.c.next_poll_utc).where(_MINE), {"mine": fingerprint}).scalar()
     if noted is None or noted > now + longest:
         noted = now + longest
-        connection.execute(update(accounts).where(accounts.c.fingerprint == fingerprint).values(next_poll_utc=noted))
+        note_poll(connection, fingerprint, next_poll_utc=noted)
     return noted
 
 
@@ -183,19 +176,8 @@ def note_group(connection: Connection, fingerprints: Collection[str], names: str
 
 def overview(connection: Connection, fingerprints: Collection[str]) -> list[dict[str, Any]]:
     """These accounts as `status` shows them. A former pair of secrets is another account."""
-    columns = (
-        accounts.c.name,
-        accounts.c.state,
-        accounts.c.last_poll_utc,
-        accounts.c.last_poll_ok_utc,
-        accounts.c.next_poll_utc,
-        accounts.c.token_expires_utc,
-        accounts.c.last_error,
-        accounts.c.polled_in_turn_with,
-    )
-    query = select(accounts.c.fingerprint, *columns).order_by(
-        accounts.c.name
-    )  # of thousands: see problem_queries.polling
+    columns = (accounts.c[name] for name in ("fingerprint", *_SHOWN, "polled_in_turn_with"))
+    query = select(*columns).order_by(accounts.c.name)  # of thousands: see problem_queries.polling
     found = [dict(row) for row in connection.execute(query).mappings()]
     return [row for row in found if row.pop("fingerprint") in fingerprints]
 

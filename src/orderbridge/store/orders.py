@@ -7,6 +7,7 @@ Rules of this file:
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from datetime import datetime
 from itertools import zip_longest
 from operator import attrgetter
@@ -48,18 +49,10 @@ _OPTION = ("payment_key", "line_no", "option_no", *columns_of(Option))
 _EVENT = ("payment_key", "event", "status_id", "status", "detail", "at_utc")
 
 
-_STORED = select(  # as Stored has it
-    orders.c.payment_key,
-    orders.c.account,
-    orders.c.status_id,
-    orders.c.service_status_id,
-    orders.c.revision,
-    orders.c.payload_hash,
-    orders.c.courier_type,
-    orders.c.acknowledged_status_id,
-    orders.c.ended_by,
-    orders.c.problem,
-).where(in_list(orders.c.payment_key))
+_NAMES = {"digest": "payload_hash"}  # where a column is not called as a field of Stored
+_STORED = select(*(orders.c[_NAMES.get(one.name, one.name)] for one in fields(Stored))).where(
+    in_list(orders.c.payment_key)
+)
 
 
 def stored(connection: Connection, keys: Iterable[str]) -> dict[str, Stored]:

@@ -81,15 +81,8 @@ def keep(connection: Connection, account: str, document: Document, reason: str, 
 
 def unresolved(connection: Connection) -> list[dict[str, Any]]:
     """What is still kept, oldest first, without the documents themselves."""
-    columns = (
-        quarantine.c.id,
-        quarantine.c.account,
-        quarantine.c.payment_key,
-        quarantine.c.reason,
-        quarantine.c.first_seen_utc,
-        quarantine.c.last_seen_utc,
-        quarantine.c.times_seen,
-    )
+    names = ("id", "account", "payment_key", "reason", "first_seen_utc", "last_seen_utc", "times_seen")
+    columns = (quarantine.c[name] for name in names)
     rows = connection.execute(select(*columns).where(literal_column(UNRESOLVED)).order_by(quarantine.c.id)).mappings()
     return [dict(row) for row in rows]
 
