@@ -147,10 +147,6 @@ class random_id(GenericFunction[str]):  # noqa: N801 - a function of SQL
 
 
 @compiles(utc_now)
-def _utc_now(_: utc_now, compiler: SQLCompiler, **__: Any) -> str:
-    return of(compiler.dialect.name).utc_now
-
-
 @compiles(random_id)
-def _random_id(_: random_id, compiler: SQLCompiler, **__: Any) -> str:
-    return of(compiler.dialect.name).random_id
+def _in_own_words(function: utc_now | random_id, compiler: SQLCompiler, **_: Any) -> str:
+    return str(getattr(of(compiler.dialect.name), function.name))

@@ -281,12 +281,17 @@ _FILLED_IN = (
     f" OR coalesce({', '.join(f'NEW.{column}' for column in _OURS[2:])}) IS NOT NULL"
 )
 _NOT_YOURS = f"delivery_actions: {', '.join(_OURS[:-1])} and {_OURS[-1]} are written by orderbridge; leave them out"
-after(actions, lambda dialect: dialect.guard_insert("delivery_actions_insert", actions.name, _FILLED_IN, _NOT_YOURS))
+after(
+    actions,
+    lambda dialect: dialect.refuse("delivery_actions_insert", actions.name, "BEFORE INSERT", _FILLED_IN, _NOT_YOURS),
+)
 
 # What was sent must be what stands in the row: nobody changes it after the INSERT, the daemon neither.
 WRITTEN_ONCE = ("id", *ASKED, "created_utc")
 KEPT = "delivery_actions: of a row that is written only withdraw is changed; set withdraw = 1 and insert another row"
-after(actions, lambda dialect: dialect.guard_update("delivery_actions_update", actions.name, WRITTEN_ONCE, KEPT))
+_CHANGE = f"BEFORE UPDATE OF {', '.join(WRITTEN_ONCE)}"
+_CHANGED = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in WRITTEN_ONCE)
+after(actions, lambda dialect: dialect.refuse("delivery_actions_update", actions.name, _CHANGE, _CHANGED, KEPT))
 after(actions, lambda dialect: dialect.tell_changes(actions.name, "withdraw"))
 
 

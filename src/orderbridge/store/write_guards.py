@@ -70,7 +70,8 @@ def _keep(
 ) -> Iterator[str]:
     word = statement.split()[1]
     label = label or word.lower()
-    yield from dialect.keep(f"{table}_guard_{label}", table, statement, condition, why or f"{table}: {word} {_ALONE}")
+    when = dialect.outside + (condition and f" AND ({condition})")
+    yield from dialect.refuse(f"{table}_guard_{label}", table, statement, when, why or f"{table}: {word} {_ALONE}")
 
 
 def on_table(table: Table, dialect: Dialect) -> Iterator[str]:

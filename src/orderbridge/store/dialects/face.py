@@ -177,10 +177,10 @@ class Dialect:
     partial_indexes: bool
     computed: Callable[[str, Mapping[str, str]], tuple[str, ...]] = no_ddl  # columns in place of partial indexes
     view: str = "VIEW"  # the word, and with whose rights it is read
-    guard_insert: Callable[[str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, what is refused, why
-    guard_update: Callable[[str, str, Sequence[str], str], tuple[str, ...]] = no_ddl  # trigger, table, columns, why
-    keep: Callable[[str, str, str, str, str], tuple[str, ...]] = no_ddl  # trigger, table, statement, condition, why
+    # A trigger that refuses: its name, the table, the statement (`BEFORE UPDATE OF …`), the condition, why.
+    refuse: Callable[[str, str, str, str, str], tuple[str, ...]] = no_ddl
+    outside: str = ""  # the condition that a statement is in no transaction of ours
     guard: str | None = None  # the table whose row is open in our transactions
-    guards: tuple[str, ...] = ()  # what is made before all that `keep` makes
+    guards: tuple[str, ...] = ()  # what is made before all triggers that ask it
     replaced: str = ""  # the condition that a row of delivery_actions has just taken another's place
     tell_changes: Callable[[str, str], tuple[str, ...]] = no_ddl  # wake the watch after INSERT, UPDATE of that column

@@ -9,7 +9,7 @@
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
@@ -138,10 +138,13 @@ OPENED = "min(open, 1000000) + 1"  # somebody may have left the largest number t
 _OPENED = "orderbridge_guard"  # in a connection's info: what had been changed when the guard was opened
 
 
-def keep(trigger: str, table: str, statement: str, condition: str, why: str) -> tuple[str, ...]:
-    """Refuse the statement (`BEFORE UPDATE OF …`) while the guard is closed and the condition holds."""
-    when = f"WHEN (SELECT open FROM {GUARD}) = 0{condition and f' AND ({condition})'}"  # noqa: S608
-    return (f"CREATE TRIGGER {trigger} {statement} ON {table} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END",)
+_OUTSIDE = f"(SELECT open FROM {GUARD}) = 0"  # noqa: S608 - a name of ours, as all here
+
+
+def _refuse(trigger: str, table: str, statement: str, condition: str, why: str) -> tuple[str, ...]:
+    return (
+        f"CREATE TRIGGER {trigger} {statement} ON {table} WHEN {condition} BEGIN SELECT RAISE(ABORT, '{why}'); END",
+    )
 
 
 # `again_id`: the row of delivery_actions whose request_id somebody wrote once more. INSERT OR IGNORE leaves it where it
@@ -167,7 +170,7 @@ GUARDS = (
     _ROW,
     _AGAIN,
     _GONE,
-    *keep(f"{GUARD}_stays", GUARD, "BEFORE DELETE", "", _WHY),
+    *_refuse(f"{GUARD}_stays", GUARD, "BEFORE DELETE", _OUTSIDE, _WHY),
 )
 REPLACED = f"NOT EXISTS (SELECT 1 FROM delivery_actions WHERE id = coalesce((SELECT again_id FROM {GUARD}), NEW.id))"  # noqa: S608
 
@@ -327,18 +330,6 @@ def _is_uuid(column: str) -> str:
     return f"{column} IS NULL OR {column} GLOB '{glob}' AND length(CAST({column} AS BLOB)) = 36"
 
 
-def _guard_insert(trigger: str, table: str, refused: str, why: str) -> tuple[str, ...]:
-    return (
-        f"CREATE TRIGGER {trigger} BEFORE INSERT ON {table} WHEN {refused} BEGIN SELECT RAISE(ABORT, '{why}'); END",
-    )
-
-
-def _guard_update(trigger: str, table: str, columns: Sequence[str], why: str) -> tuple[str, ...]:
-    changed = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in columns)
-    when = f"BEFORE UPDATE OF {', '.join(columns)} ON {table} WHEN {changed}"
-    return (f"CREATE TRIGGER {trigger} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END",)
-
-
 DIALECT = Dialect(
     extra=None,
     one_writer=True,
@@ -377,9 +368,8 @@ DIALECT = Dialect(
     is_whole=_is_integer,
     is_uuid=_is_uuid,
     partial_indexes=True,
-    guard_insert=_guard_insert,
-    guard_update=_guard_update,
-    keep=keep,
+    refuse=_refuse,
+    outside=_OUTSIDE,
     guard=GUARD,
     guards=GUARDS,
     replaced=REPLACED,
