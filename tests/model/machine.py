@@ -279,7 +279,7 @@ class Daemon:
                 "orders": books.ORDERS,
                 "reference": books.REFERENCE,
                 "quarantine": books.QUARANTINE,
-                "locks": books.LOCKS,
+                **vars(books.LOCKS),
                 "_log": silent,
                 "Metrics": lambda: uncounted,
             }
