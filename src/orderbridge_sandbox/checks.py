@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from . import rules
-from .options import Check, Completable, CooldownScope, Disallowed, TokenMessage
+from .options import Completable, CooldownScope, Disallowed, TokenMessage
 from .rules import Operation
 from .state import Account, Order
 from .world import World
@@ -128,11 +128,12 @@ def order_of(world: World, account: Account | None, call: Call) -> Order:
     return order
 
 
-def in_order(world: World, checks: Mapping[Check, Callable[[], object]]) -> None:
-    """Look at what may be wrong in the order that the switch gives: the first fault is the answer."""
+def in_order(world: World, call: Call, **checks: Callable[[], object]) -> None:
+    """Check the token and what else is named here (see Check), in the order of the switch: the first fault is the answer."""
+    checks["token"] = lambda: account_of(world, call)
     for name in world.options.error_order.split():
-        if (check := checks.get(Check(name))) is not None:
-            check()
+        if name in checks:
+            checks[name]()
 
 
 def restaurant_of(world: World, call: Call) -> str:
@@ -143,14 +144,7 @@ def restaurant_of(world: World, call: Call) -> str:
         if restaurant_id not in (world.restaurants if account is None else account.restaurant_ids):
             raise Refused(404, rules.RESTAURANT_NOT_FOUND)
 
-    in_order(
-        world,
-        {
-            Check.TOKEN: lambda: account_of(world, call),
-            Check.URL: lambda: check_uuid(call),
-            Check.EXISTS: exists,
-        },
-    )
+    in_order(world, call, url=lambda: check_uuid(call), exists=exists)
     return restaurant_id
 
 
@@ -174,7 +168,7 @@ def foods_of(world: World, call: Call) -> list[tuple[str, int]]:
         if not found:
             raise Refused(404, rules.FOOD_NOT_FOUND)
 
-    in_order(world, {Check.TOKEN: lambda: account_of(world, call), Check.URL: url, Check.EXISTS: exists})
+    in_order(world, call, url=url, exists=exists)
     return found
 
 

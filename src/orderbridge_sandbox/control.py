@@ -5,7 +5,7 @@ machine could reach it all the same. So it answers only under a name of its own,
 a page cannot send unasked: JSON that says so. commands.py has the commands.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,15 +28,34 @@ METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Stranger(Exception):
-    """A request that came under another name, or from somebody else's page."""
+    """A request that came under another name, or from a foreign page."""
 
 
 class NotJson(Exception):
     """A body that is not said to be JSON."""
 
 
-class NoCommand(Exception):
-    """A path or a method that the control interface does not have."""
+class NoPath(Exception):
+    """A path that the control interface does not have."""
+
+
+class NoMethod(Exception):
+    """A method that its path does not have."""
+
+
+STATUSES: Final[Mapping[type[Exception], int]] = {
+    BadRequest: 400,
+    BadFault: 400,
+    BadOption: 400,
+    Stranger: 403,
+    NoPath: 404,
+    UnknownOrder: 404,
+    NoMethod: 405,
+    CannotOrder: 409,
+    NotAllowed: 409,
+    Taken: 409,
+    NotJson: 415,
+}
 
 
 def control_routes(world: World, names: Collection[str] = LOCAL_NAMES) -> list[Route]:
@@ -61,21 +80,10 @@ def _endpoint(
             with world.lock:
                 given = command.arguments(body, request.query_params)
                 return _json(command.act(world, **request.path_params, **given), 200)
-        except Stranger as error:
-            return _json({"error": str(error)}, 403)
-        except NotJson as error:
-            return _json({"error": str(error)}, 415)
-        except NoCommand as error:
-            status, text = error.args
-            return _json({"error": text}, status)
-        except (BadRequest, BadFault, BadOption) as error:
-            return _json({"error": str(error)}, 400)
         except Unknown as error:  # in the path it is not found, in a body it is wrong
             return _json({"error": str(error)}, 404 if request.path_params else 400)
-        except UnknownOrder as error:
-            return _json({"error": f"no order with the payment_key {error.args[0]}"}, 404)
-        except (CannotOrder, NotAllowed, Taken) as error:
-            return _json({"error": str(error)}, 409)
+        except tuple(STATUSES) as error:
+            return _json({"error": str(error)}, STATUSES[type(error)])
 
     return endpoint
 
@@ -88,9 +96,9 @@ def _nowhere(routes: list[Route]) -> Callable[[Request], Any]:
         here = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
         if here:
             methods = ", ".join(sorted({method for route in here for method in route.methods or ()} - {"HEAD"}))
-            raise NoCommand(405, f"{path} takes {methods}, not {request.method}")
+            raise NoMethod(f"{path} takes {methods}, not {request.method}")
         known = ", ".join(dict.fromkeys(f"{PREFIX}{command.path}" for command in COMMANDS))
-        raise NoCommand(404, f"no such path: {path}; there are {known}")
+        raise NoPath(f"no such path: {path}; there are {known}")
 
     return refuse
 

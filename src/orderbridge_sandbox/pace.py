@@ -20,8 +20,8 @@ MOST_ORDERS_PER_TICK: Final = 100
 _PLATFORM: Final = "platform"
 
 
-def place_due(world: "World") -> list[Order]:
-    """Place the orders that are due by the clock since the last tick (orders_per_minute, max_orders)."""
+def due_orders(world: "World") -> tuple[int, set[str]]:
+    """Return how many orders are due by the clock since the last tick (orders_per_minute, max_orders), and where."""
     now, rate = world.now(), world.options.orders_per_minute
     where = reachable(world) if world.options.orders_where is Where.LOGGED_IN else set(world.restaurants)
     if not where & world.open_restaurants:
@@ -33,10 +33,7 @@ def place_due(world: "World") -> list[Order]:
         world.ticked_at += timedelta(seconds=due * 60 / rate)
     if world.options.max_orders is not None:
         due = min(due, world.options.max_orders - world.ticked_orders)
-    placed = [world.place_order_in(where) for _ in range(min(due, MOST_ORDERS_PER_TICK))]
-    found = [order for order in placed if order is not None]
-    world.ticked_orders += len(found)
-    return found
+    return max(min(due, MOST_ORDERS_PER_TICK), 0), where
 
 
 def reachable(world: "World") -> set[str]:

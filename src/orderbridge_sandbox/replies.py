@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -82,39 +83,37 @@ async def hang(scope: Scope, receive: Receive, send: Send) -> None:
     scope[DROPPED] = True
 
 
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Sends the first bytes of a reply, or nothing at all, and leaves."""
 
-    def __init__(self, reply: Response | None, *, keep: int) -> None:
-        """Keep that many bytes of the body."""
-        self._reply = reply
-        self._keep = keep
+    reply: Response | None
+    keep: int
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send an incomplete answer."""
-        if self._reply is not None:
-            await _start(self._reply, send)
-            await send({"type": "http.response.body", "body": self._reply.body[: self._keep], "more_body": True})
+        if self.reply is not None:
+            await _start(self.reply, send)
+            await send({"type": "http.response.body", "body": self.reply.body[: self.keep], "more_body": True})
         scope[DROPPED] = True
 
 
+@dataclass(frozen=True, slots=True)
 class Drip:
-    """Sends a reply in small pieces."""
+    """Sends a reply in small pieces: `size` bytes, wait `seconds`, and so on."""
 
-    def __init__(self, reply: Response, *, size: int, seconds: float) -> None:
-        """Send `size` bytes, wait `seconds`, and so on."""
-        self._reply = reply
-        self._size = size
-        self._seconds = seconds
+    reply: Response
+    size: int
+    seconds: float
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the whole answer slowly."""
-        await _start(self._reply, send)
-        body = bytes(self._reply.body)
-        for position in range(0, len(body), self._size):
-            piece = body[position : position + self._size]
+        await _start(self.reply, send)
+        body = bytes(self.reply.body)
+        for position in range(0, len(body), self.size):
+            piece = body[position : position + self.size]
             await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await asyncio.sleep(self._seconds)
+            await asyncio.sleep(self.seconds)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -30,7 +30,7 @@ from .checks import (
     target_of,
     wanted_status,
 )
-from .options import Check, Coverage, ListOrder, MenuShape
+from .options import Coverage, ListOrder, MenuShape
 from .pace import retry_after
 from .rules import Operation
 from .state import Account, CallRecord, Food, Order
@@ -112,14 +112,8 @@ def _turn_restaurant(world: World, call: Call, record: CallRecord, *, is_open: b
 
 
 def _get_current(world: World, call: Call, record: CallRecord) -> list[dict[str, Any]]:
-    in_order(
-        world,
-        {
-            Check.TOKEN: lambda: account_of(world, call),
-            Check.BODY: lambda: wanted_status(call),
-            Check.LIMIT: lambda: check_cooldown(world, call, world.options.cooldown_seconds),
-        },
-    )
+    limit = partial(check_cooldown, world, call, world.options.cooldown_seconds)
+    in_order(world, call, body=lambda: wanted_status(call), limit=limit)
     account, wanted = account_of(world, call), wanted_status(call)
     orders = _listed(world, account)
     if wanted is not None:
@@ -212,26 +206,18 @@ def _order(
     status: Callable[[Order], None] = lambda _: None,
 ) -> Order:
     """The order of the path, when nothing is wrong with the call."""
+    found = partial(order_of, world, world.account_of(call.token), call)
 
     def status_of_it() -> None:
         try:
-            order = order_of(world, world.account_of(call.token), call)
+            order = found()
         except Refused:
             return  # the check of existence says that
         record.status_before = record.status_after = order.status_id
         status(order)
 
-    in_order(
-        world,
-        {
-            Check.TOKEN: lambda: account_of(world, call),
-            Check.URL: lambda: check_uuid(call),
-            Check.BODY: body,
-            Check.EXISTS: lambda: order_of(world, world.account_of(call.token), call),
-            Check.STATUS: status_of_it,
-        },
-    )
-    return order_of(world, account_of(world, call), call)
+    in_order(world, call, url=lambda: check_uuid(call), body=body, exists=found, status=status_of_it)
+    return found()
 
 
 def _moved(world: World, call: Call, record: CallRecord, body: Callable[[], None] = lambda: None) -> Order:

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -35,6 +35,9 @@ STRANGER: Final = "untrusted"
 """The folder of the authority that nobody trusts."""
 
 
+Authority: TypeAlias = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
     """Where the certificates are."""
@@ -55,8 +58,10 @@ def make_certificates(
     """Write a certificate for the names, or the bad one that the line asks for, and an authority if there is none."""
     directory.mkdir(parents=True, exist_ok=True)
     now = clock()
-    found = _authority(directory, names, now)
-    ca, ca_key = _stranger(directory, names, now) if line is Line.UNTRUSTED else found
+    ca, ca_key = _authority(directory, names, now)
+    if line is Line.UNTRUSTED:
+        (directory / STRANGER).mkdir(exist_ok=True)
+        ca, ca_key = _authority(directory / STRANGER, names, now)
     names = (ELSEWHERE,) if line is Line.WRONG_NAME else names
     key = ec.generate_private_key(ec.SECP256R1())
     leaf = (
@@ -82,16 +87,7 @@ def _validity(line: Line, now: datetime) -> tuple[datetime, datetime]:
             return now - timedelta(days=2), now + timedelta(days=LEAF_DAYS)
 
 
-def _stranger(
-    directory: Path, names: tuple[str, ...], now: datetime
-) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    (directory / STRANGER).mkdir(exist_ok=True)
-    return _authority(directory / STRANGER, names, now)
-
-
-def _authority(
-    directory: Path, names: tuple[str, ...], now: datetime
-) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _authority(directory: Path, names: tuple[str, ...], now: datetime) -> Authority:
     """The one that is there, when it may speak for these names; else a new one that may speak for its names too."""
     found = _load_authority(directory, now)
     permitted = set() if found is None else _permitted(found[0])
@@ -117,7 +113,7 @@ def _subtree(name: str) -> x509.GeneralName:
     return x509.IPAddress(LOOPBACK if address in LOOPBACK else ipaddress.ip_network(address))
 
 
-def _load_authority(directory: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
+def _load_authority(directory: Path, now: datetime) -> Authority | None:
     try:
         ca = x509.load_pem_x509_certificate((directory / CA_FILE).read_bytes())
         key = serialization.load_pem_private_key((directory / CA_KEY_FILE).read_bytes(), password=None)
@@ -129,9 +125,7 @@ def _load_authority(directory: Path, now: datetime) -> tuple[x509.Certificate, e
     return ca, key
 
 
-def _new_authority(
-    directory: Path, permitted: list[x509.GeneralName], now: datetime
-) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _new_authority(directory: Path, permitted: list[x509.GeneralName], now: datetime) -> Authority:
     key = ec.generate_private_key(ec.SECP256R1())
     name = "orderbridge sandbox CA"
     ca = (

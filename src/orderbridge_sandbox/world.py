@@ -8,6 +8,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from random import Random
 from threading import Condition
@@ -43,7 +44,7 @@ class CannotOrder(Exception):
     """A customer cannot order: the restaurant is closed or unknown, or every food is inactive."""
 
 
-class UnknownOrder(KeyError):
+class UnknownOrder(LookupError):
     """There is no order with that payment_key."""
 
 
@@ -74,16 +75,9 @@ class World:
         self.reset()
 
     @classmethod
-    def default(
-        cls,
-        *,
-        clock: Clock = system_clock,
-        seed: int = 1,
-        options: Options | None = None,
-        tell: Callable[[str], None] = _log.info,
-    ) -> "World":
-        """Return a world with the four restaurants and five credentials of scenery.py."""
-        return cls(DEFAULT_SCENERY, clock=clock, seed=seed, options=options, tell=tell)
+    def default(cls, **given: Any) -> "World":
+        """Return a world with the four restaurants and five credentials of scenery.py; `given` as for a World."""
+        return cls(DEFAULT_SCENERY, **given)
 
     def reset(self, *, seed: int | None = None) -> None:
         """Put everything back to the start: state, options, faults, ledger and random numbers."""
@@ -93,8 +87,8 @@ class World:
             self.options = self._first_options
             self.faults.clear()
             # One stream each: a login more must not change the orders that follow.
-            self._order_random = Random(f"{self._first_seed} orders")  # noqa: S311 - reproducible on purpose
-            self.list_random = Random(f"{self._first_seed} lists")  # noqa: S311 - reproducible on purpose
+            self._order_random, self.list_random = self._random("orders"), self._random("lists")
+            self.trouble_random, self.panel_random = self._random("trouble"), self._random("panel")
             self.accounts = {account.rest_secret_key: account for account in self.scenery.accounts}
             self.restaurants = {restaurant.id: restaurant for restaurant in self.scenery.restaurants}
             self.foods = {(food.menu, food.id): food for food in self.scenery.foods}
@@ -102,8 +96,6 @@ class World:
             self.inactive_foods: set[tuple[str, int]] = set()
             self.orders: dict[str, Order] = {}
             self.tokens: dict[str, Token] = {}
-            self.trouble_random = Random(f"{self._first_seed} trouble")  # noqa: S311 - reproducible on purpose
-            self.panel_random = Random(f"{self._first_seed} panel")  # noqa: S311 - reproducible on purpose
             self.calls_for_trouble = 0
             self.last_answers: dict[tuple[str, str, str], int] = {}
             self.logins: dict[str, list[datetime]] = {}
@@ -113,6 +105,9 @@ class World:
             self.ticked_orders = 0
             self.began = self.ticked_at = self.now()
             self.lock.notify_all()
+
+    def _random(self, name: str) -> Random:
+        return Random(f"{self._first_seed} {name}")  # noqa: S311 - reproducible on purpose
 
     # Time.
 
@@ -173,13 +168,6 @@ class World:
             self.lock.notify_all()
             return order
 
-    def place_order_in(self, where: Collection[str]) -> Order | None:
-        """Place a random order in one of these restaurants, if one can take it."""
-        try:
-            return self.place_order(where=where)
-        except CannotOrder:
-            return None
-
     def cancel_by_customer(self, payment_key: str) -> Order:
         """Cancel as the customer does; raises NotAllowed on an order that has ended."""
         with self.lock:
@@ -228,7 +216,12 @@ class World:
         """Let pass what is due by the clock since the last tick; return the orders that were placed."""
         with self.lock:
             pace.move_on(self)
-            return pace.place_due(self)
+            due, where = pace.due_orders(self)
+            placed: list[Order] = []
+            with suppress(CannotOrder):  # all that is open has no active food
+                placed = [self.place_order(where=where) for _ in range(due)]
+            self.ticked_orders += len(placed)
+            return placed
 
     # What service.py builds on; call these under the lock.
 
@@ -237,7 +230,7 @@ class World:
         try:
             return self.orders[payment_key.lower()]
         except KeyError:
-            raise UnknownOrder(payment_key) from None
+            raise UnknownOrder(f"no order with the payment_key {payment_key}") from None
 
     def move(self, order: Order, status_id: int, *, by: str, text: str | None = None) -> None:
         """Write the new status and its history; the order must be acknowledged again (rule 3)."""
