@@ -73,7 +73,7 @@ class Till:
 def spend(evening: str, minutes: float, results: dict[str, list[str]]) -> None:
     """One evening."""
     one = replace(DEFAULT_SCENERY, accounts=DEFAULT_SCENERY.accounts[:1], restaurants=DEFAULT_SCENERY.restaurants[:1])
-    world = World(one, options=Options(**PRESETS[EVENINGS[evening]].settings))
+    world = World(one, options=Options(**PRESETS[EVENINGS[evening]]))
     with tempfile.TemporaryDirectory() as name, Sandbox(world, directory=Path(name)) as sandbox:
         folder, told = Path(name), Path(name) / "told"
         settings = folder / "orderbridge.toml"

@@ -9,7 +9,10 @@ Rules of this file:
 """
 
 import json
+import tomllib
 from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from sqlalchemy import Connection
@@ -18,7 +21,6 @@ from starlette.responses import JSONResponse, Response
 
 from orderbridge_board import devices
 from orderbridge_board.devices import Device
-from orderbridge_board.words import word
 
 COOKIE = "orderbridge_board"
 COOKIE_DAYS = 400
@@ -30,6 +32,18 @@ HEADERS = {
     "x-frame-options": "DENY",
     "cross-origin-resource-policy": "same-origin",
 }
+
+
+@cache
+def words() -> dict[str, dict[str, str]]:
+    """The board's sentences by key, in each language. The page takes all of them, and says them in the chosen one."""
+    found = files("orderbridge_board").joinpath("words.toml").read_text("utf-8")
+    return tomllib.loads(found)
+
+
+def word(key: str, language: str) -> str:
+    """One of them."""
+    return words()[key][language]
 
 
 class Refused(Exception):

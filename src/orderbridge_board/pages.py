@@ -20,11 +20,9 @@ from orderbridge.errors import OrderbridgeError
 from orderbridge.store.failures import is_busy
 from orderbridge_board import Board, acts, devices, door, queries
 from orderbridge_board.changes import Changes, Stream
-from orderbridge_board.door import Refused
-from orderbridge_board.menu import menu
-from orderbridge_board.snapshot import problem_shown, state
+from orderbridge_board.door import Refused, word, words
+from orderbridge_board.snapshot import menu, problem_shown, state
 from orderbridge_board.technician import technician
-from orderbridge_board.words import word, words
 
 T = TypeVar("T")
 TRIES = 4  # of one tap

@@ -1,5 +1,6 @@
-"""The whole state of the board, as the page takes it after each change: as it stands in the tables."""
+"""The whole state of the board, and its menu, as the page takes them after each change: as they stand in the tables."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -10,6 +11,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection
 
 from orderbridge import config
+from orderbridge.actions import Subject
 from orderbridge.clock import local_moment
 from orderbridge.model import BOARD_MARK, UNFINISHED, Action, ActionState
 from orderbridge.order_problems import LATE, codes_of
@@ -201,3 +203,38 @@ def amount(value: Decimal | None) -> str | None:
 def whole(value: Any) -> int | None:
     """A column that a POS writes, as the number that it is."""
     return None if value is None else int(value)
+
+
+# ---- sold out, open and closed ----------------------------------------------------------------------------------------
+
+
+def menu(connection: Connection, now: datetime, language: str) -> dict[str, Any]:
+    """Both lists. `tries` makes the next tap another one: the id of the newest row that is over.
+
+    Where there is none of the last days there may be older ones: then it is the day, as a number that is no id.
+    """
+    toggles, today = queries.newest_toggles(connection, now), now.toordinal()
+    of_food, of_shop = defaultdict(list), defaultdict(list)
+    for row in toggles[Subject.FOOD]:
+        of_food[row.food_id].append(row)
+    for row in toggles[Subject.RESTAURANT]:
+        of_shop[row.restaurant_id].append(row)
+    foods = []
+    for food in queries.foods(connection, now):
+        mine = [row for row in of_food[food["food_id"]] if row.account in {None, food["account"]}]
+        foods.append(food | _switch(mine, today, language, off=Action.DEACTIVATE_FOOD))
+    shops = []
+    for shop in queries.shops(connection):
+        shown = {name: shop[name] for name in ("id", "name", "account", "status")}
+        shops.append(shown | _switch(of_shop[shop["id"]], today, language, off=Action.CLOSE_RESTAURANT))
+    return {"foods": foods, "restaurants": shops}
+
+
+def _switch(rows: list[Any], today: int, language: str, *, off: Action) -> dict[str, Any]:
+    """Whether it was switched off here, the newest row, and what makes the next one another."""
+    done = [row for row in rows if row.state == ActionState.DONE]
+    return {
+        "off": bool(done) and done[-1].action == off,
+        "tries": max((row.id for row in rows if row.state not in UNFINISHED), default=-today),
+        "row": shown_row(cards.newest(rows), language),
+    }

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
-from uuid import UUID
 
 from orderbridge.clock import SystemClock
 from orderbridge.store.database import Database
@@ -16,20 +15,19 @@ from orderbridge_certify.operator import Operator
 from orderbridge_certify.seen import ACTIONS, FINAL, Answer, Fact, Order, Seen
 from orderbridge_certify.setup import Setup
 from orderbridge_certify.started import Started
+from orderbridge_sandbox.documents import item_of, random_uuid
 from orderbridge_sandbox.options import Line
 from orderbridge_sandbox.scenery import KADIKOY
 
 LOOK_S = 0.05
 BETWEEN_S = 0.3  # each question of a command is a process of its own
-PATIENCE_S = 30.0
-"""For what is the daemon's business and not the till's: an order that arrives, a row that ends."""
-BY_ITSELF_S = 5.0
-"""So long a till may do by itself what else the operator is asked for."""
+PATIENCE_S = 30.0  # for what is the daemon's business and not the till's: an order that arrives, a row that ends
+BY_ITSELF_S = 5.0  # so long a till may do by itself what else the operator is asked for
 SHOWN = 60  # letters of a long note
 NUMBERS = 60  # of one scenario
 ATTEMPT = 10_000  # one that was begun and not ended has used up its numbers
 LETTERS = [*string.ascii_uppercase, *(f"A{letter}" for letter in string.ascii_uppercase)]
-FOODS = ((1003, "Izgara Köfte", "285.00", 1), (1009, "Ayran", "35.00", 2))
+FOODS = ((1003, 1), (1009, 2))  # each with its quantity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +52,7 @@ class Bench:
     database: Database
     operator: Operator
     terms: Terms
-    till: Started | None
-    """None: the till was started by someone else."""
+    till: Started | None  # None: the till was started by someone else
 
 
 class Driver:
@@ -73,10 +70,8 @@ class Driver:
         self._keys: dict[str, str] = {}
         self._visible: dict[str, float] = {}
         self.marks: dict[str, float] = {"reads_locked": float(self.terms.reads_locked)}
-        self.within_s = self.terms.within_s
-        """In so many seconds an order is to be taken over."""
-        self.looks_at_all = False
-        """Whether what was noted in earlier scenarios is looked at, too."""
+        self.within_s = self.terms.within_s  # in so many seconds an order is to be taken over
+        self.looks_at_all = False  # whether what was noted in earlier scenarios is looked at, too
         self._began = self.clock.monotonic()
         self._window = self.database.read_now(lambda connection: reading.open_window(connection, self.world))
 
@@ -85,7 +80,7 @@ class Driver:
     def order(self, **changes: Any) -> str:
         """Place one: cash, by the restaurant's courier, now, two lines; and what is given here. Returns its letter."""
         letter: str = LETTERS[len(self._keys)]
-        key = str(UUID(int=self._random.getrandbits(128), version=4))
+        key = random_uuid(self._random)
         number = self._number + len(self._keys)
         self._keys[letter], self._numbers[letter] = key, number
         self._window = replace(self._window, letters={**self._window.letters, key: letter})
@@ -98,18 +93,8 @@ class Driver:
         return f"certify-{self._random.getrandbits(32):08x}"
 
     def _document(self) -> Mapping[str, Any]:
-        foods: list[dict[str, Any]] = [
-            {
-                "id": str(UUID(int=self._random.getrandbits(128), version=4)),
-                "food_id": food_id,
-                "name": name,
-                "note": "",
-                "price": float(price),
-                "quantity": quantity,
-                "total": float(price) * quantity,
-                "option_groups": [],
-            }
-            for food_id, name, price, quantity in FOODS
+        foods = [
+            item_of(random_uuid(self._random), self.world.foods["kadikoy", key], quantity) for key, quantity in FOODS
         ]
         return {
             "shipping_method": "delivery",

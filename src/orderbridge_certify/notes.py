@@ -40,8 +40,7 @@ INTO = "INSERT INTO certify_writes (what, tbl, row_key, col, val, revision)"
 class Way:
     """How one kind of database is told who writes, and how it notes the others."""
 
-    mark: str
-    """What the daemon says on each of its connections. Empty: by its transactions it is known anyway."""
+    mark: str  # what the daemon says on each of its connections; empty: its transactions make it known
     triggers: Callable[[Table], Iterator[str]]
     before: tuple[str, ...] = ()
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 LONGEST_S = 30.0
-CANNOT = 64
-"""With this the command says that it does not know the verb."""
+CANNOT = 64  # with this the command says that it does not know the verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,16 +15,14 @@ class Done:
 
     able: bool
     said: str = ""
-    yes: bool | None = None
-    """A person's answer to a question."""
+    yes: bool | None = None  # a person's answer to a question
 
 
 class Operator:
     """Who works the till. By itself nobody: what needs a person is not seen."""
 
     by_person = False
-    person: "Person | None" = None
-    """Who is asked what only eyes can see."""
+    person: "Person | None" = None  # who is asked what only eyes can see
 
     def do(self, verb: str, *arguments: str, about: str) -> Done:  # noqa: ARG002 - for the others
         """Do it; `about` says it in words, or asks."""

@@ -87,8 +87,7 @@ class Wanted:
     only: Sequence[str] = ()
     operator: Operator
     tell: Callable[[str], None]
-    start: str = ""
-    """The command that starts the till; empty: somebody does."""
+    start: str = ""  # the command that starts the till; empty: a person does
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:

@@ -24,8 +24,7 @@ OF_FOODS = frozenset({Operation.DEACTIVATE_FOOD, Operation.ACTIVATE_FOOD})
 class Window:
     """A scenario's orders, and since when it is looked at: by the database's clock and by the ledger's lines."""
 
-    letters: Mapping[str, str]
-    """By payment_key."""
+    letters: Mapping[str, str]  # by payment_key
     begun: datetime
     first_note: int
     first_row: int

@@ -15,8 +15,7 @@ from orderbridge_certify.seen import Verdict
 FILES = ("report.json", "report.junit.xml", "report.html")
 
 Report = dict[str, Any]
-Result = dict[str, Any]
-"""Of a scenario, as JSON: verdict, took_s and the criteria."""
+Result = dict[str, Any]  # of a scenario, as JSON: verdict, took_s and the criteria
 
 
 def made(terms: Mapping[str, Any], results: Mapping[str, Result], language: str) -> Report:

@@ -16,8 +16,8 @@ class Scenario:
 
     name: str
     play: Callable[[Driver], None]
+    # Judged where the orders were taken over: else the till can do nothing with them, and `takes_over` says so.
     criteria: Mapping[str, Judge] = field(default_factory=dict)
-    """Judged where the orders were taken over: else the till can do nothing with them, and `takes_over` says so."""
     always: Mapping[str, Judge] = field(default_factory=dict)
 
     @property
@@ -38,8 +38,7 @@ def _asked(verb: str) -> dict[str, Judge]:
     return {f"one_{verb}": asked_for(verb), f"{verb}_sent": carried_out(ACTIONS.get(verb, verb))}
 
 
-FIRST: Final = "takes_over"
-"""A till that fails here can show nothing else."""
+FIRST: Final = "takes_over"  # a till that fails here can show nothing else
 
 TAKEN = {"taken_over": taken_over}
 TAKEN_ONCE = {"taken_once": judging.taken_once}

@@ -9,13 +9,13 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+# What the operator is asked, where the action has another name.
 ACTIONS = {
     "food_on": "activate_food",
     "food_off": "deactivate_food",
     "open": "open_restaurant",
     "close": "close_restaurant",
 }
-"""What the operator is asked, where the action has another name."""
 FINAL = frozenset({"done", "refused", "failed", "expired", "superseded", "withdrawn"})
 
 
@@ -33,10 +33,8 @@ class Order:
     """How an order stands at the end of the scenario."""
 
     letter: str
-    visible_s: float | None = None
-    """Since when a till can see it; None: it has not arrived."""
-    taken_s: float | None = None
-    """When pos_revision left 0."""
+    visible_s: float | None = None  # since when a till can see it; None: it has not arrived
+    taken_s: float | None = None  # when pos_revision left 0
     revision: int = 0
     pos_revision: int = 0
     reference: bool = False
@@ -49,15 +47,12 @@ class Order:
 class Note:
     """One thing that somebody other than the daemon wrote into its tables."""
 
-    what: str
-    """insert, update or delete."""
+    what: str  # insert, update or delete
     table: str
     column: str = ""
     letter: str = ""
-    value: int | None = None
-    """Of pos_revision alone."""
-    revision: int | None = None
-    """That the order had when it was written."""
+    value: int | None = None  # of pos_revision alone
+    revision: int | None = None  # that the order had when it was written
     at_s: float = 0.0
 
 
@@ -91,15 +86,12 @@ class Answer:
 
     verb: str
     letter: str = ""
-    able: bool = True
-    """False: there is nobody who could."""
+    able: bool = True  # False: there is nobody who could
     by_person: bool = False
-    holds: bool | None = None
-    """Of a question: whether it is as it should be."""
-    needs_person: bool = False
-    """An operator that is no person: this is for eyes."""
+    holds: bool | None = None  # of a question: whether it is as it should be
+    needs_person: bool = False  # an operator that is no person: this is for eyes
+    # What a report may show of it where it does not hold: certify's own words, amounts and numbers.
     shown: Mapping[str, Any] = field(default_factory=dict)
-    """What a report may show of it where it does not hold: certify's own words, amounts and numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +104,7 @@ class Seen:
     rows: tuple[Row, ...] = ()
     calls: tuple[Call, ...] = ()
     answers: tuple[Answer, ...] = ()
-    marks: Mapping[str, float] = field(default_factory=dict)
-    """Moments, and measures, that the scenario itself noted."""
+    marks: Mapping[str, float] = field(default_factory=dict)  # moments, and measures, that the scenario itself noted
 
     def order(self, letter: str) -> Order:
         """The order of that letter."""

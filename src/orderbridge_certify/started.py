@@ -14,8 +14,8 @@ from orderbridge.clock import SystemClock
 from orderbridge.errors import ConfigError
 
 LOG = "till.log"
+# What certify writes into an order's note, so that a paper of the order is known by it.
 WORD = re.compile(r"certify-[0-9a-f]{8}")
-"""What certify writes into an order's note, so that a paper of the order is known by it."""
 COPY = re.compile("copy|nüsha", re.IGNORECASE)
 EMPTY_LINES = re.compile(r"\n{2,}")
 STOP_WITHIN = 200  # letters between the word STOP and the order's number or reference

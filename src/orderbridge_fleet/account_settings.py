@@ -1,4 +1,4 @@
-"""The accounts in the database, as the daemon reads them. account_changes.py writes them.
+"""The accounts in the database, as the daemon reads them and as people see them. account_changes.py writes them.
 
 Rules of this file:
 - A row that cannot be opened, or is wrong, harms only itself: it is named, with a `Fault`.
@@ -8,20 +8,27 @@ Rules of this file:
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, literal_column, or_, select
 
 from orderbridge.config import Account
 from orderbridge.config.keys import SECRETS
 from orderbridge.errors import Unusable
-from orderbridge.store.own_tables import ENABLED, account_settings, fleet
+from orderbridge.store.own_tables import ENABLED, account_settings, alarms, fleet, lamp
+from orderbridge.store.rows import batches, in_list
+from orderbridge.store.tables import OPEN, accounts, actions, orders, restaurants, unfinished
 from orderbridge_fleet.sealing import Fault, MasterKeys
 
 OPTIONS = ("auto_accept_minutes", "auto_accept_scheduled", "restaurants")
+STATE = ("state", "last_poll_utc", "last_poll_ok_utc", "last_error")
+_LISTED = account_settings.c["name", "fingerprint", "key_id", "enabled", "changed_utc"]
+_LAMP = lamp.c["account", "lamp", "since_utc", "code", "sentence", "remedy"]
+_PROBLEM = alarms.c["account", "severity", "level", "since_utc", "code", "cause", "remedy"]
 _READ = account_settings.c["name", "sealed", "key_id", "enabled", "fingerprint"]
 _ROWS = select(*_READ).order_by(account_settings.c.name)
 
@@ -103,3 +110,57 @@ def sealed(keys: MasterKeys, account: Account) -> tuple[str, str]:
     """The text, and the id of the key that sealed it."""
     plain = json.dumps(plain_of(account), ensure_ascii=False, sort_keys=True)
     return keys.seal(account.name, plain.encode())
+
+
+# ---- as people see them: no secret -------------------------------------------------------------------------------------
+
+
+def listed(connection: Connection) -> list[dict[str, Any]]:
+    """All that are not removed, by name: name, fingerprint, key_id, enabled, changed_utc."""
+    query = select(*_LISTED).where(account_settings.c.sealed.is_not(None)).order_by(account_settings.c.name)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def sealed_texts(connection: Connection, names: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
+    """What is sealed of these, and by which key; none of those that are not there, or were removed."""
+    query = select(account_settings.c.name, account_settings.c.sealed, account_settings.c.key_id).where(
+        in_list(account_settings.c.name), account_settings.c.sealed.is_not(None)
+    )
+    found = (row for some in batches(names) for row in connection.execute(query, {"wanted": some}))
+    return {row.name: (row.sealed, row.key_id) for row in found}
+
+
+def states(connection: Connection) -> dict[str, dict[str, Any]]:
+    """How each pair of secrets was last polled, by fingerprint: the columns of STATE."""
+    rows = connection.execute(select(*accounts.c["fingerprint", *STATE])).mappings()
+    return {row["fingerprint"]: dict(row) for row in rows}
+
+
+def since(connection: Connection) -> dict[str, datetime]:
+    """When those that are to be polled were last changed."""
+    query = select(account_settings.c.name, account_settings.c.changed_utc)
+    return {row.name: row.changed_utc for row in connection.execute(query.where(account_settings.c.enabled == ENABLED))}
+
+
+def lamps(connection: Connection) -> Sequence[Any]:
+    """What the view delivery_lamp shows: account, lamp, since_utc, code, sentence, remedy."""
+    return connection.execute(select(*_LAMP)).all()
+
+
+def problems(connection: Connection) -> Sequence[Any]:
+    """Open problems of one account each: account, severity, level, since_utc, code, cause, remedy."""
+    return connection.execute(select(*_PROBLEM).where(alarms.c.account.is_not(None))).all()
+
+
+def work(connection: Connection, name: str) -> tuple[int, int]:
+    """How many orders of this account are open, and how many outbox rows without a verdict concern it."""
+    is_open = select(func.count()).where(literal_column(OPEN), orders.c.account == name)
+    of_order = select(orders.c.payment_key).where(
+        orders.c.payment_key == actions.c.payment_key, orders.c.account == name
+    )
+    of_restaurant = select(restaurants.c.id).where(
+        restaurants.c.id == actions.c.restaurant_id, restaurants.c.account == name
+    )
+    concerns = or_(actions.c.account == name, of_order.exists(), of_restaurant.exists())
+    waits = select(func.count()).select_from(actions).where(unfinished, concerns)
+    return connection.execute(is_open).scalar_one(), connection.execute(waits).scalar_one()

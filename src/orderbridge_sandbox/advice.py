@@ -10,8 +10,7 @@ from .state import Advice, CallRecord, Order
 from .words import words
 from .world import World
 
-EARLY_SECONDS: Final = 3600.0
-"""A login is no waste when the token has less time left."""
+EARLY_SECONDS: Final = 3600.0  # a login is no waste when the token has less time left
 _DONT_REPEAT: Final = frozenset({400, 403, 404})
 
 _FIELDS: Final[Mapping[str, Mapping[str, str]]] = {

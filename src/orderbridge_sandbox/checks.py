@@ -12,28 +12,22 @@ from .rules import Operation
 from .state import Account, Order
 from .world import World
 
-UNKNOWN: Final = "unknown"
-"""The operation of a call to a path or with a method that the service does not have."""
+UNKNOWN: Final = "unknown"  # the operation of a call to a path or with a method that the service does not have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """What the service sees of a request."""
 
-    operation: str
-    """One of Operation, or UNKNOWN."""
+    operation: str  # one of Operation, or UNKNOWN
     token: str | None = None
-    argument: str = ""
-    """The id in the path, or get-current's status_id ("" when it is not given)."""
-    body: Any = None
-    """The JSON body, None when there is none or it is not labelled as JSON."""
-    address: str = ""
-    """From which network address it comes."""
+    argument: str = ""  # the id in the path, or get-current's status_id ("" when it is not given)
+    body: Any = None  # the JSON body, None when there is none or it is not labelled as JSON
+    address: str = ""  # from which network address it comes
     method: str = ""
     path: str = ""
     query: str = ""
-    is_json: bool = True
-    """Whether it says that its body is JSON."""
+    is_json: bool = True  # whether it says that its body is JSON
     has_body: bool = False
 
     def field(self, name: str) -> Any:

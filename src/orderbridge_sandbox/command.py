@@ -66,8 +66,8 @@ class Command:
     method: str
     path: str
     act: Callable[..., Any]
+    # The fields of the body, of a GET those of the query; None: the function checks them itself (switches, faults).
     parts: Mapping[str, Part] | None
-    """The fields of the body, of a GET those of the query; None: the function checks them itself (switches, faults)."""
 
     @property
     def words(self) -> Mapping[str, Any]:

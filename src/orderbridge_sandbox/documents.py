@@ -14,7 +14,7 @@ from uuid import UUID
 
 from . import rules
 from .options import Courier
-from .state import Document, Food, Restaurant
+from .state import Choice, Document, Food, Restaurant
 
 CENT: Final = Decimal("0.01")
 NOTHING: Final = Decimal("0.00")
@@ -41,6 +41,7 @@ ORDER_FIELDS: Final = [
     "foods",
 ]
 
+# What of a document is merged field by field.
 INNER_FIELDS: Final = {
     "customer": ["name", "phone"],
     "address": [
@@ -53,7 +54,6 @@ INNER_FIELDS: Final = {
         "city_name",
     ],
 }
-"""What of a document is merged field by field."""
 
 _FIRST_NAMES: Final = ("Ayşe", "Çağrı", "Elif", "Gökhan", "İpek", "Mehmet", "Nur", "Oğuz", "Şule", "Ümit")
 _LAST_NAMES: Final = ("Örnek", "Deneme", "Numune", "Sınar", "Taslak")
@@ -81,8 +81,7 @@ class Occasion:
     """What an order is about: where, when, from which foods, paid by which of these names."""
 
     number: int
-    at: datetime
-    """Local time of the restaurant."""
+    at: datetime  # local time of the restaurant
     restaurant: Restaurant
     foods: Sequence[Food]
     payment_names: Sequence[str]
@@ -152,12 +151,17 @@ def _basket(random: Random, foods: Sequence[Food]) -> list[Food]:
 def _item(random: Random, food: Food) -> dict[str, Any]:
     quantity = random.choice((1, 1, 1, 2, 3))
     choices = [choice for choice in food.choices if random.random() < 0.4]  # noqa: PLR2004 - a taste, not a rule
+    return item_of(random_uuid(random), food, quantity, random.choice(_ITEM_NOTES), choices)
+
+
+def item_of(key: str, food: Food, quantity: int = 1, note: str = "", choices: Sequence[Choice] = ()) -> dict[str, Any]:
+    """Return one element of `foods`."""
     extra = sum((choice.price for choice in choices), NOTHING)
     return {
-        "id": random_uuid(random),
+        "id": key,
         "food_id": food.id,
         "name": food.name,
-        "note": random.choice(_ITEM_NOTES),
+        "note": note,
         "price": food.price,
         "quantity": quantity,
         "total": (food.price * quantity + extra).quantize(CENT),

@@ -59,30 +59,20 @@ class Fault:
 
     kind: FaultKind = FaultKind.ANSWER
     operation: str = EVERY_OPERATION
-    """The name of an operation ("accept", "get_current", "login", ...) or "*"."""
     when: When = When.BEFORE
     times: int | None = 1
-    """How many calls it meets; None: until the script is cleared."""
     skip: int = 0
-    """How many fitting calls pass unharmed first."""
     every: int = 1
-    """After those it meets every n-th call that fits."""
     percent: float = 100.0
-    """So many of a hundred of those, by chance."""
     after_seconds: float = 0.0
-    """It begins so many seconds after it was added."""
     for_seconds: float | None = None
-    """For how long from then on; None: without end."""
     account: str = ""
-    """Only calls of the account with this name; empty: of any."""
     argument: str = ""
-    """Only calls with this id in the path, in lower case; empty: any."""
     status: int = 500
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str = JSON
     seconds: float = 0.0
-    """How long to wait before answering; for DRIP between two pieces."""
     size: int = 10
 
     def __post_init__(self) -> None:
@@ -219,7 +209,6 @@ def _body_from_json(body: object, encoded: str | None, given: Mapping[str, Any])
 class _Line:
     fault: Fault
     added: datetime | None
-    """None where its time does not matter: a fault can be added where there is no clock yet."""
     skipped: int = 0
     passed: int = 0
     met: int = 0

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 DEFAULTS: Final = Options().as_json()
+# An address of nobody: a socket that is pointed there says by which address this machine speaks; nothing is sent.
 _SOMEWHERE: Final = ("192.0.2.1", 9)
-"""An address of nobody: a socket that is pointed there says by which address this machine speaks; nothing is sent."""
 
 
 def is_beyond(host: str) -> bool:

@@ -237,10 +237,8 @@ class Connections:
     body_limit_bytes: int = 1_048_576
 
 
-GROUPS: Final = (Pace, Limits, Lists, Operations, Trouble, Connections)
-"""In the order of docs/sandbox.md."""
-MOST: Final = 1_000_000_000
-"""No number is larger: as seconds these are 31 years, with which a clock can still reckon."""
+GROUPS: Final = (Pace, Limits, Lists, Operations, Trouble, Connections)  # in the order of docs/sandbox.md
+MOST: Final = 1_000_000_000  # no number is larger: as seconds these are 31 years, with which a clock can still reckon
 _BELOW_0: Final = frozenset({"clock_offset_seconds"})
 
 
@@ -289,8 +287,8 @@ def _check_number(name: str, value: float) -> None:
         raise BadOption(f"{name}: {value} is not between 0 and 100")
 
 
+# Every switch by its name.
 SWITCHES: Final[Mapping[str, Switch]] = {name: line for group in GROUPS for name, line in switches_of(group).items()}
-"""Every switch by its name."""
 
 
 def settings_from(texts: Iterable[str]) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from .state import Order
 if TYPE_CHECKING:
     from .world import World
 
-MOST_ORDERS_PER_TICK: Final = 100
-"""A machine that slept must not wake up to thousands of orders."""
+MOST_ORDERS_PER_TICK: Final = 100  # a machine that slept must not wake up to thousands of orders
 
 _PLATFORM: Final = "platform"
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from .command import BadRequest, check_names, command
-from .documents import CENT, INNER_FIELDS, NOTHING, ORDER_FIELDS, altered, random_uuid
+from .documents import CENT, INNER_FIELDS, NOTHING, ORDER_FIELDS, altered, item_of, random_uuid
 from .state import Account, Food, Order, Restaurant
 from .switches import unknown
 from .world import NotAllowed, World
@@ -157,7 +157,8 @@ def _with_line(world: World, order: Order, food_id: int, changes: Mapping[str, A
     lines: list[dict[str, Any]] = [dict(line) for line in placed["foods"]]
     line = next((one for one in lines if one["food_id"] == food_id), None)
     if line is None:
-        line = _new_line(world, world.restaurants[order.restaurant_id].menu, food_id)
+        food = _food(world, food_id, world.restaurants[order.restaurant_id].menu)
+        line = item_of(random_uuid(world.panel_random), food)
         lines.append(line)
     line |= changes
     # price x quantity plus the modifiers of the line, once, as documents.py draws it.
@@ -167,20 +168,6 @@ def _with_line(world: World, order: Order, food_id: int, changes: Mapping[str, A
     goods = sum((Decimal(one["total"]) for one in lines), NOTHING)
     extras = Decimal(placed["courier_fee"]) + Decimal(placed["order_tip"]) - Decimal(placed["discount"])
     return {"foods": lines, "total": max(goods + extras, NOTHING)}
-
-
-def _new_line(world: World, menu: str, food_id: int) -> dict[str, Any]:
-    food = _food(world, food_id, menu)
-    return {
-        "id": random_uuid(world.panel_random),
-        "food_id": food.id,
-        "name": food.name,
-        "note": "",
-        "price": food.price,
-        "quantity": 1,
-        "total": food.price,
-        "option_groups": [],
-    }
 
 
 @command("POST", "/orders/{key}/cancel")

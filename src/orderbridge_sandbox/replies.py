@@ -16,8 +16,8 @@ from .checks import Answer
 from .faults import JSON, Fault, FaultKind
 
 TOO_LONG: Final = 413
+# Set in the scope by a reply that ends without a complete answer; app.py then drops the connection.
 DROPPED: Final = "orderbridge_sandbox.dropped"
-"""Set in the scope by a reply that ends without a complete answer; app.py then drops the connection."""
 
 
 class ConnectionDropped(ConnectionResetError):

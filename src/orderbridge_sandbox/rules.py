@@ -64,8 +64,8 @@ ENDPOINTS: Final[tuple[tuple[Operation, str, str], ...]] = (
     (Operation.GET_FOODS, "GET", "/foods/get-foods"),
 )
 
+# Stands in the table for every id that docs/interface.md does not give: COMPLETE_NEEDS_PAYMENT and unknown ones.
 OTHER: Final = 0
-"""Stands in the table for every id that docs/interface.md does not give: COMPLETE_NEEDS_PAYMENT and unknown ones."""
 
 
 # "Order transitions". A move that is not in the table is not allowed.
@@ -85,8 +85,7 @@ def next_status(status_id: int, operation: Operation) -> int | None:
     return TRANSITIONS.get((status_id if status_id in STATUS_TEXTS else OTHER, operation))
 
 
-RESTAURANT_COURIER: Final = "restaurant"
-"""The only courier_type for which PUT orders/ontheway is valid."""
+RESTAURANT_COURIER: Final = "restaurant"  # the only courier_type for which PUT orders/ontheway is valid
 
 CANCEL_REASONS: Final = {
     1: "Ürün tükendi",

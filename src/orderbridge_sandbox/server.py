@@ -30,8 +30,7 @@ DEFAULT_PORT: Final = 8443
 DEFAULT_DIRECTORY: Final = Path("sandbox-data")
 TICK_SECONDS: Final = 0.2
 START_SECONDS: Final = 60.0
-LAST_ANSWERS_SECONDS: Final = 0.2
-"""What calls under way are given when the sandbox stops."""
+LAST_ANSWERS_SECONDS: Final = 0.2  # what calls under way are given when the sandbox stops
 
 
 class CannotListen(Exception):
@@ -54,8 +53,7 @@ class Sandbox:
     ) -> None:
         """Port 0 takes a free one; prefix is the path of base_url; names and expired shape the certificate."""
         self.world, self.host, self.port = world, host, port
-        self.names = names
-        """The names and addresses that its certificate is for."""
+        self.names = names  # the names and addresses that its certificate is for
         self._directory, self._prefix = directory, prefix
         self._certificates = make_certificates(directory, names=names, line=Line.EXPIRED if expired else Line.GOOD)
         self._failure: BaseException | None = None

@@ -37,6 +37,7 @@ from .state import Account, CallRecord, Food, Order
 from .world import World
 
 OK: Final = "OK"
+# The switch for the HTTP status of an operation's errors.
 _OPEN_STATUSES: Final = {
     Operation.COMPLETE: "complete_error_status",
     Operation.GET_RESTAURANT_STATUS: "restaurant_error_status",
@@ -45,7 +46,6 @@ _OPEN_STATUSES: Final = {
     Operation.DEACTIVATE_FOOD: "food_error_status",
     Operation.ACTIVATE_FOOD: "food_error_status",
 }
-"""The switch for the HTTP status of an operation's errors."""
 
 
 def perform(world: World, call: Call, record: CallRecord) -> Answer:

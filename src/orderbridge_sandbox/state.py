@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-Document: TypeAlias = dict[str, Any]
-"""An order as get-current shows it; amounts are Decimal."""
-Clock: TypeAlias = Callable[[], datetime]
-"""Answers the present moment with a time zone; a test passes its own."""
+Document: TypeAlias = dict[str, Any]  # an order as get-current shows it; amounts are Decimal
+Clock: TypeAlias = Callable[[], datetime]  # answers the present moment with a time zone; a test passes its own
 
 
 def system_clock() -> datetime:
@@ -99,22 +97,18 @@ class Acknowledgement:
 class Order:
     """An order with its whole truth."""
 
-    key: str
-    """The payment_key in lower case: how paths find it."""
+    key: str  # the payment_key in lower case: how paths find it
     number: int
     restaurant_id: str
-    placed: Document
-    """The document as it was placed."""
+    placed: Document  # the document as it was placed
     status_id: int
     status_text: str
     history: list[StatusChange]
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
-    acknowledged: bool = False
-    """Whether it is acknowledged for its current status."""
+    acknowledged: bool = False  # whether it is acknowledged for its current status
     preparing_time: int | None = None
     reason_id: int | None = None
-    shown_status_id: int | None = None
-    """The status in which a list showed it last; None before the first."""
+    shown_status_id: int | None = None  # the status in which a list showed it last; None before the first
 
     @property
     def document(self) -> Document:
@@ -160,32 +154,22 @@ class CallRecord:
     number: int
     at: datetime
     operation: str
-    account: str = ""
-    """The account's name; empty when no valid credential came with the call."""
-    argument: str = ""
-    """The id in the path, or get-current's status_id."""
-    body: object = None
-    """The JSON body; never kept for a login."""
-    answered_at: datetime | None = None
-    """None while the call is under way, for ever when it got no answer."""
+    account: str = ""  # the account's name; empty when no valid credential came with the call
+    argument: str = ""  # the id in the path, or get-current's status_id
+    body: object = None  # the JSON body; never kept for a login
+    answered_at: datetime | None = None  # None while the call is under way, for ever when it got no answer
     http_status: int | None = None
     error: str = ""
-    effect: bool = False
-    """Whether the world is different after the call."""
+    effect: bool = False  # whether the world is different after the call
     status_before: int | None = None
-    status_after: int | None = None
-    """An order's status around the call."""
+    status_after: int | None = None  # an order's status around the call
+    # What a list contained: payment_key and status_id of each order, even if a fault hid the answer.
     delivered: tuple[tuple[str, int], ...] = ()
-    """What a list contained: payment_key and status_id of each order, even if a fault hid the answer."""
-    fault: str = ""
-    """The kind of fault that met the call."""
+    fault: str = ""  # the kind of fault that met the call
     method: str = ""
-    path: str = ""
-    """As it was called, with its query."""
-    message: str = ""
-    """The answer's message beside its error."""
-    advice: tuple[Advice, ...] = ()
-    """What was wrong with the call, whatever was answered."""
+    path: str = ""  # as it was called, with its query
+    message: str = ""  # the answer's message beside its error
+    advice: tuple[Advice, ...] = ()  # what was wrong with the call, whatever was answered
 
     def as_json(self) -> dict[str, Any]:
         """Return the line for the control interface."""

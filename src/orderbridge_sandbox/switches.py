@@ -11,8 +11,7 @@ from typing import Any, Final, get_args
 
 from .words import words
 
-NOTHING: Final = ("none", "")
-"""How a text says that a switch has no value."""
+NOTHING: Final = ("none", "")  # how a text says that a switch has no value
 _TRUE: Final = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _KINDS: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
@@ -26,8 +25,7 @@ class Switch:
     """One line of the table."""
 
     name: str
-    type: Any
-    """bool, int, float, str or a StrEnum."""
+    type: Any  # bool, int, float, str or a StrEnum
     may_be_none: bool
     default: Any
 

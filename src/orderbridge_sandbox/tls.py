@@ -21,18 +21,15 @@ from .state import Clock, system_clock
 
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 LOOPBACK: Final = ipaddress.IPv4Network("127.0.0.0/8")
-ELSEWHERE: Final = "elsewhere.invalid"
-"""Whom the certificate of Line.WRONG_NAME is for."""
+ELSEWHERE: Final = "elsewhere.invalid"  # whom the certificate of Line.WRONG_NAME is for
 CA_DAYS: Final = 3650
 LEAF_DAYS: Final = 397
-REUSE_DAYS: Final = 30
-"""An authority with less time left is replaced."""
+REUSE_DAYS: Final = 30  # an authority with less time left is replaced
 
 CA_FILE: Final = "ca.pem"
 CA_KEY_FILE: Final = "ca-key.pem"
 SERVER_FILE: Final = "server.pem"
-STRANGER: Final = "untrusted"
-"""The folder of the authority that nobody trusts."""
+STRANGER: Final = "untrusted"  # the folder of the authority that nobody trusts
 
 
 Authority: TypeAlias = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
@@ -42,10 +39,8 @@ Authority: TypeAlias = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 class Certificates:
     """Where the certificates are."""
 
-    ca_file: Path
-    """What a client must trust."""
-    server_file: Path
-    """The server's key and certificate in one file, so that two starts at once cannot mix them."""
+    ca_file: Path  # what a client must trust
+    server_file: Path  # the server's key and certificate in one file, so that two starts at once cannot mix them
 
 
 def make_certificates(

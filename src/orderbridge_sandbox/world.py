@@ -34,8 +34,7 @@ from .state import (
     system_clock,
 )
 
-LEDGER_SIZE: Final = 100_000
-"""Calls that the ledger remembers; older ones fall out."""
+LEDGER_SIZE: Final = 100_000  # calls that the ledger remembers; older ones fall out
 
 _log = logging.getLogger("orderbridge_sandbox")
 

@@ -15,8 +15,8 @@ from orderbridge.rules.problems import Cause, Code, Link, Problem, Severity
 from orderbridge.rules.statuses import NEEDS_PAYMENT, STATUS_NAMES, UNKNOWN_STATUS
 from orderbridge_board import cards
 from orderbridge_board.cards import BESIDE, TILL, Seen, Sound
+from orderbridge_board.door import words
 from orderbridge_board.watch import HEARD_S, SURE_S, Audience
-from orderbridge_board.words import words
 
 KEY = "5f0c1c9e-0b7a-4c53-9d3b-1f8f4a6c2e10"
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)

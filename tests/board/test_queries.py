@@ -20,7 +20,7 @@ from orderbridge.model import Action
 from orderbridge.store import tables
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
-from orderbridge_board import acts, devices, menu, queries, watch
+from orderbridge_board import acts, devices, queries, snapshot, watch
 from orderbridge_board.devices import Device
 from orderbridge_board.door import Refused
 
@@ -317,7 +317,7 @@ def test_nothing_is_open_when_no_order_is_and_every_restaurant_says_closed(datab
 
 
 def shown(database: Database, now: Any = NOW) -> Any:
-    (food,) = database.read_now(lambda tx: menu.menu(tx, now, "tr"))["foods"]
+    (food,) = database.read_now(lambda tx: snapshot.menu(tx, now, "tr"))["foods"]
     return food["off"], food["tries"], food["row"] and food["row"]["state"]
 
 

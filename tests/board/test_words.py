@@ -5,7 +5,7 @@ import re
 from docs import build
 from tests.test_texts import FOREIGN
 
-from orderbridge_board.words import words
+from orderbridge_board.door import words
 
 
 def test_the_boards_words_stand_in_both_languages_and_name_every_problem_of_an_order():

@@ -67,10 +67,10 @@ def add(
     if (why := clash(settings, account)) is not None:
         raise ConfigError(why.key, **why.facts)
     from orderbridge.clock import SystemClock
-    from orderbridge_fleet import account_changes, account_list
+    from orderbridge_fleet import account_changes, account_settings
 
     def put(tx: "Connection") -> account_changes.Put | None:
-        if not replace and account_list.sealed(tx, [name]):
+        if not replace and account_settings.sealed_texts(tx, [name]):
             return None
         return account_changes.put(tx, keys, [account], SystemClock().now())
 
@@ -131,11 +131,11 @@ def list_accounts(context: Context, as_json: bool) -> None:
 def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
     from orderbridge.jobs.findings import all_names
     from orderbridge.store.own_tables import ENABLED
-    from orderbridge_fleet import account_list
+    from orderbridge_fleet import account_settings
 
     fingerprints = {name: fingerprint for fingerprint, name in all_names(tx, settings).items()}
-    nothing: dict[str, Any] = dict.fromkeys(account_list.STATE)
-    states = account_list.states(tx)
+    nothing: dict[str, Any] = dict.fromkeys(account_settings.STATE)
+    states = account_settings.states(tx)
 
     def state(fingerprint: str) -> dict[str, Any]:
         known = states.get(fingerprint, nothing)
@@ -145,7 +145,7 @@ def _listed(tx: "Connection", settings: "Settings") -> list[dict[str, Any]]:
         {"name": one.name, "source": _source(settings, place), "enabled": True, **state(fingerprints[one.name])}
         for place, one in enumerate(settings.accounts)
     ]
-    for row in account_list.listed(tx):
+    for row in account_settings.listed(tx):
         facts = {"name": row["name"], "source": "database", "enabled": row["enabled"] == ENABLED}
         found.append(facts | state(row["fingerprint"]) | {"changed_utc": row["changed_utc"], "key_id": row["key_id"]})
     return sorted(found, key=lambda one: one["name"])
@@ -191,18 +191,17 @@ def show(context: Context, name: str, as_json: bool) -> None:
 
 def _options(context: Context, name: str) -> dict[str, Any]:
     """What was chosen for it; of one in the database as far as the master key opens it."""
-    from orderbridge_fleet import account_list
-    from orderbridge_fleet.account_settings import OPTIONS, opened
+    from orderbridge_fleet import account_settings
     from orderbridge_fleet.sealing import Fault
 
     account = next((one for one in context.settings.accounts if one.name == name), None)
     if account is None:
-        text, by = context.read(lambda tx: account_list.sealed(tx, [name])).get(name, (None, None))
-        found = opened(keys_of(context.settings), name, text, by)
+        text, by = context.read(lambda tx: account_settings.sealed_texts(tx, [name])).get(name, (None, None))
+        found = account_settings.opened(keys_of(context.settings), name, text, by)
         if isinstance(found, Fault):
             return {"fault": found, "remedy": say(f"accounts.fault.{found}")}
         account = found
-    return account.model_dump(mode="json", include=set(OPTIONS))
+    return account.model_dump(mode="json", include=set(account_settings.OPTIONS))
 
 
 def _said(value: Any) -> str:
@@ -236,7 +235,7 @@ def disable(context: Context, names: tuple[str, ...]) -> None:
 
 def _set(context: Context, names: tuple[str, ...], *, enabled: bool) -> None:
     from orderbridge.clock import SystemClock
-    from orderbridge_fleet import account_changes, account_list
+    from orderbridge_fleet import account_changes, account_settings
 
     _refuse_unknown(context, names)
     now = SystemClock().now()
@@ -245,7 +244,7 @@ def _set(context: Context, names: tuple[str, ...], *, enabled: bool) -> None:
         became = "listing.account_is_enabled" if enabled else "listing.account_is_disabled"
         click.echo(say(became if name in done else "listing.account_unchanged", name=name))
         if not enabled:
-            _say_left_open(name, *context.read(lambda tx, name=name: account_list.work(tx, name)))  # type: ignore[misc]
+            _say_left_open(name, *context.read(lambda tx, name=name: account_settings.work(tx, name)))  # type: ignore[misc]
 
 
 def _say_left_open(name: str, opened: int, waits: int) -> None:
@@ -260,7 +259,7 @@ def _say_left_open(name: str, opened: int, waits: int) -> None:
 def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
     """Take these accounts, and their secrets, out of the database. Their orders stay."""
     from orderbridge.clock import SystemClock
-    from orderbridge_fleet import account_changes, account_list
+    from orderbridge_fleet import account_changes, account_settings
 
     _refuse_unknown(context, names)
     now = SystemClock().now()
@@ -268,7 +267,7 @@ def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
 
     def take_out(tx: "Connection") -> None:
         """Asked in the transaction that removes: an order may have come in meanwhile."""
-        busy.update((name, found) for name in names if any(found := account_list.work(tx, name)))
+        busy.update((name, found) for name in names if any(found := account_settings.work(tx, name)))
         if force or not busy:
             account_changes.remove(tx, names, now)
 
@@ -283,10 +282,10 @@ def remove(context: Context, names: tuple[str, ...], force: bool) -> None:
 
 def _refuse_unknown(context: Context, names: tuple[str, ...]) -> None:
     """All of them are in the database, or nothing is done."""
-    from orderbridge_fleet import account_list
+    from orderbridge_fleet import account_settings
 
     in_file = [one.name for one in context.settings.accounts if one.name in names]
-    there = context.read(lambda tx: account_list.sealed(tx, names))
+    there = context.read(lambda tx: account_settings.sealed_texts(tx, names))
     if filed := [name for name in in_file if name not in there]:
         raise click.ClickException(say("accounts.of_file", names=", ".join(filed)))
     if unknown := [name for name in names if name not in there]:

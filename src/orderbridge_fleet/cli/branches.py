@@ -76,14 +76,14 @@ def _badness(one: Branch) -> tuple[int, float, str]:
 def look(context: Context, *, everything: bool) -> dict[str, Any]:
     """What `--json` shows. `everything`: the well ones, too."""
     from orderbridge.clock import SystemClock
-    from orderbridge_fleet import account_list
+    from orderbridge_fleet import account_settings
 
     settings = context.settings
 
     def read(tx: "Connection") -> list[Branch]:
-        known: dict[str, Any] = dict(account_list.since(tx)) | dict.fromkeys(one.name for one in settings.accounts)
-        lit = (Branch(row[0], Lamp(row[1]), *row[2:]) for row in account_list.lamps(tx))
-        return ranked(known, lit, (OpenProblem(*row) for row in account_list.problems(tx)))
+        known: dict[str, Any] = dict(account_settings.since(tx)) | dict.fromkeys(one.name for one in settings.accounts)
+        lit = (Branch(row[0], Lamp(row[1]), *row[2:]) for row in account_settings.lamps(tx))
+        return ranked(known, lit, (OpenProblem(*row) for row in account_settings.problems(tx)))
 
     found = context.read(read)
     well = sum(one.is_well for one in found)

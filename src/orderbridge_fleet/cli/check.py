@@ -8,8 +8,7 @@ from orderbridge.config import Settings
 from orderbridge.errors import StoreError
 from orderbridge.store.own_tables import ENABLED
 from orderbridge.texts import say
-from orderbridge_fleet import account_list, replicas
-from orderbridge_fleet.account_settings import read
+from orderbridge_fleet import account_settings, replicas
 from orderbridge_fleet.membership import Membership
 from orderbridge_fleet.sealing import Fault, MasterKeys
 
@@ -32,7 +31,7 @@ def sharing(checked: Checked) -> Iterator[Finding]:
         yield good("fleet", say("check.shared"))
 
 
-def account_settings(checked: Checked) -> Iterator[Finding]:
+def settings_of_accounts(checked: Checked) -> Iterator[Finding]:
     """All of them, whether or not one is broken. Nothing is asked of the service."""
     settings = checked.settings
     keys = MasterKeys(settings.fleet.master_keys)
@@ -41,7 +40,7 @@ def account_settings(checked: Checked) -> Iterator[Finding]:
     yield good("master_key", ", ".join(keys.ids))
     base_url = settings.marketplace.base_url
     loaded, rows = checked.opened.read_now(
-        lambda tx: (read(tx, keys, base_url), account_list.listed(tx)), snapshot=True
+        lambda tx: (account_settings.read(tx, keys, base_url), account_settings.listed(tx)), snapshot=True
     )
     if not rows:
         if settings.fleet.from_database and not settings.accounts:
@@ -89,4 +88,4 @@ def _some(names: Iterable[str]) -> str:
     return f"{len(listed)}: {', '.join(listed[:MOST_NAMES])}{more}"
 
 
-PROBES: tuple[Probe, ...] = (sharing, account_settings, shares)
+PROBES: tuple[Probe, ...] = (sharing, settings_of_accounts, shares)
