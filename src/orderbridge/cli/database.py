@@ -26,7 +26,6 @@ from orderbridge.store import account_rows, backup, high_water, journal, revisio
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import of
 from orderbridge.store.leader import LeaderLock
-from orderbridge.store.write_guards import ALL
 from orderbridge.texts import say, sentence
 
 pass_context = click.make_pass_decorator(Context)
@@ -121,7 +120,7 @@ def db_restore(context: Context, file: Path) -> None:
 
 def _say_commands(url: str, file: Path) -> NoReturn:
     address = make_url(url)
-    commands = of(address.get_backend_name()).dump(address, str(file), ALL)
+    commands = of(address.get_backend_name()).dump(address, str(file), write_guards.ALL)
     click.echo(say("backup.by_server" if commands else "backup.no_tool"), err=True)
     click.echo("\n".join(commands or ()))
     raise SystemExit(1)
@@ -174,7 +173,7 @@ def _replay(context: Context, paths: list[Path], since: datetime | None, *, whol
     return left
 
 
-def _note_older_copy(context: Context, database: "Database") -> None:
+def _note_older_copy(context: Context, database: Database) -> None:
     """What the daemon does at its start, where none works: after a replay nothing shows that the copy was older."""
 
     async def check() -> None:
@@ -202,14 +201,14 @@ def _files(context: Context) -> list[Path]:
     return found
 
 
-def _find(paths: list[Path], since: datetime | None) -> "Found":
+def _find(paths: list[Path], since: datetime | None) -> Found:
     try:
         return find(paths, since)
     except OSError as error:
         raise StoreError("replay.not_readable", file=error.filename, error=error.strerror) from None
 
 
-def _show(found: "Found", done: "list[Replayed]", *, machine: bool) -> None:
+def _show(found: Found, done: list[Replayed], *, machine: bool) -> None:
     """What is known already is counted, and not listed."""
     fates = Counter(one.fate for one in done)
     sums: dict[str, Any] = {

@@ -66,7 +66,7 @@ def erase(
     raise SystemExit(1 if done["held"] or done["rewritten"] is False else 0)
 
 
-def _find(database: "Database", phones: tuple[str, ...], wanted: tuple[str, ...]) -> "Found":
+def _find(database: Database, phones: tuple[str, ...], wanted: tuple[str, ...]) -> Found:
     """Raises UsageError for a number that is none, ClickException for an order that is not there or not the only one."""
     numbers = [number for phone in phones if (number := retention.normal(phone))]
     if len(numbers) < len(phones):
@@ -81,7 +81,7 @@ def _find(database: "Database", phones: tuple[str, ...], wanted: tuple[str, ...]
     return database.read_now(partial(retention.find, phones=numbers, keys=keys))
 
 
-def _erase(database: "Database", found: "Found", *, force: bool) -> dict[str, Any]:
+def _erase(database: Database, found: Found, *, force: bool) -> dict[str, Any]:
     now = SystemClock().now()
     wanted = [key for key in found.orders if force or key not in found.open]
     done = 0
@@ -93,7 +93,7 @@ def _erase(database: "Database", found: "Found", *, force: bool) -> dict[str, An
     return {"orders": done, "documents": documents, "open": left, "held": len(wanted) - done}
 
 
-def _erase_in_journal(context: Context, found: "Found", *, force: bool) -> int:
+def _erase_in_journal(context: Context, found: Found, *, force: bool) -> int:
     """How many lines of the journal of documents. Raises SystemExit when it cannot be written."""
     folder = context.settings.journal
     keys = {*found.orders, *found.keys} - (set() if force else set(found.open))
@@ -104,7 +104,7 @@ def _erase_in_journal(context: Context, found: "Found", *, force: bool) -> int:
         raise SystemExit(1) from None
 
 
-def _rewrite(database: "Database", wanted: bool | None) -> bool | None:
+def _rewrite(database: Database, wanted: bool | None) -> bool | None:
     """Whether the file was written anew; None: it is a server's, or that is not wanted."""
     if not database.dialect.one_writer:
         click.echo(say("erase.server"), err=True)

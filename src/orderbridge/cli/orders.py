@@ -15,8 +15,8 @@ from orderbridge.clock import SystemClock
 from orderbridge.config.keys import UUID
 from orderbridge.model import BOARD_REFERENCE, UNFINISHED
 from orderbridge.store import quarantine as kept
-from orderbridge.store import story, tables
 from orderbridge.store import story as stories
+from orderbridge.store import tables
 from orderbridge.texts import SENTENCES, say
 
 pass_context = click.make_pass_decorator(Context)
@@ -39,9 +39,9 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
     table = by_option.get(which or "", tables.open_orders)
     query = select(*(table.c[name] for name in LISTED)).order_by(table.c.received_utc.desc(), table.c.payment_key)
 
-    def read(connection: "Connection") -> list[dict[str, Any]]:
+    def read(connection: Connection) -> list[dict[str, Any]]:
         rows = [dict(row) for row in connection.execute(query.limit(limit)).mappings()]
-        return story.with_lines(connection, rows) if as_json else rows
+        return stories.with_lines(connection, rows) if as_json else rows
 
     rows = context.read(read)
     if not as_json:
@@ -50,7 +50,7 @@ def orders(context: Context, which: str | None, limit: int, as_json: bool) -> No
     show_rows(rows, machine=as_json, empty=say("listing.no_orders"))
 
 
-def _for_people(row: Mapping[str, Any], zone: "ZoneInfo", now: datetime) -> dict[str, Any]:
+def _for_people(row: Mapping[str, Any], zone: ZoneInfo, now: datetime) -> dict[str, Any]:
     """What fits on a screen: the time of the restaurant, and of the key as much as a command needs."""
     total = row["total"]
     return {
@@ -83,7 +83,7 @@ def order(context: Context, key: str, as_json: bool) -> None:
         _show_story(story, ZoneInfo(context.settings.marketplace.timezone))
 
 
-def _show_story(story: dict[str, Any], zone: "ZoneInfo") -> None:
+def _show_story(story: dict[str, Any], zone: ZoneInfo) -> None:
     """The order, its lines, what happened in local time, and what it waits for."""
     for name, value in story["order"].items():
         if value is not None and name != "payload":
@@ -205,7 +205,7 @@ def take(context: Context, key: str, revision: int | None, reference: str, as_js
     With --json the order with its lines, to print. Exit code 1 when another till has it, or it is over.
     """
     whole = key_of(context, key, machine=as_json, to_act=True)
-    taken = context.write(lambda tx: story.take_over(tx, whole, revision, reference))
+    taken = context.write(lambda tx: stories.take_over(tx, whole, revision, reference))
     if taken is None:
         raise click.ClickException(say("listing.not_taken", wanted=key))
     if as_json:
@@ -257,7 +257,7 @@ def key_of(context: Context, wanted: str, *, machine: bool, to_act: bool = False
 
     `to_act`: first letters are not enough, and a whole key is taken as it is, also of an order that is not here yet.
     """
-    find = story.exactly if to_act else story.find
+    find = stories.exactly if to_act else stories.find
     found = context.read(lambda tx: find(tx, wanted))
     if len(found) == 1:
         return str(found[0]["payment_key"])

@@ -140,7 +140,7 @@ def look(context: Context) -> dict[str, Any]:
     }
 
 
-def _read(context: Context, clock: "Clock") -> tuple[dict[str, Any], dict[str, str]]:
+def _read(context: Context, clock: Clock) -> tuple[dict[str, Any], dict[str, str]]:
     """`_parts`, and whether the database can be written to, where that may be what is wrong."""
     settings = context.settings
     with closing(context.database()) as database:
@@ -156,7 +156,7 @@ def _read(context: Context, clock: "Clock") -> tuple[dict[str, Any], dict[str, s
 
 
 def _parts(
-    database: "Database", settings: "Settings", clock: "Clock", hindrance: "TroubleKind | None" = None
+    database: Database, settings: Settings, clock: Clock, hindrance: TroubleKind | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """By name; and why one could not be read, which is none then. It is now when it is read: a database may take long."""
     readers: dict[str, Callable[[Connection], Any]] = {
@@ -186,7 +186,7 @@ def _parts(
 
 
 def _open_problems(
-    tx: "Connection", database: "Database", settings: "Settings", clock: "Clock", hindrance: "TroubleKind | None"
+    tx: Connection, database: Database, settings: Settings, clock: Clock, hindrance: TroubleKind | None
 ) -> list[dict[str, Any]]:
     unsafe, unattended = database.durability.judge(tx), database.is_unattended()
     found = open_problems(tx, settings, clock.now(), unsafe=unsafe, hindrance=hindrance, unattended=unattended)
