@@ -85,10 +85,8 @@ def space(checked: Checked) -> Iterator[Finding]:
 
 
 def _secret_files(settings: Settings) -> list[Path]:
-    files = [file for one in settings.accounts for file in (one.app_secret_key_file, one.rest_secret_key_file) if file]
-    folder = settings.source.file.parent if settings.source.file else Path.cwd()
-    master = settings.fleet.master_key_file
-    return [folder / file for file in [*files, *([master] if master else [])]]
+    files = [file for one in settings.accounts for file in (one.app_secret_key_file, one.rest_secret_key_file)]
+    return [file for file in (*files, settings.fleet.master_key_file) if file]
 
 
 def _worker(settings: Settings) -> int | None:

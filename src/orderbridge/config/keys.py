@@ -65,6 +65,25 @@ PreparingTime = Annotated[int, Field(ge=PREPARING_TIME.least, le=PREPARING_TIME.
 # ---- what a value must be --------------------------------------------------------------------------------------------
 
 
+def no_home(value: str) -> str:
+    """Without the ~ of a shell, which nothing expands under systemd."""
+    if value.startswith("~"):
+        raise ValueError(say("config.home"))
+    return value
+
+
+def on_folder(value: Path, info: ValidationInfo) -> Path:
+    """A path hangs on the configuration's folder, which `load` hands over."""
+    return Path(info.context or "", no_home(str(value)))
+
+
+def on_folder_url(value: str, info: ValidationInfo) -> str:
+    """The same of a SQLite file's address. Of a secret that was a file a line break is left."""
+    scheme, is_file, path = value.strip().partition(":///")
+    is_relative = is_file and scheme.startswith("sqlite") and path and not path.startswith("/")
+    return database_address(f"{scheme}:///{on_folder(Path(path), info)}" if is_relative else value.strip())
+
+
 def readable(value: Path) -> Path:
     """A file that can be opened."""
     try:
@@ -128,6 +147,9 @@ def secret(value: SecretStr) -> SecretStr:
     return value
 
 
+FilePath = Annotated[Path, AfterValidator(on_folder)]
+
+
 # ---- the tables ------------------------------------------------------------------------------------------------------
 
 
@@ -141,7 +163,7 @@ class Marketplace(Table):
     """The service and how it is called."""
 
     base_url: Annotated[str, AfterValidator(https_address)]
-    ca_file: Annotated[Path, AfterValidator(readable)] | None = None
+    ca_file: Annotated[FilePath, AfterValidator(readable)] | None = None
     timezone: Annotated[str, AfterValidator(known_zone)] = Field(
         "Europe/Istanbul", validate_default=True
     )  # its data may be missing on this machine
@@ -167,7 +189,7 @@ class Marketplace(Table):
 class Database(Table):
     """Where the `delivery_` tables are."""
 
-    url: Annotated[str, AfterValidator(database_address)] = Field(default="sqlite:///orderbridge.db", repr=False)
+    url: Annotated[str, AfterValidator(on_folder_url)] = Field(default="sqlite:///orderbridge.db", repr=False)
     accept_unsafe_durability: bool = False
     busy_timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 5
 
@@ -193,13 +215,15 @@ class Orders(Table):
 
     @field_validator("journal", mode="before")
     @classmethod
-    def _check_journal(cls, value: object) -> object:
-        """true and false are understood, too."""
+    def _check_journal(cls, value: object, info: ValidationInfo) -> object:
+        """A folder. true and false are understood, too."""
         if isinstance(value, bool):
             return "auto" if value else "off"
-        if isinstance(value, str) and not value.strip():
+        if not isinstance(value, str):
+            return value
+        if not (named := value.strip()):
             raise ValueError(say("config.journal_empty"))
-        return value
+        return named if named in {"auto", "off"} else str(on_folder(Path(named), info))
 
 
 class Alarms(Table):
@@ -210,7 +234,7 @@ class Alarms(Table):
     cancellation_unseen_minutes: Minutes = 2
     closed_minutes: Minutes = 30
     not_started_minutes: Minutes = 0
-    command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    command: tuple[Annotated[str, Field(min_length=1), AfterValidator(no_home)], ...] = ()
     command_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 30
     command_severity: Literal["warning", "severe"] = "severe"
     ping_url: Annotated[SecretStr, AfterValidator(private)] | None = None  # whoever has it can say that all is well
@@ -226,8 +250,8 @@ class Web(Table):
     listen: Annotated[str, AfterValidator(listen_address)] = "127.0.0.1:8480"
     hosts: tuple[Annotated[str, AfterValidator(host_name)], ...] = ()
     board: Literal["off", "beside", "till"] = "off"
-    certificate: Path | None = None
-    certificate_key: Path | None = None
+    certificate: FilePath | None = None
+    certificate_key: FilePath | None = None
     customers_unencrypted: bool = False
 
     @property
@@ -256,7 +280,7 @@ class Fleet(Table):
 
     accounts: Literal["file", "database"] = "file"
     master_key: SecretStr | None = Field(default=None, validate_default=True)
-    master_key_file: Path | None = None
+    master_key_file: FilePath | None = None
 
     @property
     def from_database(self) -> bool:
@@ -304,9 +328,9 @@ class Account(Table):
 
     name: Annotated[str, AfterValidator(account_name)]
     app_secret_key: Annotated[SecretStr, AfterValidator(secret)]
-    app_secret_key_file: Path | None = None
+    app_secret_key_file: FilePath | None = None
     rest_secret_key: Annotated[SecretStr, AfterValidator(secret)]
-    rest_secret_key_file: Path | None = None
+    rest_secret_key_file: FilePath | None = None
     default: bool = False
     auto_accept_minutes: PreparingTime | None = None
     auto_accept_scheduled: bool = False

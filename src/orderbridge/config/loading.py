@@ -2,8 +2,8 @@
 
 1. `find` says which file it is; `read` and `from_environ` make a tree of tables from it and from the variables.
 2. `merge` puts the variables over the file, key by key.
-3. `settle` does what needs the disk: it hangs relative paths on a folder and reads the secrets' files.
-4. The models check the result; findings.py holds what is wrong, in words.
+3. `settle` reads the secrets' files.
+4. The models check the result and hang relative paths on the file's folder; findings.py holds what is wrong, in words.
 """
 
 import json
@@ -27,15 +27,8 @@ from orderbridge.texts import LANGUAGES, say
 
 SYSTEM_FILE = Path("/etc/orderbridge/config.toml")
 NO_KEYS = re.compile(rf"{PREFIX}(CONFIG|TEST_.*)")  # variables of ours that configure nothing
-RELATIVE_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/].*)")
-HOME = re.compile(r"(sqlite(?:\+\w+)?:///)?~")  # a shell's, which nothing expands under systemd
 MASTER_KEY = "master_key"
-FILES = {  # keys whose path hangs on the folder of the configuration, by table
-    "marketplace": ("ca_file",),
-    "web": ("certificate", "certificate_key"),
-    "fleet": ("master_key_file",),
-}
-PATHS = {"journal", "url", "command", *sum(FILES.values(), ()), *(f"{key}_file" for key in SECRETS)}
+DEFAULT_URL: str = Database.model_fields["url"].default
 
 # What tomllib says, and the sentence of ours that says what is right.
 TOML_HINTS = {
@@ -74,8 +67,9 @@ def load(
     language = tree.get("language", Settings.model_fields["language"].default)
     if language in LANGUAGES:
         speaks(language)
-    settle(tree, file.parent if file else Path.cwd(), environ, found)
-    settings = _validate(tree, found)
+    folder = file.parent if file else Path.cwd()
+    settle(tree, folder, environ, found)
+    settings = _validate(tree, folder, found)
     settings._source = Source(  # noqa: SLF001 - only `load` knows it
         file=file,
         origins={dotted(place): origin for place, origin in found.origins.items()},
@@ -96,9 +90,9 @@ def find(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     return next((candidate.absolute() for candidate in usual if os.path.lexists(candidate)), None)
 
 
-def _validate(tree: Tree, found: Findings) -> Settings:
+def _validate(tree: Tree, folder: Path, found: Findings) -> Settings:
     try:
-        settings = Settings(**tree)
+        settings = Settings.model_validate(tree, context=folder)
     except ValidationError as error:
         found.add(error)
     else:
@@ -196,19 +190,12 @@ def _at(tree: Any, place: Place) -> Any:
 
 
 def settle(tree: Tree, folder: Path, environ: Mapping[str, str], found: Findings) -> None:
-    """Relative paths hang on the configuration file's folder, the default database on systemd's state directory."""
-    for place, value in _leaves(tree):
-        if isinstance(value, str) and PATHS & set(place) and HOME.match(value):
-            found.problems[place] = say("config.home")
+    """Read the secrets' files, and put the default database into systemd's state directory where there is one."""
     for name in ("database", "fleet"):
         tree.setdefault(name, {})
-    for name, keys in FILES.items():
-        table = _table(tree, name)
-        table.update({key: str(folder / table[key]) for key in keys if isinstance(table.get(key), str)})
-    orders = _table(tree, "orders")
-    if isinstance(named := orders.get("journal"), str):
-        orders["journal"] = str(folder / named) if named.strip() not in {"", "auto", "off"} else named.strip()
-    _settle_database(_table(tree, "database"), folder, environ)
+    state = environ.get("STATE_DIRECTORY", "").partition(":")[0]  # systemd may give several
+    default = DEFAULT_URL.replace(":///", f":///{state}/") if state else DEFAULT_URL
+    _table(tree, "database").setdefault("url", default)
     _settle_secrets(tree, folder, environ, found)
 
 
@@ -216,16 +203,6 @@ def _table(tree: Tree, name: str) -> Tree:
     """That table; an empty one where the configuration has none. What is no table the models refuse."""
     table = tree.get(name)
     return table if isinstance(table, dict) else {}
-
-
-def _settle_database(database: Tree, folder: Path, environ: Mapping[str, str]) -> None:
-    state = environ.get("STATE_DIRECTORY", "").partition(":")[0]  # systemd may give several
-    base = Path(state) if state and "url" not in database else folder
-    url = database.setdefault("url", Database.model_fields["url"].default)
-    if isinstance(url, str):
-        database["url"] = url = url.strip()  # of a secret that was a file a line break is left
-        if match := RELATIVE_SQLITE.fullmatch(url):
-            database["url"] = f"{match[1]}{base / match[2]}"
 
 
 def _settle_secrets(tree: Tree, folder: Path, environ: Mapping[str, str], found: Findings) -> None:
