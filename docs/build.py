@@ -27,7 +27,7 @@ from orderbridge.rules.problems import Code, Severity
 from orderbridge.rules.retry import MOST_RESENDS, Proof, RetryPolicy, decide, is_uncertain, proof
 from orderbridge.rules.statuses import ENDS, STATUS_NAMES, Statuses
 from orderbridge.store import own_tables, tables
-from orderbridge.store.columns import Key, LongText, Money, Utc
+from orderbridge.store.columns import Money, Text, Utc
 from orderbridge.texts import SAME, SENTENCES, VERDICTS
 
 HERE = Path(__file__).parent
@@ -106,8 +106,8 @@ def _type(column: Column[object], language: Language) -> str:
         return language(WORDS["types"]["money"])
     if isinstance(kind, Utc):
         return language(WORDS["types"]["time"])
-    length = None if isinstance(kind, LongText) else getattr(kind, "length", None)
-    if isinstance(kind, Key | LongText) or length is not None:
+    length = getattr(kind, "length", None)
+    if isinstance(kind, Text) or length is not None:
         return language(WORDS["types"]["text"]) + (f" {length}" if length else "")
     return language(WORDS["types"]["integer"])
 

@@ -44,7 +44,7 @@ from orderbridge.store import tables, unfinished
 from orderbridge.store.columns import time_text
 from orderbridge.store.database import Database
 from orderbridge.store.dialects.sqlite import read_time
-from orderbridge.store.write_guards import INSERTED
+from orderbridge.store.write_guards import INSERTED, WRITTEN_ONCE
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEYOND = "9223372036854775808"  # one more than 64 bits hold
@@ -311,7 +311,7 @@ def refused_change(pos: Pos, column: str, value: object) -> None:
 
 
 def test_on_sqlite_every_column_of_the_poss_but_withdraw_is_watched():
-    assert set(CHANGED_LATER) == set(tables.WRITTEN_ONCE) == {*INSERTED, "id", "created_utc"} - {"withdraw"}
+    assert set(CHANGED_LATER) == set(WRITTEN_ONCE) == {*INSERTED, "id", "created_utc"} - {"withdraw"}
 
 
 @only(SQLITE)

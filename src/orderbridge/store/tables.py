@@ -268,30 +268,10 @@ serve(
 
 # The columns stand in this order: the id, what a POS says in its INSERT, `withdraw`, which it may also change later,
 # the time, and what only the daemon writes.
-_NAMES = list(actions.c.keys())
-ASKED = tuple(_NAMES[1 : _NAMES.index("withdraw")])
+ASKED = tuple(actions.c.keys()[1 : actions.c.keys().index("withdraw")])
 if missing := set(_ARGUMENT_COLUMNS) - set(ASKED):
     raise TypeError(f"{', '.join(sorted(missing))}: no column of delivery_actions that a POS fills in")
-_OURS = _NAMES[_NAMES.index("state") :]
 
-# Where there are no grants, a row that fills in the daemon's columns is refused where its programmer sees it. Later the
-# daemon itself writes them, so that only the INSERT can be watched.
-_FILLED_IN = (
-    "NEW.state <> 'pending' OR NEW.attempts <> 0"
-    f" OR coalesce({', '.join(f'NEW.{column}' for column in _OURS[2:])}) IS NOT NULL"
-)
-_NOT_YOURS = f"delivery_actions: {', '.join(_OURS[:-1])} and {_OURS[-1]} are written by orderbridge; leave them out"
-after(
-    actions,
-    lambda dialect: dialect.refuse("delivery_actions_insert", actions.name, "BEFORE INSERT", _FILLED_IN, _NOT_YOURS),
-)
-
-# What was sent must be what stands in the row: nobody changes it after the INSERT, the daemon neither.
-WRITTEN_ONCE = ("id", *ASKED, "created_utc")
-KEPT = "delivery_actions: of a row that is written only withdraw is changed; set withdraw = 1 and insert another row"
-_CHANGE = f"BEFORE UPDATE OF {', '.join(WRITTEN_ONCE)}"
-_CHANGED = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in WRITTEN_ONCE)
-after(actions, lambda dialect: dialect.refuse("delivery_actions_update", actions.name, _CHANGE, _CHANGED, KEPT))
 after(actions, lambda dialect: dialect.tell_changes(actions.name, "withdraw"))
 
 

@@ -13,16 +13,7 @@ from orderbridge.store.dialects import of
 from orderbridge.store.dialects.face import Dialect
 from orderbridge.store.own_tables import OURS_ALONE
 from orderbridge.store.revisions import HEAD
-from orderbridge.store.tables import (
-    ASKED,
-    KEPT,
-    SCHEMA_VERSION_TABLE,
-    WRITTEN_ONCE,
-    accounts,
-    actions,
-    metadata,
-    tokens,
-)
+from orderbridge.store.tables import ASKED, SCHEMA_VERSION_TABLE, accounts, actions, metadata, tokens
 
 INSERTED = (*ASKED, "withdraw")
 ALL = (*sorted(metadata.tables), SCHEMA_VERSION_TABLE)  # tables and views
@@ -33,6 +24,22 @@ _ALONE = "is for orderbridge alone; read this table, and keep what is yours in t
 _WITHDRAW = "delivery_actions: DELETE is for orderbridge alone; set withdraw = 1 to take a row back"
 _BY_ITSELF = "delivery_actions: id and created_utc are filled in by themselves; leave them out of the INSERT"
 _REPLACED = "delivery_actions: REPLACE would take away a row that is written; use INSERT, or INSERT OR IGNORE, instead"
+
+_OURS = list(actions.c.keys())[actions.c.keys().index("state") :]  # what only the daemon writes stands behind the rest
+
+# Where there are no grants, a row that fills in the daemon's columns is refused where its programmer sees it. Later the
+# daemon itself writes them, so that only the INSERT can be watched.
+_FILLED_IN = (
+    "NEW.state <> 'pending' OR NEW.attempts <> 0"
+    f" OR coalesce({', '.join(f'NEW.{column}' for column in _OURS[2:])}) IS NOT NULL"
+)
+_NOT_YOURS = f"delivery_actions: {', '.join(_OURS[:-1])} and {_OURS[-1]} are written by orderbridge; leave them out"
+
+# What was sent must be what stands in the row: nobody changes it after the INSERT, the daemon neither.
+WRITTEN_ONCE = ("id", *ASKED, "created_utc")
+KEPT = "delivery_actions: of a row that is written only withdraw is changed; set withdraw = 1 and insert another row"
+_CHANGE = f"BEFORE UPDATE OF {', '.join(WRITTEN_ONCE)}"
+_CHANGED = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in WRITTEN_ONCE)
 
 # In the trigger an id that was left out is -1, and `now` is one moment in the whole of a statement.
 _BY_HAND = "NEW.id <> -1 OR NEW.created_utc IS NOT {now}"
@@ -91,6 +98,12 @@ def on_table(table: Table, dialect: Dialect) -> Iterator[str]:
     yield from _keep(dialect, name, f"BEFORE UPDATE OF {theirs}", why)
 
 
+def _for_everybody(dialect: Dialect) -> Iterator[str]:
+    """Those that hold in our transactions, too."""
+    yield from dialect.refuse("delivery_actions_insert", actions.name, "BEFORE INSERT", _FILLED_IN, _NOT_YOURS)
+    yield from dialect.refuse("delivery_actions_update", actions.name, _CHANGE, _CHANGED, KEPT)
+
+
 def _on_inserted(dialect: Dialect) -> Iterator[str]:
     """Of the one table in which a POS inserts."""
     name, by_hand = actions.name, _BY_HAND.format(now=dialect.utc_now)
@@ -136,6 +149,7 @@ def is_held_open(connection: Connection) -> bool:
     return bool(connection.exec_driver_sql(f"SELECT open FROM {table}").scalar())  # noqa: S608 - a name of ours
 
 
+after(actions, _for_everybody)
 after(accounts, lambda dialect: dialect.guards)
 for _table in metadata.tables.values():
     if not _table.is_view:
