@@ -52,7 +52,7 @@ class Closed(Unusable):
 
 
 class Over(StoreError):
-    """Nothing is written any more, whoever asks: the daemon ends."""
+    """Nothing is written any more: the daemon ends."""
 
 
 class FileLost(Over):

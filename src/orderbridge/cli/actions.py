@@ -81,7 +81,7 @@ def _row(context: Context, row_id: int) -> dict[str, Any]:
     return context.read(lambda tx: dict(tx.execute(query).mappings().one()))
 
 
-# How the command line names what an action is done to. An id is lower case in our tables, whatever somebody types.
+# How the command line names what an action is done to. An id is lower case in our tables, whatever is typed.
 _NAMED: dict[Subject, tuple[tuple[str, ...], dict[str, Any]]] = {
     Subject.ORDER: (("payment_key",), {"metavar": "KEY"}),
     Subject.RESTAURANT: (("restaurant_id",), {"metavar": "RESTAURANT_ID", "type": str.lower}),

@@ -29,7 +29,7 @@ from orderbridge import __version__
 from orderbridge.cli import bundle_contents
 from orderbridge.cli.bundle_contents import CONFIGURATION, tree
 from orderbridge.cli.common import Context, plain
-from orderbridge.cli.status import look
+from orderbridge.cli.status import facts_of
 from orderbridge.clock import SystemClock
 from orderbridge.config import shown
 from orderbridge.observe import liveness
@@ -103,7 +103,7 @@ def _fill(bundle: _Bundle, context: Context, wanted: tuple[str, ...], log_file: 
     settings = bundle.add("configuration.json", lambda: tree(shown(context.settings), texts=CONFIGURATION))
     accounts = frozenset(one["name"] for one in (settings or {}).get("accounts", ()))
     if settings is not None:
-        bundle.add("status.json", lambda: tree(json.loads(json.dumps(look(context), default=plain)), accounts))
+        bundle.add("status.json", lambda: tree(json.loads(json.dumps(facts_of(context), default=plain)), accounts))
         bundle.add("metrics.txt", lambda: _metrics(context))
         if bundle.add("schema.json", lambda: _read(context, _schema)) is not None:
             keys = bundle.add("orders.txt", lambda: _read(context, partial(_keys, wanted=wanted)))
@@ -131,10 +131,10 @@ def _metrics(context: Context) -> str:
     web = context.settings.web
     if not web.listen:
         return say("bundle.no_metrics") + "\n"
-    whoever = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    whoever.check_hostname, whoever.verify_mode = False, ssl.CERT_NONE
+    unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     asked = Request(f"{web.scheme}://{web.listen}/metrics", headers={"Host": "localhost"})  # noqa: S310 - ours
-    with build_opener(ProxyHandler({}), HTTPSHandler(context=whoever)).open(asked, timeout=METRICS_S) as answer:
+    with build_opener(ProxyHandler({}), HTTPSHandler(context=unverified)).open(asked, timeout=METRICS_S) as answer:
         return str(answer.read(LOG_BYTES).decode("utf-8", "replace"))
 
 

@@ -1,6 +1,6 @@
 """What may stand in a support bundle: columns, keys and fields of these lists, and of a text only what is a code.
 
-Nothing that a customer, a cashier or a technician wrote is in the lists. So it has no way in, whatever it looks like.
+What a customer, a cashier or a technician wrote is in none of the lists.
 """
 
 import json

@@ -52,7 +52,7 @@ class Guarded:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write it; the number is of no use to anybody."""
+        """Write it. The number returned is the stream's own."""
         return self._stream.write(STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
     def __getattr__(self, name: str) -> Any:
@@ -87,7 +87,7 @@ class Context:
         return self._settings
 
     def database(self, *, makes_file: bool = False) -> "Database":
-        """The configured database, which answered. Raises StoreError. Who only looks makes no SQLite file."""
+        """The configured database, which answered. Raises StoreError. Only `db upgrade` makes a SQLite file."""
         from orderbridge.store.database import open_database
 
         chosen = self.settings.database
@@ -199,7 +199,7 @@ def local(moment: datetime, zone: "ZoneInfo", now: datetime) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """How long ago, roughly. What is ahead is said to be: a clock was set."""
+    """How long ago, roughly. A time ahead of the clock is shown as such."""
     if moment > now + AHEAD:
         return say("status.ahead", span=_span(moment - now))
     return say("status.ago", span=_span(now - moment))

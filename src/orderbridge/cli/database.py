@@ -145,7 +145,7 @@ def replay(context: Context, files: tuple[Path, ...], since: datetime | None, as
 
 
 def _replay_journal(context: Context) -> bool:
-    """As `db replay` without an argument; where there is no journal, that is said. Whether something could not be taken."""
+    """As `db replay` without an argument; prints why where there is no journal. Returns whether an order was left out."""
     try:
         paths = _files(context)
     except StoreError as error:
@@ -155,7 +155,7 @@ def _replay_journal(context: Context) -> bool:
 
 
 def _replay(context: Context, paths: list[Path], since: datetime | None, *, whole: bool, machine: bool) -> bool:
-    """`whole`: not only from the end of the copy. Returns whether something could not be taken in."""
+    """`whole`: not only from the end of the copy. Returns whether an order was left out."""
     with context.current() as database:
         _note_older_copy(context, database)
         older = database.read_now(high_water.older)

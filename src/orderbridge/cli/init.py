@@ -118,7 +118,7 @@ class Asking:
         self._before: dict[str, str] = {}  # answers that did not work
 
     def language(self) -> str:
-        """Asked once more where it is none of them: in which one could that be said?"""
+        """Repeated without an error message: in which language would it be?"""
         chosen = language_of(os.environ)
         while self._asks:
             chosen = click.prompt(f"Dil / language ({', '.join(LANGUAGES)})", default=chosen, err=True)

@@ -140,13 +140,13 @@ def main() -> None:
     _guard_output()
     try:
         _refuse_bytes(sys.argv[1:])
-        sys.exit(program(standalone_mode=False))  # what click raises is told here, in the language of the process
+        sys.exit(program(standalone_mode=False))  # errors are printed below, in the language of the process
     except click.ClickException as error:
         show(error)
         sys.exit(error.exit_code)
     except click.Abort:
         _end(say("click.aborted"))
-    except Exception as error:  # noqa: BLE001 - a fault of ours is told whole, and as an error
+    except Exception as error:  # noqa: BLE001 - a fault of ours is printed with its traceback
         _end_by(error)
 
 

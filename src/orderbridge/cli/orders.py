@@ -121,10 +121,10 @@ def _entries(story: dict[str, Any]) -> list[Entry]:
     return sorted((one for one in found if one["at_utc"] is not None), key=lambda one: one["at_utc"])
 
 
-def _of_events(events: list[dict[str, Any]], told: set[int]) -> Iterator[Entry]:
+def _of_events(events: list[dict[str, Any]], action_ids: set[int]) -> Iterator[Entry]:
     for event in events:
         word = event["event"]
-        if "." in word and told:  # an action's end: its row tells it, and with what was said
+        if "." in word and action_ids:  # the end of an action is shown with its row, which has the answer
             continue
         key = f"story.{word}"
         text = say(key) if key in SENTENCES else word
@@ -139,8 +139,8 @@ def _of_action(row: dict[str, Any]) -> Iterator[Entry]:
     yield {"at_utc": row["created_utc"], "what": "action.asked", "text": asked}
     if row["finished_utc"] is not None:
         known = say("story.known_by", how=row["known_by"]) if row["known_by"] else ""
-        said = f": {row['error_code']}: {row['error_text']}" if row["error_code"] else ""
-        text = say("story.action_ended", id=row["id"], action=row["action"], state=row["state"], known=known) + said
+        reason = f": {row['error_code']}: {row['error_text']}" if row["error_code"] else ""
+        text = say("story.action_ended", id=row["id"], action=row["action"], state=row["state"], known=known) + reason
         yield {"at_utc": row["finished_utc"], "what": "action.ended", "text": text}
 
 
@@ -177,11 +177,11 @@ def _waits(story: dict[str, Any]) -> Iterator[str]:
     elif 0 < order["pos_revision"] < order["revision"] and order["pos_reference"] != BOARD_REFERENCE:
         yield say("story.wait_read", revision=order["revision"], change=order["last_change"])
     for row in unfinished:
-        said = row["error_text"] or ""
+        reason = row["error_text"] or ""
         if row["state"] == "sending":
-            yield say("story.wait_outcome", id=row["id"], action=row["action"], said=said).strip()
+            yield say("story.wait_outcome", id=row["id"], action=row["action"], said=reason).strip()
         else:
-            yield say("story.wait_send", id=row["id"], action=row["action"], said=said).strip()
+            yield say("story.wait_send", id=row["id"], action=row["action"], said=reason).strip()
     if is_open and order["status"] == "RECEIVED" and not unfinished:
         yield say("story.wait_answer")
     elif is_open and not unfinished and order["pos_revision"] >= order["revision"]:

@@ -61,18 +61,18 @@ def healthcheck(context: Context) -> None:
     from orderbridge.observe import liveness
 
     file = find(None if context.config_file is None else Path(context.config_file), os.environ)
-    if file is None:  # anybody may take such a name, and is not asked
+    if file is None:  # another user's process may have such a name: it does not count
         found = {name: liveness.ask(name) for name in liveness.daemons()}
-        answers = {name: said for name, said in found.items() if not said.startswith(liveness.STRANGER)}
+        answers = {name: answer for name, answer in found.items() if not answer.startswith(liveness.STRANGER)}
     else:
         name, owner = liveness.name_of(file), file.stat().st_uid if file.exists() else os.geteuid()
         answers = {name: liveness.ask(name, [owner])}
-    for name, said in answers.items():
-        verdict, *status = said.splitlines()
+    for name, answer in answers.items():
+        verdict, *status = answer.splitlines()
         click.echo(" | ".join([f"{name}: {verdict}", *status]))
     if not answers:
         click.echo(f"dead: {say('liveness.none')}")
-    alive = [said.startswith(liveness.ALIVE) for said in answers.values()]
+    alive = [answer.startswith(liveness.ALIVE) for answer in answers.values()]
     raise SystemExit(0 if alive and all(alive) else 1)
 
 

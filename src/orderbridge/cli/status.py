@@ -51,7 +51,7 @@ LIGHTS = {"healthy": "green", "warning": "yellow", "severe": "red"}
 @pass_context
 def status(context: Context, watch: bool, as_json: bool) -> None:
     """How it stands: problems, accounts, orders, outbox. Exit code 1 when something is wrong."""
-    read, show = context.view or (look, lines)
+    read, show = context.view or (facts_of, lines)
     if watch and not as_json:
         raise SystemExit(keep_watching(lambda: _screen(lambda: read(context), show)))
     facts = read(context)
@@ -63,12 +63,12 @@ def status(context: Context, watch: bool, as_json: bool) -> None:
     raise SystemExit(0 if facts["healthy"] else 1)
 
 
-def keep_watching(look: Callable[[], tuple[bool, list[str]]], pause: Callable[[float], None] = time.sleep) -> int:
-    """Until Ctrl-C. `look`: whether all is well, and the screen. Returns the exit code: 1 when something is wrong."""
+def keep_watching(screen: Callable[[], tuple[bool, list[str]]], pause: Callable[[float], None] = time.sleep) -> int:
+    """Until Ctrl-C. `screen`: whether all is well, and the lines to show. Returns the exit code: 1 when something is wrong."""
     is_well, before = True, None
     try:
         while True:
-            is_well, shown = look()
+            is_well, shown = screen()
             if sys.stdout.isatty():
                 click.echo(HOME, nl=False, file=sys.__stdout__)  # which is not guarded
                 click.echo("\n".join(_fitting(shown)), nl=False)
@@ -109,7 +109,7 @@ def _screen(
 # ---- the facts -------------------------------------------------------------------------------------------------------
 
 
-def look(context: Context) -> dict[str, Any]:
+def facts_of(context: Context) -> dict[str, Any]:
     """Everything that `--json` shows. Raises StoreError when the database cannot be opened at all."""
     parts, unread = _read(context, SystemClock())
     now = parts["now"]

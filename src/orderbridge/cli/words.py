@@ -25,7 +25,7 @@ def in_words(english: str) -> str:
 
 @cache
 def _keys() -> dict[str, str]:
-    return {said["en"]: key for word in ("options", "headings") for key, said in SENTENCES.of(word).items()}
+    return {texts["en"]: key for word in ("options", "headings") for key, texts in SENTENCES.of(word).items()}
 
 
 def show(error: click.ClickException) -> None:
@@ -43,15 +43,15 @@ def _mistake(english: str) -> str:
     """One of click's sentences, whose {message} may be another one. A sentence of ours comes as it should be read."""
     if spoken() == "en":
         return english
-    for key, said in SENTENCES.of("click").items():
-        if found := _pattern(said["en"]).fullmatch(english):
+    for key, texts in SENTENCES.of("click").items():
+        if found := _pattern(texts["en"]).fullmatch(english):
             facts = found.groupdict()
             return say(key, **facts | ({"message": _mistake(facts["message"])} if "message" in facts else {}))
     return english
 
 
 def _pattern(sentence: str) -> re.Pattern[str]:
-    """What such a sentence looks like with its facts in it."""
+    """A pattern of such a sentence with its facts in it."""
     return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+?)", re.escape(sentence)), re.DOTALL)
 
 
@@ -75,10 +75,10 @@ def _translated(text: str) -> str:
     """An option's help, behind which click writes [default: …] or [required]."""
     if spoken() == "en":
         return text
-    said, bracket, extra = text.partition("  [")
+    words, bracket, extra = text.partition("  [")
     for word in ("default", "required"):
         extra = extra.replace(word, in_words(word), 1)
-    return f"{in_words(said)}{bracket}{extra}"
+    return f"{in_words(words)}{bracket}{extra}"
 
 
 class WordsContext(click.Context):

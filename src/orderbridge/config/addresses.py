@@ -71,7 +71,7 @@ def host_name(value: str) -> str:
 
 
 def is_private(address: str) -> bool:
-    """Whether nobody on the way can read what is asked for there: https, or this machine."""
+    """Whether the way there is encrypted, or ends on this machine."""
     try:
         parts = urlsplit(address)
         return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(address)))

@@ -227,7 +227,7 @@ class Orders(Table):
 
 
 class Alarms(Table):
-    """For how many minutes something may last before it is a problem (0: never), and who is told of problems."""
+    """For how many minutes something may last before it is a problem (0: never), and who is notified of problems."""
 
     unanswered_minutes: Minutes = 3
     not_taken_over_minutes: Minutes = 3
@@ -237,7 +237,7 @@ class Alarms(Table):
     command: tuple[Annotated[str, Field(min_length=1), AfterValidator(no_home)], ...] = ()
     command_timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 30
     command_severity: Literal["warning", "severe"] = "severe"
-    ping_url: Annotated[SecretStr, AfterValidator(private)] | None = None  # whoever has it can say that all is well
+    ping_url: Annotated[SecretStr, AfterValidator(private)] | None = None  # with it anyone can report that all is well
 
 
 class Web(Table):
@@ -256,7 +256,7 @@ class Web(Table):
 
     @property
     def is_local(self) -> bool:
-        """Whether nobody but this machine can reach it."""
+        """Whether only this machine can reach it."""
         return is_loopback(f"http://{self.listen}")
 
     @property
@@ -346,7 +346,7 @@ class Account(Table):
     @cached_property
     def fingerprint(self) -> str:
         """What the cooldown and the stored token hang on; see the function of this name."""
-        return self._fingerprint  # pydantic looks long for what is private, and health asks for thousands
+        return self._fingerprint  # a private attribute is slow, and health asks for thousands
 
     @property
     def application(self) -> str:

@@ -54,7 +54,7 @@ def load(
 ) -> Settings:
     """The settings of this run, or a ConfigError with one line for each problem.
 
-    `speaks` is told the configured language before anything is found wrong. Without `needs_secrets` a secret that cannot
+    `speaks` gets the configured language before any problem is reported. Without `needs_secrets` a secret that cannot
     be read is no problem: the account has a random one in its place, and `Settings.source.without_secrets` names it.
     """
     file = find(path, environ)
@@ -209,7 +209,7 @@ def _settle_secrets(tree: Tree, folder: Path, environ: Mapping[str, str], found:
     fleet = _table(tree, "fleet")
     named = _credential(MASTER_KEY, environ)
     is_needed = not found.needs_secrets and fleet.get("accounts") == "database"
-    if named or is_needed or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # else the model's check tells it
+    if named or is_needed or fleet.keys() & {MASTER_KEY, f"{MASTER_KEY}_file"}:  # else the model's check reports it
         _settle_secret(fleet, ("fleet", MASTER_KEY), named, folder, found)
     accounts = tree.get("accounts")
     for index, account in enumerate(accounts if isinstance(accounts, list) else []):

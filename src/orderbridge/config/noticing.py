@@ -1,4 +1,4 @@
-"""What stops nothing and yet wants a look: files that everybody reads, an alarm command that cannot be run, a secret with an odd character."""
+"""Warnings about a configuration that works: files open to everyone, an alarm command that cannot run, an odd secret."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orderbridge.config.settings import Settings
 
 LONGEST_SHEBANG = 256
-LOOK_S = 2.0  # for a folder that may lie on another machine
+TEST_S = 2.0  # for a folder that may lie on another machine
 
 
 def noticed(
@@ -45,7 +45,7 @@ def noticed(
 
 
 def _strange(account: str, key: str, secret: str) -> Iterator[str]:
-    """A character that a copy from a letter or a phone brings along, and that nobody sees: the login would be refused."""
+    """A character that a copy from a letter or a phone brings along, and that is invisible: the login would be refused."""
     for place, character in enumerate(secret, 1):
         if not character.isascii():
             name = unicodedata.name(character, f"U+{ord(character):04X}")
@@ -56,19 +56,19 @@ def _strange(account: str, key: str, secret: str) -> Iterator[str]:
 def _can_be_written(folder: Path) -> bool:
     """A folder that is not there is made, and the one around it is not. A disk that hangs holds up no start."""
 
-    def look() -> None:
+    def test() -> None:
         here = folder if os.path.lexists(folder) else folder.parent
         found.append(os.access(here, os.W_OK | os.X_OK) and here.is_dir())
 
     found: list[bool] = []
-    looking = threading.Thread(target=look, daemon=True)
-    looking.start()
-    looking.join(LOOK_S)
+    testing = threading.Thread(target=test, daemon=True)
+    testing.start()
+    testing.join(TEST_S)
     return found == [True]
 
 
 def _fault(program: str) -> str | None:
-    """Why nobody would be told by it. Else that shows with the first alarm, at night."""
+    """Why it would reach no one. Else that shows with the first alarm, at night."""
     found = Path(program) if os.sep in program else Path(shutil.which(program) or "/nowhere")
     if not found.exists():
         return say("config.alarm_missing", program=program)
@@ -92,7 +92,7 @@ def _interpreter(script: Path) -> str:
 
 
 def _mode(file: Path) -> int:
-    """0 for what is not there, or not to be looked at: opening it tells that."""
+    """0 for what is not there or may not be examined: opening it reports that."""
     try:
         return file.stat().st_mode
     except OSError:

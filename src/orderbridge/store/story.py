@@ -76,7 +76,7 @@ def with_lines(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> lis
 def take_over(connection: Connection, payment_key: str, revision: int | None, reference: str) -> dict[str, Any] | None:
     """What a POS does: note that this revision was read, or the newest, under its reference. None: not this order.
 
-    Another till's is never noted, nor one that has ended before anybody took it over.
+    Another till's is never noted, nor one that ended before it was taken over.
     """
     mine = or_(and_(orders.c.pos_revision == 0, orders.c.ended_utc.is_(None)), orders.c.pos_reference == reference)
     read = orders.c.revision if revision is None else revision
