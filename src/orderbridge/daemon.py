@@ -26,9 +26,8 @@ from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.poll import Pollers
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
-from orderbridge.jobs.self_report import SelfReport
 from orderbridge.jobs.timetable import Timetable
-from orderbridge.jobs.upkeep import Upkeep
+from orderbridge.jobs.upkeep import SelfReport, Upkeep
 from orderbridge.net.http import Wire
 from orderbridge.observe import systemd
 from orderbridge.observe.liveness import Pulse

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a command loads no daemon
     from orderbridge.config import Settings
     from orderbridge.daemon import RunningDaemon
     from orderbridge.jobs.roster import Roster
-    from orderbridge.web.watched import Pages
+    from orderbridge.web.listening import Pages
 
 
 class Extension:

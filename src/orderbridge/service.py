@@ -26,18 +26,16 @@ from orderbridge.errors import Fenced, OrderbridgeError, StoreError
 from orderbridge.extension import Extension, named
 from orderbridge.observe import liveness, systemd
 from orderbridge.observe.metrics import READY, WORKING, Metrics
-from orderbridge.rules.account_status import Readiness
 from orderbridge.rules.cooldown import Cooldowns
 from orderbridge.rules.notify import OpenProblems
-from orderbridge.rules.problems import Code, Severity
+from orderbridge.rules.problems import Code, Readiness, Severity
 from orderbridge.store.database import Database, open_database
 from orderbridge.store.failures import remedy
 from orderbridge.store.high_water import HighWater
 from orderbridge.store.leader import RightToWork
 from orderbridge.store.workers import detached
 from orderbridge.texts import read_ahead, say, sentence
-from orderbridge.web.listening import Listening
-from orderbridge.web.watched import Pages
+from orderbridge.web.listening import Listening, Pages
 
 ASK_S = 1.0  # between two tries to become the one that works
 GUARD_S = 5.0  # between two questions whether we still are
@@ -112,7 +110,7 @@ class Service:
             told = hung
             await asyncio.sleep(ALIVE_S)
 
-    # ---- for whoever asks over HTTP (web.watched) --------------------------------------------------------------------
+    # ---- for whoever asks over HTTP (web.listening) --------------------------------------------------------------------
 
     def hung(self) -> str | None:
         """What hangs, so that a restart would help; None: nothing does."""

@@ -14,8 +14,7 @@ from orderbridge.clock import SystemClock
 from orderbridge.daemon import RunningDaemon
 from orderbridge.rules.problems import Problem
 from orderbridge.store.database import Database
-from orderbridge.web.listening import Listening
-from orderbridge.web.watched import Pages
+from orderbridge.web.listening import Listening, Pages
 from orderbridge_board import Board, devices
 from orderbridge_board.devices import ACT
 from orderbridge_board.watch import Audience

@@ -18,7 +18,7 @@ from orderbridge.cli.check import Checked
 from orderbridge.cli.common import Context
 from orderbridge.cli.probes import certificate
 from orderbridge.config import Settings, Web
-from orderbridge.rules.page import problems
+from orderbridge.rules.problems import page_problems
 from orderbridge.web.listening import Listening
 from orderbridge_board import devices
 from orderbridge_sandbox.options import Line
@@ -123,7 +123,7 @@ async def test_a_certificate_that_cannot_be_used_at_the_start_is_told_as_that(ba
 
 
 def problems_of(listening: Listening) -> list[tuple[str, str]]:
-    return [(one.code, one.severity) for one in problems(listening.page, CLOCK.now())]
+    return [(one.code, one.severity) for one in page_problems(listening.page, CLOCK.now())]
 
 
 async def works(listening: Listening, made: Certificates) -> bool:

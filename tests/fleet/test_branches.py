@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orderbridge.rules.account_status import Lamp
+from orderbridge.rules.problems import Lamp
 from orderbridge_fleet.cli.branches import Branch, OpenProblem, ranked
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

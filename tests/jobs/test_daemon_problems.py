@@ -23,8 +23,7 @@ from orderbridge.jobs.daemon_problems import (
 )
 from orderbridge.jobs.health import VIEWS_S, Checkup
 from orderbridge.jobs.reference import BELIEVED_AFTER, Common, read_lists
-from orderbridge.rules.page import SOON, Page
-from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.rules.problems import SOON, Code, Page, Problem, Severity
 from orderbridge.store.trouble import TroubleKind
 from orderbridge_sandbox import Fault
 

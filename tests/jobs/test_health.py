@@ -23,7 +23,7 @@ from orderbridge.jobs.alarms import AGAIN_S, Command
 from orderbridge.jobs.findings import open_problems
 from orderbridge.jobs.health import Checkup, log_events
 from orderbridge.jobs.reference import Common, read_lists, read_statuses
-from orderbridge.jobs.self_report import headline
+from orderbridge.jobs.upkeep import headline
 from orderbridge.rules.notify import ALIKE_LIMIT, OpenProblems, alike
 from orderbridge.rules.problems import Code, Problem, Severity
 from orderbridge.store.trouble import TroubleKind

@@ -5,7 +5,7 @@ import asyncio
 from structlog.testing import capture_logs
 from tests.jobs.shop import FakeClock
 
-from orderbridge.jobs.self_report import PROGRESS_S, StartProgress
+from orderbridge.jobs.upkeep import PROGRESS_S, StartProgress
 
 
 async def test_a_start_of_many_says_how_far_it_is_and_the_log_hears_of_it_now_and_then(clock: FakeClock):

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orderbridge.rules.account_status import STARTING, WELL, Lamp, account_statuses
-from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.rules.problems import STARTING, WELL, Code, Lamp, Problem, Severity, account_statuses
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BOTH = ("kadikoy", "moda")

@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from orderbridge.model import ActionState
-from orderbridge.rules.account_status import Lamp, account_statuses
 from orderbridge.rules.cooldown import Member, names_of
 from orderbridge.rules.health import (
     Facts,
@@ -21,7 +20,7 @@ from orderbridge.rules.health import (
     is_due,
     late_after,
 )
-from orderbridge.rules.problems import OF_THE_DAEMON, Code, Problem, Severity
+from orderbridge.rules.problems import OF_THE_DAEMON, Code, Lamp, Problem, Severity, account_statuses
 from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

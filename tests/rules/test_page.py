@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from orderbridge.rules import health
-from orderbridge.rules.page import SOON, SUBJECT, Page, problems
-from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.rules.problems import SOON, PAGE_SUBJECT, Code, Page, Problem, Severity, page_problems
 from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -35,25 +34,25 @@ FAILED = {"since": NOW - MOMENT, "error": "no"}
     ],
 )
 def test_each_state_of_the_page(page: dict[str, Any], told: tuple[Code, Severity, datetime] | None):
-    found = list(problems(Page(**{"is_served": True, "has_board": True} | page), NOW))
+    found = list(page_problems(Page(**{"is_served": True, "has_board": True} | page), NOW))
     assert [(one.code, one.severity, one.since) for one in found] == ([] if told is None else [told])
-    assert all(one.subject == SUBJECT for one in found)
+    assert all(one.subject == PAGE_SUBJECT for one in found)
 
 
 def test_a_renewed_certificate_that_is_refused_does_not_hide_that_the_old_one_ends():
     page = Page(is_served=True, has_board=True, ends=NOW, failed=REFUSED, **FAILED)
-    assert [one.code for one in problems(page, NOW)] == [REFUSED, ENDS]
+    assert [one.code for one in page_problems(page, NOW)] == [REFUSED, ENDS]
 
 
 @pytest.mark.parametrize("severity, said", [(SEVERE, [ENDS]), (WARNING, [ENDS, Code.BOARD_UNHEARD])])
 def test_where_no_tablet_can_open_the_page_nobody_hears_it_for_that_reason(severity: Severity, said: list[Code]):
     limits = health.Thresholds(MOMENT, None, None, None)
-    known = Problem(ENDS, SUBJECT, NOW, severity), Problem(Code.BOARD_UNHEARD, "", NOW, WARNING)
+    known = Problem(ENDS, PAGE_SUBJECT, NOW, severity), Problem(Code.BOARD_UNHEARD, "", NOW, WARNING)
     found = health.all_problems(health.Facts((), known=known), limits, NOW)
     assert [one.code for one in found if one.behind is None] == said
 
 
 def test_where_the_machine_has_run_out_of_files_the_remedy_is_not_about_the_address():
     page = Page(has_board=True, failed=NOT_SERVED, reason="here_files", **FAILED)
-    (one,) = problems(page, NOW)
+    (one,) = page_problems(page, NOW)
     assert "LimitNOFILE" in problem_text(one.code, "en", **one.facts)[1]

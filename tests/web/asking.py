@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 
 from orderbridge import config
 from orderbridge.observe.metrics import Metrics
-from orderbridge.rules.account_status import Readiness
-from orderbridge.rules.problems import Code, Severity
-from orderbridge.web.listening import Listening
-from orderbridge.web.watched import Pages
+from orderbridge.rules.problems import Code, Readiness, Severity
+from orderbridge.web.listening import Listening, Pages
 
 WITHIN_S = 120.0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orderbridge.web.hosts import is_known
+from orderbridge.web.routes import is_known
 
 NAMES = {"kasa-pc", "127.0.0.1"}
 

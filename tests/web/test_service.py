@@ -42,8 +42,8 @@ from orderbridge.observe.metrics import Family, Metrics
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
 from orderbridge.service import Service
 from orderbridge.web import listening
+from orderbridge.web.listening import Watched
 from orderbridge.web.server import Server
-from orderbridge.web.watched import Watched
 from orderbridge_sandbox import Fault, Sandbox, World
 from orderbridge_sandbox.options import Line
 from orderbridge_sandbox.scenery import KADIKOY

@@ -13,8 +13,7 @@ from structlog.testing import capture_logs
 from tests.web.asking import Process, asked, at, rest_of, sent, shown, until
 
 from orderbridge.observe.metrics import FAMILIES, POLLS, MetricKind
-from orderbridge.rules.account_status import Readiness
-from orderbridge.rules.problems import Code, Problem, Severity
+from orderbridge.rules.problems import Code, Problem, Readiness, Severity
 from orderbridge.web import listening as listening_module
 from orderbridge.web import server
 from orderbridge.web.listening import Listening
@@ -255,7 +254,7 @@ async def test_a_stop_waits_for_nobody(process: Process, caplog: pytest.LogCaptu
             await go_on.wait()
             return b""
 
-        from orderbridge.web.exposition import Exposition
+        from orderbridge.web.routes import Exposition
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Exposition, "text", hang)

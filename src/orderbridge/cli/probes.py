@@ -299,15 +299,15 @@ def certificate(checked: Checked) -> Iterator[Finding]:
     wanted = checked.settings.web
     if wanted.certificate is None:
         return
-    from orderbridge.rules.page import SOON
-    from orderbridge.web import tls
+    from orderbridge.rules.problems import SOON
+    from orderbridge.web.listening import certificate_end, tls_context
 
     try:
-        tls.context(wanted)
+        tls_context(wanted)
     except OSError as error:
         yield bad("web", f"{wanted.certificate}: {error.strerror or error}", say("health.certificate_refused.remedy"))
         return
-    end = tls.ends(wanted)
+    end = certificate_end(wanted)
     facts = "" if end is None else say("check.board_certificate", file=wanted.certificate, end=end)
     if end is not None and end - SystemClock().now() < SOON:
         yield warn("web", facts, say("health.certificate_ends.remedy"))

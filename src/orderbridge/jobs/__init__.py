@@ -6,7 +6,7 @@ a cycle of the outbox and the sweep count, the tests and the log do.
 orders come in   poll poll_state intake acknowledge journal reconciler
 actions go out   outbox outbox_reader executor outcome_writer verdicts lanes postponed
 accounts         context account roster accounts_at_work timetable reference
-what is wrong    health findings daemon_problems problem_table self_report
+what is wrong    health findings daemon_problems problem_table
 who is told      alarms ping
 now and then     upkeep sweep restore_check reimport
 """

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from orderbridge.clock import Clock, http_date
 from orderbridge.observe import output
-from orderbridge.rules import page
 from orderbridge.rules.notify import Key
-from orderbridge.rules.problems import Code, Problem
+from orderbridge.rules.problems import Code, Page, Problem, page_problems
 from orderbridge.store.database import Database
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class DaemonProblems:
         self._since: dict[Key, datetime] = {}  # of those that are checked
         self._dated = float("-inf")
         self._dates: tuple[tuple[datetime, float], ...] = ()  # the last two, and our monotonic time of each
-        self.page: Callable[[], page.Page] = page.Page  # it is served beside the daemon, and outlives it
+        self.page: Callable[[], Page] = Page  # it is served beside the daemon, and outlives it
         # When this replica was last replaced, and how many of its writes were refused; outlives the daemon, too.
         self.fenced: Callable[[], tuple[datetime | None, int]] = lambda: (None, 0)
         self.is_scope_wrong: Callable[[], bool] = lambda: False  # the cooldowns outlive the daemon
@@ -104,7 +103,7 @@ class DaemonProblems:
     def problems(self) -> tuple[Problem, ...]:
         """All of it now."""
         now = self._clock.now()
-        checked = [*self._of_database(), *self._others(now), *page.problems(self.page(), now)]
+        checked = [*self._of_database(), *self._others(now), *page_problems(self.page(), now)]
         self._since = {one.key: one.since or self._since.get(one.key, now) for one in checked}
         found = (replace(one, since=self._since[one.key]) for one in checked)
         return (*self._begun.values(), *(one for one in found if has_lasted(one, now)))

@@ -18,9 +18,17 @@ from sqlalchemy.exc import DBAPIError
 
 from orderbridge.clock import Clock
 from orderbridge.errors import Over
-from orderbridge.rules.account_status import STARTING, AccountStatus, account_statuses
 from orderbridge.rules.notify import Key, Rank
-from orderbridge.rules.problems import NO_DATABASE, OF_THE_DAEMON, Code, Problem, Severity
+from orderbridge.rules.problems import (
+    NO_DATABASE,
+    OF_THE_DAEMON,
+    STARTING,
+    AccountStatus,
+    Code,
+    Problem,
+    Severity,
+    account_statuses,
+)
 from orderbridge.store import own_tables, problems
 from orderbridge.store.columns import as_stored
 from orderbridge.store.database import Database

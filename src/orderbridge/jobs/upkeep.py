@@ -1,28 +1,139 @@
-"""What is done for the whole database, once in a while: checks of health, sweeps. Of several replicas the lead does it."""
+"""What is done for the whole database now and then: checks of health and sweeps; and what a daemon shows of itself.
 
-from collections.abc import Callable
+Of several replicas the lead does it. Whether the daemon is ready, the line for systemd and the gauges come from the last
+check of health, in memory: a thousand questions cost the database nothing.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from zoneinfo import ZoneInfo
 
 import structlog
 
+from orderbridge.clock import Clock
+from orderbridge.jobs.account import Account
 from orderbridge.jobs.context import Context
 from orderbridge.jobs.health import Checkup
 from orderbridge.jobs.journal import Journal
+from orderbridge.jobs.outbox import Outbox
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.jobs.roster import Roster
-from orderbridge.jobs.self_report import SelfReport, StartProgress, headline
 from orderbridge.jobs.sweep import sweep, today
 from orderbridge.jobs.timetable import Timetable
 from orderbridge.observe import systemd
+from orderbridge.observe.metrics import ACTIONS_OPEN, PROBLEMS, REQUESTS_UNDER_WAY, TOKEN_EXPIRES, WORKING
+from orderbridge.rules.cooldown import Cooldowns
+from orderbridge.rules.health import late_after, late_in_turn
+from orderbridge.rules.problems import NO_DATABASE, Problem, Readiness, lamp_of
 from orderbridge.store import starts
 from orderbridge.store.group_commit import write_batch
+from orderbridge.texts import problem_text, say
 
 SWEEP_S = 60.0
 HEALTH_S = 5.0
 STARTS_S = 5.0
 JOBS = ("sweep", "health", "starts")
+MANY_ACCOUNTS = 100  # a start of fewer does not take long
+PROGRESS_S = 30.0  # between two lines of the log
+CHECK_S = 15.0  # and the busy timeout: a check that takes longer hangs
 
 _log = structlog.get_logger(__name__)
+
+
+def headline(found: Sequence[Problem], accounts: int, zone: ZoneInfo, language: str) -> str:
+    """All of it in one line, the worst by name: what `systemctl status` shows."""
+    if not found:
+        return say("status.green", language, count=accounts)
+    first = found[0]
+    light = say(f"status.{lamp_of(first)}", language)
+    since = "" if first.since is None else say("status.since", language, time=first.since.astimezone(zone))
+    cause, _ = problem_text(first.code, language, **first.facts)
+    subject = f"{first.subject}: " if first.subject else ""
+    more = f"+{len(found) - 1}" if len(found) > 1 else ""
+    beside = ", ".join(filter(None, (since, more)))
+    return f"{light}: {subject}{cause}{f' ({beside})' if beside else ''}"
+
+
+class StartProgress:
+    """How far the start of many accounts is: a sentence for `systemctl status`, and now and then a line of the log."""
+
+    def __init__(self, clock: Clock, language: str) -> None:
+        self._clock = clock
+        self._language = language
+        self._logged: float | None = None  # when the log had a line last; None: nothing is starting
+
+    def text(self, begun: int, accounts: int) -> str:
+        """Empty when all have begun, or there are few."""
+        is_starting, now = begun < accounts >= MANY_ACCOUNTS, self._clock.monotonic()
+        if (is_starting and (self._logged is None or now >= self._logged + PROGRESS_S)) or (
+            not is_starting and self._logged is not None
+        ):
+            _log.info("accounts.started", done=begun, of=accounts)
+            self._logged = now if is_starting else None
+        return say("status.starting", self._language, done=begun, count=accounts) if is_starting else ""
+
+
+class SelfReport:
+    """Of one daemon. `checked` gets the result of each check of health."""
+
+    def __init__(
+        self,
+        context: Context,
+        accounts: Mapping[str, Account],
+        outbox: Outbox,
+        cooldowns: Cooldowns,
+    ) -> None:
+        settings = context.settings
+        self._accounts = accounts
+        self._outbox = outbox
+        self._cooldowns = cooldowns
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._lanes = context.lanes
+        self._late = late_after(settings.marketplace.cooldown_seconds)
+        self._busy_timeout_s = settings.database.busy_timeout_seconds
+        self._checked: float | None = None
+        self._problems: tuple[Problem, ...] = ()
+
+    def checked(self, found: Collection[Problem]) -> None:
+        """A check has ended, and this is what is wrong."""
+        self._checked = self._clock.monotonic()
+        self._problems = tuple(found)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What was wrong at the last check."""
+        return self._problems
+
+    def readiness(self) -> Readiness:
+        """As of now."""
+        if self._checked is None:  # it has only begun to start
+            return Readiness(is_working=True)
+        now, good = self._clock.monotonic(), self._metrics.good_polls
+        is_checked = now - self._checked <= CHECK_S + self._busy_timeout_s
+        answers = is_checked and not NO_DATABASE & {one.code for one in self._problems}
+        polled = (now - good[name] <= self._late_s(one) for name, one in self._accounts.items() if name in good)
+        is_polled = not self._accounts or any(polled)  # one in time is enough
+        return Readiness(is_working=True, database_answers=answers, is_polled=is_polled, problems=self._problems)
+
+    def _late_s(self, account: Account) -> float:
+        return late_in_turn(self._late, len(self._cooldowns.in_turn(account.fingerprint))).total_seconds()
+
+    def measure(self) -> None:
+        """Set what is not counted when it happens."""
+        show = self._metrics.set
+        show(WORKING, to=1)
+        for account in self._accounts.values():
+            token = account.session.current
+            show(TOKEN_EXPIRES, account.name, to=0 if token is None else token.expires_utc.timestamp())
+        unresolved = len(self._outbox.queue.unresolved)
+        show(ACTIONS_OPEN, "waiting", to=len(self._outbox.queue) - unresolved)
+        show(ACTIONS_OPEN, "unresolved", to=unresolved)
+        show(REQUESTS_UNDER_WAY, "poll", to=self._lanes.polls)
+        show(REQUESTS_UNDER_WAY, "action", to=self._outbox.executor.under_way.total())
+        self._metrics.clear(PROBLEMS)
+        for one in self._problems:
+            self._metrics.count(PROBLEMS, one.code, one.severity, by=one.count)
 
 
 class Upkeep:

@@ -2,6 +2,6 @@
 
 orders come in   cooldown poll_ends tokens intake statuses lifecycle reimport
 actions go out   queue standing outbox retry
-what is wrong    problems health page causes notify account_status
+what is wrong    problems health notify
 people           day
 """

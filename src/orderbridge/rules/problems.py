@@ -1,12 +1,21 @@
-"""The problems: their codes with everything that is true of each, and one problem.
+"""The problems: their codes with everything that is true of each, and what follows from those that are open.
 
-The sentences for people are in sentences/health.toml. A new code is one row of Code and its sentences.
+The sentences for people are in sentences/health.toml. A new code is one row of Code and its sentences. Open problems make
+the status of each account, green, yellow or red, and whether the daemon is ready. A daemon whose marketplace is down is
+alive and not ready: no restart would help it (observe.liveness).
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
+from operator import attrgetter
 from typing import Self
+
+SOON = timedelta(days=14)  # before a certificate's end
+PAGE_SUBJECT = "web"  # as the configuration calls it
+
+_RANK = attrgetter("rank")
 
 
 class Severity(StrEnum):
@@ -17,7 +26,7 @@ class Severity(StrEnum):
 
 
 class Cause(Enum):
-    """What others may follow from (rules.causes)."""
+    """What others may follow from (rules.health)."""
 
     CUT_OFF = auto()  # its account from the service: its rows wait, and what they would have answered is overdue
     NO_LIST = auto()  # the line is there, and the service gives it no list of orders
@@ -163,3 +172,105 @@ class Problem:
     def rank(self) -> tuple[bool, int]:
         """How bad it is: one that grows escalates."""
         return self.severity == Severity.SEVERE, self.level
+
+
+class Lamp(StrEnum):
+    """GREEN: orders arrive. YELLOW: a person has to look. RED: orders are lost, late or cooked in vain."""
+
+    GREEN = "green"
+    YELLOW = "yellow"
+    RED = "red"
+
+
+@dataclass(frozen=True, slots=True)
+class AccountStatus:
+    """`problem`: why; None of a green account, and of one that has not been polled yet."""
+
+    lamp: Lamp
+    problem: Problem | None = None
+
+
+WELL, STARTING = AccountStatus(Lamp.GREEN), AccountStatus(Lamp.YELLOW)
+
+
+def account_statuses(accounts: Iterable[str], found: Iterable[Problem]) -> dict[str, AccountStatus]:
+    """By account. A problem without an account applies to all of them.
+
+    `found`: with what is behind another problem. An account of a daemon that has just started is behind itself.
+    """
+    worst: dict[str | None, Problem] = {}
+    starting: set[str | None] = set()
+    for one in found:
+        if one.behind is None:
+            before = worst.get(one.account)
+            worst[one.account] = one if before is None else max(before, one, key=_RANK)
+        elif one.behind == one.code and one.code in BY_TIME_ALONE:
+            starting.add(one.account)
+    statuses = {}
+    for account in accounts:
+        own = max(filter(None, (worst.get(account), worst.get(None))), key=_RANK, default=None)
+        unpolled = STARTING if account in starting else WELL
+        statuses[account] = unpolled if own is None else AccountStatus(lamp_of(own), own)
+    return statuses
+
+
+def lamp_of(one: Problem) -> Lamp:
+    """The colour of one problem."""
+    return Lamp.RED if one.severity == Severity.SEVERE else Lamp.YELLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """`is_working`: False while it starts, or while another process works on the database."""
+
+    is_working: bool = False
+    database_answers: bool = False
+    is_polled: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        """The one word."""
+        return self.is_working and self.database_answers and self.is_polled
+
+    @property
+    def severe(self) -> dict[str, int]:
+        """The codes of severe problems, and how many of each there are."""
+        found: dict[str, int] = {}
+        for one in self.problems:
+            if one.severity == Severity.SEVERE:
+                found[one.code] = found.get(one.code, 0) + one.count
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """How it stands. `failed`: why the newest configuration is not what is served, since when, and in the error's words."""
+
+    is_served: bool = False
+    has_board: bool = False
+    ends: datetime | None = None  # the certificate that is in use
+    failed: Code | None = None
+    since: datetime | None = None
+    error: str = ""
+    reason: str = ""  # why, where it lies with the machine: a key of the sentences of `line`
+
+
+def page_problems(page: Page, now: datetime) -> Iterator[Problem]:
+    """What is wrong with the page at `[web] listen`.
+
+    Where the board is on it, it is severe when no tablet can open it: then orders are not heard. Who reads figures there
+    notices by himself; of an address that is taken only the board reports. A certificate is reported before its end.
+    """
+    if page.failed is not None and (page.has_board or page.failed != Code.PAGE_NOT_SERVED):
+        severity = _page_severity(page, is_shut=not page.is_served)
+        facts = {"error": page.error} | ({"reason": page.reason} if page.reason else {})
+        yield Problem(page.failed, PAGE_SUBJECT, page.since, severity, facts=facts)
+    if page.is_served and page.ends is not None and page.ends - now < SOON:
+        is_over = page.ends <= now
+        since, facts = page.ends if is_over else page.ends - SOON, {"end": f"{page.ends:%Y-%m-%d}"}
+        yield Problem(Code.CERTIFICATE_ENDS, PAGE_SUBJECT, since, _page_severity(page, is_shut=is_over), facts=facts)
+
+
+def _page_severity(page: Page, *, is_shut: bool) -> Severity:
+    return Severity.SEVERE if page.has_board and is_shut else Severity.WARNING

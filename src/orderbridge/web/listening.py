@@ -1,8 +1,7 @@
-"""The address that is listened on, by the configuration: taken, changed and given back while the daemon works.
+"""Listens at `[web] listen`: opens, changes and closes the address while the daemon works, with the board's certificate.
 
-Rules of this file:
-- Orders come first. An address that is taken, or is none of this machine's, is told once and tried again; nothing waits
-  for it, and nothing of ours ends because of it.
+- Orders come first. An address that is taken, or is none of this machine's, is logged once and tried again; nothing
+  waits for it, and nothing of ours ends because of it.
 - With "" nothing is loaded: Starlette, uvicorn and prometheus-client are imported where somebody listens.
 - The same address stays open over a reload. Another one is opened when the old one is closed.
 """
@@ -10,28 +9,60 @@ Rules of this file:
 import asyncio
 import socket
 import ssl
+from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from orderbridge import config
 from orderbridge.clock import SystemClock
 from orderbridge.net.causes import none_left
-from orderbridge.rules.page import Page
-from orderbridge.rules.problems import Code
+from orderbridge.observe.metrics import Metrics
+from orderbridge.rules.problems import Code, Page, Readiness
 from orderbridge.store.workers import detached
 from orderbridge.texts import problem_text, spoken
-from orderbridge.web import tls
-from orderbridge.web.watched import Watched
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
     from orderbridge.web.server import Server
 
 AGAIN_S = 30.0  # between two tries to get an address
 
 _log = structlog.get_logger(__name__)
+
+
+class Pages(Protocol):
+    """The routes that an extension adds."""
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """Of every answer of the server."""
+
+    def routes(self) -> "Sequence[BaseRoute]":
+        """All of them."""
+
+    def close(self) -> None:
+        """The server closes: streams end."""
+
+
+class Watched(Protocol):
+    """The process: the daemon at work, or one that waits for another. No method asks the database or waits."""
+
+    def hung(self) -> str | None:
+        """What hangs, so that a restart would help; None: nothing does."""
+
+    def readiness(self) -> Readiness:
+        """Whether it does its work."""
+
+    def measured(self) -> Metrics:
+        """All numbers, those that are read included."""
+
+    def pages(self) -> Sequence[Pages]:
+        """Those of extensions that the configuration needs. Called in a thread, because it loads libraries."""
 
 
 class Listening:
@@ -58,7 +89,7 @@ class Listening:
 
     @property
     def page(self) -> Page:
-        """How what is served stands, for who tells what is wrong."""
+        """What is served, for the check of health."""
         return self._page
 
     async def run(self) -> None:
@@ -78,7 +109,7 @@ class Listening:
         try:
             await self._listen()
         except OSError as error:
-            is_tls = isinstance(error, tls.Unusable)
+            is_tls = isinstance(error, BadCertificate)
             self._fail(error.strerror or str(error), of_certificate=is_tls, reason=none_left(error))
         except Exception as error:  # noqa: BLE001 - see the head of this file
             _log.exception("web.crashed")
@@ -96,15 +127,15 @@ class Listening:
             server = await detached(partial(_load, self._watched))
             host, _, port = wanted.listen.rpartition(":")
             host = host.strip("[]")
-            self._tls = await detached(partial(tls.context, wanted))
+            self._tls = await detached(partial(tls_context, wanted))
             await server.start(await _addresses(host, int(port)), int(port), host=host, encrypted=self._tls)
             self._server, self._served = server, _place(wanted)
             _log.info("web.listening", listen=wanted.listen, board=wanted.board)
         if self._server is not None:
             self._server.use(wanted.hosts)
         if self._tls is not None and is_old:  # and perhaps renewed
-            await detached(partial(tls.renew, self._tls, wanted))
-        ends = None if self._tls is None else await detached(partial(tls.ends, wanted))
+            await detached(partial(renew_tls, self._tls, wanted))
+        ends = None if self._tls is None else await detached(partial(certificate_end, wanted))
         self._page = Page(self._server is not None, wanted.board != "off", ends)
 
     def _close(self) -> None:
@@ -113,7 +144,7 @@ class Listening:
         self._server, self._served, self._tls = None, None, None
 
     def _fail(self, error: str, *, of_certificate: bool = False, reason: str = "") -> None:
-        """Told once. One that is served goes on with the certificate that it has."""
+        """Log it once. A page that is served goes on with the certificate that it has."""
         is_served, has_board, before = self._server is not None, self._wanted.board != "off", self._page
         code = Code.CERTIFICATE_REFUSED if of_certificate or is_served else Code.PAGE_NOT_SERVED
         since = before.since or SystemClock().now()
@@ -140,3 +171,43 @@ def _load(watched: Watched) -> "Server":
     from orderbridge.web.server import Server  # noqa: PLC0415 - see the head of this file
 
     return Server(watched, watched.pages())
+
+
+class BadCertificate(OSError):
+    """A certificate and a key that cannot be read, or do not belong together. Its text says which."""
+
+
+def tls_context(wanted: config.Web) -> ssl.SSLContext | None:
+    """None: nothing is encrypted. Raises BadCertificate."""
+    if wanted.certificate is None:
+        return None
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_pair(made, wanted)
+    return made
+
+
+def renew_tls(used: ssl.SSLContext, wanted: config.Web) -> None:
+    """From now on connections are given the files as they are. Raises BadCertificate; then they stay as they were."""
+    if wanted.certificate is not None:
+        tls_context(wanted)  # of a pair that does not match the certificate would stay, and no key
+        _load_pair(used, wanted)
+
+
+def _load_pair(into: ssl.SSLContext, wanted: config.Web) -> None:
+    try:
+        into.load_cert_chain(str(wanted.certificate), wanted.certificate_key, password="")
+    except OSError as error:  # ssl's own are among them
+        raise BadCertificate(error.strerror or str(error)) from error
+
+
+def certificate_end(wanted: config.Web) -> datetime | None:
+    """When browsers trust it no more; None: there is none, or it cannot be read."""
+    from cryptography import x509  # noqa: PLC0415 - only where there is a certificate
+
+    if wanted.certificate is None:
+        return None
+    try:
+        return x509.load_pem_x509_certificate(wanted.certificate.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError):
+        return None

@@ -1,11 +1,23 @@
-"""What is served, as a list of routes; extensions add their own.
+"""The routes /livez, /readyz and /metrics; extensions add their own. None of these reads a body or writes anything.
 
-None of these here reads a body, a query or a header but Host, and none writes anything.
+A request is served only when its Host is meant for us: a foreign page can have its own name point to 127.0.0.1, and its
+requests come here with that name. So a name counts only where it is known. An address is no name, and who sends no Host
+is no browser. Where the board is, an address counts only if it is this machine's own, or known.
+
+For /metrics the numbers are copied on the event loop and written in a thread, once for all who ask within a second.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
+from itertools import accumulate
 
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -13,15 +25,17 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from orderbridge.clock import SystemClock
 from orderbridge.observe.liveness import ALIVE
-from orderbridge.rules.account_status import Readiness
+from orderbridge.observe.metrics import FAMILIES, Family, MetricKind, Metrics, Reading
+from orderbridge.rules.problems import Readiness
 from orderbridge.texts import say
-from orderbridge.web import hosts
-from orderbridge.web.exposition import CONTENT_TYPE, Exposition
-from orderbridge.web.watched import Watched
+from orderbridge.web.listening import Watched
 
 UNWELL = 503
-PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # nobody's data, and nothing can be changed there
+LOCAL = "localhost"
+FRESH_S = 1.0  # a scrape within it is answered with the same
+PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # they show no order, and change nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +57,10 @@ def application(watched: Watched, allowed: Callable[[], Allowed], more: Sequence
 
     async def readyz(_: Request) -> Response:
         readiness = watched.readiness()
-        return JSONResponse(_told(readiness), 200 if readiness.is_ready else UNWELL)
+        return JSONResponse(_readiness(readiness), 200 if readiness.is_ready else UNWELL)
 
     async def metrics(_: Request) -> Response:
-        return Response(await exposition.text(), media_type=CONTENT_TYPE)
+        return Response(await exposition.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     routes = [Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics), *more]
     inside = Starlette(routes=routes)
@@ -54,8 +68,8 @@ def application(watched: Watched, allowed: Callable[[], Allowed], more: Sequence
     return Door(inside, allowed)
 
 
-def _told(readiness: Readiness) -> dict[str, object]:
-    """By code, without whom it concerns: an order's key is nobody's business here."""
+def _readiness(readiness: Readiness) -> dict[str, object]:
+    """By code, without whom it concerns: no order's key is shown here."""
     return {
         "ready": readiness.is_ready,
         "working": readiness.is_working,
@@ -78,6 +92,83 @@ class Door:
         is_probe = host is None and scope["path"] in PROBES
         asked_at = (scope.get("server") or ("",))[0] if allowed.strict and not is_probe else None
         answer = self._inside
-        if not hosts.is_known(host, allowed.names, asked_at=asked_at):
+        if not is_known(host, allowed.names, asked_at=asked_at):
             answer = PlainTextResponse(say("web.foreign_host") + "\n", 400)
         await answer(scope, receive, send)
+
+
+def is_known(host: str | None, names: Collection[str], *, asked_at: str | None = None) -> bool:
+    """Whether the Host of a request (None: it has none) is localhost, one of `names`, or an address.
+
+    `asked_at`: the address at which the request came in; given, no address but this one and loopback counts by itself.
+    """
+    if host is None:
+        return asked_at is None
+    name = _name_of(host).lower().removesuffix(".")
+    if name == LOCAL or name in names:
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    return asked_at is None or address.is_loopback or str(address) in {asked_at, *names}
+
+
+def _name_of(host: str) -> str:
+    """Without the port."""
+    if host.startswith("["):
+        return host.partition("]")[0][1:]
+    name, colon, port = host.rpartition(":")
+    return name if colon and (port.isdigit() or not port) and ":" not in name else host
+
+
+class Exposition:
+    """Writes the numbers that `measured` returns, and those of the process itself (memory, processor, files)."""
+
+    def __init__(self, measured: Callable[[], Metrics]) -> None:
+        self._measured = measured
+        self._clock = SystemClock()
+        self._collector = _Copied()
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self._collector)
+        ProcessCollector(registry=self._registry)
+        self._one = asyncio.Lock()
+        self._made: tuple[float, bytes] | None = None
+
+    async def text(self) -> bytes:
+        """All series."""
+        async with self._one:
+            now = self._clock.monotonic()
+            if self._made is None or now - self._made[0] >= FRESH_S:
+                metrics = self._measured()
+                self._collector.copy = [(family, metrics.readings(family)) for family in FAMILIES]
+                self._made = (now, await asyncio.to_thread(generate_latest, self._registry))
+            return self._made[1]
+
+
+class _Copied(Collector):
+    """What prometheus-client asks for the series."""
+
+    copy: Sequence[tuple[Family, Sequence[Reading]]] = ()
+
+    def collect(self) -> Iterable[Metric]:
+        for family, readings in self.copy:
+            yield _metric(family, readings)
+
+
+def _metric(family: Family, readings: Sequence[Reading]) -> Metric:
+    labels = list(family.labels)
+    if family.kind == MetricKind.HISTOGRAM:
+        histogram = HistogramMetricFamily(family.name, family.help, labels=labels)
+        for one in readings:
+            sums = accumulate(one.counts)
+            bounds = [*(format(bound, "g") for bound in family.bounds), "+Inf"]
+            histogram.add_metric(
+                one.labels, [(bound, float(sum_)) for bound, sum_ in zip(bounds, sums, strict=True)], one.value
+            )
+        return histogram
+    kind = CounterMetricFamily if family.kind == MetricKind.COUNTER else GaugeMetricFamily
+    metric = kind(family.name, family.help, labels=labels)
+    for one in readings:
+        metric.add_metric(one.labels, one.value)
+    return metric

@@ -23,8 +23,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from orderbridge.web.listening import Pages, Watched
 from orderbridge.web.routes import Allowed, application
-from orderbridge.web.watched import Pages, Watched
 
 LIFE_S = 30.0
 HANDSHAKE_S = 5.0

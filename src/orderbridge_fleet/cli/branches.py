@@ -13,8 +13,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from orderbridge.cli.common import Context, ago, local
-from orderbridge.rules.account_status import Lamp
-from orderbridge.rules.problems import Severity
+from orderbridge.rules.problems import Lamp, Severity
 from orderbridge.texts import say, spoken
 
 if TYPE_CHECKING:
