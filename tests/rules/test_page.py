@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orderbridge.rules import health
-from orderbridge.rules.problems import SOON, PAGE_SUBJECT, Code, Page, Problem, Severity, page_problems
+from orderbridge.rules.problems import PAGE_SUBJECT, SOON, Code, Page, Problem, Severity, page_problems
 from orderbridge.texts import problem_text
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
