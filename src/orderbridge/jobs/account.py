@@ -96,12 +96,12 @@ class Account:
             self.session.forget()
 
     async def renew(self) -> None:
-        """A fresh token, ahead of time; the old one serves until then. A failure is told once and tried later."""
+        """A fresh token, ahead of time; the old one serves until then. A failure is logged once and tried later."""
         try:
             await self.session.renew()
         except MarketplaceError as error:
-            told = _log.debug if self._renewal_failed else _log.warning
-            told("login.renewal_failed", account=self.name, code=error.code)
+            log = _log.debug if self._renewal_failed else _log.warning
+            log("login.renewal_failed", account=self.name, code=error.code)
             self._renewal_failed = True
 
     def renew_in(self) -> float | None:

@@ -153,7 +153,7 @@ class Acknowledger:
         return True
 
     def _drop(self, answer: Answer, key: str, code: str) -> None:
-        """One failure is made good by the next poll; the second in a row is logged for whoever has to look."""
+        """One failure is made good by the next poll; the second in a row is logged as an error."""
         answer.counts.dropped += 1
         self._dropped[key] = self._dropped.get(key, 0) + 1
         log = self._log.error if self._dropped[key] == REPEATED else self._log.debug

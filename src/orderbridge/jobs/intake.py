@@ -1,4 +1,4 @@
-"""Taking one answer in: what was delivered goes to disk, and then the service is told (promises 1, 2, 7).
+"""Taking one answer in: what was delivered goes to disk, and then is acknowledged (promises 1, 2, 7).
 
 decide: rules.intake, what is new, changed, ours; rules.lifecycle, what a delivery changes (`Deliveries`)
 write: short transactions, new orders first; after each commit its acknowledgements leave (jobs.acknowledge)
@@ -11,7 +11,7 @@ What the database refuses, by a type, a constraint or a trigger of the POS, is t
 - a new order without its automatic accept; else its document goes to quarantine, whole, and counts as stored;
 - a known order's status without its contents. That is not all that was delivered, so it is never acknowledged: the
   service delivers the order again, and the next poll tries the whole again.
-What not even quarantine holds is not acknowledged either. Each is told once, and so is its end.
+What not even quarantine holds is not acknowledged either. Each is logged once, and so is its end.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ class Deliveries:
     def __init__(
         self, account: Account, context: Context, configured: Collection[str], known: DaemonProblems | None = None
     ) -> None:
-        """`known`: where the service's clock is known, and a wrong time zone is told."""
+        """`known`: where the service's clock is known, and a wrong time zone is noted."""
         self._account, self._configured, self._known = account, configured, known
         self._clock, self._zone, self._statuses = context.clock, context.zone, context.verdicts.statuses
         self._durability = context.database.durability
@@ -78,7 +78,7 @@ class Deliveries:
         return fresh
 
     def _judged(self, fresh: Sequence[Order], now: datetime) -> list[Order]:
-        """The same orders, each late one with that among its problems; and what they say of the time zone is told."""
+        """The same orders, each late one with that among its problems; and what they show of the time zone is noted."""
         service_now = self._known.service_now() if self._known is not None else None
         judged = [self._lateness.marked(order, service_now or now) for order in fresh]
         hours, name = self._lateness.hours_off, self._account.name
@@ -103,7 +103,7 @@ class Deliveries:
     def update(
         self, held: Collection[str], codes: Mapping[str, str], connection: Connection, fresh: Sequence[Order]
     ) -> Sequence[Order]:
-        """Orders that are stored, those that nobody holds. `held`: whose status counts. Returns what was written."""
+        """Orders that are stored, those that no other session has locked. `held`: whose status counts. Returns what was written."""
         now = self._clock.now()
         known = self._ours(connection, fresh)
         fresh = [order for order in fresh if order.payment_key in known]
@@ -133,7 +133,7 @@ class Deliveries:
                 orders.update_least(connection, stored, self._statuses.arrival(order), change, self._clock.now())
 
     def _ours(self, connection: Connection, fresh: Sequence[Order]) -> dict[str, Stored]:
-        """What is stored of those that nobody holds, read once they are held for this transaction.
+        """What is stored of those that no other session has locked, read once they are locked for this transaction.
 
         A sweep, or another account, may have written since they were sorted.
         """
@@ -175,12 +175,12 @@ class Intake:
         self._zone, self._statuses = context.zone, context.verdicts.statuses
         self._deliveries = Deliveries(account, context, configured, known)
         self._list_limit = context.settings.marketplace.list_limit
-        self._is_cut = False  # whether that was told
+        self._is_cut = False  # whether that was logged
         self.reconciler = Reconciler(account.name, context, unresolved or partial(self._database.read, read_unresolved))
         self.acknowledger = Acknowledger(account, context, journal)
         self._strangers: set[str] = set()
-        self._told: dict[str, str] = {}  # what was said of an order, or of a document that is none
-        self._made_to_wait: DBAPIError | None = None  # a new order, by somebody who holds the table
+        self._logged: dict[str, str] = {}  # by order, or by a document that is none
+        self._made_to_wait: DBAPIError | None = None  # a new order, by who holds the table
         self._log = _log.bind(account=account.name)
 
     async def take_in(
@@ -237,7 +237,7 @@ class Intake:
         for chunk in self._chunks(listed.new):
             fresh = await self._database.apart(partial(_read, chunk, codes, self._zone))
             answer.counts.new += await self._write(answer, fresh, self._deliveries.insert, self._keep_new)
-        self._tell_waiting()
+        self._note_waiting()
         answer.counts.unchanged += len(listed.unchanged)
         for chunk in self._chunks(listed.unchanged):
             self.acknowledger.start(answer, [(d.payment_key or "", d.status_id) for d in chunk])
@@ -263,7 +263,7 @@ class Intake:
         written, failed = await write_batch(self._database, work, fresh)
         self.acknowledger.start(answer, [(order.payment_key, order.status_id) for order in written])
         for order in written:
-            if self._told.pop(order.payment_key, None):
+            if self._logged.pop(order.payment_key, None):
                 self._log.info("order.written_after_all", payment_key=order.payment_key)
         kept = []
         for order, error in failed:
@@ -292,11 +292,11 @@ class Intake:
             if key in known:  # another account brought it in meanwhile: the next poll sees whose it is
                 return False
         if not refused:  # the database's trouble, not the order's: the next poll delivers it again
-            self._tell(key, "order.not_stored", error)
+            self._log_once(key, "order.not_stored", error)
             answer.counts.not_stored += not is_busy(error)
             self._made_to_wait = error if is_busy(error) else self._made_to_wait
             return False
-        self._tell(key, "order.database_refused", error)
+        self._log_once(key, "order.database_refused", error)
         return await self._quarantine(answer, [(answer.good[key], "database_refused")])
 
     async def _insert_unaccepted(self, order: Order) -> bool:
@@ -311,7 +311,7 @@ class Intake:
 
     async def _write_least(self, answer: Answer, order: Order, error: DBAPIError) -> bool:
         """The status without the contents that the database refuses. Never enough for an acknowledgement."""
-        self._tell(order.payment_key, "order.update_refused" if is_refusal(error) else "order.not_stored", error)
+        self._log_once(order.payment_key, "order.update_refused" if is_refusal(error) else "order.not_stored", error)
         if not is_busy(error):
             try:
                 await self._database.run(lambda tx: self._deliveries.update_least(answer.held, tx, order))
@@ -337,7 +337,7 @@ class Intake:
         for (document, _), error in failed:
             if not isinstance(error, DBAPIError):
                 raise error
-            self._tell(document.digest, "order.lost_sight_of", error, payment_key=document.payment_key)
+            self._log_once(document.digest, "order.lost_sight_of", error, payment_key=document.payment_key)
             answer.counts.not_stored += not is_busy(error)
         return not failed
 
@@ -350,7 +350,7 @@ class Intake:
 
     # ---- telling -----------------------------------------------------------------------------------------------------
 
-    def _tell_waiting(self) -> None:
+    def _note_waiting(self) -> None:
         """Nobody can hold a row that is not there yet: who makes a new order wait holds the whole table."""
         doing, error = f"new_orders {self._account.name}", self._made_to_wait
         if error is None:
@@ -358,18 +358,18 @@ class Intake:
         else:
             self._database.trouble.failed(doing, type(error.orig).__name__, remedy(error), TroubleKind.BUSY)
 
-    def _tell(self, subject: str, event: str, error: DBAPIError, **facts: str | None) -> None:
+    def _log_once(self, subject: str, event: str, error: DBAPIError, **facts: str | None) -> None:
         """Say what becomes of an order when it begins, and not with each poll."""
-        if self._told.get(subject) != event:
-            self._told[subject] = event
+        if self._logged.get(subject) != event:
+            self._logged[subject] = event
             named = facts or {"payment_key": subject}
             self._log.error(event, **named, error=type(error.orig).__name__, remedy=remedy(error))
 
     def _forget(self, documents: Collection[Document]) -> None:
-        """What is not delivered any more is told anew when it comes back."""
-        if self._told:
+        """What is not delivered any more is logged anew when it comes back."""
+        if self._logged:
             there = {document.payment_key for document in documents} | {document.digest for document in documents}
-            self._told = {subject: event for subject, event in self._told.items() if subject in there}
+            self._logged = {subject: event for subject, event in self._logged.items() if subject in there}
 
 
 def _read(chunk: Sequence[Document], codes: Mapping[str, str], zone: tzinfo) -> list[Order]:

@@ -15,7 +15,7 @@ Who takes a lane:
     an acknowledgement     from the moment its list is read, before the order is stored, until it is answered or dropped
     the end of an order's  while it is written, if the row was sent: a list that is being taken in must not see it
     unresolved row         end halfway
-    a poll as a look       while it resolves an unresolved row of an order that its list lacks
+    a poll                 while it resolves an unresolved row of an order that its list lacks
 
 Between them a lane is free, also while a row of it waits for its next try: the queue keeps the rows of a lane in their
 order by itself (rules.queue), and an acknowledgement may go first.

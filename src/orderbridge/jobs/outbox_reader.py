@@ -2,7 +2,7 @@
 
 news     the newest waiting rows; what was asked back; what is unresolved
 all      every unfinished row, a page at a time between other work, the lowest ids first: finds what was committed late,
-         retried by command, changed or deleted by somebody, and how often depends on what it costs
+         retried by command, changed or deleted, and how often depends on what it costs
 
 Where news is more than a page there is a gap between what is known and what was read: everything up to the *frontier*
 is known, and the reading of all closes the gap. A menu's or a restaurant's row beyond the frontier waits for that, so
@@ -52,7 +52,7 @@ class OutboxReader:
     def __init__(self, queue: Queue, roster: Roster, context: Context) -> None:
         self._queue = queue
         self._roster = roster
-        self._untold: set[str] | None = None  # accounts of which it is not known which restaurants they reach
+        self._unread: set[str] | None = None  # accounts whose restaurants may not have been read yet
         self._database = context.database
         self._clock = context.clock
         default = context.settings.default_account
@@ -167,11 +167,11 @@ class OutboxReader:
             return
         for entry in [entry for entry in self._queue if entry.seen < self._number and entry.is_free]:
             self._queue.drop(entry.row.id)
-        if self._next_scan > 0:  # else somebody has asked for another one meanwhile
+        if self._next_scan > 0:  # else another one was asked for meanwhile
             self._next_scan = self._clock.monotonic() + min(max(self.floor, SHARE * scan.cost), CEILING_S)
 
     async def news(self) -> None:
-        """What the POS has written, and what a look has made of unresolved rows; when there is news and it is time."""
+        """What the POS has written, and what a poll has made of unresolved rows; when there is news and it is time."""
         began = self._clock.monotonic()
         if not self.has_news or began < self._next_news:
             return
@@ -222,30 +222,30 @@ class OutboxReader:
                     entry.seen = self._number
             else:
                 new |= self._queue.put(row, self._number)
-        if self._roster.owns(None):  # whose they are, nobody can say
+        if self._roster.owns(None):  # their account cannot be read
             self.unreadable.update(found.unreadable)
         self._top = max(self._top, found.highest or 0)
         return found, new
 
     def _all_known(self) -> bool:
-        """Of an account that is at work elsewhere, what it has told is in the table."""
+        """Whether the restaurants of all accounts are known; of one that is at work elsewhere they are in the table."""
         if self._complete:
             return True
-        if self._untold is None:
-            told = {name for names in self._reach.values() for name in names}
+        if self._unread is None:
+            in_table = {name for names in self._reach.values() for name in names}
             at_work = self._roster.at_work
-            self._untold = {name for name in self._roster.known if name in at_work or name not in told}
-        while self._untold:
-            name = next(iter(self._untold))
+            self._unread = {name for name in self._roster.known if name in at_work or name not in in_table}
+        while self._unread:
+            name = next(iter(self._unread))
             account = self._roster.at_work.get(name)
             if account is None or not account.restaurants_known:
                 return False
-            self._untold.remove(name)
+            self._unread.remove(name)
         return True
 
     def _direct(self, reach: dict[str, list[str]], *, complete: bool) -> None:
-        """Which account answers for what. `complete`: they had all told their restaurants when that was read."""
-        self._complete, self._reach, self._untold = complete, reach, None
+        """Which account answers for what. `complete`: the restaurants of all accounts were known when that was read."""
+        self._complete, self._reach, self._unread = complete, reach, None
         known, version = self._roster.known.keys(), self._roster.version
         self._queue.direct(Directory(known, self._default, reach, complete, self._answers_for, version))
 

@@ -10,7 +10,7 @@ promise:
     note      that no other poll may leave before this one is answered and has cooled down. On disk before the request
               leaves: a program that is killed in between finds it at its next start (jobs.poll_state)
     request   once, whatever its answer: a repetition would come inside the cooldown
-    cooldown  from the answer on, within one run by the monotonic clock, which nobody can set (rules.cooldown;
+    cooldown  from the answer on, within one run by the monotonic clock, which cannot be set (rules.cooldown;
               it knows the accounts that are polled in turn, too). It is noted at once where taking in takes its time
     take in   jobs.intake stores what was delivered and acknowledges it
     success   is noted last: health and the silence of orders go by it, so all that was delivered is on disk by then
@@ -298,5 +298,5 @@ class Pollers:
 
 def _no_login(error: MarketplaceError) -> NotSent:
     """Without the answer's own words, which are not for the log."""
-    said = error.code if error.http_status is None else f"{error.code}, HTTP {error.http_status}"
-    return NotSent("login_failed", said, http_status=error.http_status, reason=error.reason)
+    detail = error.code if error.http_status is None else f"{error.code}, HTTP {error.http_status}"
+    return NotSent("login_failed", detail, http_status=error.http_status, reason=error.reason)

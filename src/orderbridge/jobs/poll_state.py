@@ -87,7 +87,7 @@ class PollState:
         await self._best_effort(lambda tx: accounts.note_poll(tx, who, next_poll_utc=next_poll))
 
     async def in_turn(self, fingerprints: Sequence[str], names: str | None) -> None:
-        """Note who is polled in turn, for people to see; the log has told them."""
+        """Note who is polled in turn, for people to see; the log has it, too."""
         await self._best_effort(lambda tx: accounts.note_group(tx, fingerprints, names))
 
     async def _best_effort(self, work: Callable[[Connection], None]) -> None:

@@ -27,7 +27,7 @@ from orderbridge.store.rows import lock_rows_naming_held
 from orderbridge.texts import say
 
 STUCK_S = 0.5  # between two tries to write a row that a till holds
-LOOK_S = 2.0  # rows that came while an account is paused are looked for this often
+AGAIN_S = 2.0  # between two searches for rows that came while their account is paused
 MOST = 500  # rows that are explained at once: keys in one IN list
 REFUSED_S = 60.0  # between two tries to write a row that a trigger or a constraint refuses, or a broken trigger
 
@@ -46,7 +46,7 @@ class Postponed:
     _waited: set[int] = field(default_factory=set)  # since that was logged
 
     def put_aside(self, failed: Sequence[tuple[OutboxRow, Exception | None]]) -> None:
-        """Rows of the queue that could not be written are left alone until then. No error: somebody holds them."""
+        """Rows of the queue that could not be written are left alone until then. No error: another session holds them."""
         times = self.put_off({row.id: error for row, error in failed}, {row.id: row for row, _ in failed})
         for row_id, at in times.items():
             if row_id in self.queue:
@@ -105,7 +105,7 @@ class Postponed:
 
 
 def is_refused(error: Exception | None) -> bool:
-    """Whether the database does not take what was written, and will not before somebody mends it."""
+    """Whether the database does not take what was written, and will not before it is mended."""
     return isinstance(error, DBAPIError) and (is_refusal(error) or is_broken(error))
 
 
@@ -117,7 +117,7 @@ def _name(error: Exception | None) -> str:
 class _Pause:
     """One account whose rows wait. `explained`: the rows that say so; `left`: those that do not yet."""
 
-    next_look: float = 0.0
+    search_at: float = 0.0
     explained: set[int] = field(default_factory=set)
     left: list[OutboxRow] = field(default_factory=list)
 
@@ -133,7 +133,7 @@ class HeldAccounts:
     _paused: dict[str, _Pause] = field(default_factory=dict)
 
     async def explain(self) -> None:
-        """Rows that an account's line or login holds up say so, also those that were not tried: somebody waits."""
+        """Rows that an account's line or login holds up say so, also those that were not tried: a person waits."""
         for code, pause, rows in self._unexplained():
             written, failed = await write_batch(self.context.database, partial(self._write, code), rows)
             self.postponed.put_aside(failed)
@@ -155,10 +155,10 @@ class HeldAccounts:
             if account.paused() <= 0:
                 continue
             pause = self._begin(name, account.session.pause_code())
-            if not pause.left and pause.next_look <= now:
+            if not pause.left and pause.search_at <= now:
                 waiting = [row for row in self.queue.accounts.rows(name) if row.state == ActionState.PENDING]
                 pause.left = [row for row in waiting if row.id not in pause.explained]
-                pause.next_look = now + LOOK_S
+                pause.search_at = now + AGAIN_S
             rows, pause.left = pause.left[:MOST], pause.left[MOST:]
             pause.explained.update(row.id for row in rows)
             if rows:

@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass
 class Reconciler:
-    """The looks of one account. `unresolved`: `read_unresolved`, for many accounts at once."""
+    """Resolves the unresolved rows of one account by its polls. `unresolved`: `read_unresolved`, for many accounts at once."""
 
     account: str
     context: Context
@@ -56,13 +56,13 @@ class Reconciler:
                 self.context.lanes.free(order_lane(key))
         for row, verdict in ended:
             self.context.verdicts.tell(row, verdict)
-        for row, error in failed:  # the next poll is a look, too
+        for row, error in failed:  # the next poll tries again
             _log.debug("poll.look_failed", account=self.account, id=row.id, error=type(error).__name__)
 
     def post(
         self, good: Mapping[str, Document], connection: Connection, rows: Sequence[OutboxRow]
     ) -> list[tuple[OutboxRow, Verdict]]:
-        """Write what this look makes of the rows that nobody holds. Returns those that it ended."""
+        """Write what this poll makes of the rows that no other session has locked. Returns those that it ended."""
         now = self.context.clock.now()
         # Held first, read then: what another connection has just committed counts.
         free, known = self.context.verdicts.hold(connection, rows)

@@ -80,8 +80,8 @@ async def read_lists(account: Account, database: Database, configured: Collectio
             if wanted:
                 again = await _read_common(account, database, common) or again
     except MarketplaceError as error:
-        told = _log.debug if error.code == PACED else _log.warning  # of thousands that start it would be thousands
-        told("reference.failed", account=account.name, code=error.code)
+        log = _log.debug if error.code == PACED else _log.warning  # of thousands that start it would be thousands
+        log("reference.failed", account=account.name, code=error.code)
         return False
     _log.info("reference.read", account=account.name, restaurants=len(restaurants), adopted_orders=adopted)
     return not again

@@ -5,14 +5,14 @@ What was decided comes as a `Posting` from jobs.outcome_writer (answers, ends, w
 
     rows      an end gets its state, its words and its attempts; a row that goes on gets when, or on what, it waits
     orders    the status that a done action gives them, the doubt that a refusal raises, a line of their story. Where
-              none of the rows that were to end is unfinished any more, nothing: somebody has ended them, and has told
-              it
+              none of the rows that were to end is unfinished any more, nothing: they were ended before, by another
+              session, with all that follows
     `tell`    the log and the numbers, called by the same jobs after the COMMIT. Before it they would tell of an end
               that a failed commit takes back
 
-The row goes first, and the order's part is in a savepoint of its own. A trigger of the POS that refuses what is said of
+The row goes first, and the order's part is in a savepoint of its own. A trigger of the POS that refuses what is written of
 the order must not take the row's verdict along: the row would stay `sending`, and be sent again after a restart
-although it had its answer. Such a refusal is told in the log; the next delivery of the order brings its status.
+although it had its answer. Such a refusal is logged; the next delivery of the order brings its status.
 """
 
 import contextlib

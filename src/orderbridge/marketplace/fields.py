@@ -1,7 +1,7 @@
 """One value of a document into one column: lenient, total, and honest about what it could not read.
 
 Each code is followed by `:` and the service's name of the field (`total`, `foods.price`). It is a problem, which a person
-must look at, where it may change what is cooked, paid or delivered; else a remark, which stops nothing.
+must check, where it may change what is cooked, paid or delivered; else a remark, which stops nothing.
 
 | code | what was wrong | what the column gets |
 |---|---|---|
@@ -167,7 +167,7 @@ class Reader:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What a person must look at."""
+        """What a person must check."""
         return tuple(self._problems)
 
     @property
@@ -206,17 +206,17 @@ class Reader:
 
     def moment(self, value: object, field: str) -> str | None:
         """A time as the service writes it; None for what stands for no time: a zero date, a year before ours, a word."""
-        said = self.text(value, field)
-        word = "" if said is None else said.strip().lower()
+        text = self.text(value, field)
+        word = "" if text is None else text.strip().lower()
         if not word.strip(_ZERO_TIME) or word in _NO_TIMES:
             return None
         dated = _DATED.match(word)
-        return said if dated is None or int(dated["year"]) in YEARS else None
+        return text if dated is None or int(dated["year"]) in YEARS else None
 
     def identity(self, value: object, field: str) -> str | None:
         """An id of the service, as ids are compared."""
-        said = self.text(value, field)
-        return None if said is None else compared(said)
+        text = self.text(value, field)
+        return None if text is None else compared(text)
 
     def amount(self, value: object, field: str) -> Decimal | None:
         """Money: NUMERIC(14,4)."""

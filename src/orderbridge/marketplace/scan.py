@@ -5,13 +5,13 @@ is plain (a raw line break in a string, NaN, a number of ten thousand digits) is
 was. And the elements of one list can be cut out one by one as the bytes they were, so that an element that is no JSON
 harms only itself. An object whose names are all numbers is a list, too: one of PHP's, with gaps.
 
-A body can be 32 MB of anything. So no step takes more than a small multiple of the body's bytes, and none looks at more
+A body can be 32 MB of anything. So no step takes more than a small multiple of the body's bytes, and none reads more
 of it at once than it must:
 - The body is cut as Latin-1: one character a byte, so that places in it are places in the body; brackets and quotes
-  are the same in UTF-8. A piece is decoded as what it is when somebody wants to read it.
+  are the same in UTF-8. A piece is decoded as what it is when it is read.
 - An element is decoded inside a window. What does not fit, or is broken, is first cut out by its brackets.
 - What is nested more than DEEPEST, or holds more than MOST_VALUES, is not decoded at all: its values would take thirty
-  times its bytes, and nobody means it.
+  times its bytes, and no order needs them.
 """
 
 import json
@@ -255,7 +255,7 @@ def end_of_value(text: str, start: int) -> int:
 class _Brackets:
     """The open brackets, outermost first, in runs of one kind; and how many there are of each kind.
 
-    To look through them all for the nearest one of a kind would take the square of their number. Behind MOST_RUNS only
+    To search them all for the nearest one of a kind would take the square of their number. Behind MOST_RUNS only
     their numbers are kept: a body can open thirty million.
     """
 

@@ -4,7 +4,7 @@ A kitchen must see an order that can be shown at all: whatever can be read is re
 is in fields.py). Only what is no object, or has no usable payment_key, is set aside.
 
 What was read must be something: a line without a name or a quantity, an option without a name, an order without a total
-is a problem. So no shape that nobody thought of passes for an order that can be cooked.
+is a problem. So no unforeseen shape passes for an order that can be cooked.
 
 A list repeats what was not acknowledged, and decoding is nine tenths of reading it. So an element that comes again byte
 by byte is not decoded again (`Seen`). What it says hangs on its bytes alone, so one memory serves all accounts. It keeps
@@ -31,7 +31,7 @@ from orderbridge.message import Message
 from orderbridge.model import Differs, Document, Order
 
 MOST = 5_000  # documents, about 3 MiB
-_NEAR = 4096  # bytes from an element's beginning within which its key is looked for
+_NEAR = 4096  # bytes from an element's beginning within which its key is searched for
 _KEY = re.compile(rb'"payment_key"[ \t\n\r]*:[ \t\n\r]*"([^"\\]{1,64})"')
 
 
@@ -90,7 +90,7 @@ def read_listing(body: bytes, *, http_status: int = 200) -> tuple[Document, ...]
     Raises the MarketplaceError that the answer amounts to; UnknownOutcome("malformed_list") when it is a success
     whose list cannot be taken apart: then nothing of it counts.
     """
-    members: dict[str, Any] | None = None  # somebody else's page, or an error without the envelope
+    members: dict[str, Any] | None = None  # not the service's page, or an error without the envelope
     broken: str | Message = ""
     try:
         members = read_members(body, cut="data", take=_listed, again=_SEEN.again)
@@ -183,7 +183,7 @@ def _status_id(value: object) -> int | None:
 def read_order(document: Document, *, payment_codes: Mapping[str, str], zone: tzinfo = UTC) -> Order:
     """The order in a document whose `reason` is None (docs/interface.md, Order). Never raises for such a document.
 
-    `payment_codes` gives the code for each name of the payment method list, as GET orders/variables told them. `zone`: of
+    `payment_codes` gives the code for each name of the payment method list, as GET orders/variables names them. `zone`: of
     times without an offset.
     """
     if document.payment_key is None:
@@ -252,26 +252,26 @@ def _facts(value: Mapping[str, Any], read: Reader, payment_codes: Mapping[str, s
         name: read.members(value.get(name), name, text_is=member) for name, member in _HOLDERS.items()
     }
     columns = [how(read, holders[holder].get(name), label) for holder, name, label, how in _PLAN]
-    said = dict(zip(_COLUMNS, columns, strict=True))
-    said["scheduled_for"] = _scheduled(said["scheduled_for"], said["ordered_at"], zone, read)
-    total = said["total"]
+    facts = dict(zip(_COLUMNS, columns, strict=True))
+    facts["scheduled_for"] = _scheduled(facts["scheduled_for"], facts["ordered_at"], zone, read)
+    total = facts["total"]
     if is_empty(value.get("total")):
         read.note("missing", "total")
     elif total is not None and total < 0:
         read.note("not_positive", "total")
-    code = payment_code(said["payment_method"], payment_codes)
-    return Facts(**said, payment_code=code, amount_due=amount_due(total, code), items=_items(value, read))
+    code = payment_code(facts["payment_method"], payment_codes)
+    return Facts(**facts, payment_code=code, amount_due=amount_due(total, code), items=_items(value, read))
 
 
-def _scheduled(said: str | None, ordered_at: str | None, zone: tzinfo, read: Reader) -> str | None:
+def _scheduled(sent: str | None, ordered_at: str | None, zone: tzinfo, read: Reader) -> str | None:
     """The time for which an order is wanted, as it was sent; None when that is not after the order's own time."""
-    if said is None:
+    if sent is None:
         return None
-    wanted, ordered = local_moment(said, zone), local_moment(ordered_at, zone)
+    wanted, ordered = local_moment(sent, zone), local_moment(ordered_at, zone)
     if wanted is None:
         read.note("unreadable_time", "scheduled_date")
         return None
-    return said if wanted.year in YEARS and (ordered is None or wanted > ordered) else None
+    return sent if wanted.year in YEARS and (ordered is None or wanted > ordered) else None
 
 
 def _items(value: Mapping[str, Any], read: Reader) -> tuple[Item, ...]:
@@ -313,7 +313,7 @@ def _options(group: Mapping[str, Any], read: Reader) -> list[Option]:
     if "options" in group and is_empty(group["options"]):
         read.remark("missing", "foods.option_groups.options")
         return []
-    if "options" not in group:  # what was chosen may stand where nobody looks for it
+    if "options" not in group:  # what was chosen may stand where it is not searched for
         read.note("missing", "foods.option_groups.options")
     return [] if is_empty(group.get("name")) else [Option(*of_group, *_NOT_CHOSEN)]
 

@@ -5,12 +5,12 @@ comes meanwhile waits for the same login, which runs in a task of its own: a cal
 others' login with it. Ahead of its end it is renewed, and the old one serves until the new one is there.
 
 Refusal. A 401 may mean three things, and the service says the same words for all of them (docs/interface.md, Authentication 4).
-- The token is over: somebody logged in elsewhere, or ended it. A login, and the call is made once more (the poll at its
+- The token is over: another program logged in, or ended it. A login, and the call is made once more (the poll at its
   next slot).
 - The call is refused: this restaurant, item or order is none of ours. It was refused with the token before, too, and the
   current one has served other calls or was obtained just now. It alone waits; a login is no use to it.
 - The account is refused: its login succeeds, and the token that it gave works for nothing. Only a poll shows that, with a
-  token that was obtained in place of a refused one, has served no call, and is so young that nobody else can have ended
+  token that was obtained in place of a refused one, has served no call, and is so young that no other login can have ended
   it. The account waits for one cooldown and logs in again.
 Polls do not stop for the 401 of another call: the token stays theirs until another one is there, or until a poll itself
 is answered 401. Then the next call logs in: the poll at its slot, so that no other login comes between its own and it.
@@ -22,7 +22,7 @@ Backoff. Nothing of the account leaves
 Failures of the same moment are one failure. A refusal is forgotten when a call succeeds: a login alone does not show
 that its token works.
 
-The client reports here how each request of it ended (`record_outcome`); nobody else has to.
+The client reports here how each request of it ended (`record_outcome`).
 """
 
 import asyncio
@@ -133,7 +133,7 @@ class Session:
         name: str = "",
         on_outcome: Callable[[Outcome], None] = lambda _: None,
     ) -> None:
-        """`on_outcome`: told how each request of this account ended."""
+        """`on_outcome` is called with the end of each request."""
         self._on_outcome = on_outcome
         self._obtain = obtain
         self._clock = clock
@@ -168,7 +168,7 @@ class Session:
         self._held = None
 
     async def token(self) -> Token:
-        """A token that nobody was refused; a login when there is none. What that raises goes to everybody who waits for it."""
+        """A token that was not refused; a login when there is none. What that raises goes to all who wait for it."""
         held = self._held
         return await self.renew() if held is None or held.refused else held.token
 
@@ -256,7 +256,7 @@ class Session:
     def _ended(self, task: asyncio.Task[Token]) -> None:
         self._login = None
         if not task.cancelled():
-            task.exception()  # looked at: it is no news when all who asked have gone
+            task.exception()  # read: it is no news when all who asked have gone
 
     def _put_off(self, error: MarketplaceError) -> None:
         """A login failed, and its credentials are not the reason."""

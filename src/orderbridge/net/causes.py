@@ -64,7 +64,7 @@ def of_system(error: BaseException) -> str:
 
 
 def of_name(error: socket.gaierror) -> str:
-    """A name server that cannot even be asked, for want of files or memory, looks as if it did not answer."""
+    """A name server that cannot even be asked, for want of files or memory, seems not to answer."""
     return none_left() or NAMES.get(error.errno or 0, "")
 
 

@@ -27,7 +27,7 @@ Header = tuple[bytes, bytes]
 
 
 class Trail:
-    """Whether a request's first byte has left, which nobody can take back; whether its answer began; the proxy on its way."""
+    """Whether a request's first byte has left, which cannot be taken back; whether its answer began; the proxy on its way."""
 
     __slots__ = ("address", "began", "left", "may_leave", "proxy")
 
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._is_asking:
-            self.close()  # nobody asked
+            self.close()  # nothing was asked
             return
         self._http.receive_data(data)
         self._ahead += len(data)

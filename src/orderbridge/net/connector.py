@@ -105,14 +105,16 @@ async def _ask_for_tunnel(between: Connection, target: str, proxy: Proxy) -> Non
     if proxy.authorization:
         headers.append((b"Proxy-Authorization", proxy.authorization.encode()))
     try:
-        status, told = await between.ask("CONNECT", target.encode(), headers, b"", Trail())
+        status, answered = await between.ask("CONNECT", target.encode(), headers, b"", Trail())
     except MarketplaceError as error:
         raise NotSent("unreachable", Message("net.proxy_failed", detail=error.detail)) from None
     if status // 100 != _TUNNEL_MADE:
         reason = _PROXY_ANSWERS.get(status, "")
         if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             schemes = [
-                value.split(maxsplit=1)[0].lower() for name, value in told if name == b"proxy-authenticate" and value
+                value.split(maxsplit=1)[0].lower()
+                for name, value in answered
+                if name == b"proxy-authenticate" and value
             ]
             reason = "proxy_wrong_password" if proxy.authorization else "proxy_password"
             reason = reason if b"basic" in schemes or not schemes else "proxy_scheme"
@@ -153,7 +155,7 @@ async def _reach(host: str, port: int) -> socket.socket:
 async def look_up(host: str, port: int) -> list[Address]:
     """The addresses of a name, in the order in which they are tried.
 
-    It may hang in a thread for a minute, and nobody can end it: who asks meanwhile waits for the same one.
+    It may hang in a thread for a minute, and cannot be ended: who asks meanwhile waits for the same one.
     """
     loop = asyncio.get_running_loop()
     key = (loop, host, port)
@@ -190,7 +192,7 @@ async def _try(address: Address) -> socket.socket:
 
 
 def _forget(task: asyncio.Task[socket.socket]) -> None:
-    """Of a try that nobody needs any more: it may have succeeded all the same."""
+    """Of a try that is not needed any more: it may have succeeded all the same."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 

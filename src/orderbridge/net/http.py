@@ -239,7 +239,7 @@ def _timed_out(trail: Trail, total_s: float) -> MarketplaceError:
 def _ending(error: Exception, trail: Trail) -> MarketplaceError:
     """Of what another transport raises, and of a body that cannot be unpacked.
 
-    Only the class is told: texts can quote the answer, an address or a header.
+    Only the class is kept: texts can quote the answer, an address or a header.
     """
     detail = type(error).__name__
     match error:

@@ -57,7 +57,7 @@ class Allowance:
 
 
 class Pace:
-    """The line before the wire. With nobody in it, and something left of the second, a request leaves at once."""
+    """The line before the wire. With no request in it, and something left of the second, a request leaves at once."""
 
     def __init__(self, per_second: int | None) -> None:
         """None: a request leaves when it comes."""

@@ -1,4 +1,4 @@
-"""The way to the service, step by step, as `orderbridge check` tells it: where it ends is where a technician has to look."""
+"""The way to the service, step by step, as `orderbridge check` shows it: where it ends, a technician has to begin."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -62,10 +62,10 @@ async def _connected(host: str, port: int, ca_file: Path | None, proxy: Proxy | 
     except NotSent as error:
         return Step("tls", "", _of(error, proxy))
     tls = connection.transport.get_extra_info("ssl_object")
-    said = Message("check.secured", version=tls.version(), certificate=shown_by(tls))
+    secured = Message("check.secured", version=tls.version(), certificate=shown_by(tls))
     connection.close()
     await connection.gone
-    return Step("tls", said)
+    return Step("tls", secured)
 
 
 def _of(error: NotSent, proxy: Proxy | None) -> NotSent:

@@ -39,7 +39,7 @@ TAKEN_OVER_S = 0.25  # by which two machines' clocks may differ, as far as we kn
 FEWEST_TOGETHER = 3  # accounts at one such moment, on average: with fewer it would only cost time
 LIMITED_IN_A_ROW = 2  # 429s to one account
 LIMITED_ACCOUNTS = 2
-MAX_IN_TURN = 20  # accounts that are polled in turn although nobody configured it
+MAX_IN_TURN = 20  # accounts that are polled in turn although it is not configured
 STEP = 0.01  # of a cooldown: so much later the next account leaves when the one before it does not
 MAX_LETTERS = 255
 

@@ -2,7 +2,7 @@
 
 Each order of an answer is one of four things:
 - new: nothing is stored of it. It is written whole, and accepted by itself where that is configured.
-- foreign: another account that is configured delivered it first. It is neither merged nor acknowledged, only told.
+- foreign: another account that is configured delivered it first. It is neither merged nor acknowledged, only logged.
 - unchanged: the stored hash is that of these very bytes, and the status of them is the stored one, by our own books and
   by the service's. Nothing is written. It is acknowledged all the same: the service asks for that as long as it lists it.
 - changed: anything else, also equal bytes where there is a doubt: the order had ended by silence, its status was withheld
@@ -10,7 +10,7 @@ Each order of an answer is one of four things:
 
 That hangs on what the tables say at the moment of the answer, read anew with each poll in one batch. What is kept in
 memory between polls (marketplace.schema.Seen) spares only the reading of equal bytes: what they say cannot change. So a file
-put back from a backup, a row that a till wrote or somebody deleted, another daemon's work: the next answer finds it.
+put back from a backup, a row that a till wrote or a person deleted, another daemon's work: the next answer finds it.
 
 What an answer proves. A list speaks by what it shows and by what it lacks:
 - What it shows of an order counts if no action of that order was on the wire or unresolved at any moment between the
@@ -77,10 +77,7 @@ def may_take(stored: Stored, account: str, configured: Collection[str]) -> bool:
 
 
 def is_cut(documents: Sequence[Document], list_limit: int | None) -> bool:
-    """Whether the service may have more than it lists. `list_limit` is what it lists at most; None: nobody knows.
-
-    Nobody knows: a round number of orders looks like the end of a page.
-    """
+    """Whether the service may have more than it lists. `list_limit` is what it lists at most; None: not known. Then a round number of orders looks like the end of a page."""
     number = len(documents)
     return number in USUAL_PAGES if list_limit is None else number >= list_limit
 
@@ -110,7 +107,7 @@ def is_whole(documents: Sequence[Document], *, asked: int | None = None, list_li
 def accepts_itself(order: Order, *, scheduled_too: bool) -> bool:
     """Whether an order may be accepted without a person: received only now, readable, and wanted soon.
 
-    Amounts that do not add up are for the till to look at, and no reason to let a customer wait.
+    Amounts that do not add up are for the till to check, and no reason to let a customer wait.
     """
     if order.status_id != RECEIVED or any(not problem.startswith(TOTAL_MISMATCH) for problem in order.problems):
         return False
@@ -131,7 +128,7 @@ class Lateness:
 
     @property
     def hours_off(self) -> int | None:
-        """By which the configured time zone is behind the service's; None: it is right, or nobody knows."""
+        """By which the configured time zone is behind the service's; None: it is right, or not known."""
         moments, hours = {at for at, _ in self._seen.values()}, {hours for _, hours in self._seen.values()}
         is_certain = len(self._seen) == ORDERS_OF_A_ZONE and len(moments) > 1 and len(hours) == 1
         return hours.pop() or None if is_certain else None
@@ -159,7 +156,7 @@ def _has_offset(text: str | None) -> bool:
 
 
 def _whole_hours(age: timedelta) -> int:
-    """The whole hours by which a fresh order would look as old as this; 0: it does not look so."""
+    """The whole hours by which a fresh order would seem as old as this; 0: it does not."""
     hours = round(age / HOUR)
     least, most = FRESH
     return hours if least <= age - hours * HOUR <= most else 0

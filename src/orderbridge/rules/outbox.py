@@ -22,12 +22,12 @@ Lane = tuple[str, str]
 NOT_PERMITTED = "not_permitted"  # the service answers 401 to this row although the login is good
 
 _VALID_MINUTES = range(1, 10081)
-_LAST_YEAR = 9000  # nobody means it, and adding minutes to the last day there is fails
+_LAST_YEAR = 9000  # no POS means it, and adding minutes to the last day there is fails
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Which configured account answers for what. `complete`: every account has told its restaurants."""
+    """Which configured account answers for what. `complete`: the restaurants of every account are known."""
 
     accounts: Collection[str]  # asked for each row, so a set
     default: str | None
@@ -144,12 +144,12 @@ def refused_unsent(row: OutboxRow, code: str) -> Verdict | None:
 def order_end(row: OutboxRow) -> Verdict | None:
     """How a waiting row ends because of its order; None: the service is to be asked."""
     if row.action not in ORDER_ACTIONS or row.state != ActionState.PENDING:
-        return None  # a row that was sent was allowed then: only an answer or a look ends it now
+        return None  # a row that was sent was allowed then: only an answer or a poll ends it now
     match may_send(row.action, None if row.owner is None else row):
         case Refusal(code=code):
             return refused_unsent(row, code)
         case Already():
-            # No status: the stored one is the same, or a later end that a refusal proved, or news since this look.
+            # No status: the stored one is the same, or a later end that a refusal proved, or news since it was read.
             return Verdict(ActionState.DONE, "already", KnownBy.POLL)
         case None:
             return None
@@ -187,10 +187,10 @@ def with_reason(verdict: Verdict, row: OutboxRow) -> Verdict:
 
 
 def is_alarm(row: OutboxRow, verdict: Verdict) -> bool:
-    """Whether somebody has to act at once.
+    """Whether a person has to act at once.
 
-    A customer who was not answered is an alarm. So is an action of which nobody knows what it did, and which cannot just
-    be repeated: somebody has to look.
+    A customer who was not answered is an alarm. So is an action of which it is not known what it did, and which
+    cannot just be repeated: a person has to check.
     """
     kind = ACTIONS[row.action]
     unanswered = kind.answers_customer and verdict.state in {ActionState.FAILED, ActionState.EXPIRED}

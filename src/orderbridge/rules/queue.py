@@ -1,4 +1,4 @@
-"""The unfinished rows of the outbox in memory: which may leave, which end unsent, when to look again.
+"""The unfinished rows of the outbox in memory: which may leave, which end unsent, when to read again.
 
 A row that is put in belongs to a lane, and of each lane one row at most may leave:
 
@@ -8,13 +8,13 @@ A row that is put in belongs to a lane, and of each lane one row at most may lea
     any row may end unsent           expired, withdrawn, superseded by a later one, refused by what it says
     the head may end unsent          by its order: unknown, over, carried by others, or already where the action leads
 
-What happens to a row makes its lane *changed*: it was put in, given back, dropped, its time has come. `ends` looks at
-the changed lanes and at no others, so that a row costs the same whether 300 wait or 200,000. A head that may leave
+What happens to a row makes its lane *changed*: it was put in, given back, dropped, its time has come. `ends` reviews
+the changed lanes and no others, so that a row costs the same whether 300 wait or 200,000. A head that may leave
 stands in the queue of its account, by priority and id, from which `accounts.take` takes it. Only the queues of open
 accounts are read, and of each only the first row, so that neither a long queue nor a paused account costs the others
 anything. A row that may not leave any more is passed over when it comes to the front.
 
-Nothing is decided about a row that somebody has (rules.standing) until it is given back or dropped. The table is the
+Nothing is decided about a row that is held (rules.standing) until it is given back or dropped. The table is the
 truth, and what stands here may be older: a claim reads the row again before it leaves, and what it finds changed comes
 back here to be decided. Nobody else decides.
 """
@@ -68,7 +68,7 @@ class Entry:
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody has it: it may be decided about."""
+        """Whether it may be decided about: it is not held."""
         return self.standing not in _HELD
 
     @property
@@ -169,7 +169,7 @@ class Queue:
         self._beyond: dict[Lane, None] = {}  # their heads wait until all older rows are known
         self._sizes: Counter[str | None] = Counter()
         self.unresolved: set[int] = set()  # rows that were sent and are not finished
-        self.stray = False  # a row came in as sent, and nobody here has sent it
+        self.stray = False  # a row came in as sent, and this process has not sent it
         self.touched: set[int] = set()  # rows that left or came back; whoever reads the table empties it before
 
     def __len__(self) -> int:
@@ -196,7 +196,7 @@ class Queue:
     # ---- what happens to rows ----------------------------------------------------------------------------------------
 
     def put(self, row: OutboxRow, seen: int = 0) -> bool:
-        """A row as it was read. False when that is no news: it is known, or in somebody's hands."""
+        """A row as it was read. False when that is no news: it is known, or held."""
         known = self._entries.get(row.id)
         if known is not None:
             known.seen = seen = max(known.seen, seen)
@@ -214,7 +214,7 @@ class Queue:
         account = account_of(row, self.view.directory)
         refusal = "bad_arguments" if argument_problem(row) else account.code if isinstance(account, Refusal) else None
         if isinstance(account, Refusal):
-            account = row.account or None  # when it was sent once, only an answer, a look or its expiry ends it now
+            account = row.account or None  # when it was sent once, only an answer, a poll or its expiry ends it now
         if row.state != ActionState.PENDING:
             refusal = None
         lane = lane_of(row, account) if refusal is None else ("refused", str(row.id))
@@ -228,7 +228,7 @@ class Queue:
             self._remove(entry)
 
     def give_back(self, row_id: int, **columns: object) -> None:
-        """It is in nobody's hands any more; `columns`: what has become of it."""
+        """It is not held any more; `columns`: what has become of it."""
         self.touched.add(row_id)
         entry = self._entries.get(row_id)
         if entry is not None:
@@ -260,7 +260,7 @@ class Queue:
         return self._aside[0][0] if self._aside else None
 
     def direct(self, directory: Directory) -> None:
-        """Restaurants moved, or are known only now: what names one, or a food, is looked at anew."""
+        """Restaurants moved, or are known only now: what names one, or a food, is decided anew."""
         if directory == self.view.directory:
             return
         self.view.directory = directory
@@ -270,7 +270,7 @@ class Queue:
                 self.put(entry.row, entry.seen)
 
     def let_go(self) -> None:
-        """Rows that are no longer ours are forgotten, but for those that somebody here has in hand."""
+        """Rows that are no longer ours are forgotten, but for those that are held here."""
         for entry in list(self._entries.values()):
             if entry.is_free and not is_ours(entry.row, self.view.directory):
                 self._remove(entry)

@@ -34,7 +34,7 @@ ENDS = {COMPLETE_WITH_PAYMENT: EndedBy.COMPLETED, CANCELED: EndedBy.CANCELLED}
 
 @dataclass(frozen=True, slots=True)
 class Statuses:
-    """The statuses of one service. `needs_payment`: the id of COMPLETE_NEEDS_PAYMENT; None: nobody knows it."""
+    """The statuses of one service. `needs_payment`: the id of COMPLETE_NEEDS_PAYMENT; None: it is not known."""
 
     needs_payment: int | None = None
 

@@ -8,7 +8,7 @@ RENEW_AHEAD = 24  # a 24th of the validity: about one hour of a day
 RENEW_AGAIN_S = 60.0  # after a renewal that failed
 REFUSAL_WAITS = (60.0, 120.0, 300.0, 600.0, 900.0)  # seconds; the last one repeats
 LOGIN_WAITS = (1.0, 2.0, 4.0, 60.0, 120.0, 300.0)  # seconds, after a login answered 5xx; the last one repeats
-LINE_WAITS = (1.0, 2.0, 4.0)  # seconds; the last one repeats: with its spread at most 5 s, for it costs nobody anything
+LINE_WAITS = (1.0, 2.0, 4.0)  # seconds; the last one repeats: with its spread at most 5 s, for it costs nothing
 LONGEST_WAIT = max(*REFUSAL_WAITS, *LOGIN_WAITS, *LINE_WAITS)  # seconds, not yet spread by chance
 
 
@@ -21,10 +21,10 @@ def expires(expiration_date: str | None, received: datetime, zone: ZoneInfo) -> 
     most = received + VALIDITY
     try:
         read = datetime.fromisoformat(expiration_date or "")
-        said = (read if read.tzinfo else read.replace(tzinfo=zone)).astimezone(UTC)
+        sent = (read if read.tzinfo else read.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         return most
-    return min(said, most) if said > received else most
+    return min(sent, most) if sent > received else most
 
 
 def renew_at(issued: datetime, expiry: datetime) -> datetime:
@@ -40,7 +40,7 @@ def refusal_wait(refusals: int) -> float:
 def login_wait(failures: int, chance: float, *, answered: bool) -> float:
     """Seconds to wait after the nth login in a row that failed without a word about the credentials (n from 1).
 
-    `answered`: the service said something, a 5xx as a rule. Silence is the line's, and waits as the line does.
+    `answered`: the service answered, a 5xx as a rule. Silence is the line's, and waits as the line does.
     """
     waits = LOGIN_WAITS if answered else LINE_WAITS
     return waits[min(failures, len(waits)) - 1] * (1 + chance / 4)
