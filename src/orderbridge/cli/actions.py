@@ -1,7 +1,7 @@
 """Acting: each command writes one row into the outbox, as a POS would. `--wait` waits for the verdict."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -26,13 +26,13 @@ MOST_WAIT_S = 86_400
 ID = click.IntRange(1, 2**63 - 1)
 
 
-def _waiting(command: Callable[..., Any]) -> Callable[..., Any]:
-    command = as_json(command)
-    seconds = click.IntRange(0, MOST_WAIT_S)
-    command = click.option("--timeout", type=seconds, default=60, show_default=True, help="Seconds to wait.")(command)
-    return click.option("--wait", is_flag=True, help="Wait for the verdict; exit code 1 when it is not `done`.")(
-        command
-    )
+WAITING = (
+    click.Option(["--wait"], is_flag=True, help="Wait for the verdict; exit code 1 when it is not `done`."),
+    click.Option(
+        ["--timeout"], type=click.IntRange(0, MOST_WAIT_S), default=60, show_default=True, help="Seconds to wait."
+    ),
+    click.Option(["--json", "as_json"], is_flag=True, help="Machine-readable output."),
+)
 
 
 def _write(context: Context, *, wait: bool, timeout: int, as_json: bool, **values: Any) -> None:
@@ -82,10 +82,10 @@ def _row(context: Context, row_id: int) -> dict[str, Any]:
 
 
 # How the command line names what an action is done to. An id is lower case in our tables, whatever is typed.
-_NAMED: dict[Subject, tuple[tuple[str, ...], dict[str, Any]]] = {
-    Subject.ORDER: (("payment_key",), {"metavar": "KEY"}),
-    Subject.RESTAURANT: (("restaurant_id",), {"metavar": "RESTAURANT_ID", "type": str.lower}),
-    Subject.FOOD: (("food_id",), {"type": ID}),
+_NAMED: dict[Subject, click.Argument] = {
+    Subject.ORDER: click.Argument(["payment_key"], metavar="KEY"),
+    Subject.RESTAURANT: click.Argument(["restaurant_id"], metavar="RESTAURANT_ID", type=str.lower),
+    Subject.FOOD: click.Argument(["food_id"], type=ID),
 }
 
 
@@ -93,24 +93,19 @@ def _command(name: str, actions: Mapping[str, Action]) -> click.Command:
     """A command that writes an action: the only one of this name, or the one that is chosen by its second word."""
     kind = ACTIONS[next(iter(actions.values()))]
 
-    @_waiting
     @pass_context
     def write(context: Context, /, what: str = "", **values: Any) -> None:
         _write(context, action=actions[what], **values)
 
-    if kind.subject is Subject.FOOD:
-        write = click.option("--account", help="The account whose menu it is, when there are several.")(write)
-    if kind.argument is not None:
-        taken = click.IntRange(kind.argument.least, kind.argument.most)
-        option = click.option(
-            kind.argument.option, kind.argument.column, type=taken, required=True, help=kind.argument.help
-        )
-        write = option(write)
-    names, how = _NAMED[kind.subject]
-    write = click.argument(*names, **how)(write)
+    params: list[click.Parameter] = [_NAMED[kind.subject]]
     if "" not in actions:
-        write = click.argument("what", type=click.Choice(list(actions)))(write)
-    return click.command(name, help=kind.help)(write)
+        params.insert(0, click.Argument(["what"], type=click.Choice(list(actions))))
+    if (argument := kind.argument) is not None:
+        taken = click.IntRange(argument.least, argument.most)
+        params.append(click.Option([argument.option, argument.column], type=taken, required=True, help=argument.help))
+    if kind.subject is Subject.FOOD:
+        params.append(click.Option(["--account"], help="The account whose menu it is, when there are several."))
+    return click.Command(name, params=[*params, *WAITING], callback=write, help=kind.help)
 
 
 def _commands() -> Iterator[click.Command]:
