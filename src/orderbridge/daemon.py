@@ -49,7 +49,7 @@ POLL_RUNS_S = 300.0  # and ten times the timeout: a login, a list, what is writt
 # Of many accounts: who leaves at one moment finds the connections that the moment before has used. Of TLS each is worth
 # a third of a megabyte.
 MOST_IDLE = 64
-WATCH_S = 1.0  # between two looks at the clock and at the database
+WATCH_S = 1.0  # between two checks of the clock and of the database
 
 _log = structlog.get_logger(__name__)
 
@@ -65,7 +65,7 @@ class RunningDaemon:
     accounts: Mapping[str, Account]
     timetable: Timetable
     own_problems: DaemonProblems  # where those of an extension begin and end
-    problems: Callable[[], Sequence[Problem]]  # all of them, at the last look at health
+    problems: Callable[[], Sequence[Problem]]  # all of them, at the last check of health
     wake: Callable[[], None]  # the outbox has a new row
 
 
@@ -303,7 +303,7 @@ class Daemon:
             await self._note_rest()
         if self.journal is not None:
             await self.journal.close()
-        # Of a file that is lost the outbox hears, too: nobody has looked at that error yet.
+        # The outbox may have met the lost file, too; that error was not retrieved yet.
         await asyncio.gather(*unimportant, *busy, return_exceptions=True)
         await self._leave_fleet(fleet)
         for account in self.roster.at_work.values():

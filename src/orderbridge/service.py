@@ -58,7 +58,7 @@ class Service:
         self._daemon: Daemon | None = None  # the one at work
         self._next: Daemon | None = None  # made ready by a reload
         self._leader: RightToWork | None = None
-        self._begun = asyncio.Event()  # the first polls are under way, or somebody else makes them
+        self._begun = asyncio.Event()  # the first polls are under way, or another daemon makes them
         self._called = asyncio.Event()  # by a reload: the one that waits or works has to give way
         self._ending = False
         self._serving: asyncio.Task[None] | None = None
@@ -100,14 +100,14 @@ class Service:
 
     async def _say_alive(self) -> None:
         """To systemd's watchdog, as long as the event loop turns and nothing hangs, whatever the daemon is at."""
-        told: str | None = None
+        before: str | None = None
         while True:
             hung = self.hung()
             if hung is None:
                 systemd.notify(systemd.ALIVE)
-            elif told is None:
+            elif before is None:
                 _log.error("daemon.hung", reason=hung, remedy=say("log.watchdog"))
-            told = hung
+            before = hung
             await asyncio.sleep(ALIVE_S)
 
     # ---- for whoever asks over HTTP (web.listening) --------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Service:
                 if await detached(leader.take):
                     return not self._called.is_set()  # it may have come while we asked
             except DBAPIError:
-                if not waiting:  # at the start it is said, and the exit code tells it
+                if not waiting:  # at the start it ends the program with its message
                     raise
             if not waiting:
                 waiting = True
@@ -277,15 +277,15 @@ class Service:
             self._reload_wanted = False
             try:
                 async with asyncio.timeout(OPEN_WITHIN_S):
-                    settings = await detached(self._load)  # it looks at files whose disk may hang
+                    settings = await detached(self._load)  # it reads files whose disk may hang
                     made = await self._make_ready(settings)
             except OrderbridgeError as error:
                 _log.error("config.reload_failed", error=sentence(error))
             except DBAPIError as error:
                 _log.error("config.reload_failed", error=f"{type(error.orig).__name__}: {sentence(remedy(error))}")
             except TimeoutError:
-                said = say("log.not_reloaded", seconds=f"{OPEN_WITHIN_S:.0f}")
-                _log.error("config.reload_failed", error=said)
+                late = say("log.not_reloaded", seconds=f"{OPEN_WITHIN_S:.0f}")
+                _log.error("config.reload_failed", error=late)
             except Exception as error:  # noqa: BLE001 - a fault of ours; systemd waits for READY all the same
                 _log.exception("config.reload_failed", error=type(error).__name__)
             else:
@@ -320,7 +320,9 @@ def _open(settings: config.Settings) -> Database:
     except BaseException:
         database.close()
         raise
-    if unsafe is not None and database.dialect.unsafe_is_refused:  # one that becomes so later is told and waited for
+    if (
+        unsafe is not None and database.dialect.unsafe_is_refused
+    ):  # one that becomes so later is a problem, and waited for
         database.close()
         raise StoreError(unsafe.key, **unsafe.facts)
     return database

@@ -204,7 +204,7 @@ class Command:
             process.communicate(document, timeout=self._timeout_s)
         except subprocess.TimeoutExpired:
             late = True
-        except OSError as error:  # of the pipe, or of the waiting: the daemon goes on, and it is told again
+        except OSError as error:  # of the pipe, or of the waiting: the daemon goes on, and the message is sent again
             wrong = error
             if process.stdin is not None:
                 process.stdin.close()

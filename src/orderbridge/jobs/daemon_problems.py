@@ -5,7 +5,7 @@ Some are reported here when they are found (`begin`, `end`), the others are chec
 Rules of this file:
 - A till may hold the database for a moment: it is busy when that lasts, and slow when several units of work took long.
 - Our clock is wrong when two Dates in a row say so: one alone may come out of a proxy's store.
-- One token that ends early says nothing; several that died young are logins of somebody else.
+- One token that ends early says nothing; several that died young mean that another program logs in.
 - That a replica was replaced is reported for an hour: what it did meanwhile is done.
 """
 
@@ -31,7 +31,7 @@ CLOCK_WRONG_S = 60.0
 DEAD_TOKENS = 3  # of an account within the hour
 FENCED = timedelta(hours=1)
 VERY_SLOW_S = 10.0
-LARGE_WAL_BYTES = 64 * 1024 * 1024  # SQLite itself keeps it at some MB, unless somebody reads without an end
+LARGE_WAL_BYTES = 64 * 1024 * 1024  # SQLite itself keeps it at some MB, unless a reader never ends
 LOG_STUCK_S = 10.0
 SLOW_TIMES = 3  # units of work that were slow, or one that was very slow, within
 SLOW_WITHIN_S = 120.0

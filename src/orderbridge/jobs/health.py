@@ -209,7 +209,7 @@ class Checkup:
         try:
             found = await self._database.read(partial(self._read, now, unsafe))
         except DBAPIError as error:
-            self.known.is_held = is_busy(error)  # rows that somebody holds can be read: this is a whole table
+            self.known.is_held = is_busy(error)  # locked rows can be read: this is a whole table
             known = self.known.problems()
             keys = {one.key for one in known}
             cause = next((one.code for one in known if one.code in NO_DATABASE), Code.DATABASE_FAILING)

@@ -1,4 +1,4 @@
-"""A sign of life to somebody outside: who misses it notices a dead machine, which can tell nobody itself.
+"""Requests `[alarms] ping_url` while all is well: a monitor that misses the pings notices a dead machine.
 
 A GET of `[alarms] ping_url` after a good poll while nothing severe is open, of the address with /fail behind its path
 when something is. Each by a connection of its own, with a time limit of its own, one at a time; whatever becomes of it
@@ -21,7 +21,7 @@ from orderbridge.texts import say
 WELL_EVERY_S = 30.0
 FAIL_EVERY_S = 60.0
 TIMEOUT_S = 10.0
-LEAST_SECRET = 16  # characters of a path that nobody can guess; a shorter one may be a common word
+LEAST_SECRET = 16  # characters of a path that cannot be guessed; a shorter one may be a common word
 LINE_BYTES = 200  # of an answer that is not HTTPS: its first line
 
 _log = structlog.get_logger(__name__)

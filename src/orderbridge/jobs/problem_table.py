@@ -36,7 +36,7 @@ from orderbridge.store.problems import HeardFile, Row, RowKey, as_subject
 from orderbridge.texts import problem_text, say
 
 SIGN_S = 30.0  # between two signs of life
-SILENT = timedelta(seconds=90)  # without a sign of life for so long, nobody polls
+SILENT = timedelta(seconds=90)  # without a sign of life for so long no daemon polls
 SEVERE_RANK = 100  # is added to the level
 
 _log = structlog.get_logger(__name__)

@@ -180,7 +180,7 @@ class Upkeep:
         return SWEEP_S
 
     async def follow_starts(self) -> float:
-        """When to begin with scheduled orders, and the moment itself. Returns the seconds until the next look."""
+        """When to begin with scheduled orders, and the moment itself. Returns the seconds until the next run."""
         if self._roster.owns(None):
             now = self._clock.now()
             found = await self._database.read(lambda tx: starts.due(tx, now, self._zone, self._minutes_of))

@@ -115,21 +115,21 @@ def ask(name: str, believed: Collection[int] = ()) -> str:
             line.connect(f"\0{name}")
             if not (peer := _peer(line)).is_one_of({os.geteuid(), *believed}):
                 return f"{STRANGER}: {say('liveness.stranger', holder=peer)}"
-            said = b""
-            while len(said) < MOST_ANSWER and (more := line.recv(4096)):
-                said += more
+            answer = b""
+            while len(answer) < MOST_ANSWER and (more := line.recv(4096)):
+                answer += more
                 line.settimeout(max(until - clock.monotonic(), 0.001))
-        except (TimeoutError, BlockingIOError):  # the latter: nobody has taken those who asked before
+        except (TimeoutError, BlockingIOError):  # the latter: its queue is full
             return f"hung: {say('liveness.no_answer', seconds=f'{ANSWER_S:.0f}')}"
         except ConnectionRefusedError:
             return f"dead: {say('liveness.none')}"
         except OSError as error:
             return f"dead: {error.strerror or error}"
-    return said.decode(errors="replace").strip() or f"dead: {say('liveness.ended')}"
+    return answer.decode(errors="replace").strip() or f"dead: {say('liveness.ended')}"
 
 
 def holder(name: str) -> Peer | None:
-    """Whose the process is that has this name; None: nobody's, or nobody can say. Waits for nothing."""
+    """The process that has this name; None: there is none, or it is not known. Waits for nothing."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as line, contextlib.suppress(OSError):
         line.connect(f"\0{name}")
         return _peer(line)

@@ -30,8 +30,10 @@ BREAKS_A_LINE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )  # surrogates break the encoding
 CHATTY = ("httpcore", "httpx", "uvicorn.access", "alembic")  # httpx logs addresses, the others every request or step
-ECHOES = ("apscheduler", "psycopg")  # what they warn of is told where it is met, or is no trouble
-RESETS = ("sqlalchemy.pool",)  # a connection that cannot be given back clean: its server is away, which is told anyway
+ECHOES = ("apscheduler", "psycopg")  # what they warn of is logged where it is met, or is no trouble
+RESETS = (
+    "sqlalchemy.pool",
+)  # a connection that cannot be given back clean: its server is away, which is logged anyway
 
 _logfmt = structlog.processors.LogfmtRenderer(bool_as_flag=False)
 

@@ -48,7 +48,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Series of one name. `values`: of each label all there are; None for the accounts and for what is told later."""
+    """Series of one name. `values`: of each label all there are; None for the accounts and for what is known later."""
 
     name: str
     kind: MetricKind
@@ -202,7 +202,7 @@ class Metrics:
             self._values[family.name] = {labels: before.get(labels, 0.0) for labels in series}
 
     def count(self, family: Family, *labels: str, by: float = 1) -> None:
-        """So many more. Labels that nobody knows beforehand count for nothing: an account that has just left."""
+        """Add to a counter. Unknown labels are ignored: an account that has just left."""
         series = self._values[family.name]
         if labels in series:
             series[labels] += by

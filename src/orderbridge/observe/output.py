@@ -119,7 +119,7 @@ def stuck_s() -> float:
 
 
 def never_wait() -> None:
-    """From now on nobody in this process waits for whoever reads stdout or stderr. Streams of a test stay as they are."""
+    """From now on no write to stdout or stderr waits for its reader. Streams of a test stay as they are."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and stream is getattr(sys, f"__{name}__"):

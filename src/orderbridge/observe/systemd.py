@@ -1,4 +1,4 @@
-"""What systemd is told: ready, reloading, stopping, still alive, and how bad a line is. Without it nothing is said."""
+"""Messages to systemd: ready, reloading, stopping, alive, and the level of a log line. Without systemd nothing is sent."""
 
 import os
 import signal
@@ -13,9 +13,7 @@ STOPPING = "STOPPING=1"
 ALIVE = "WATCHDOG=1"
 STATUS = "STATUS="
 PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's, as the journal reads them
-WITHIN_S = (
-    0.5  # for the queue, which takes ten messages: for those that are said once. What is said again waits for nothing
-)
+WITHIN_S = 0.5  # for the queue, which takes ten messages: for messages that are sent once; repeated ones do not wait
 
 
 def hear_reloads() -> None:
@@ -29,7 +27,7 @@ def reloading() -> str:
 
 
 def notify(message: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Send one message to $NOTIFY_SOCKET. False when there is nobody to tell."""
+    """Send one message to $NOTIFY_SOCKET. False when there is no such socket."""
     address = environ.get("NOTIFY_SOCKET", "")
     if not address:
         return False

@@ -26,14 +26,14 @@ LEAST_LATE_S = 10.0  # with the short cooldowns of a test
 LONGEST_START = timedelta(hours=1)  # of very many accounts, as fast as their logins may go
 SCHEDULED_SLACK = timedelta(seconds=5)  # from the time of a first poll to its note: a login comes before
 
-# A customer who waits for an answer: from when it is said, and from when it is severe, a little later once more.
+# A customer waits for an answer: when it is reported, when it is severe, and once more a little later.
 FIRST_STEPS = (timedelta(seconds=30), timedelta(seconds=90))
 LAST_STEP = timedelta(minutes=2)  # after the configured minutes
 SCHEDULED_STEPS = (timedelta(minutes=5), timedelta(minutes=15))  # of an order that is not due yet; the last is severe
 
 # It is noted where a line is dead, and who answers in place of the service: each has a remedy of its own (`line`).
 FINER = ("dns_", "tls_", "proxy_", "here_", "net_", "front_", "service_", "wrong_path", "no_envelope", "bad_gateway")
-STRANGERS = ("front_", "wrong_path", "no_envelope")  # somebody other than the service has answered
+STRANGERS = ("front_", "wrong_path", "no_envelope")  # not the service has answered
 LOGIN_FAILED = "login_failed"
 OF_SERVICE = frozenset({"service_error", "bad_gateway", LOGIN_FAILED})  # a login that was answered: the line is well
 # Of a line that is dead, by what ended the last try.
@@ -50,7 +50,7 @@ LINES: Mapping[str, Code] = {
 FAILURES: Mapping[str, Code] = {
     "rate_limited": Code.COOLDOWN_TAKEN,
     "timeout": Code.LINE_TIMEOUT,  # the line takes the request, and nothing answers: no better than one that does not
-    "connection_lost": Code.UNREACHABLE,  # it was cut on the way: nobody answered with an error
+    "connection_lost": Code.UNREACHABLE,  # it was cut on the way: no error was answered
 }
 _LINE = frozenset(LINES.values())
 ENDED_WITHIN = timedelta(seconds=5)  # a daemon at work ends an accept that is over, a till that holds the file included
@@ -62,7 +62,7 @@ TOKEN_OVER = "token_over"  # noqa: S105 - a code: the first 401 since the last g
 class Thresholds:
     """For how long something may last before it is a problem; None: it never is one.
 
-    `unanswered`: before it is severe; it is said sooner (FIRST_STEPS).
+    `unanswered`: before it is severe; it is reported sooner (FIRST_STEPS).
     """
 
     late: timedelta
@@ -93,7 +93,7 @@ class Polling:
 class Received:
     """An open order that is stored as RECEIVED. `accept`: the state of its newest accept, and when it ended.
 
-    A cancel that is on its way counts as one: somebody has answered. `accept_was_over_utc`: from when on it was too late.
+    A cancel that is on its way counts as an answer. `accept_was_over_utc`: from when on it was too late.
     `cancel_waits`: one is unfinished for so long that it counts as none.
     """
 
@@ -212,7 +212,7 @@ def _of_row(one: Found, names: Collection[str], limits: Thresholds, now: datetim
     if one.code in {Code.NOT_TAKEN_OVER, Code.CANCELLATION_UNSEEN} and limits.by_board:
         words["by"] = "board"
     if one.code == Code.NOT_TAKEN_OVER and account not in names:
-        account = None  # an account that was removed has no status: so it applies to all, for somebody has to see it
+        account = None  # an account that was removed has no status: so it applies to all, and is seen
     return Problem(one.code, one.subject, one.since, one.code.kind.severity, one.how_many, account=account, facts=words)
 
 
@@ -221,7 +221,7 @@ def _quarantined(pile: Pile, severity: Severity, **facts: str) -> Problem:
 
 
 def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> Problem | None:
-    """One code for each account: its own word about why it does not poll, or that nobody tries. `seen`: of the daemon."""
+    """One code for each account: why it does not poll, or that no daemon tries. `seen`: of the daemon."""
     since, state = account.last_poll_ok_utc, account.state
     is_late = since is None or since < now - late
     is_tried = account.last_poll_utc is not None and account.last_poll_utc >= now - late
@@ -232,9 +232,9 @@ def _polling(account: Polling, late: timedelta, now: datetime, seen: Facts) -> P
     if state == AccountState.NEW and account.last_poll_utc is None and is_scheduled:
         return None
     match state:
-        case _ if seen.is_gone or (seen.is_silent and is_late):  # what it has said of itself may be long over
+        case _ if seen.is_gone or (seen.is_silent and is_late):  # what it has written of itself may be long over
             code = Code.NOT_POLLING
-        case AccountState.LOGIN_REFUSED:  # without a login no poll is tried: whether somebody tries one is not seen
+        case AccountState.LOGIN_REFUSED:  # without a login no poll is tried: whether a daemon tries is not seen
             code = Code.LOGIN_REFUSED
         case AccountState.UNREACHABLE:
             code = next((code for begin, code in LINES.items() if error.startswith(begin)), Code.UNREACHABLE)
@@ -362,7 +362,7 @@ def _of_polls(one: Problem, polls: Problem | None, unattended: Collection[str]) 
 
 
 def _of_order(one: Problem, refused: Collection[str]) -> Code | None:
-    """Of an order that the database does not let us change, nobody knows whether it was answered."""
+    """Of an order that the database does not let us change, it is not known whether it was answered."""
     return Code.CONTENTS_OUTDATED if one.code in _BY_STATUS and one.subject in refused else None
 
 
@@ -371,7 +371,7 @@ def _of_durability(one: Problem, codes: Collection[Code]) -> Code | None:
 
 
 def _of_restore(one: Problem, restored: datetime | None) -> Code | None:
-    """What an older copy had still to send was ended when it was seen; whether it was sent, the look at the panel shows."""
+    """What an older copy had still to send was ended when it was seen; the panel of the service shows whether it was sent."""
     if one.code != Code.ACCEPT_FAILED or restored is None or one.since is None:
         return None
     return Code.DATABASE_RESTORED if abs(one.since - restored) < timedelta(seconds=1) else None

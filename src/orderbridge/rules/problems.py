@@ -31,7 +31,7 @@ class Cause(Enum):
     CUT_OFF = auto()  # its account from the service: its rows wait, and what they would have answered is overdue
     NO_LIST = auto()  # the line is there, and the service gives it no list of orders
     NO_DATABASE = auto()  # the daemon cannot write: no poll is made, no row is sent, and no till writes either
-    PAGE = auto()  # no tablet can open the board, where it is severe: then nobody can hear it
+    PAGE = auto()  # no tablet can open the board, where it is severe: then it cannot be heard
 
 
 class Link(StrEnum):
@@ -49,7 +49,7 @@ class Link(StrEnum):
 class Kind:
     """What is true of a code.
 
-    `severity`: the worst, of a code that may be more or less bad. Of a WARNING a person has to look, and nothing is getting
+    `severity`: the worst, of a code that may be more or less bad. A WARNING needs a person, and nothing is getting
     worse meanwhile.
     """
 
@@ -146,8 +146,8 @@ class Problem:
     """One thing that is wrong now.
 
     `subject`: an account, an order's payment_key, an outbox row's id; empty where it concerns all. `since` is None
-    where nobody can know. `detail`: the error's own words, where there are any; an answer's may hold a customer's name,
-    so it is for who looks, and neither for the log nor for messages. `level` grows while it gets worse. `account`: whose
+    where it cannot be known. `detail`: the error's own words, where there are any; an answer's may hold a customer's name,
+    so `status` shows it, and neither the log nor a message does. `level` grows while it gets worse. `account`: whose
     it is. `facts` stand in the sentences; they are our own words and numbers. `behind`: the cause that this one follows
     from: it is no problem of its own as long as that one is open.
     """
@@ -175,7 +175,7 @@ class Problem:
 
 
 class Lamp(StrEnum):
-    """GREEN: orders arrive. YELLOW: a person has to look. RED: orders are lost, late or cooked in vain."""
+    """GREEN: orders arrive. YELLOW: a person is needed. RED: orders are lost, late or cooked in vain."""
 
     GREEN = "green"
     YELLOW = "yellow"

@@ -1,4 +1,4 @@
-"""Silence: orders of which the service said nothing for so long that they count as over.
+"""Silence: orders of which the service has shown nothing for so long that they count as over.
 
 Rules of this file:
 - Counted is the time in which the order's account polled successfully, `delivery_accounts.listened_seconds`: never a
@@ -50,7 +50,7 @@ def to_count(connection: Connection, now: datetime, zone: tzinfo) -> list[str]:
 
 
 def count_from_here(connection: Connection, keys: Sequence[str], *, now: datetime, zone: tzinfo) -> list[str]:
-    """Begin to count the silence of those of these orders that nobody holds; take it back where it began too early."""
+    """Begin to count the silence of those of these orders that are not locked; take it back where it began too early."""
     counted = []
     for key in sorted(lock_orders(connection, keys)):
         mine = update(orders).where(orders.c.payment_key == key)
@@ -84,7 +84,7 @@ def silent(connection: Connection, silence: timedelta, now: datetime, zone: tzin
 def end_silent(
     connection: Connection, keys: Sequence[str], *, now: datetime, silence: timedelta, zone: tzinfo
 ) -> list[str]:
-    """End those of these orders that are silent still and that nobody holds; their status stays. Returns them."""
+    """End those of these orders that are silent still and not locked; their status stays. Returns them."""
     end = update(orders).values(
         ended_utc=now,
         ended_by=EndedBy.SILENCE,

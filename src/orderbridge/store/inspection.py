@@ -41,7 +41,7 @@ class Durability:
             _log.info("database.safe_durability")
 
     def judge(self, connection: Connection) -> Message | None:
-        """What to change, or None. A PostgreSQL that does not write to disk is accepted by nobody's name."""
+        """What to change, or None. A PostgreSQL that does not write to disk is never accepted."""
         dialect = of(connection.dialect.name)
         if self._accept_unsafe and not dialect.unsafe_is_refused:
             return None

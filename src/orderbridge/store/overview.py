@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, literal_column, select
 from orderbridge.model import AUTO_MARK, BOARD_MARK
 from orderbridge.store.tables import ENDED, FAILED, OPEN, UNRESOLVED, actions, orders, quarantine, unfinished
 
-NEWEST = 200  # rows and orders in which a till's hand is looked for
+NEWEST = 200  # rows and orders in which a till's write is searched
 FAILED_WITHIN = timedelta(days=1)
 OURS = "command line"
 SET_BACK = timedelta(days=7)  # by no more was the clock set back between an order's reception and its end

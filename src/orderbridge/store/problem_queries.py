@@ -112,7 +112,7 @@ _NOT_TAKEN_OVER = (
     )
     .group_by(orders.c.account)
 )
-# Of an order out of the journal or quarantine nobody knows: there it was acknowledged before it was stored.
+# Not of an order out of the journal or quarantine: it was acknowledged before it was stored.
 _is_unacknowledged: Conditions = (
     literal_column(OPEN),
     _lately,
@@ -130,7 +130,7 @@ _unacknowledged = (
 _by_a_till = exists().where(
     actions.c.payment_key == orders.c.payment_key,
     actions.c.action.in_(sorted(CANCELLING)),
-    actions.c.state == ActionState.DONE,  # one that still waits has ended no order: somebody else did
+    actions.c.state == ActionState.DONE,  # one that still waits has ended no order
 )
 _is_unseen: Conditions = (
     changed,

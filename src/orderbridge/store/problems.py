@@ -1,7 +1,7 @@
 """The open problems and the account statuses as a till reads them: the rows under the views delivery_alarms and delivery_lamp.
 
 The daemon writes what changes, and a sign of life (delivery_daemon). What it wrote is true while it works: once the sign
-is overdue, by the database's own clock, the views say that nobody polls, and nothing else.
+is overdue, by the database's own clock, the views say that no daemon polls, and nothing else.
 
 When the SQLite file is lost, or the database takes nothing, a small file (`HeardFile`) keeps what the alarm command has
 heard, until it has heard of the end. It lies in systemd's state directory, if there is one, since a disk that goes away
@@ -65,7 +65,7 @@ def of_codes(connection: Connection, codes: Collection[str]) -> list[Row]:
 
 
 def sign(connection: Connection, silent_after: timedelta, cause: str, remedy: str) -> None:
-    """A sign of life. Without another one within `silent_after` nobody polls, and these are the words for it."""
+    """A sign of life. Without another one within `silent_after` no daemon polls; `cause` and `remedy` say so then."""
     now = connection.execute(select(utc_now())).scalar_one()
     values = {"seen_utc": now, "silent_from_utc": now + silent_after, "cause": cause, "remedy": remedy}
     if not connection.execute(update(daemon).where(daemon.c.id == ONLY).values(**values)).rowcount:

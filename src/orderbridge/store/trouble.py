@@ -1,6 +1,6 @@
-"""Whether the database takes our work, told on the edges: the first failure, the first success after it.
+"""Whether the database takes our work. Logged are the first failure and the first success after it.
 
-What the database is asked for every second would otherwise fill the log for as long as somebody holds it.
+The database is asked every second: a line each time would fill the log while another program holds it.
 """
 
 from collections import deque
@@ -10,9 +10,9 @@ import structlog
 
 from orderbridge.message import Message
 
-TELL_WAIT_S = 1.0  # a unit of work takes milliseconds; this one has waited for somebody
-TELL_AGAIN_S = 60.0  # a POS that makes us wait all day is told once a minute
-SLOW_S = 2.0  # nobody's transaction takes so long
+LOG_WAIT_S = 1.0  # a unit of work takes milliseconds; this one has waited for another program
+LOG_AGAIN_S = 60.0  # a POS that makes us wait all day is logged once a minute
+SLOW_S = 2.0  # no transaction takes so long
 KEPT_SLOW = 10  # the last ones; jobs.daemon_problems decides how many of them are too many
 
 _log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ class Trouble:
     """Hears how work ended. `doing`: reading, writing, or what of it; one may fail and not the other."""
 
     def __init__(self) -> None:
-        self._failing: dict[str, Message] = {}  # what is failing, and what was said about it
+        self._failing: dict[str, Message] = {}  # what is failing, and the message about it
         self._kinds: dict[str, TroubleKind] = {}
         self._failures = 0
         self._waited_until = 0.0
@@ -67,6 +67,6 @@ class Trouble:
         """How long a unit of work took, by the loop's clock."""
         if seconds >= SLOW_S:
             self.slow.append((now, seconds))
-        if seconds >= TELL_WAIT_S and now >= self._waited_until:
-            self._waited_until = now + TELL_AGAIN_S
+        if seconds >= LOG_WAIT_S and now >= self._waited_until:
+            self._waited_until = now + LOG_AGAIN_S
             _log.warning("database.waited", seconds=round(seconds, 1), remedy=Message("log.short_transactions"))

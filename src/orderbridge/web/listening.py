@@ -2,7 +2,7 @@
 
 - Orders come first. An address that is taken, or is none of this machine's, is logged once and tried again; nothing
   waits for it, and nothing of ours ends because of it.
-- With "" nothing is loaded: Starlette, uvicorn and prometheus-client are imported where somebody listens.
+- With "" nothing is loaded: Starlette, uvicorn and prometheus-client are imported only to listen.
 - The same address stays open over a reload. Another one is opened when the old one is closed.
 """
 

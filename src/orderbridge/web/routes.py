@@ -52,8 +52,8 @@ def application(watched: Watched, allowed: Callable[[], Allowed], more: Sequence
 
     async def livez(_: Request) -> Response:
         hung = watched.hung()
-        said, status = (ALIVE, 200) if hung is None else (f"hung: {hung}", UNWELL)
-        return PlainTextResponse(f"{said}\n", status)
+        words, status = (ALIVE, 200) if hung is None else (f"hung: {hung}", UNWELL)
+        return PlainTextResponse(f"{words}\n", status)
 
     async def readyz(_: Request) -> Response:
         readiness = watched.readiness()

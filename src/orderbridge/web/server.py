@@ -6,8 +6,8 @@ for each connection, which asyncio makes.
 Rules of this file:
 - A connection ends `LIFE_S` after it began, whatever it is at: who sends or reads a byte a minute holds nothing up. Only
   a stream of an extension goes on; the extension counts those.
-- There are `MOST` at a time. One more ends the oldest, so that who opens many keeps nobody out. Who has not shaken hands
-  yet counts, too: asyncio tells nobody of a connection before its TLS stands.
+- There are `MOST` at a time. One more ends the oldest, so that a client that opens many shuts no other out. A
+  connection in its TLS handshake counts, too; asyncio reports it only afterwards.
 - At the end all of them are cut off, in no time.
 """
 
@@ -182,11 +182,11 @@ class _Connection(H11Protocol):
         _admit(self, self._others)
 
     def send_400_response(self, msg: str) -> None:
-        """To what is no HTTP, with the headers of every answer. After an answer nothing more can be said."""
+        """To what is no HTTP, with the headers of every answer. After an answer nothing more can be sent."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             headers = [*self.server_state.default_headers, (b"content-type", b"text/plain"), (b"connection", b"close")]
-            said = h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=msg.encode())
-            for event in (*said, h11.EndOfMessage()):
+            answer = h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=msg.encode())
+            for event in (*answer, h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
