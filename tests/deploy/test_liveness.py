@@ -32,7 +32,6 @@ from tests.test_daemon import (  # one name after another: they are fixtures
 )
 
 from orderbridge import daemon as module
-from orderbridge import parts
 from orderbridge.cli.common import Context
 from orderbridge.daemon import Daemon
 from orderbridge.jobs.acknowledge import Polled
@@ -204,7 +203,7 @@ async def test_a_writer_that_hangs_is_found(sandbox: Sandbox, till: Till, monkey
 
 
 async def test_a_poll_that_hangs_is_found(sandbox: Sandbox, till: Till, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parts, "POLL_RUNS_S", 0.1 - 10 * TIMEOUT_S)  # 0.1 s with ten timeouts
+    monkeypatch.setattr(module, "POLL_RUNS_S", 0.1 - 10 * TIMEOUT_S)  # 0.1 s with ten timeouts
     go_on = asyncio.Event()
 
     async def hang(_: Poller) -> Polled:
