@@ -43,7 +43,7 @@ def configuration(checked: Checked) -> Iterator[Finding]:
     settings = checked.settings
     where = str(settings.source.file or say("check.environment"))
     yield good("configuration", say("check.accounts", file=where, count=len(settings.accounts)))
-    of_secrets = {say("config.open_secret", file=path) for path in _secret_files(settings)}
+    of_secrets = {say("config.open_secret", file=path) for path in settings.secret_files}
     for sentence in settings.warnings:
         if sentence not in of_secrets:
             yield warn("configuration", sentence)
@@ -52,7 +52,7 @@ def configuration(checked: Checked) -> Iterator[Finding]:
 def secrets(checked: Checked) -> Iterator[Finding]:
     """Who else may read them, and whether the service may."""
     worker = _worker(checked.settings)
-    for path in dict.fromkeys(_secret_files(checked.settings)):
+    for path in dict.fromkeys(checked.settings.secret_files):
         yield _secret(path, None if worker == NOBODY else worker)
 
 
@@ -82,11 +82,6 @@ def space(checked: Checked) -> Iterator[Finding]:
         yield (bad if free < FULL_BYTES else warn)("space", facts, say("check.make_room"))
     else:
         yield good("space", facts)
-
-
-def _secret_files(settings: Settings) -> list[Path]:
-    files = [file for one in settings.accounts for file in (one.app_secret_key_file, one.rest_secret_key_file)]
-    return [file for file in (*files, settings.fleet.master_key_file) if file]
 
 
 def _worker(settings: Settings) -> int | None:

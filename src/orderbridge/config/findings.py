@@ -37,7 +37,6 @@ class Findings:
     needs_secrets: bool = True
     origins: dict[Place, str] = field(default_factory=dict)
     problems: dict[Place, str] = field(default_factory=dict)
-    secret_files: list[Path] = field(default_factory=list)
     without_secrets: set[Place] = field(default_factory=set)  # the secrets that could not be read and are not needed
 
     def add(self, error: ValidationError) -> None:

@@ -73,7 +73,7 @@ def load(
     settings._source = Source(  # noqa: SLF001 - only `load` knows it
         file=file,
         origins={dotted(place): origin for place, origin in found.origins.items()},
-        warnings=tuple(noticed(settings, file, found.secret_files, holds_secrets=holds_secrets)),
+        warnings=tuple(noticed(settings, file, holds_secrets=holds_secrets)),
         without_secrets=frozenset(_owner(settings, place) for place in found.without_secrets),
     )
     return settings
@@ -234,8 +234,6 @@ def _settle_secret(table: Tree, place: Place, credential: Path | None, folder: P
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else say("config.reason_utf8")
             _miss(table, place, say("config.secret_file", file=file, reason=reason, file_key=file_key), found)
-        else:
-            found.secret_files += [] if credential else [file]
         found.origins[place] = str(file)
 
 

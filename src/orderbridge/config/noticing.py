@@ -4,7 +4,7 @@ import os
 import shutil
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from stat import S_IROTH
 from typing import TYPE_CHECKING
@@ -21,19 +21,17 @@ LONGEST_SHEBANG = 256
 TEST_S = 2.0  # for a folder that may lie on another machine
 
 
-def noticed(
-    settings: "Settings", file: Path | None, secret_files: Iterable[Path], *, holds_secrets: bool
-) -> Iterator[str]:
+def noticed(settings: "Settings", file: Path | None, *, holds_secrets: bool) -> Iterator[str]:
     """A sentence for each. `file`: the configuration."""
-    if file and holds_secrets and _mode(file) & S_IROTH:
+    if file and holds_secrets and _is_open(file):
         yield say("config.open_file", file=file)
     if file and is_mounted_alone(str(file)):
         yield say("config.mounted_alone", file=file, folder=file.parent)
     key = settings.web.certificate_key
-    for secret_file in dict.fromkeys([*secret_files, *([key] if key else [])]):
-        if _mode(secret_file) & S_IROTH:
+    for secret_file in dict.fromkeys([*settings.secret_files, *([key] if key else [])]):
+        if _is_open(secret_file):
             yield say("config.open_secret", file=secret_file)
-    if (kept := sqlite_file(settings.database.url)) and _mode(kept) & S_IROTH and not kept.is_dir():
+    if (kept := sqlite_file(settings.database.url)) and _is_open(kept) and not kept.is_dir():
         yield say("config.open_database", file=kept)
     for account in settings.accounts:
         for name, secret in zip(SECRETS, (account.app_secret_key, account.rest_secret_key), strict=True):
@@ -91,9 +89,9 @@ def _interpreter(script: Path) -> str:
     return named.decode(errors="replace") if first.startswith(b"#!") else ""
 
 
-def _mode(file: Path) -> int:
-    """0 for what is not there or may not be examined: opening it reports that."""
+def _is_open(file: Path) -> bool:
+    """Whether every user may read it. What may not be examined is reported when it is opened."""
     try:
-        return file.stat().st_mode
+        return bool(file.stat().st_mode & S_IROTH)
     except OSError:
-        return 0
+        return False

@@ -58,6 +58,12 @@ class Settings(keys.Table):
         return self._source.warnings
 
     @property
+    def secret_files(self) -> list[Path]:
+        """The files of accounts' secrets and of the master key."""
+        files = [file for one in self.accounts for file in (one.app_secret_key_file, one.rest_secret_key_file)]
+        return [file for file in (*files, self.fleet.master_key_file) if file]
+
+    @property
     def journal(self) -> Path | None:
         """The folder of acknowledged documents; None: there is none. By itself it lies beside a SQLite file."""
         match self.orders.journal:
