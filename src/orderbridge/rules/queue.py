@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from orderbridge.actions import ACTIONS, ORDER_ACTIONS, PRIORITIES
+from orderbridge.actions import ACTIONS, ORDER_ACTIONS
 from orderbridge.model import ActionState, OutboxRow, Verdict
 from orderbridge.rules.lifecycle import Refusal
 from orderbridge.rules.outbox import (
@@ -47,6 +47,7 @@ _MOST_OVER = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HELD = (Standing.ON_THE_WIRE, Standing.PUT_ASIDE, Standing.ENDING, Standing.OVER)
 
+_Place = tuple[int, int]  # priority, id
 _First = tuple[int, int, int, str]  # priority, rows of the account under way, id, account
 
 
@@ -78,28 +79,26 @@ class Entry:
 
 
 class AccountQueues:
-    """The lines of all accounts, over the rows of a queue."""
+    """The queues of all accounts, over the rows of a `Queue`: of each the rows that may leave, by priority and id."""
 
     def __init__(self, entries: Mapping[int, Entry]) -> None:
         self._entries = entries
-        self._lines: dict[str, tuple[list[int], ...]] = {}  # a heap of ids for each priority
+        self._queues: dict[str, list[_Place]] = {}  # a heap for each account
         self._blocked: list[Entry] = []  # they had to wait for something else than their time
 
     def put(self, entry: Entry) -> None:
         """It is next in its lane, and its time has come."""
-        account = entry.account or ""
-        if account not in self._lines:
-            self._lines[account] = tuple([] for _ in range(PRIORITIES))
-        heapq.heappush(self._lines[account][ACTIONS[entry.row.action].priority], entry.row.id)
+        place = ACTIONS[entry.row.action].priority, entry.row.id
+        heapq.heappush(self._queues.setdefault(entry.account or "", []), place)
 
     def names(self) -> list[str]:
         """The accounts of which a row may leave."""
-        return list(self._lines)
+        return list(self._queues)
 
     def rows(self, account: str) -> list[OutboxRow]:
-        """The rows of an account whose turn it is."""
-        ids = {row_id for heap in self._lines.get(account, ()) for row_id in heap}
-        return [entry.row for row_id in sorted(ids) if (entry := self._standing_in(row_id, account)) is not None]
+        """The rows of an account whose turn it is, by id."""
+        ids = sorted({row_id for _, row_id in self._queues.get(account, ())})
+        return [self._entries[row_id].row for row_id in ids if self._may_leave(row_id, account)]
 
     def take(
         self,
@@ -121,11 +120,11 @@ class AccountQueues:
                 self.put(entry)
         taken: list[Entry] = []
         firsts: list[_First] = []
-        for account in [account for account in self._lines if places > 0 and is_open(account)]:
+        for account in [account for account in self._queues if places > 0 and is_open(account)]:
             self._offer(firsts, account, under_way, most)
         while firsts and len(taken) < places:
-            priority, _, row_id, account = heapq.heappop(firsts)
-            heapq.heappop(self._lines[account][priority])
+            _, _, row_id, account = heapq.heappop(firsts)
+            heapq.heappop(self._queues[account])
             entry = self._entries[row_id]
             if may_leave(entry):
                 entry.standing, entry.is_next = Standing.ON_THE_WIRE, False
@@ -139,17 +138,18 @@ class AccountQueues:
     def _offer(self, firsts: list[_First], account: str, under_way: Counter[str], most: int) -> None:
         if account and under_way[account] >= most:
             return
-        for priority, heap in enumerate(self._lines[account]):
-            while heap and self._standing_in(heap[0], account) is None:
-                heapq.heappop(heap)
-            if heap:
-                heapq.heappush(firsts, (priority, under_way[account], heap[0], account))
-                return
-        del self._lines[account]
+        queue = self._queues[account]
+        while queue and not self._may_leave(queue[0][1], account):
+            heapq.heappop(queue)
+        if queue:
+            priority, row_id = queue[0]
+            heapq.heappush(firsts, (priority, under_way[account], row_id, account))
+        else:
+            del self._queues[account]
 
-    def _standing_in(self, row_id: int, account: str) -> Entry | None:
+    def _may_leave(self, row_id: int, account: str) -> bool:
         entry = self._entries.get(row_id)
-        return entry if entry is not None and entry.is_next and entry.is_free and entry.account == account else None
+        return entry is not None and entry.is_next and entry.is_free and entry.account == account
 
 
 class Queue:
