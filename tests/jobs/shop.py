@@ -19,6 +19,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 
 from orderbridge import config
+from orderbridge.errors import NotSent
 from orderbridge.jobs.account import Account
 from orderbridge.jobs.acknowledge import Polled
 from orderbridge.jobs.context import Context
@@ -98,7 +99,7 @@ class Line(httpx.AsyncBaseTransport):
         )
         if self.cut & {"*", operation}:
             self.refused += 1
-            raise httpx.ConnectError("refused") from ConnectionRefusedError(111, "Connection refused")
+            raise NotSent("connection_refused")
         if self._leaving[operation]:
             await self._leaving[operation].pop(0)()
         response = await self._service.handle_async_request(request)

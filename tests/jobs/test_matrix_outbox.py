@@ -11,16 +11,15 @@ environment everything meets everything.
 import itertools
 import json
 import os
-import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import pytest
 from tests.jobs.shop import FINAL, Shop
 from tests.jobs.test_verdicts import ACTIONS, asked, effects, is_so
 
+from orderbridge.errors import NotSent
 from orderbridge_sandbox import Fault, When
 from orderbridge_sandbox.faults import FaultKind
 
@@ -321,15 +320,11 @@ async def quiet(shop: Shop, row: int, action: str) -> None:
 
 
 def connection_refused() -> Exception:
-    error = httpx.ConnectError("refused")
-    error.__cause__ = ConnectionRefusedError(111, "Connection refused")
-    return error
+    return NotSent("connection_refused")
 
 
 def certificate_refused() -> Exception:
-    error = httpx.ConnectError("refused")
-    error.__cause__ = ssl.SSLCertVerificationError(1, "certificate verify failed")
-    return error
+    return NotSent("tls_failed")
 
 
 UNSENT = {

@@ -18,6 +18,7 @@ from tests.sim.plan import KINDS
 from tests.sim.reading import Document, documents_in, furthest
 from tests.sim.served import served
 
+from orderbridge.errors import NotSent, UnknownOutcome
 from orderbridge.rules.tokens import REFUSAL_WAITS
 from orderbridge_sandbox import create_app, wire
 from orderbridge_sandbox.rules import ENDPOINTS
@@ -211,10 +212,10 @@ class Line(httpx.AsyncBaseTransport):
         try:
             response = await self._travel(call, request)
             ending = "answered"
-        except httpx.ConnectError:
+        except NotSent:
             ending = "refused"
             raise
-        except httpx.TransportError:
+        except UnknownOutcome:
             ending = "reset"
             raise
         finally:
@@ -305,7 +306,7 @@ async def _never(_: httpx.Response) -> httpx.Response:
 
 
 async def _reset(_: httpx.Response) -> httpx.Response:
-    raise httpx.ReadError("reset") from ConnectionResetError(104, "Connection reset by peer")
+    raise UnknownOutcome("connection_lost")
 
 
 async def _cut(response: httpx.Response) -> httpx.Response:
@@ -314,7 +315,7 @@ async def _cut(response: httpx.Response) -> httpx.Response:
 
 
 def _refuse() -> None:
-    raise httpx.ConnectError("refused") from ConnectionRefusedError(111, "Connection refused")
+    raise NotSent("connection_refused")
 
 
 def _instead(status: int, body: object = b"", **headers: str) -> Callable[[httpx.Response], Awaitable[httpx.Response]]:

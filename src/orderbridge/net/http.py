@@ -7,7 +7,6 @@ for good when requests are cancelled, and of the client's cookies, redirects and
 """
 
 import asyncio
-import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -34,15 +33,7 @@ CATCH_UP_PER_S: Final = 500  # overdue polls: each may open a connection, and ac
 _BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes, unpacked
 _GZIP: Final = 31  # zlib's word for a gzip header and the largest window
 _UNPACKED_PIECE: Final = 1024 * 1024  # bytes
-_FAILURES: Final = (httpx.HTTPError, OSError, zlib.error, ValueError)
 _UNREACHED: Final = frozenset({"dns_failed", "connection_refused", "connect_timeout", "unreachable"})
-_UNSENT: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (ssl.SSLError, "tls_failed"),
-    (socket.gaierror, "dns_failed"),
-    (ConnectionRefusedError, "connection_refused"),
-)
-
-
 _url = lru_cache(maxsize=64)(httpx.URL)  # to take one apart takes long, and every account asks for the same list
 
 
@@ -167,8 +158,9 @@ class Wire:
             ending = _timed_out(trail, total_s)
         except MarketplaceError as error:
             ending = error
-        except _FAILURES as error:
-            ending = _ending(error, trail)
+        except (OSError, ValueError) as error:  # only the class is kept: texts can quote an address or a header
+            ending = trail.ending("unreachable", "connection_lost", type(error).__name__)
+            ending.reason = ending.reason if trail.left else causes.of_system(error) or ending.reason
         finally:
             del self._under_way[trail]
         if trail.proxy and isinstance(ending, NotSent):
@@ -234,28 +226,6 @@ def _timed_out(trail: Trail, total_s: float) -> MarketplaceError:
         detail = Message("net.of_host", host=trail.address[0], detail=after)
         return NotSent("dns_failed", detail, reason="dns_silent")
     return trail.ending("connect_timeout", "timeout", after)
-
-
-def _ending(error: Exception, trail: Trail) -> MarketplaceError:
-    """Of what another transport raises, and of a body that cannot be unpacked.
-
-    Only the class is kept: texts can quote the answer, an address or a header.
-    """
-    detail = type(error).__name__
-    match error:
-        case httpx.ConnectTimeout() | httpx.PoolTimeout():
-            return NotSent("connect_timeout", detail)
-        case httpx.ConnectError() | httpx.ProxyError() | httpx.UnsupportedProtocol():
-            codes = (code for kind, code in _UNSENT if isinstance(error.__cause__, kind))
-            return NotSent(next(codes, "unreachable"), detail)
-        case httpx.TimeoutException():
-            return trail.ending("connect_timeout", "timeout", detail)
-        case zlib.error() | httpx.DecodingError() | httpx.RemoteProtocolError():
-            return trail.ending("unreachable", "broken_answer", detail)
-        case _:
-            ending = trail.ending("unreachable", "connection_lost", detail)
-            ending.reason = ending.reason if trail.left else causes.of_system(error) or ending.reason
-            return ending
 
 
 # Servers close idle connections after 2, 5, 30 or 60 seconds. A request that crosses with that has an unknown outcome,
