@@ -1,30 +1,28 @@
-"""Writes what the tables and the rules say into the POS reference, and the alarms and metrics into operations.
+"""Writes the tables, codes and pictures of the POS reference, and the alarms and metrics of the operations pages.
 
     .venv/bin/python docs/build.py            # writes pos-reference.md, operations.md and their Turkish twins anew
 
-The pages are written by hand; between `<!-- made by docs/build.py: NAME -->` and `<!-- end -->` stands what is made here.
-The tables and constraints come from store/tables.py, the pictures from the rules themselves, which are asked what they
-make of each case, the codes from sentences/ and the reader of documents; words.toml says in two languages what each means.
-tests/test_guide.py fails when a page says something else.
+The pages are written by hand. This program replaces what stands between `<!-- made by docs/build.py: NAME -->` and
+`<!-- end -->`: it reads the tables, the rules, sentences/ and, for the descriptions, words.toml.
+tests/test_guide.py and tests/test_operations.py fail when a page is out of date.
 """
 
 import re
 import tomllib
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from sqlalchemy import CheckConstraint, Column, Table
 
-from orderbridge.actions import ACTIONS, ORDER_ACTIONS
+from orderbridge.actions import ACTIONS
 from orderbridge.marketplace import fields, schema
-from orderbridge.model import Action, ActionState, Attempt, OutboxRow, Outcome, Stored, Verdict
+from orderbridge.model import Action, Stored
 from orderbridge.observe.metrics import FAMILIES
 from orderbridge.order_problems import CONTENTS_OUTDATED, LATE, STATUS_DOUBTFUL, TOTAL_MISMATCH
-from orderbridge.rules.lifecycle import Already, Refusal, may_send
-from orderbridge.rules.outbox import Directory, View, unsent_end
 from orderbridge.rules.problems import Code, Severity
-from orderbridge.rules.retry import MOST_RESENDS, Proof, RetryPolicy, decide, is_uncertain, proof
+from orderbridge.rules.retry import Proof, proof
 from orderbridge.rules.statuses import ENDS, STATUS_NAMES, Statuses
 from orderbridge.store import own_tables, tables
 from orderbridge.store.columns import Money, Text, Utc
@@ -37,11 +35,9 @@ OPERATIONS = {"en": HERE / "operations.md", "tr": HERE / "isletme.md"}
 WORDS = tomllib.loads((HERE / "words.toml").read_text("utf-8"))
 NEVER_STORED = {"retrying", "not_permitted_ended"}  # other words for a code that is stored
 STATUSES = Statuses(needs_payment=17)  # any id that is no other: the service has not told it
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 _MADE = re.compile(r"(<!-- made by docs/build\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _HEADS = {
-    "columns": ("| column | type | |\n|---|---|---|", "| sütun | tür | |\n|---|---|---|"),
     "constraints": (
         "| the error names | put right |\n|---|---|",
         "| hata mesajındaki ad | düzeltilecek şey |\n|---|---|",
@@ -49,10 +45,6 @@ _HEADS = {
     "error_codes": (
         "| `error_code` | what to do |\n|---|---|",
         "| `error_code` | ne yapmalı |\n|---|---|",
-    ),
-    "not_refused": (
-        "| the row | its `error_code` |\n|---|---|",
-        "| satır | `error_code` |\n|---|---|",
     ),
     "problems": ("| code | what to do |\n|---|---|", "| kod | ne yapmalı |\n|---|---|"),
     "alarms": ("| code | what is wrong | what to do |\n|---|---|---|", "| kod | sorun | yapılacak |\n|---|---|---|"),
@@ -86,18 +78,25 @@ def contract() -> list[Table]:
 
 
 def make_tables(language: Language) -> Iterator[str]:
+    """A list of columns for each table; columns with the same description share a line."""
+    no_till = []
     for table in contract():
-        said = WORDS["tables"][table.name]
-        if said.get("no_till"):
+        words = WORDS["tables"][table.name]
+        if words.get("no_till"):
+            no_till.append(f"`{table.name}`")
             continue
-        yield f"\n### {table.name}\n\n{language(said['about'])}\n\n{language(_HEADS['columns'])}"
+        yield f"\n### {table.name}\n\n{language(words['about'])}\n"
+        lines: dict[str, list[tuple[str, str]]] = {}
         for column in table.columns:
-            name = f"**`{column.name}`**" if column.name in said.get("POS", ()) else f"`{column.name}`"
-            yield f"| {name} | {_type(column, language)} | {language(said['columns'][column.name])} |"
-    yield f"\n### {language(_HEADS['no_till'])}\n"
-    for table in contract():
-        if WORDS["tables"][table.name].get("no_till"):
-            yield f"- `{table.name}`: {language(WORDS['tables'][table.name]['about'])}"
+            name = f"**`{column.name}`**" if column.name in words.get("POS", ()) else f"`{column.name}`"
+            lines.setdefault(language(words["columns"][column.name]), []).append((_type(column, language), name))
+        for about, columns in lines.items():
+            parts = [
+                f"{', '.join(name for _, name in same)} {kind}".strip()
+                for kind, same in groupby(columns, itemgetter(0))
+            ]
+            yield f"- {', '.join(parts)}: {about}"
+    yield f"\n### {language(_HEADS['no_till'])}\n\n{', '.join(no_till)}."
 
 
 def _type(column: Column[object], language: Language) -> str:
@@ -105,10 +104,10 @@ def _type(column: Column[object], language: Language) -> str:
     if isinstance(kind, Money):
         return language(WORDS["types"]["money"])
     if isinstance(kind, Utc):
-        return language(WORDS["types"]["time"])
+        return ""  # its name ends in _utc
     length = getattr(kind, "length", None)
     if isinstance(kind, Text) or length is not None:
-        return language(WORDS["types"]["text"]) + (f" {length}" if length else "")
+        return language(WORDS["types"]["text"]) + (f"({length})" if length else "")
     return language(WORDS["types"]["integer"])
 
 
@@ -124,9 +123,13 @@ def constraints() -> list[str]:
 
 
 def make_constraints(language: Language) -> Iterator[str]:
+    """Constraints with the same remedy share a line."""
     yield language(_HEADS["constraints"])
+    lines: dict[str, list[str]] = {}
     for name in constraints():
-        yield f"| `{name}` | {language(WORDS['constraints'][name])} |"
+        lines.setdefault(language(WORDS["constraints"][name]), []).append(f"`{name}`")
+    for about, names in lines.items():
+        yield f"| {', '.join(names)} | {about} |"
 
 
 # ---- codes -----------------------------------------------------------------------------------------------------------
@@ -147,9 +150,8 @@ def make_error_codes(language: Language) -> Iterator[str]:
 
 def make_not_refused(language: Language) -> Iterator[str]:
     """What no database refuses at its INSERT."""
-    yield language(_HEADS["not_refused"])
-    for code, said in WORDS["not_refused"].items():
-        yield f"| {language(said)} | `{code}` |"
+    for code, words in WORDS["not_refused"].items():
+        yield f"- `{code}`: {language(words)}"
 
 
 def problem_codes() -> list[str]:
@@ -168,9 +170,13 @@ def _reader() -> str:
 
 
 def make_problems(language: Language) -> Iterator[str]:
+    """Codes with the same remedy share a line."""
     yield language(_HEADS["problems"])
-    for code, said in WORDS["problems"].items():
-        yield f"| `{code}` | {language(said)} |"
+    lines: dict[str, list[str]] = {}
+    for code, words in WORDS["problems"].items():
+        lines.setdefault(language(words), []).append(f"`{code}`")
+    for about, codes in lines.items():
+        yield f"| {', '.join(codes)} | {about} |"
 
 
 # ---- operations ------------------------------------------------------------------------------------------------------
@@ -220,69 +226,6 @@ def order_arrows() -> Iterator[Arrow]:
                 yield STATUSES.name(status_id), STATUSES.name(ACTIONS[action].target), action
     for status_id, ended_by in ENDS.items():
         yield STATUSES.name(status_id), "[*]", f"ended_by = {ended_by}"
-    for status_id in ids:
-        if status_id in STATUSES.active:
-            yield STATUSES.name(status_id), "[*]", "silence"
-
-
-def action_arrows() -> Iterator[Arrow]:
-    """Each state of an outbox row and what brings it to the next, as the rules decide it."""
-    yield "[*]", ActionState.PENDING, "insert"
-    yield ActionState.PENDING, ActionState.SENDING, "claim"
-    yield from _unsent_arrows()
-    for outcome in Outcome:
-        for action in Action:
-            yield ActionState.SENDING, _after(action, [Attempt(outcome)]), str(outcome)
-    for outcome in (Outcome.SERVICE_FAILED, Outcome.UNKNOWN):
-        for action in Action:
-            after = _after(action, [Attempt(outcome)] * (MOST_RESENDS + 1))
-            if after != ActionState.SENDING:
-                yield ActionState.SENDING, after, "exhausted"
-    yield ActionState.FAILED, ActionState.PENDING, "retry"
-
-
-def _after(action: Action, history: list[Attempt]) -> ActionState:
-    decision = decide(action, history, now=NOW, policy=RetryPolicy((2, 10, 60), 30, 0), retry_at=NOW)
-    if isinstance(decision, Verdict):
-        return decision.state
-    return ActionState.SENDING if is_uncertain(history) else ActionState.PENDING
-
-
-def _unsent_arrows() -> Iterator[Arrow]:
-    """What ends a row that waits, and one whose outcome is unknown, without a request."""
-    said = {Refusal: (ActionState.REFUSED, "unsent_refused"), Already: (ActionState.DONE, "already")}
-    for action in sorted(ORDER_ACTIONS):
-        for status_id in (*STATUS_NAMES, None):
-            verdict = may_send(action, None if status_id is None else _stored(status_id))
-            if verdict is not None:
-                yield ActionState.PENDING, *said[type(verdict)]
-    for state in (ActionState.PENDING, ActionState.SENDING):
-        old = NOW - timedelta(days=1)
-        cases = [
-            [_row(1, Action.CANCEL, state, withdraw=True)],
-            [_row(1, Action.CANCEL, state, created=old)],
-            [_row(1, Action.ACCEPT, state), _row(2, Action.CANCEL, ActionState.PENDING)],
-        ]
-        for rows in cases:
-            for number, row in enumerate(rows, start=1):
-                if (end := unsent_end(row, rows[number:], _view())) is not None:
-                    yield row.state, end.state, end.code or ""
-
-
-def _row(
-    row_id: int, action: Action, state: ActionState, *, withdraw: bool = False, created: datetime = NOW
-) -> OutboxRow:
-    minutes = 25 if action == Action.ACCEPT else None
-    reason = 1 if action == Action.CANCEL else None
-    tried = state == ActionState.SENDING
-    return OutboxRow(
-        row_id, action, state, "key", None, None, None, minutes, reason, None, withdraw, created, None, None, 0, tried
-    )
-
-
-def _view() -> View:
-    directory = Directory(accounts=("a",), default="a", by_restaurant={}, complete=True)
-    return View(NOW, directory, accept_valid=timedelta(minutes=10), valid=timedelta(hours=2))
 
 
 def make_picture(arrows: Callable[[], Iterator[Arrow]], language: Language) -> Iterator[str]:
@@ -301,7 +244,6 @@ def make_picture(arrows: Callable[[], Iterator[Arrow]], language: Language) -> I
 
 MAKERS: dict[str, Callable[[Language], Iterator[str]]] = {
     "order_picture": lambda language: make_picture(order_arrows, language),
-    "action_picture": lambda language: make_picture(action_arrows, language),
     "constraints": make_constraints,
     "error_codes": make_error_codes,
     "not_refused": make_not_refused,
