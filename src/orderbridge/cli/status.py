@@ -111,11 +111,9 @@ def _screen(
 
 def facts_of(context: Context) -> dict[str, Any]:
     """Everything that `--json` shows. Raises StoreError when the database cannot be opened at all."""
-    parts, unread = _read(context, SystemClock())
-    now = parts["now"]
-    problems = parts["problems"]
-    ill = {one["subject"] for one in problems}
-    listed = [one | {"healthy": one["name"] not in ill} for one in _accounts(parts)]
+    parts, unread = _read(context)
+    problems, outbox, quarantined = parts.pop("problems") or [], parts["outbox"], parts["quarantined"]
+    listed = _accounts(parts, {one["subject"] for one in problems})
     worst = problems[0]["severity"] if problems else "severe" if unread else "healthy"
     file = context.settings.source.file
     return {
@@ -124,31 +122,27 @@ def facts_of(context: Context) -> dict[str, Any]:
         "database": without_password(context.settings.database.url),
         "healthy": not problems and not unread,
         "light": LIGHTS[worst],
-        "at_utc": now,
         "timezone": context.settings.marketplace.timezone,
         "problems": problems,
         "unread": unread,
+        **parts,
         "accounts": sorted(listed, key=lambda one: (one["healthy"], one["name"])),
-        "orders": parts["counts"],
-        "open_orders": parts["open_orders"],
-        "outbox": parts["outbox"],
-        "actions_unfinished": (parts["outbox"] or {}).get("waiting"),
-        "quarantined": None if parts["quarantined"] is None else sum(parts["quarantined"].values()),
-        "pos_seen_utc": parts["pos_seen"],
+        "actions_unfinished": (outbox or {}).get("waiting"),
+        "quarantined": None if quarantined is None else sum(quarantined.values()),
         "failover": parts["failover"] and parts["failover"]._asdict(),
         "closed": [one._asdict() for one in parts["closed"] or ()],
     }
 
 
-def _read(context: Context, clock: Clock) -> tuple[dict[str, Any], dict[str, str]]:
+def _read(context: Context) -> tuple[dict[str, Any], dict[str, str]]:
     """`_parts`, and whether the database can be written to, where that may be what is wrong."""
-    settings = context.settings
+    settings, clock = context.settings, SystemClock()
     with closing(context.database()) as database:
         database.read_now(schema.check_known)
         parts, unread = _parts(database, settings, clock)
         # A server is asked at once; the one lock of a file is not taken from a till without need.
         is_cheap = not database.dialect.one_writer
-        if is_cheap or any(one["code"] == Code.NOT_POLLING for one in parts["problems"]):
+        if is_cheap or any(one["code"] == Code.NOT_POLLING for one in parts["problems"] or ()):
             hindrance = database.hindrance(try_to_write)
             if hindrance is not None:
                 parts, unread = _parts(database, settings, clock, hindrance)
@@ -158,20 +152,20 @@ def _read(context: Context, clock: Clock) -> tuple[dict[str, Any], dict[str, str
 def _parts(
     database: Database, settings: Settings, clock: Clock, hindrance: TroubleKind | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """By name; and why one could not be read, which is none then. It is now when it is read: a database may take long."""
+    """By name; and why one could not be read, which is None then. `at_utc` comes last: a database may take long."""
     readers: dict[str, Callable[[Connection], Any]] = {
         "schema": schema.check,
         "problems": lambda tx: _open_problems(tx, database, settings, clock, hindrance),
         "accounts": lambda tx: accounts.overview(tx, all_names(tx, settings)),
-        "counts": orders.counts,
+        "orders": orders.counts,
         "open_orders": overview.open_orders,
         "outbox": lambda tx: overview.outbox(tx, clock.now()),
         "quarantined": overview.quarantined,
-        "pos_seen": overview.pos_seen,
+        "pos_seen_utc": overview.pos_seen,
         "failover": failover,
         "closed": lambda tx: reference.closed(tx, clock.now()),
     }
-    parts: dict[str, Any] = {}
+    parts: dict[str, Any] = dict.fromkeys(readers)
     unread: dict[str, str] = {}
     for name, read in readers.items():
         try:
@@ -179,10 +173,9 @@ def _parts(
         except Over:
             raise
         except (StoreError, SQLAlchemyError) as error:
-            parts[name] = None
             unread[name] = " ".join(sentence(getattr(error, "orig", error)).split())
-    whole = {"now": clock.now(), "problems": parts["problems"] or [], "accounts": parts["accounts"] or []}
-    return parts | whole, unread
+    del parts["schema"]
+    return parts | {"at_utc": clock.now()}, unread
 
 
 def _open_problems(
@@ -198,18 +191,18 @@ def _open_problems(
     return rows
 
 
-def _accounts(parts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _accounts(parts: dict[str, Any], ill: set[str]) -> Iterator[dict[str, Any]]:
     """Each with what it has."""
-    mine: dict[str, list[dict[str, Any]]] = {}
-    for one in parts["open_orders"] or []:
-        mine.setdefault(one["account"], []).append(one)
-    for account in parts["accounts"]:
-        name = account["name"]
-        counted = mine.get(name, [])
+    by_account: dict[str, list[dict[str, Any]]] = {}
+    for one in parts["open_orders"] or ():
+        by_account.setdefault(one["account"], []).append(one)
+    for account in parts["accounts"] or ():
+        mine = by_account.get(account["name"], [])
         yield account | {
-            "open": {one["status"]: one["count"] for one in counted},
-            "oldest_unanswered_utc": next((one["oldest"] for one in counted if one["status"] == "RECEIVED"), None),
-            "quarantined": (parts["quarantined"] or {}).get(name, 0),
+            "open": {one["status"]: one["count"] for one in mine},
+            "oldest_unanswered_utc": next((one["oldest"] for one in mine if one["status"] == "RECEIVED"), None),
+            "quarantined": (parts["quarantined"] or {}).get(account["name"], 0),
+            "healthy": account["name"] not in ill,
         }
 
 
@@ -259,15 +252,15 @@ def _problems(found: list[dict[str, Any]], now: datetime, zone: ZoneInfo) -> Ite
 
 
 def _problem(one: dict[str, Any], now: datetime, zone: ZoneInfo) -> str:
-    since = one["since"]
+    since, detail = one["since"], " ".join((one["detail"] or "").split())[:MOST_DETAIL]
     parts = [
         one["code"],
-        *([one["subject"]] if one["subject"] else []),
-        *([f"({one['count']})"] if one["count"] > 1 else []),
-        *([say("status.since_when", time=local(since, zone, now), ago=ago(since, now))] if since else []),
-        *([f"[{' '.join(one['detail'].split())[:MOST_DETAIL]}]"] if one["detail"] else []),
+        one["subject"],
+        f"({one['count']})" if one["count"] > 1 else "",
+        say("status.since_when", time=local(since, zone, now), ago=ago(since, now)) if since else "",
+        f"[{detail}]" if detail else "",
     ]
-    return click.style(" ".join(parts), fg=LIGHTS[one["severity"]])
+    return click.style(" ".join(filter(None, parts)), fg=LIGHTS[one["severity"]])
 
 
 def _account_lines(listed: list[dict[str, Any]], now: datetime, zone: ZoneInfo) -> Iterator[str]:
@@ -322,7 +315,7 @@ def _sums(facts: dict[str, Any], now: datetime, zone: ZoneInfo) -> Iterator[str]
         yield say("status.in_quarantine", count=facts["quarantined"])
     if seen is not None:
         yield say("status.pos_seen", time=local(seen, zone, now), ago=ago(seen, now))
-    elif "pos_seen" not in facts["unread"]:
+    elif "pos_seen_utc" not in facts["unread"]:
         yield say("status.pos_never_seen")
 
 
