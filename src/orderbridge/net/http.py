@@ -140,15 +140,9 @@ class Wire:
         if not self.may_leave():
             raise NotSent(HELD_BACK, Message("net.held_back"))
         trail = Trail(left=True, may_leave=self.may_leave)  # unless our own connections say otherwise
+        url, headers, extensions = self._base_url + path, {**self._headers, **headers}, {"trail": trail}
         try:
-            request = httpx.Request(
-                method,
-                _url(self._base_url + path),
-                headers={**self._headers, **headers},
-                json=json,
-                params=params,
-                extensions={"trail": trail},
-            )
+            request = httpx.Request(method, _url(url), headers=headers, json=json, params=params, extensions=extensions)
         except (httpx.InvalidURL, ValueError) as error:  # without its text: that may quote a header
             raise NotSent("bad_request", type(error).__name__) from None
         try:
