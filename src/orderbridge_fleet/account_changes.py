@@ -1,7 +1,7 @@
 """Changes of the accounts in the database: added, altered, enabled, disabled, removed, sealed anew.
 
 Rules of this file:
-- Each change locks the version first (store.account_rows).
+- Each change locks the version first (store.accounts).
 - What is as it should be is not written: the version stays.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from orderbridge.config import Account
-from orderbridge.store.account_rows import CHANGE, ROWS, lock_version, write
+from orderbridge.store.accounts import CHANGE, ROWS, lock_version, write
 from orderbridge.store.own_tables import DISABLED, ENABLED, account_settings
 from orderbridge.store.rows import batches, in_list
 from orderbridge_fleet.account_settings import opened, plain_of, sealed

@@ -22,7 +22,7 @@ from orderbridge.jobs.daemon_problems import DaemonProblems
 from orderbridge.jobs.journal import Journal
 from orderbridge.jobs.restore_check import NOTE_EVERY_S, RestoreCheck
 from orderbridge.rules.problems import Code, Problem
-from orderbridge.store import account_rows, high_water, sidecar
+from orderbridge.store import accounts, high_water, sidecar
 from orderbridge.store.problems import HeardFile
 from orderbridge_fleet import account_changes, account_settings
 from orderbridge_fleet.sealing import MasterKeys
@@ -332,7 +332,7 @@ async def test_an_account_that_was_changed_after_the_copy_waits_for_a_person(sho
     assert read(again) == ["unchanged"]
     assert problem.facts["accounts"] == "altered, disabled, removed"
     assert read(again) == ["unchanged"], "also after a restart"
-    released = again.database.write_now(lambda tx: account_rows.release(tx, again.clock.now()))
+    released = again.database.write_now(lambda tx: accounts.release(tx, again.clock.now()))
     assert released == ("altered", "disabled", "removed")
     assert read(again) == ["altered", "disabled", "removed", "unchanged"]
 

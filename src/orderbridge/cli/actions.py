@@ -14,7 +14,7 @@ from orderbridge.cli.common import Context, as_json, show_json, show_rows
 from orderbridge.cli.orders import key_of
 from orderbridge.clock import SystemClock
 from orderbridge.model import UNFINISHED, Action
-from orderbridge.store import account_rows, tables
+from orderbridge.store import accounts, tables
 from orderbridge.store import actions as outbox
 from orderbridge.texts import say
 
@@ -69,7 +69,7 @@ def _refuse_unknown(context: Context, name: str) -> None:
     if name in {account.name for account in settings.accounts}:
         return
     if settings.fleet.from_database:
-        if context.read(lambda tx: account_rows.is_there(tx, name)):
+        if context.read(lambda tx: accounts.is_there(tx, name)):
             return
         raise click.UsageError(say("accounts.unknown", names=name))  # there may be thousands
     names = ", ".join(account.name for account in settings.accounts)

@@ -22,7 +22,7 @@ from orderbridge.jobs.reimport import replay as replayed
 from orderbridge.jobs.restore_check import RestoreCheck
 from orderbridge.observe import logs
 from orderbridge.rules.reimport import UNFINISHED, Fate
-from orderbridge.store import account_rows, backup, high_water, journal, revisions, schema, write_guards
+from orderbridge.store import accounts, backup, high_water, journal, revisions, schema, write_guards
 from orderbridge.store.database import Database
 from orderbridge.store.dialects import of
 from orderbridge.store.leader import LeaderLock
@@ -163,7 +163,7 @@ def _replay(context: Context, paths: list[Path], since: datetime | None, *, whol
         found = _find(paths, end if since is None else since.replace(tzinfo=UTC))
         done = list(replayed(Reimport(database, context.settings, SystemClock().now()), found))
         left = any(one.fate in UNFINISHED for one in done)
-        held = bool(database.read_now(account_rows.held))
+        held = bool(database.read_now(accounts.held))
         settled = bool(paths) and not left and not held and database.write_now(high_water.settle)
     if paths:
         _show(found, done, machine=machine)
@@ -239,7 +239,7 @@ def confirm_restore(context: Context) -> None:
     Accounts of the database that were changed after the copy was made are polled again, as they stand in it now.
     """
     now = SystemClock().now()
-    settled, names = context.write(lambda tx: (high_water.settle(tx), account_rows.release(tx, now)))
+    settled, names = context.write(lambda tx: (high_water.settle(tx), accounts.release(tx, now)))
     click.echo(say("replay.settled" if settled else "replay.nothing_to_settle"))
     for name in names:
         click.echo(say("listing.account_is_enabled", name=name))

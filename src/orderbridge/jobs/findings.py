@@ -25,7 +25,7 @@ from orderbridge.rules.health import (
     late_after,
 )
 from orderbridge.rules.problems import NO_DATABASE, Code, Problem, Severity
-from orderbridge.store import account_rows, accounts, problem_queries, problems, quarantine, reference, starts
+from orderbridge.store import accounts, problem_queries, problems, quarantine, reference, starts
 from orderbridge.store.database import database_disk
 from orderbridge.store.trouble import TroubleKind as Trouble
 from orderbridge.texts import problem_text, sentence
@@ -163,7 +163,7 @@ def configured(settings: config.Settings) -> dict[str, str]:
 
 def all_names(connection: Connection, settings: config.Settings) -> dict[str, str]:
     """Of the accounts in the database, too, where they are read from there."""
-    beside = account_rows.enabled(connection) if settings.fleet.from_database else {}
+    beside = accounts.enabled(connection) if settings.fleet.from_database else {}
     known = accounts.last_polled(connection, settings.source.without_secrets)
     in_file = {secrets: name for secrets, name in configured(settings).items() if name not in known.values()}
     return beside | in_file | known

@@ -5,7 +5,7 @@ databases        dialects
 the tables       tables own_tables columns ddl revisions schema write_guards inspection
 orders           orders starts quarantine inactivity reference story
 the outbox       actions unfinished
-accounts         accounts account_rows
+accounts         accounts
 what is wrong    problems problem_queries overview
 what is kept     retention backup high_water journal sidecar
 several daemons  leader

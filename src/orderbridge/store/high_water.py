@@ -21,7 +21,7 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, or_, select, update
 
 from orderbridge.model import ActionState
-from orderbridge.store import account_rows
+from orderbridge.store.accounts import held, hold, versions
 from orderbridge.store.own_tables import books, devices, fleet, pairing
 from orderbridge.store.rows import batches
 from orderbridge.store.sidecar import read_document
@@ -116,7 +116,7 @@ def reach(connection: Connection, now: datetime, before: HighWater | None) -> tu
         order_number=_order_number(connection, event, last),
         next_poll=row.next_poll,
         accounts_version=version,
-        accounts=last.accounts if last and last.accounts_version == version else account_rows.versions(connection),
+        accounts=last.accounts if last and last.accounts_version == version else versions(connection),
         paired=row.paired,
         revoked=row.revoked,
         devices=last.devices if last and has_devices else tuple(connection.execute(_DEVICES).scalars()),
@@ -199,8 +199,7 @@ def older(connection: Connection) -> Older | None:
 def _older(connection: Connection, row: Row[Any]) -> Older | None:
     if row.older_since_utc is None:
         return None
-    held = account_rows.held(connection)
-    return Older(row.older_since_utc, row.last_known_utc, row.missing, row.missing_numbers, held)
+    return Older(row.older_since_utc, row.last_known_utc, row.missing, row.missing_numbers, held(connection))
 
 
 # ---- an older copy ---------------------------------------------------------------------------------------------------
@@ -222,7 +221,7 @@ def withhold(
     revoked = 0
     if found.database == mark.database:
         if found.accounts_version < mark.accounts_version:
-            names = account_rows.hold(connection, mark.accounts, mark.accounts_version, seen.since)
+            names = hold(connection, mark.accounts, mark.accounts_version, seen.since)
         revoked = _revoke_others(connection, mark.devices, seen.since)
     if found.event < mark.event or found.database != mark.database or seen.missing or rows or names or revoked:
         values = {"missing": seen.missing, "missing_numbers": seen.numbers, "last_known_utc": seen.last_known}
